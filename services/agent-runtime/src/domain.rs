@@ -29,3 +29,4 @@ pub mod state;
 pub mod subscription;
 pub mod turn;
 pub mod usage;
+pub mod waits;

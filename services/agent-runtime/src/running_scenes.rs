@@ -1,7 +1,7 @@
 //! The scenes that run in this process, and what is asked of them.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -230,6 +230,15 @@ impl SceneInstance {
         self.running.ask(wake).await && answered.await.unwrap_or_default()
     }
 
+    /// Returns the agents of the scene with their conversations.
+    pub(crate) fn agents(&self) -> impl Iterator<Item = (String, String)> + '_ {
+        let all = self.running.scene.instances.iter();
+        all.map(|other| {
+            let conversation = conversation_of(&self.running.run_id, &other.id);
+            (other.id.clone(), conversation)
+        })
+    }
+
     /// Returns the place of a turn of this agent whose events came about in a way.
     pub(crate) fn turn(&self, chain: Vec<Hop>) -> SceneTurn {
         SceneTurn {
@@ -237,6 +246,7 @@ impl SceneInstance {
             run_id: self.running.run_id.clone(),
             instance_id: self.instance.id.clone(),
             chain,
+            agents: BTreeMap::new(),
             copy_of: None,
         }
     }

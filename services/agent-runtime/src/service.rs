@@ -131,6 +131,7 @@ pub async fn build(
     let answers = base.answers(turns.clone(), running_scenes.clone());
     let mut following = base.follow_files(settings.follow_agents_dir);
     following.push(until_dropped(answers.run(opened)));
+    let parts = base.scene_parts(turns.clone(), running_scenes.clone());
     let Base {
         runs,
         store,
@@ -144,19 +145,10 @@ pub async fn build(
         clock,
     } = base;
     let agent = AgentRpc::new(runs.clone(), turns.clone(), Arc::clone(&ids));
-    let conversation = ConversationRpc::new(conversations.clone(), turns.clone(), ids.clone());
-    let parts = SceneParts {
-        runs: runs.clone(),
-        turns,
-        states: states.clone(),
-        conversations: conversations.clone(),
-        profiles: profiles.clone(),
-        peers: peers.clone(),
-        running_scenes: running_scenes.clone(),
-    };
+    let conversation = ConversationRpc::new(conversations.clone(), turns, ids.clone());
     let scenes_clock = Arc::clone(&clock);
     let scene_runner = SceneRunner::new(parts, settings.max_scenes, clock, Arc::clone(&ids));
-    let publishers = Publishers::new(running_scenes, runs.clone());
+    let publishers = Publishers::new(running_scenes.clone(), runs.clone());
     let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions.clone());
     let projects = Projects::new(
         revisions,
@@ -181,7 +173,12 @@ pub async fn build(
         store,
         a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
-        profile: ProfileRpc::new(profiles.clone(), knowledge.clone(), settings.default_model),
+        profile: ProfileRpc::new(
+            profiles.clone(),
+            knowledge.clone(),
+            running_scenes.clone(),
+            settings.default_model,
+        ),
         knowledge: KnowledgeRpc::new(knowledge, profiles, states.clone()),
         conversation,
         model: ModelRpc::new(models),
@@ -295,6 +292,18 @@ impl Base {
             clock: Arc::clone(&self.clock),
         };
         Runner::new(parts, settings)
+    }
+
+    fn scene_parts(&self, turns: Turns, running_scenes: RunningScenes) -> SceneParts {
+        SceneParts {
+            runs: self.runs.clone(),
+            turns,
+            states: self.states.clone(),
+            conversations: self.conversations.clone(),
+            profiles: self.profiles.clone(),
+            peers: self.peers.clone(),
+            running_scenes,
+        }
     }
 
     fn answers(&self, turns: Turns, running_scenes: RunningScenes) -> Answers {

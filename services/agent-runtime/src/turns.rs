@@ -1,6 +1,7 @@
 //! Starting turns, for callers and for the agents of scenes.
 
 mod fork;
+mod waits;
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
 use grpc_kit::Failure;
 use run_events::{Runs, StartRun, Started};
+use tokio::sync::Mutex;
 
 use crate::{
     conversations::Conversations,
@@ -46,6 +48,9 @@ struct Inner {
     running_scenes: RunningScenes,
     budgets: Budgets,
     default_model: String,
+    /// One agent of a scene asks another at a time: looking whether they would wait for each other and
+    /// starting the turn are one step. Held across the commit.
+    asking: Mutex<()>,
 }
 
 /// A turn that was started, now or before.
@@ -113,6 +118,7 @@ impl Turns {
                 running_scenes,
                 budgets: settings.budgets,
                 default_model: settings.default_model.clone(),
+                asking: Mutex::default(),
             }),
         }
     }
@@ -136,6 +142,10 @@ impl Turns {
         let inner = &self.inner;
         let instance = inner.running_scenes.instance(&turn.conversation_id);
         let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
+        let _one_asks_at_a_time = match &instance {
+            Some(instance) => inner.refuse_circle(instance).await?,
+            None => None,
+        };
         if let (Some(instance), None) = (&instance, &turn.scene) {
             instance.wake(WakeCause::Message).await;
         }
@@ -144,12 +154,15 @@ impl Turns {
             None => profile.tavern.clone(),
             Some(known) => {
                 if turn.scene.is_none() {
-                    turn.scene = Some(known.turn(Vec::new()));
+                    turn.scene = Some(known.turn(inner.chain_above(known).await?));
                 }
                 known.instance.tavern.over(&profile.tavern)
             }
         };
-        let plan = inner.plan(&turn, &known, &settings);
+        let mut plan = inner.plan(&turn, &known, &settings);
+        if let Some(instance) = &instance {
+            plan.know_agents(instance.agents());
+        }
         inner.check_model(&plan)?;
         let conversation_id = turn.conversation_id.as_str();
         let _one_at_a_time = inner.conversations.lock(conversation_id).await;

@@ -1,13 +1,18 @@
 //! What a turn was started with, kept beside its log so that it can be resumed.
 
+use std::{borrow::Cow, collections::BTreeMap};
+
 use call_text::{Dialect, Policy, prompt::Language};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     budgets::Budgets, compaction::CompactionSettings, event::Hop, message::ChatMessage,
-    reduction::Reduction,
+    reduction::Reduction, spelling,
 };
+
+/// What the tools begin with that are agents.
+const AGENT: &str = "agent:";
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -121,6 +126,9 @@ pub struct SceneTurn {
     pub instance_id: String,
     /// How what the turn publishes came about.
     pub chain: Vec<Hop>,
+    /// The agents of the scene that the inventory names as tools, with their conversations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub agents: BTreeMap<String, String>,
     /// The run of the scene whose world state a fork has a copy of; missing outside of forks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
@@ -188,6 +196,41 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns the id of the tool that the profile names. An agent of the scene is the tool of its
+    /// conversation (rule G901).
+    pub fn tool_id<'a>(&self, written: &'a str) -> Cow<'a, str> {
+        let scene = self.scene.as_ref().zip(written.strip_prefix(AGENT));
+        match scene.and_then(|(scene, agent)| scene.agents.get(agent)) {
+            Some(conversation) => Cow::Owned(format!("{AGENT}{conversation}")),
+            None => Cow::Borrowed(spelling::tool_id(written)),
+        }
+    }
+
+    /// Names the agents of the turn's scene, with their conversations. Those that the inventory has as tools
+    /// are asked there, and the agent's rules on these tools hold for that.
+    pub fn know_agents(&mut self, agents: impl Iterator<Item = (String, String)>) {
+        let Some(scene) = &mut self.scene else {
+            return;
+        };
+        let inventory = &self.inventory;
+        let is_named =
+            |(agent, _): &(String, String)| inventory.contains(&format!("{AGENT}{agent}"));
+        scene.agents = agents.filter(is_named).collect();
+        let mut approvals = std::mem::take(&mut self.approvals);
+        let tools = approvals
+            .iter_mut()
+            .filter_map(|rule| rule["tools"].as_array_mut());
+        for tool in tools.flatten() {
+            if let Some(id) = tool
+                .as_str()
+                .map(|written| self.tool_id(written).into_owned())
+            {
+                *tool = id.into();
+            }
+        }
+        self.approvals = approvals;
+    }
+
     /// Returns the dialect that the model is taught.
     pub fn taught_dialect(&self) -> Dialect {
         self.dialect.unwrap_or(Dialect::Action)
@@ -202,5 +245,43 @@ impl Plan {
     pub fn opening_policy(&self) -> Policy {
         self.opening_dialect
             .map_or_else(Policy::default, Policy::fixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let plan = json!({
+            "budgets": Budgets::default(), "go_on": true, "ephemeral": false, "model": null,
+            "inventory": ["agent:scout", "agent:elara", "core:Sleep"],
+            "approvals": [{"id": "ask", "effect": "ask", "tools": ["agent:scout", "Note"]}],
+            "system_prompt": "", "opening_dialect": null, "dialect": null, "language": "en",
+            "temperature": null, "max_output_tokens": null,
+            "scene": {"scene_id": "wood", "run_id": "scene_1", "instance_id": "guide", "chain": []},
+        });
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn g901_an_agent_of_the_scene_is_the_tool_of_its_conversation_in_rules_too() {
+        let mut plan = plan();
+        let agents = ["scout", "guide"].map(|id| (id.to_owned(), format!("scene_1.{id}")));
+        plan.know_agents(agents.into_iter());
+        assert_eq!(plan.tool_id("agent:scout"), "agent:scene_1.scout");
+        assert_eq!(plan.tool_id("agent:elara"), "agent:elara", "a profile");
+        assert_eq!(
+            plan.tool_id("agent:guide"),
+            "agent:guide",
+            "not in the inventory"
+        );
+        assert_eq!(plan.tool_id("core:Sleep"), "SleepTool");
+        assert_eq!(
+            plan.approvals[0]["tools"],
+            json!(["agent:scene_1.scout", "Note"])
+        );
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     error::{no_such_profile, store_failure},
     knowledge::Knowledge,
     profiles::{ChangeError, KnownProfile, Profiles, Put},
+    running_scenes::RunningScenes,
 };
 
 /// The most bytes of the profiles of one batch.
@@ -32,15 +33,22 @@ const MAX_BATCH_BYTES: usize = 3 << 20;
 pub struct ProfileRpc {
     profiles: Profiles,
     knowledge: Knowledge,
+    running_scenes: RunningScenes,
     default_model: String,
 }
 
 impl ProfileRpc {
-    /// Serves these profiles.
-    pub fn new(profiles: Profiles, knowledge: Knowledge, default_model: String) -> Self {
+    /// Serves these profiles, and those of the agents of scenes that run.
+    pub fn new(
+        profiles: Profiles,
+        knowledge: Knowledge,
+        running_scenes: RunningScenes,
+        default_model: String,
+    ) -> Self {
         Self {
             profiles,
             knowledge,
+            running_scenes,
             default_model,
         }
     }
@@ -76,7 +84,13 @@ impl ProfileRpc {
 
     async fn at(&self, id: &str, revision: u64) -> Result<KnownProfile, Failure> {
         let known = match revision {
-            0 => self.profiles.get(id),
+            0 => match (self.profiles.get(id), self.running_scenes.instance(id)) {
+                (None, Some(known)) => {
+                    let known = self.profiles.of_instance(&known.instance).await;
+                    known.map_err(|error| store_failure(&error))?
+                }
+                (known, _) => known,
+            },
             kept => {
                 let kept = self.profiles.at(id, kept).await;
                 kept.map_err(|error| store_failure(&error))?

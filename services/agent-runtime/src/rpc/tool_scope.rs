@@ -1,5 +1,7 @@
 //! What bounds the calls of an agent, for the registry.
 
+use std::borrow::Cow;
+
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
@@ -22,27 +24,28 @@ pub(super) async fn get(
     profiles: &Profiles,
     request: GetToolScopeRequest,
 ) -> Result<GetToolScopeResponse, Failure> {
-    let (profile_id, inventory, approvals) = match request.agent {
+    let (profile_id, tool_ids, approvals) = match request.agent {
         Some(Agent::RunId(run_id)) => {
             let meta = runs.meta(&run_id).await?;
             let plan = serde_json::from_value::<Plan>(meta.data);
             let plan = plan.map_err(|_| no_such_turn(&run_id))?;
-            (meta.subject, plan.inventory, plan.approvals)
+            let known = plan.inventory.iter().map(|name| plan.tool_id(name));
+            let known: Vec<String> = known.map(Cow::into_owned).collect();
+            (meta.subject, known, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
             let profile = profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
             let profile = profile.profile;
             let approvals = profile.tavern.approvals.clone();
-            (id, profile.inventory(), approvals)
+            let known = profile.inventory();
+            let known = known.iter().map(|name| spelling::tool_id(name).to_owned());
+            (id, known.collect(), approvals)
         }
         None => return Err(Failure::invalid_fields().violation("agent", "is missing")),
     };
-    let known = inventory
-        .iter()
-        .map(|name| spelling::tool_id(name).to_owned());
     Ok(GetToolScopeResponse {
         profile_id,
-        tool_ids: known.collect(),
+        tool_ids,
         handle_tool_ids: HANDLE_TOOLS.map(str::to_owned).into(),
         approvals_json: Value::Array(approvals).to_string(),
     })

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     domain::{
         budgets::{Budget, Used},
-        observation, spelling,
+        observation,
         turn::ReadCall,
         usage,
     },
@@ -30,7 +30,7 @@ impl Driver {
         let budgets = self.turn.budgets();
         let (tokens, money_micros, wall_seconds) = budgets.left(&self.used(), is_last);
         let inventory = self.plan.inventory.iter();
-        let tool_ids = inventory.map(|name| spelling::tool_id(name).to_owned());
+        let tool_ids = inventory.map(|name| self.plan.tool_id(name).into_owned());
         common::CallGrant {
             tokens: tokens.unwrap_or_default(),
             money_micros: money_micros.unwrap_or_default(),

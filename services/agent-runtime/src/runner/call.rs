@@ -36,7 +36,7 @@ impl Driver {
             let fetched = tokio::select! {
                 biased;
                 () = self.control.cancelled() => return Err(self.stopped()),
-                fetched = inventory::fetch(self.shared.peers.registry.clone(), &self.plan.inventory) => fetched,
+                fetched = inventory::fetch(self.shared.peers.registry.clone(), &self.plan) => fetched,
             };
             let status = match fetched {
                 Ok(inventory) => return Ok(inventory),
@@ -185,6 +185,7 @@ impl Driver {
             None => (self.grant(), self.reducer(&call)),
             Some(_) => (common::CallGrant::default(), None),
         };
+        let tool_id = self.plan.tool_id(&call.tool_id).into_owned();
         self.flights.effects.insert(effect_id.clone());
         let flight = async move {
             let _tracked = control.track(WorkKind::Call, &effect_id);
@@ -192,7 +193,7 @@ impl Driver {
                 // No call is repeated (rule G1003).
                 Some(taken) => (Ok(taken.result.unwrap_or_default()), taken.observation),
                 None => {
-                    let ended = caller.carry_out(&call, &effect_id, left_before, grant);
+                    let ended = caller.carry_out(&call, tool_id, &effect_id, left_before, grant);
                     (ended.await, String::new())
                 }
             };

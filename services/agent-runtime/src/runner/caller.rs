@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{asker::Asker, stop::Stop};
-use crate::domain::{spelling, turn::ReadCall};
+use crate::domain::turn::ReadCall;
 
 /// How long a call may take to end once it was asked to.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
@@ -44,12 +44,13 @@ impl Caller {
     pub(super) async fn carry_out(
         &self,
         call: &ReadCall,
+        tool_id: String,
         effect_id: &str,
         left_before: bool,
         grant: common::CallGrant,
     ) -> Result<common::CallResult, Stop> {
         let mut request = registry::CallToolRequest {
-            tool_id: spelling::tool_id(&call.tool_id).to_owned(),
+            tool_id,
             arguments_json: self.asker.arguments(call),
             effect_id: effect_id.to_owned(),
             conversation_id: self.conversation_id.clone(),

@@ -67,7 +67,7 @@ impl Runner {
             plan,
             events,
         } = self.ended_turn(run_id).await?;
-        let tools = inventory::fetch_tools(inner.peers.registry.clone(), &plan.inventory).await;
+        let tools = inventory::fetch_tools(inner.peers.registry.clone(), &plan).await;
         let tools = tools.map_err(|error| match error {
             InventoryError::Registry(status) => status,
             InventoryError::Unusable(error) => Status::failed_precondition(error.message),

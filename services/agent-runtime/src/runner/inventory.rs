@@ -11,7 +11,7 @@ use grpc_kit::Transport;
 use registry::tool_registry_service_client::ToolRegistryServiceClient;
 use run_events::outcome;
 
-use crate::domain::spelling::{self, HANDLE_TOOLS};
+use crate::domain::{plan::Plan, spelling::HANDLE_TOOLS};
 
 /// The tools that a turn may call.
 #[derive(Debug, Default)]
@@ -86,26 +86,27 @@ impl Tools {
     }
 }
 
-/// Asks the registry for the tools with these ids.
+/// Asks the registry for the tools of a turn.
 pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
-    tool_ids: &[String],
+    plan: &Plan,
 ) -> Result<Inventory, InventoryError> {
-    fetch_tools(registry, tool_ids).await?.inventory()
+    fetch_tools(registry, plan).await?.inventory()
 }
 
-/// Asks the registry for the tools with these ids, and for the ids of all.
+/// Asks the registry for the tools of a turn, and for the ids of all.
 pub(super) async fn fetch_tools(
     registry: ToolRegistryServiceClient<Transport>,
-    tool_ids: &[String],
+    plan: &Plan,
 ) -> Result<Tools, InventoryError> {
+    let tool_ids = plan.inventory.as_slice();
     let wanted = |id: &String| tool_ids.contains(id);
     let own = HANDLE_TOOLS.iter().map(|id| (*id).to_owned());
     let for_handles: Vec<String> = own.filter(|id| !wanted(id)).collect();
     let written = [tool_ids, &for_handles].concat();
-    let (mut all, mut missing) = named(registry.clone(), &ids_of(&written)).await?;
+    let (mut all, mut missing) = named(registry.clone(), &ids_of(plan, &written)).await?;
     for tool in &mut all {
-        spell(tool, tool_ids);
+        spell(tool, plan);
     }
     missing.retain(wanted);
     missing.dedup();
@@ -121,17 +122,15 @@ pub(super) async fn fetch_tools(
 }
 
 /// Returns the ids of the tools that a profile names.
-fn ids_of(written: &[String]) -> Vec<String> {
-    let ids = written
-        .iter()
-        .map(|name| spelling::tool_id(name).to_owned());
+fn ids_of(plan: &Plan, written: &[String]) -> Vec<String> {
+    let ids = written.iter().map(|name| plan.tool_id(name).into_owned());
     ids.collect()
 }
 
 /// Gives a tool the name by which the profile lists it.
-fn spell(tool: &mut registry::Tool, written: &[String]) {
-    let is_it = |name: &&String| spelling::tool_id(name) == tool.tool_id;
-    if let Some(name) = written.iter().find(is_it)
+fn spell(tool: &mut registry::Tool, plan: &Plan) {
+    let is_it = |name: &&String| plan.tool_id(name) == tool.tool_id;
+    if let Some(name) = plan.inventory.iter().find(is_it)
         && *name != tool.tool_id
     {
         tool.tool_id.clone_from(name);

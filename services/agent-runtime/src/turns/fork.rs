@@ -177,6 +177,7 @@ fn plan_of(original: &Plan, key: &str) -> (Plan, String) {
         .to_owned();
     let world = std::mem::replace(&mut scene.run_id, copy);
     scene.copy_of.get_or_insert(world);
+    scene.agents.clear();
     (plan, conversation_id)
 }
 

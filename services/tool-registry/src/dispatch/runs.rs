@@ -275,8 +275,13 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
         }),
         ..grant
     });
-    if let Implementation::Agent { profile_id } = resolved.tool.implementation() {
+    if let Implementation::Agent {
+        profile_id,
+        conversation_id,
+    } = resolved.tool.implementation()
+    {
         let turn = StartTurnRequest {
+            conversation_id: conversation_id.clone().unwrap_or_default(),
             request_id: request_id_of(resolved),
             options: Some(options),
             ..agent::turn(profile_id, &resolved.arguments, grant)
@@ -350,6 +355,8 @@ fn refused(status: &Status, resolved: &ResolvedCall) -> CallOutcome {
         Some(ErrorReason::WorkflowInvalid) => (Category::Validation, "invalid_workflow"),
         Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_arguments"),
         Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
+        Some(ErrorReason::ConversationBusy) => (Category::Limit, "agent_busy"),
+        Some(ErrorReason::WaitCircle) => (Category::Policy, "wait_circle"),
         _ => {
             let transient = matches!(status.code(), Code::Unavailable | Code::ResourceExhausted);
             tracing::warn!(code = ?status.code(), said, "a service did not start a run");

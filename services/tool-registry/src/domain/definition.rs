@@ -145,6 +145,8 @@ pub enum Implementation {
     Agent {
         /// The id of its profile.
         profile_id: String,
+        /// The conversation in which it is asked, of an agent of a scene; none for one of its own each time.
+        conversation_id: Option<String>,
     },
     /// A question to a person, which a node of the workflow service asks and waits with.
     Question,

@@ -81,6 +81,7 @@ pub fn node_tool(
 /// # Errors
 /// What is wrong with its id.
 pub fn agent_tool(
+    asked: &str,
     profile_id: &str,
     name: &str,
     description: &str,
@@ -98,12 +99,13 @@ pub fn agent_tool(
     ];
     let implementation = Implementation::Agent {
         profile_id: profile_id.to_owned(),
+        conversation_id: (asked != profile_id).then(|| asked.to_owned()),
     };
     let description = match description {
         "" => name,
         description => description,
     };
-    let id = format!("agent:{profile_id}");
+    let id = format!("agent:{asked}");
     derived(
         &id,
         name,

@@ -1,4 +1,5 @@
-//! Tools that other services know: `workflow:<id>`, `node:<type>` and `agent:<profile>`.
+//! Tools that other services know: `workflow:<id>`, `node:<type>` and `agent:<profile>`,
+//! or for an agent of a scene `agent:<conversation>`.
 
 use call_outcome::Violation;
 use std::sync::Arc;
@@ -155,16 +156,16 @@ impl Shared {
             let status = match self.runs.profiles().get_profile(request).await {
                 Ok(answer) => {
                     let profile = answer.into_inner().profile.unwrap_or_default();
-                    let id = format!("agent:{id}");
-                    let tool = self.kept(&id, &profile.etag, || {
+                    let tool_id = format!("agent:{id}");
+                    let tool = self.kept(&tool_id, &profile.etag, || {
                         let Profile {
                             profile_id,
                             name,
                             description,
                             ..
                         } = &profile;
-                        let definition = interface::agent_tool(profile_id, name, description)?;
-                        Ok((definition, Origin::Agent, self.alias_of(&id)))
+                        let definition = interface::agent_tool(id, profile_id, name, description)?;
+                        Ok((definition, Origin::Agent, self.alias_of(&tool_id)))
                     })?;
                     return Ok(Some(Found::Tool(tool)));
                 }

@@ -37,7 +37,7 @@ fn transport(stack: &Stack) -> anyhow::Result<Transport> {
     ))?)
 }
 
-async fn start(stack: &Stack, scene_id: &str) -> anyhow::Result<String> {
+pub(crate) async fn start(stack: &Stack, scene_id: &str) -> anyhow::Result<String> {
     let request = StartSceneRequest {
         scene_id: scene_id.to_owned(),
         ..StartSceneRequest::default()

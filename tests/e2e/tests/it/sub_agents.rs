@@ -5,11 +5,12 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use contracts::tavern::agent::v1::Budgets;
 use contracts::tavern::common::v1::{CallResult, Run, RunEvent, RunState, run_event::Kind};
-use contracts::tavern::gateway::v1::{AgentTarget, agent_target::Input};
+use contracts::tavern::gateway::v1::{AgentTarget, InvokeTextRequest, agent_target::Input};
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use serde_json::{Value, json};
 use testkit::{Followed, Stack, collect, eventually, invoke, until};
 
+use crate::scenes;
 use crate::text::{turn, user_message};
 
 const ASK: &str = "<ACTION><agent:scout><message>Is the wood safe?</message>\
@@ -181,4 +182,135 @@ async fn g901_an_agent_survives_a_kill_of_the_one_that_it_asks_and_is_cancelled_
         (below.state() == RunState::Cancelled).then_some(())
     })
     .await
+}
+
+/// Writes a scene with a guide and a scout, each of which has the other as a tool.
+fn prepare_scene(deploy: &Path, scout: &Value) -> anyhow::Result<()> {
+    for directory in ["agents", "models", "plugins", "workflows", "scenes"] {
+        std::fs::create_dir(deploy.join(directory))?;
+    }
+    let guide = json!({"turns": [
+        {
+            "expect": {"system_contains": ["agent:scout_1", "Is scout."]},
+            "answer": {"text": ASK.replace("agent:scout", "agent:scout_1")},
+        },
+        {"answer": {"text": "Stay here."}},
+    ]});
+    let mut models = String::new();
+    for (id, asks, script) in [
+        ("guide", "agent:scout_1", &guide),
+        ("scout", "agent:guide_1", scout),
+    ] {
+        let profile = json!({
+            "id": id,
+            "name": id,
+            "description": format!("Is {id}."),
+            "tool_ids_inventory": [asks],
+            "custom_metadata": {"tavern": {"model": id}},
+        });
+        let path = deploy.join(format!("agents/{id}.json"));
+        std::fs::write(path, profile.to_string())?;
+        let path = deploy.join(format!("models/{id}.json"));
+        std::fs::write(path, script.to_string())?;
+        models += &format!("[models.{id}]\nprovider = \"scripted\"\nscript = \"{id}.json\"\n");
+    }
+    let scene = json!({"id": "wood", "agent_instances": [
+        {"instance_id": "guide_1", "profile_id": "guide"},
+        {"instance_id": "scout_1", "profile_id": "scout"},
+    ]});
+    std::fs::write(deploy.join("scenes/wood.json"), scene.to_string())?;
+    Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+}
+
+/// Asks for a turn of an agent of a scene.
+fn says(scene: &str, instance: &str, text: &str) -> InvokeTextRequest {
+    let profile = instance.trim_end_matches("_1");
+    turn(AgentTarget {
+        profile_id: profile.to_owned(),
+        conversation_id: format!("{scene}.{instance}"),
+        input: Some(Input::UserMessage(text.to_owned())),
+        ..AgentTarget::default()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_no_circle()
+-> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    let back =
+        "<ACTION><agent:guide_1><message>What did you say?</message></agent:guide_1></ACTION>";
+    let scout = json!({"turns": [
+        {"answer": {"text": back}},
+        {
+            "expect": {"contains": ["guide_1 -> scout_1 -> guide_1"]},
+            "answer": {"text": "No: wolves."},
+        },
+        {"expect": {"contains": ["Is the wood safe?"]}, "answer": {"text": "As I said."}},
+    ]});
+    prepare_scene(deploy.path(), &scout)?;
+    let stack = Stack::builder()
+        .deploy(deploy.path())
+        .separate()
+        .start()
+        .await?;
+    let scene = scenes::start(&stack, "wood").await?;
+    let asked = invoke(&stack.gateway(), says(&scene, "guide_1", "May I go?")).await?;
+    ensure!(asked.run.state() == RunState::Succeeded, "{:?}", asked.run);
+    let answer = result(&asked)?;
+    ensure!(answer.error.is_none(), "{:?}", answer.error);
+    let output: Value = serde_json::from_str(&answer.output_json)?;
+    ensure!(output["text"] == "No: wolves.", "{output}");
+    let child = output["run_id"].as_str().context("the run is named")?;
+    let found = run(&stack, child).await?;
+    ensure!(
+        found.conversation_id == format!("{scene}.scout_1"),
+        "{found:?}"
+    );
+    let refused = asked.events.iter().find_map(|event| match &event.kind {
+        Some(Kind::CallSettled(settled)) if event.run_id == child => settled.result.clone(),
+        _ => None,
+    });
+    let refused = refused.and_then(|result| result.error).unwrap_or_default();
+    let is_named = refused.message.contains("guide_1 -> scout_1 -> guide_1");
+    ensure!(refused.code == "wait_circle" && is_named, "{refused:?}");
+    // It remembers what it was asked.
+    let again = invoke(&stack.gateway(), says(&scene, "scout_1", "And now?")).await?;
+    ensure!(again.run.state() == RunState::Succeeded, "{:?}", again.run);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g901_a_turn_that_is_queued_at_an_agent_of_a_scene_is_cancelled_with_its_caller()
+-> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    let slow = json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]});
+    prepare_scene(deploy.path(), &slow)?;
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    let scene = scenes::start(&stack, "wood").await?;
+    let is_asked = |event: &RunEvent| matches!(event.kind, Some(Kind::ModelRequested(_)));
+    let request = says(&scene, "scout_1", "Look around.");
+    let (busy, _) = until(&stack.gateway(), request, is_asked).await?;
+    let is_queued = |event: &RunEvent| matches!(event.kind, Some(Kind::RunQueued(_)));
+    let request = says(&scene, "guide_1", "May I go?");
+    let (run_id, seen) = until(&stack.gateway(), request, is_queued).await?;
+    let child = seen.last().context("it is queued")?.run_id.clone();
+    ensure!(child != run_id, "the guide does not wait");
+    let reason = "never mind".to_owned();
+    let request = CancelRunRequest {
+        run_id: run_id.clone(),
+        reason,
+    };
+    stack.runs().cancel_run(request).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    ensure!(ended.run.state() == RunState::Cancelled, "{:?}", ended.run);
+    eventually("the queued turn to be cancelled", || async {
+        let below = run(&stack, &child).await.ok()?;
+        (below.state() == RunState::Cancelled).then_some(())
+    })
+    .await?;
+    ensure!(
+        run(&stack, &busy).await?.outcome.is_none(),
+        "the other turn continues"
+    );
+    Ok(())
 }

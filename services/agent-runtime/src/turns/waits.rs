@@ -1,0 +1,79 @@
+//! Agents of a scene that ask each other (rule G901).
+
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::{RunId, RunOwner};
+use grpc_kit::{CallContext, Failure};
+use tokio::sync::MutexGuard;
+use tonic::Code;
+
+use super::Inner;
+use crate::{
+    domain::{
+        event::Hop,
+        plan::Plan,
+        waits::{OpenTurn, circle},
+    },
+    running_scenes::SceneInstance,
+};
+
+impl Inner {
+    /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the
+    /// turn of that agent publishes.
+    pub(super) async fn chain_above(&self, to: &SceneInstance) -> Result<Vec<Hop>, Failure> {
+        let context = CallContext::current();
+        let above = context.path().steps().iter().rev();
+        for run_id in above.filter(|run_id| is_turn(run_id)) {
+            let meta = self.runs.meta(run_id).await?;
+            let plan = serde_json::from_value::<Plan>(meta.data).ok();
+            let place = plan.and_then(|plan| plan.scene);
+            if let Some(place) = place.filter(|place| place.run_id == to.running.run_id) {
+                return Ok(place.chain);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Refuses a turn of an agent of a scene that would wait for one that waits for it. Until the guard is
+    /// dropped, no other agent asks.
+    ///
+    /// # Errors
+    /// WAIT_CIRCLE, or a storage that does not work.
+    pub(super) async fn refuse_circle(
+        &self,
+        to: &SceneInstance,
+    ) -> Result<Option<MutexGuard<'_, ()>>, Failure> {
+        let context = CallContext::current();
+        let above = context.path().steps();
+        if !above.iter().any(|run_id| is_turn(run_id)) {
+            return Ok(None);
+        }
+        let guard = self.asking.lock().await;
+        let mut open = Vec::new();
+        for (instance_id, conversation_id) in to.agents() {
+            let turns = self.runs.by_conversation(&conversation_id).await?;
+            let turns = turns.into_iter().filter(|(run, _)| run.outcome.is_none());
+            open.extend(turns.map(|(run, meta)| OpenTurn {
+                run_id: run.run_id,
+                instance_id: instance_id.clone(),
+                above: meta.path,
+            }));
+        }
+        match circle(&open, &to.instance.id, above) {
+            None => Ok(Some(guard)),
+            Some(agents) => {
+                let circle = agents.join(" -> ");
+                let message = format!(
+                    "the agents would wait for each other: {circle}; answer without asking"
+                );
+                let reason = ErrorReason::WaitCircle;
+                let failure = Failure::new(Code::FailedPrecondition, reason, message);
+                Err(failure.metadata("circle", circle))
+            }
+        }
+    }
+}
+
+fn is_turn(run_id: &str) -> bool {
+    let owner = run_id.parse::<RunId>().map(|run| run.owner());
+    owner == Ok(RunOwner::Agent)
+}
