@@ -143,7 +143,7 @@ impl Turns {
         let instance = inner.running_scenes.instance(&turn.conversation_id);
         let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
         let _one_asks_at_a_time = match &instance {
-            Some(instance) => inner.refuse_circle(instance).await?,
+            Some(instance) => inner.refuse_cycle(instance).await?,
             None => None,
         };
         if let (Some(instance), None) = (&instance, &turn.scene) {

@@ -16,7 +16,7 @@ pub struct OpenTurn {
 /// Returns the agents that would wait for each other, the first also at the end, if a turn of `instance_id`
 /// were started below the runs `above`; none if it can be waited for. `open` has the turns of each agent in
 /// the order of its queue.
-pub fn circle(open: &[OpenTurn], instance_id: &str, above: &[String]) -> Option<Vec<String>> {
+pub fn cycle(open: &[OpenTurn], instance_id: &str, above: &[String]) -> Option<Vec<String>> {
     // By turns that were reached, with the way back to the new one.
     let mut reached: Vec<(usize, Option<usize>)> = Vec::new();
     let mut next: VecDeque<usize> = VecDeque::new();
@@ -84,7 +84,7 @@ mod tests {
 
     fn found(open: &[OpenTurn], instance_id: &str, above: &[&str]) -> Option<String> {
         let above: Vec<String> = above.iter().map(|run| (*run).to_owned()).collect();
-        circle(open, instance_id, &above).map(|agents| agents.join(" "))
+        cycle(open, instance_id, &above).map(|agents| agents.join(" "))
     }
 
     #[test]
@@ -111,14 +111,14 @@ mod tests {
             turn("b1", &["a1"]),
             turn("c1", &["a1", "b1"]),
         ];
-        let circle = found(&open, "a", &["a1", "b1", "c1"]);
-        assert_eq!(circle.as_deref(), Some("a b c a"));
-        let circle = found(&open[..2], "a", &["b1"]);
-        assert_eq!(circle.as_deref(), Some("b a b"));
+        let cycle = found(&open, "a", &["a1", "b1", "c1"]);
+        assert_eq!(cycle.as_deref(), Some("a b c a"));
+        let cycle = found(&open[..2], "a", &["b1"]);
+        assert_eq!(cycle.as_deref(), Some("b a b"));
     }
 
     #[test]
-    fn g901_turns_that_are_queued_behind_each_other_make_a_circle_too() {
+    fn g901_turns_that_are_queued_behind_each_other_make_a_cycle_too() {
         // `a1` asked `b`, where `b2` waits for `b1`, which has nothing to do with it and now asks `a`.
         let open = [turn("a1", &[]), turn("b1", &[]), turn("b2", &["a1"])];
         assert_eq!(found(&open, "a", &["b1"]).as_deref(), Some("b a b"));

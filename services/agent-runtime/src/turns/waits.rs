@@ -11,7 +11,7 @@ use crate::{
     domain::{
         event::Hop,
         plan::Plan,
-        waits::{OpenTurn, circle},
+        waits::{OpenTurn, cycle},
     },
     running_scenes::SceneInstance,
 };
@@ -37,8 +37,8 @@ impl Inner {
     /// dropped, no other agent asks.
     ///
     /// # Errors
-    /// WAIT_CIRCLE, or a storage that does not work.
-    pub(super) async fn refuse_circle(
+    /// WAIT_CYCLE, or a storage that does not work.
+    pub(super) async fn refuse_cycle(
         &self,
         to: &SceneInstance,
     ) -> Result<Option<MutexGuard<'_, ()>>, Failure> {
@@ -58,16 +58,15 @@ impl Inner {
                 above: meta.path,
             }));
         }
-        match circle(&open, &to.instance.id, above) {
+        match cycle(&open, &to.instance.id, above) {
             None => Ok(Some(guard)),
             Some(agents) => {
-                let circle = agents.join(" -> ");
-                let message = format!(
-                    "the agents would wait for each other: {circle}; answer without asking"
-                );
-                let reason = ErrorReason::WaitCircle;
+                let cycle = agents.join(" -> ");
+                let message =
+                    format!("the agents would wait for each other: {cycle}; answer without asking");
+                let reason = ErrorReason::WaitCycle;
                 let failure = Failure::new(Code::FailedPrecondition, reason, message);
-                Err(failure.metadata("circle", circle))
+                Err(failure.metadata("cycle", cycle))
             }
         }
     }

@@ -234,7 +234,7 @@ fn says(scene: &str, instance: &str, text: &str) -> InvokeTextRequest {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_no_circle()
+async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_no_cycle()
 -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     let back =
@@ -272,7 +272,7 @@ async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_
     });
     let refused = refused.and_then(|result| result.error).unwrap_or_default();
     let is_named = refused.message.contains("guide_1 -> scout_1 -> guide_1");
-    ensure!(refused.code == "wait_circle" && is_named, "{refused:?}");
+    ensure!(refused.code == "wait_cycle" && is_named, "{refused:?}");
     // It remembers what it was asked.
     let again = invoke(&stack.gateway(), says(&scene, "scout_1", "And now?")).await?;
     ensure!(again.run.state() == RunState::Succeeded, "{:?}", again.run);
