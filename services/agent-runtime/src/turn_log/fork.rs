@@ -46,7 +46,7 @@ pub struct Beginning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// The event is none at which a turn is forked.
-    #[error("is no event of the turn at which it can be forked; those are {0}")]
+    #[error("names no event at which the turn can be forked; use one of {0}")]
     NoPlace(String),
     /// The edit is none of this kind of event.
     #[error("does not fit the event, which is {0}")]
