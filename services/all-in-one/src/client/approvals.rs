@@ -18,8 +18,6 @@ use tonic::Request;
 use super::{Remote, json as lines, list, print, print_table, refusal};
 use crate::timeline::{Style, name};
 
-/// The message that is printed as JSON.
-
 /// What to do with approvals.
 #[derive(Subcommand)]
 pub(crate) enum Command {

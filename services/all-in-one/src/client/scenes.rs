@@ -14,8 +14,6 @@ use contracts::tavern::common::v1::EventPriority;
 use super::{Remote, json, list, print, print_table, refusal, runs};
 use crate::timeline::Style;
 
-/// The messages that are printed as JSON.
-
 /// What to do with scenes.
 #[derive(Subcommand)]
 pub(crate) enum Command {

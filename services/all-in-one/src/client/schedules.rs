@@ -15,8 +15,6 @@ use contracts::tavern::workflow::v1::{
 use super::{Remote, json, list, print, print_table, refusal};
 use crate::timeline::{Style, name};
 
-/// The messages that are printed as JSON.
-
 /// What to do with schedules.
 #[derive(Subcommand)]
 pub(crate) enum Command {
