@@ -104,7 +104,12 @@ impl Conversations {
     /// # Errors
     /// CONVERSATION_BUSY, or a storage that does not work.
     pub async fn refuse_if_busy(&self, conversation_id: &str) -> Result<(), Failure> {
-        match active(&self.inner.runs.by_conversation(conversation_id).await?) {
+        let open = self
+            .inner
+            .runs
+            .open_by_conversation(conversation_id)
+            .await?;
+        match active(&open) {
             Some(run_id) => Err(busy(run_id)),
             None => Ok(()),
         }
@@ -116,7 +121,11 @@ impl Conversations {
     /// CONVERSATION_BUSY when too many wait or one of them is above the present call, or a storage that does
     /// not work.
     pub async fn queues(&self, conversation_id: &str) -> Result<bool, Failure> {
-        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let runs = self
+            .inner
+            .runs
+            .open_by_conversation(conversation_id)
+            .await?;
         let open: Vec<&str> = open(&runs).collect();
         let context = CallContext::current();
         let above = context.path().steps();

@@ -8,7 +8,7 @@ use core_types::{Clock, IdSource, RunId, RunOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use grpc_kit::{Drain, Failure, Transport};
-use run_log::{ReopenError, RunFilter, RunLog, RunLogs, RunSummary};
+use run_log::{ReopenError, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
 use tonic::Status;
 
 use crate::control::RunControl;
@@ -109,7 +109,7 @@ impl Runs {
     /// A storage that does not work, or stored data that cannot be read.
     pub async fn open_runs(&self) -> Result<Vec<OpenRun>, Failure> {
         let filter = RunFilter {
-            state: run_log::StateFilter::Awake,
+            state: StateFilter::Awake,
             ..RunFilter::default()
         };
         let mut open = Vec::new();
@@ -164,7 +164,20 @@ impl Runs {
         &self,
         conversation_id: &str,
     ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
-        self.store.by_conversation(conversation_id).await
+        let state = StateFilter::Any;
+        self.store.by_conversation(conversation_id, state).await
+    }
+
+    /// Returns the runs of a conversation that have not ended, the oldest first.
+    ///
+    /// # Errors
+    /// A storage that does not work, or stored data that cannot be read.
+    pub async fn open_by_conversation(
+        &self,
+        conversation_id: &str,
+    ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
+        let state = StateFilter::Open;
+        self.store.by_conversation(conversation_id, state).await
     }
 
     /// Returns the run that a request started, if there was one.

@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{RequestId, RunId, RunOwner};
 use grpc_kit::Failure;
-use run_log::{DeleteError, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary};
+use run_log::{DeleteError, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary, StateFilter};
 
 use crate::codec::decode;
 use crate::failure::{damaged, no_such_run, read_failure, storage_failure, wrong_state};
@@ -67,13 +67,15 @@ impl RunStore {
         Ok(())
     }
 
-    /// Returns the runs of a conversation, the oldest first.
+    /// Returns the runs of a conversation in a state, the oldest first.
     pub(crate) async fn by_conversation(
         &self,
         conversation_id: &str,
+        state: StateFilter,
     ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
         let filter = RunFilter {
             conversation: Some(conversation_id.to_owned()),
+            state,
             ..RunFilter::default()
         };
         let mut runs = Vec::new();

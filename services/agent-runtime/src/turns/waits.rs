@@ -50,9 +50,8 @@ impl Inner {
         let guard = self.asking.lock().await;
         let mut open = Vec::new();
         for (instance_id, conversation_id) in to.agents() {
-            let turns = self.runs.by_conversation(&conversation_id).await?;
-            let turns = turns.into_iter().filter(|(run, _)| run.outcome.is_none());
-            open.extend(turns.map(|(run, meta)| OpenTurn {
+            let turns = self.runs.open_by_conversation(&conversation_id).await?;
+            open.extend(turns.into_iter().map(|(run, meta)| OpenTurn {
                 run_id: run.run_id,
                 instance_id: instance_id.clone(),
                 above: meta.path,

@@ -38,20 +38,33 @@ fn prepare(deploy: &Path, scout: &Value) -> anyhow::Result<()> {
             scout,
         ),
     ] {
-        let profile = json!({
-            "id": id,
-            "name": id,
-            "description": description,
-            "tool_ids_inventory": inventory,
-            "custom_metadata": {"tavern": {"model": id}},
-        });
-        let path = deploy.join(format!("agents/{id}.json"));
-        std::fs::write(path, profile.to_string())?;
-        let path = deploy.join(format!("models/{id}.json"));
-        std::fs::write(path, script.to_string())?;
-        models += &format!("[models.{id}]\nprovider = \"scripted\"\nscript = \"{id}.json\"\n");
+        models += &write_agent(deploy, id, description, &inventory, script)?;
     }
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+}
+
+/// Writes an agent with a scripted model; returns the settings of the model.
+fn write_agent(
+    deploy: &Path,
+    id: &str,
+    description: &str,
+    inventory: &Value,
+    script: &Value,
+) -> anyhow::Result<String> {
+    let profile = json!({
+        "id": id,
+        "name": id,
+        "description": description,
+        "tool_ids_inventory": inventory,
+        "custom_metadata": {"tavern": {"model": id}},
+    });
+    let path = deploy.join(format!("agents/{id}.json"));
+    std::fs::write(path, profile.to_string())?;
+    let path = deploy.join(format!("models/{id}.json"));
+    std::fs::write(path, script.to_string())?;
+    Ok(format!(
+        "[models.{id}]\nprovider = \"scripted\"\nscript = \"{id}.json\"\n"
+    ))
 }
 
 fn safe() -> Value {
@@ -160,8 +173,7 @@ async fn g703_an_agent_has_no_more_than_what_its_caller_has_left() -> anyhow::Re
 async fn g901_an_agent_survives_a_kill_of_the_one_that_it_asks_and_is_cancelled_with_its_caller()
 -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
-    let slow = json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]});
-    prepare(deploy.path(), &slow)?;
+    prepare(deploy.path(), &slow())?;
     let mut stack = Stack::builder().deploy(deploy.path()).start().await?;
     let asks = |event: &RunEvent| matches!(&event.kind, Some(Kind::ModelRequested(asked)) if asked.model == "scout");
     let request = user_message("guide", "May I go?");
@@ -170,6 +182,16 @@ async fn g901_an_agent_survives_a_kill_of_the_one_that_it_asks_and_is_cancelled_
     stack.kill()?;
     stack.restart().await?;
     ensure!(run(&stack, &child).await?.outcome.is_none(), "it continues");
+    cancel_both(&stack, run_id, &child).await
+}
+
+/// A model that writes for minutes.
+fn slow() -> Value {
+    json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]})
+}
+
+/// Cancels a turn, and waits until the turn of the agent that it asked is cancelled too.
+async fn cancel_both(stack: &Stack, run_id: String, child: &str) -> anyhow::Result<()> {
     let request = CancelRunRequest {
         run_id: run_id.clone(),
         reason: "never mind".to_owned(),
@@ -177,8 +199,8 @@ async fn g901_an_agent_survives_a_kill_of_the_one_that_it_asks_and_is_cancelled_
     stack.runs().cancel_run(request).await?;
     let ended = collect(&stack.runs(), &run_id, 0).await?;
     ensure!(ended.run.state() == RunState::Cancelled, "{:?}", ended.run);
-    eventually("the scout to be cancelled", || async {
-        let below = run(&stack, &child).await.ok()?;
+    eventually("the turn below to be cancelled", || async {
+        let below = run(stack, child).await.ok()?;
         (below.state() == RunState::Cancelled).then_some(())
     })
     .await
@@ -201,18 +223,8 @@ fn prepare_scene(deploy: &Path, scout: &Value) -> anyhow::Result<()> {
         ("guide", "agent:scout_1", &guide),
         ("scout", "agent:guide_1", scout),
     ] {
-        let profile = json!({
-            "id": id,
-            "name": id,
-            "description": format!("Is {id}."),
-            "tool_ids_inventory": [asks],
-            "custom_metadata": {"tavern": {"model": id}},
-        });
-        let path = deploy.join(format!("agents/{id}.json"));
-        std::fs::write(path, profile.to_string())?;
-        let path = deploy.join(format!("models/{id}.json"));
-        std::fs::write(path, script.to_string())?;
-        models += &format!("[models.{id}]\nprovider = \"scripted\"\nscript = \"{id}.json\"\n");
+        let description = format!("Is {id}.");
+        models += &write_agent(deploy, id, &description, &json!([asks]), script)?;
     }
     let scene = json!({"id": "wood", "agent_instances": [
         {"instance_id": "guide_1", "profile_id": "guide"},
@@ -283,8 +295,7 @@ async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_
 async fn g901_a_turn_that_is_queued_at_an_agent_of_a_scene_is_cancelled_with_its_caller()
 -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
-    let slow = json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]});
-    prepare_scene(deploy.path(), &slow)?;
+    prepare_scene(deploy.path(), &slow())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
     let scene = scenes::start(&stack, "wood").await?;
     let is_asked = |event: &RunEvent| matches!(event.kind, Some(Kind::ModelRequested(_)));
@@ -295,19 +306,7 @@ async fn g901_a_turn_that_is_queued_at_an_agent_of_a_scene_is_cancelled_with_its
     let (run_id, seen) = until(&stack.gateway(), request, is_queued).await?;
     let child = seen.last().context("it is queued")?.run_id.clone();
     ensure!(child != run_id, "the guide does not wait");
-    let reason = "never mind".to_owned();
-    let request = CancelRunRequest {
-        run_id: run_id.clone(),
-        reason,
-    };
-    stack.runs().cancel_run(request).await?;
-    let ended = collect(&stack.runs(), &run_id, 0).await?;
-    ensure!(ended.run.state() == RunState::Cancelled, "{:?}", ended.run);
-    eventually("the queued turn to be cancelled", || async {
-        let below = run(&stack, &child).await.ok()?;
-        (below.state() == RunState::Cancelled).then_some(())
-    })
-    .await?;
+    cancel_both(&stack, run_id, &child).await?;
     ensure!(
         run(&stack, &busy).await?.outcome.is_none(),
         "the other turn continues"

@@ -9,9 +9,8 @@ use contracts::{
     },
 };
 use core_types::{ConversationId, RequestId};
-use grpc_kit::{Drain, Failure, reason};
+use grpc_kit::{Drain, Failure, reason, violations};
 use tonic::{Code, Status};
-use tonic_types::StatusExt;
 
 use super::{
     A2aRpc,
@@ -22,7 +21,7 @@ use super::{
     tenant_of,
 };
 
-/// The longest message for a turn that runs, in bytes.
+/// The longest message for a turn that runs, in bytes: that of `SteerTurnRequest`.
 const MAX_STEERING_BYTES: usize = 64 << 10;
 
 impl A2aRpc {
@@ -148,21 +147,23 @@ fn check(message: &Message) -> Result<(), Status> {
     failure.refuse_if_any()
 }
 
-/// Names the field of the message where a refusal names that of the request that it became.
-fn of_message(status: impl Into<Status>) -> Status {
+/// Names the fields of the message where a refusal names those of the request that it became.
+pub(super) fn of_message(status: impl Into<Status>) -> Status {
     let status: Status = status.into();
-    let refused = status.get_error_details().bad_request().cloned();
-    let violation = refused.and_then(|refused| refused.field_violations.into_iter().next());
-    let Some(violation) = violation else {
-        return status;
-    };
-    let field = match violation.field.as_str() {
-        "user_message" | "message" | "answer_json" => "message.parts",
-        "conversation_id" => "message.context_id",
-        "profile_id" => "tenant",
-        _ => return status,
-    };
-    at(field, violation.description)
+    let mut failure = Failure::invalid_fields();
+    for (field, problem) in violations(&status) {
+        let field = match field.as_str() {
+            "user_message" | "message" | "answer_json" => "message.parts",
+            "conversation_id" => "message.context_id",
+            "profile_id" => "tenant",
+            other => other,
+        };
+        failure.add_violation(field, problem);
+    }
+    match failure.is_empty() {
+        true => status,
+        false => failure.into(),
+    }
 }
 
 fn at(field: &str, problem: String) -> Status {

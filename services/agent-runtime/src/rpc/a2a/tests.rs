@@ -9,11 +9,16 @@ use contracts::{
     },
 };
 use futures::{StreamExt, stream};
+use grpc_kit::{Failure, violations};
 use prost_types::{Value as Wire, value};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tonic::{Code, Status};
 
-use super::{follow::Followed, parts, progress::Progress, task, updates::Shown, value as values};
+use super::{
+    follow::Followed, parts, progress::Progress, send::of_message, task, updates::Shown,
+    value as values,
+};
 
 #[test]
 fn g905_integers_that_a_reader_would_round_are_texts() {
@@ -272,4 +277,22 @@ fn g902_the_pieces_are_the_answer_whatever_came_before_it() {
         assert_eq!(answer, result, "{rounds:?}");
         assert_eq!(task::answer(&log.progress), result);
     }
+}
+
+#[test]
+fn a_refusal_names_every_field_as_it_stands_in_the_message() {
+    let refused = Failure::invalid_fields()
+        .violation("user_message", "is empty")
+        .violation("conversation_id", "is too long")
+        .violation("request_id", "is used");
+    let fields: Vec<String> = violations(&of_message(refused))
+        .into_iter()
+        .map(|(field, _)| field)
+        .collect();
+    assert_eq!(
+        fields,
+        ["message.parts", "message.context_id", "request_id"]
+    );
+    let other = of_message(Status::unavailable("later"));
+    assert_eq!(other.code(), Code::Unavailable);
 }

@@ -23,7 +23,7 @@ use super::{
 };
 
 /// After how long without news a stream repeats the state, as a server ends one that is silent.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(60);
+const HEARTBEAT: Duration = Duration::from_secs(60);
 
 /// Follows a task until it ends, or asks something. With `is_done` the stream says only how it stands.
 pub(super) fn of(
@@ -45,7 +45,7 @@ pub(super) fn of(
             if is_done {
                 return;
             }
-            let due = Instant::now() + SIGN_OF_LIFE;
+            let due = Instant::now() + HEARTBEAT;
             (news, is_done) = shown.next(&mut followed, due).await?;
         }
     })
