@@ -22,7 +22,7 @@ pub(super) fn read(request: ForkTurnRequest, ids: &dyn IdSource) -> Result<NewFo
         Written::OutputJson(text) => match json_schema::parse_json_strict(&text) {
             Ok(value) => Edit::Output(value),
             Err(error) => {
-                failure.add_violation("output_json", format!("is no JSON: {error}"));
+                failure.add_violation("output_json", error.to_string());
                 Edit::Output(serde_json::Value::Null)
             }
         },

@@ -49,7 +49,10 @@ pub enum ForkError {
     #[error("names no event at which the turn can be forked; use one of {0}")]
     NoPlace(String),
     /// The edit is none of this kind of event.
-    #[error("does not fit the event, which is {0}")]
+    #[error(
+        "does not fit the event, which is {0}; an answer takes answer_text, a result output_json or \
+         failure_message, a message takes message"
+    )]
     WrongEdit(&'static str),
     /// How calls of the answer ended is not known.
     #[error("how calls of the answer ended is not known")]
