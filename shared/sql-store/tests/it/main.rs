@@ -46,6 +46,24 @@ async fn connections_have_the_durable_settings() {
 }
 
 #[tokio::test]
+async fn sqlite_is_built_as_the_workspace_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = open(&dir.path().join("a.db"), &[]).await.unwrap();
+    let options: Vec<String> = sqlx::query_scalar("PRAGMA compile_options")
+        .fetch_all(database.writer())
+        .await
+        .unwrap();
+    for (option, expected) in [
+        ("ENABLE_QPSG", true),
+        ("DEFAULT_MEMSTATUS=0", true),
+        ("ENABLE_MEMORY_MANAGEMENT", false),
+    ] {
+        let found = options.iter().any(|found| found == option);
+        assert_eq!(found, expected, "{option}; see .cargo/config.toml");
+    }
+}
+
+#[tokio::test]
 async fn two_components_share_a_file_and_migrate_independently() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.db");
