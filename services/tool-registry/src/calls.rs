@@ -24,6 +24,7 @@ use std::{
 
 use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
 use core_types::{Clock, ConversationId, Durability, EffectId};
+use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
 use serde_json::Value;
@@ -285,7 +286,8 @@ impl Calls {
             let result = inner.execute_call(call, &in_flight, context).await;
             guard.in_flight.end(result);
         };
-        tracker.spawn(task.instrument(span));
+        // Boxed, because the task is moved several times until it runs, and is large.
+        tracker.spawn(task.boxed().instrument(span));
     }
 }
 
@@ -301,12 +303,14 @@ impl Drop for InFlightGuard {
         if let Some(effect) = &self.effect {
             self.inner.in_flight_calls().remove(effect);
         }
-        let panicked = Failure::new(
-            Code::Internal,
-            ErrorReason::Internal,
-            "the call failed inside the server",
-        );
-        self.in_flight.end(Err(panicked.into_status()));
+        if !self.in_flight.has_ended() {
+            let panicked = Failure::new(
+                Code::Internal,
+                ErrorReason::Internal,
+                "the call failed inside the server",
+            );
+            self.in_flight.end(Err(panicked.into_status()));
+        }
     }
 }
 

@@ -245,6 +245,11 @@ impl InFlightCall {
         });
     }
 
+    /// Whether the call has ended.
+    pub fn has_ended(&self) -> bool {
+        self.stage.borrow().ended.is_some()
+    }
+
     /// Records how the call ended. Only the first end counts.
     pub fn end(&self, result: Result<CallResult, Status>) {
         self.stage.send_modify(|stage| {

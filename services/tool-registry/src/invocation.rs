@@ -9,14 +9,14 @@ use contracts::tavern::common::v1::{
     run_event::Kind,
 };
 use core_types::ConversationId;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use run_events::{End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use crate::calls::Calls;
@@ -33,7 +33,7 @@ const MAX_AT_ONCE: usize = 8;
 struct Invocation {
     calls: Calls,
     recorder: Recorder,
-    selected: Vec<ToolCall>,
+    selected: Arc<[ToolCall]>,
     /// What to tell the model of the blocks that no call could be made from; the run fails then.
     malformed: String,
     /// What to tell the model, behind the result of the last call, about blocks that were left out.
@@ -78,8 +78,8 @@ impl Invocation {
 
     /// Executes the calls in their order; neighbours that may run beside each other together.
     async fn all(&mut self, control: &RunControl) -> Result<(), Stop> {
-        let selected = self.selected.clone();
-        let mut rest = selected.as_slice();
+        let selected = Arc::clone(&self.selected);
+        let mut rest = &*selected;
         // What failed without leave to continue, after which nothing is started any more.
         let failed = Mutex::new(None);
         while !rest.is_empty() {
@@ -113,8 +113,8 @@ impl Invocation {
         {
             let this = &*self;
             let ends = calls.iter().map(|call| this.one(call, failed, control));
-            // Made at once and started as places become free.
-            let ends: Vec<_> = ends.collect();
+            // Made at once and started as places become free. Boxed, because they are moved and large.
+            let ends: Vec<_> = ends.map(FutureExt::boxed).collect();
             let mut ends = pin!(stream::iter(ends).buffered(MAX_AT_ONCE));
             while let Some(end) = ends.next().await {
                 match end? {

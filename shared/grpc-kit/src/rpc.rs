@@ -337,7 +337,8 @@ impl Service<Request<Body>> for LocalStack {
         Box::pin(async move {
             // A task of its own, as over a socket: calls that go round do not grow one stack or
             // one future, and dropping the call ends the handler.
-            let task = tokio::spawn(stack.serve(request, origin));
+            // Boxed, because the handler is moved several times until it runs, and is large.
+            let task = tokio::spawn(stack.serve(request, origin).boxed());
             tokio_util::task::AbortOnDropHandle::new(task)
                 .await
                 .map_err(|_| Status::cancelled("the process ends"))

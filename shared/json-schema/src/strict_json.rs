@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use crate::limits::JsonLimits;
@@ -123,17 +124,16 @@ pub fn parse_json_strict_with(text: &str, limits: &JsonLimits) -> Result<Value, 
             problems: vec![reader.problem(kind)],
         });
     }
-    match reader.document() {
-        Ok(value) if reader.duplicates.is_empty() => Ok(value),
-        Ok(_) => Err(JsonError {
-            problems: reader.duplicates,
-        }),
-        Err(problem) => {
-            let mut problems = std::mem::take(&mut reader.duplicates);
-            problems.push(*problem);
-            Err(JsonError { problems })
-        }
+    let read = reader.document();
+    let mut problems = reader.duplicates;
+    // Those inside a value were found before the key of the value was.
+    problems.sort_by_key(|problem| problem.offset);
+    match read {
+        Ok(value) if problems.is_empty() => return Ok(value),
+        Ok(_) => {}
+        Err(problem) => problems.push(*problem),
     }
+    Err(JsonError { problems })
 }
 
 /// A boxed problem keeps the results of the inner functions small.
@@ -212,19 +212,21 @@ impl Reader<'_> {
             if !self.eat(b':') {
                 return Err(self.syntax("`:` after the key"));
             }
-            let kind = (map.contains_key(&key) && repeated.insert(key.clone()))
-                .then(|| JsonProblemKind::DuplicateKey { key: cut(&key, 64) });
             // The path has the key while its value is read.
             self.path.push(Segment::Key(key));
-            if let Some(kind) = kind
-                && self.duplicates.len() < MOST_DUPLICATES
-            {
-                let problem = self.problem_at(kind, key_at);
-                self.duplicates.push(problem);
-            }
             let value = self.value()?;
             if let Some(Segment::Key(key)) = self.path.pop() {
-                map.insert(key, value);
+                match map.entry(key) {
+                    Entry::Vacant(free) => {
+                        free.insert(value);
+                    }
+                    Entry::Occupied(first) => {
+                        let key = first.key().clone();
+                        if repeated.insert(key.clone()) {
+                            self.repeated(key, key_at);
+                        }
+                    }
+                }
             }
             self.skip_space();
             if self.eat(b'}') {
@@ -233,6 +235,17 @@ impl Reader<'_> {
             if !self.eat(b',') {
                 return Err(self.syntax("`,` or `}`"));
             }
+        }
+    }
+
+    /// Notes that the object being read has named a key before.
+    fn repeated(&mut self, key: String, key_at: usize) {
+        if self.duplicates.len() < MOST_DUPLICATES {
+            let kind = JsonProblemKind::DuplicateKey { key: cut(&key, 64) };
+            self.path.push(Segment::Key(key));
+            let problem = self.problem_at(kind, key_at);
+            self.path.pop();
+            self.duplicates.push(problem);
         }
     }
 

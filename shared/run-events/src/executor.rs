@@ -141,9 +141,11 @@ impl Executor {
             // It fails if no caller waits for the end.
             let _ = ended_sender.send(true);
         };
+        // Boxed, because the task is moved several times until it runs, and is large.
+        let task = context.scope(task.boxed());
         self.inner
             .tasks
-            .spawn(context.scope(task).instrument(tracing::Span::current()));
+            .spawn(task.instrument(tracing::Span::current()));
     }
 
     /// Ends all tasks without ending their runs.

@@ -101,7 +101,7 @@ impl Invocations {
         let invocation = Invocation {
             calls: self.calls.clone(),
             recorder: recorder.clone(),
-            selected: parsed.calls,
+            selected: parsed.calls.into(),
             malformed: parsed.observation,
             left_out: cut(&parsed.left_out, MAX_OBSERVATION_BYTES).to_owned(),
             conversation: Some(conversation),

@@ -54,7 +54,7 @@ impl Invocations {
             profile_id: kept("profile"),
             calls: self.calls.clone(),
             recorder: run.recorder,
-            selected,
+            selected: selected.into(),
             conversation: ConversationId::new(run.meta.conversation_id).ok(),
             settled,
             dispatched,
