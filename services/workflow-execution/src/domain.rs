@@ -35,6 +35,7 @@ pub mod node_definition;
 pub mod node_type;
 pub mod plan;
 pub mod plan_waits;
+pub mod seed;
 pub mod size;
 pub mod slot;
 pub mod stream;

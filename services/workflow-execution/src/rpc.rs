@@ -24,7 +24,7 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
-use crate::domain::load::load;
+use crate::domain::load::load_with_source;
 use crate::service::Inner;
 
 /// Answers calls.
@@ -133,7 +133,9 @@ impl WorkflowService for Rpc {
             .iter()
             .map(call_wire::violation_to_proto)
             .collect();
-        let diagnostics = definitions::diagnostics(&self.inner, &load(&text));
+        let (loaded, source) = load_with_source(&text);
+        let workflow = loaded.workflow.as_ref();
+        let diagnostics = definitions::diagnostics(&self.inner, workflow, &source);
         let forecast = match plan {
             Some(plan) => Some(forecast::of(&self.inner, &plan, &request).await?),
             None => None,

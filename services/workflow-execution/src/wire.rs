@@ -3,41 +3,36 @@
 use std::sync::Arc;
 
 use json_schema::JsonLimits;
+use serde::Serializer as _;
 use serde_json::{Map, Value};
 
-use crate::domain::gather::{Outputs, Values};
+use crate::domain::data_flow::Values;
 use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use crate::domain::plan::PlanNode;
 use crate::domain::slot::Slot;
 
 /// Writes the outputs of a node as an object by slot; absent ones are left out.
-pub fn outputs_to_json(node: &PlanNode, outputs: &Outputs) -> String {
+pub fn outputs_to_json(node: &PlanNode, outputs: &Values) -> String {
     values_to_json(&node.shape.outputs, outputs)
 }
 
 /// Writes values as an object by slot; absent ones are left out.
 pub fn values_to_json(slots: &[Slot], values: &[Option<Arc<Value>>]) -> String {
-    // By hand, because building an object first would copy every value.
-    let mut text = String::from("{");
-    for (slot, value) in slots.iter().zip(values) {
-        let Some(value) = value else { continue };
-        if text.len() > 1 {
-            text.push(',');
-        }
-        text.push_str(&Value::from(&*slot.key).to_string());
-        text.push(':');
-        text.push_str(&value.to_string());
-    }
-    text.push('}');
-    text
+    let present = slots.iter().zip(values);
+    let present = present.filter_map(|(slot, value)| Some((&*slot.key, value.as_deref()?)));
+    let mut text = Vec::new();
+    (&mut serde_json::Serializer::new(&mut text))
+        .collect_map(present)
+        .expect("a map with text keys always serialises");
+    String::from_utf8(text).expect("JSON is UTF-8")
 }
 
 /// Reads the outputs of a node; an output that is not there is absent.
 ///
 /// # Errors
 /// A sentence that says why the text is not an object.
-pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Outputs, String> {
-    values_from_json(&node.shape.outputs, text).map(Into::into)
+pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Values, String> {
+    values_from_json(&node.shape.outputs, text)
 }
 
 /// Reads values by slot; one that is not there is absent.

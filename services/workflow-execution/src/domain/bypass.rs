@@ -68,7 +68,8 @@ mod tests {
             shape: &shape,
             config: &config,
             inputs: &values,
-            seed: 0,
+            id: "n",
+            run_seed: 0,
             written: "",
         });
         let passed: Vec<Value> = passed.iter().map(|value| value.as_ref().clone()).collect();

@@ -5,7 +5,7 @@ mod edges;
 mod outputs;
 
 use call_outcome::Violation;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -71,8 +71,8 @@ fn compile_with(
     let mut compiler = Compiler {
         workflow,
         violations,
-        by_id: HashMap::new(),
-        shaped: Vec::new(),
+        by_id: HashMap::with_capacity(workflow.nodes.len()),
+        shaped: Vec::with_capacity(workflow.nodes.len()),
         bodies: HashMap::new(),
     };
     compiler.compile_bodies(bodies, catalogue);
@@ -143,14 +143,14 @@ impl<'a> Compiler<'a> {
                     .add(Violation::new(place, "duplicate_id", message));
             }
         }
-        let mut edge_ids: HashMap<&str, ()> = HashMap::new();
+        let mut edge_ids: HashSet<&str> = HashSet::with_capacity(self.workflow.edges.len());
         for edge in self
             .workflow
             .edges
             .iter()
             .filter(|edge| !edge.id.is_empty())
         {
-            if edge_ids.insert(&edge.id, ()).is_some() {
+            if !edge_ids.insert(&edge.id) {
                 let message = format!(
                     "another edge has the id `{}`; give each edge its own",
                     edge.id

@@ -3,9 +3,14 @@
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Number, Value};
+use smallvec::SmallVec;
 
 /// The one null that all absent values share.
 pub static NULL: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Null));
+
+/// A value for each of some slots; nothing where it is absent. Nodes have few slots, so that most
+/// lists need no memory of their own.
+pub type Values = SmallVec<[Option<Arc<Value>>; 4]>;
 
 /// The type of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

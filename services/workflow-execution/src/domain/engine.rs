@@ -23,11 +23,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::data_flow::NULL;
-use super::gather::{OutputTable, Outputs, fetch, gather, is_absent};
+use super::data_flow::{NULL, Values};
+use super::gather::{OutputTable, fetch, gather, is_absent};
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
 use super::plan::{Edges, NodeIndex, Plan, PlanNode, Source};
+use super::seed::seed;
 use super::size::weight;
 use super::stream::{producers, readers};
 
@@ -73,9 +74,9 @@ pub enum Event {
     /// It began something that is not over at once.
     Started(NodeIndex),
     /// It gave its outputs.
-    Succeeded(NodeIndex, Outputs),
+    Succeeded(NodeIndex, Values),
     /// It failed, and its settings gave it outputs that stand for that.
-    Handled(NodeIndex, Outputs, Arc<Failure>),
+    Handled(NodeIndex, Values, Arc<Failure>),
     /// It gave none.
     Failed(NodeIndex, Arc<Failure>),
     /// It was skipped.
@@ -212,13 +213,18 @@ impl Engine {
 
     /// Sets the seed of the run, which makes its random numbers differ from those of other runs.
     pub fn with_seed(mut self, run_id: &str) -> Self {
-        self.seed = fnv(0, run_id);
+        self.seed = seed(0, run_id);
         self
+    }
+
+    /// Returns the seed of the run.
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the seed of a node.
     pub fn seed_of(&self, node: NodeIndex) -> u64 {
-        fnv(self.seed, &self.node(node).id)
+        seed(self.seed, &self.node(node).id)
     }
 
     /// Returns the plan that is run.
@@ -309,7 +315,7 @@ impl Engine {
     ///
     /// # Errors
     /// A missing or mistyped value fails the node.
-    pub fn inputs_of(&self, node: NodeIndex) -> Result<Vec<Option<Arc<Value>>>, Failure> {
+    pub fn inputs_of(&self, node: NodeIndex) -> Result<Values, Failure> {
         if let Some((producer, failure)) = self.broken_stream(node) {
             let id = &self.node(producer).id;
             let message = format!("node `{id}` failed while it wrote: {}", failure.message);
@@ -319,7 +325,7 @@ impl Engine {
     }
 
     /// Returns the outputs of a node that has succeeded.
-    pub fn outputs_of(&self, node: NodeIndex) -> Option<&Outputs> {
+    pub fn outputs_of(&self, node: NodeIndex) -> Option<&Values> {
         self.outputs.get(node as usize)?.as_ref()
     }
 
@@ -329,7 +335,7 @@ impl Engine {
     }
 
     /// Returns a value for each interface output; nothing where it is absent.
-    pub fn interface_values(&self) -> Vec<Option<Arc<Value>>> {
+    pub fn interface_values(&self) -> Values {
         let sources = self.plan.outputs.iter();
         sources
             .map(|source| fetch(source, &self.inputs, &self.outputs).cloned())
@@ -377,7 +383,7 @@ impl Engine {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    fn succeed(&mut self, node: NodeIndex, outputs: Outputs, commands: &mut Vec<Command>) {
+    fn succeed(&mut self, node: NodeIndex, outputs: Values, commands: &mut Vec<Command>) {
         self.settle(node, Status::Succeeded);
         self.any_absent |= outputs.iter().any(Option::is_none);
         self.outputs[node as usize] = Some(outputs);
@@ -508,14 +514,6 @@ impl Engine {
             event,
         }
     }
-}
-
-/// The hash FNV-1a of a text, begun at `start`. It is written down here because it must never change.
-fn fnv(start: u64, text: &str) -> u64 {
-    let begin = start ^ 0xcbf2_9ce4_8422_2325;
-    text.bytes().fold(begin, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::bypass::pass_by;
+use super::data_flow::Values;
 use super::engine::{Command, Engine, Event, Outcome};
-use super::gather::Outputs;
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
 use super::node_definition::Bypass;
@@ -27,12 +27,13 @@ pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
         if planned.bypassed {
             return Ok(match planned.definition().bypass {
                 Bypass::Pass => Step::Done(pass_by(planned.call(&inputs))),
-                Bypass::Mute => Step::Branch(vec![None; planned.own_shape.outputs.len()]),
+                Bypass::Mute => {
+                    Step::Branch(Values::from_elem(None, planned.own_shape.outputs.len()))
+                }
             });
         }
-        let seed = engine.seed_of(node);
         planned.node.run(NodeCall {
-            seed,
+            run_seed: engine.seed(),
             ..planned.call(&inputs)
         })
     })
@@ -63,8 +64,8 @@ pub fn contain<T>(
 pub fn check_outputs(
     engine: &mut Engine,
     node: NodeIndex,
-    outputs: Vec<Option<Arc<Value>>>,
-) -> Result<Outputs, Failure> {
+    outputs: Values,
+) -> Result<Values, Failure> {
     let planned = engine.node(node);
     let outputs = match &planned.execution {
         Some(execution) => execution.succeeded(outputs),
@@ -90,7 +91,7 @@ pub fn check_outputs(
         return Err(Failure::limit("run_too_large", message));
     }
     engine.hold(bytes);
-    Ok(outputs.into())
+    Ok(outputs)
 }
 
 /// Runs a plan of pure nodes to its end, in memory, on the calling thread.
@@ -120,16 +121,12 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
 }
 
 /// Makes outputs of values of which none is absent.
-pub fn all_present(values: Vec<Arc<Value>>) -> Vec<Option<Arc<Value>>> {
+pub fn all_present(values: Vec<Arc<Value>>) -> Values {
     values.into_iter().map(Some).collect()
 }
 
 /// Makes an event of what a node gave.
-pub fn finished(
-    engine: &mut Engine,
-    node: NodeIndex,
-    gave: Result<Vec<Option<Arc<Value>>>, Failure>,
-) -> Event {
+pub fn finished(engine: &mut Engine, node: NodeIndex, gave: Result<Values, Failure>) -> Event {
     finished_after(engine, node, gave, 1, &Map::new())
 }
 
@@ -138,7 +135,7 @@ pub fn finished(
 pub fn finished_after(
     engine: &mut Engine,
     node: NodeIndex,
-    gave: Result<Vec<Option<Arc<Value>>>, Failure>,
+    gave: Result<Values, Failure>,
     attempts: u32,
     so_far: &Map<String, Value>,
 ) -> Event {
@@ -154,7 +151,7 @@ pub fn finished_after(
     match handled {
         Some(outputs) => {
             engine.hold(outputs.iter().flatten().map(|value| weight(value)).sum());
-            Event::Handled(node, outputs.into(), failure)
+            Event::Handled(node, outputs, failure)
         }
         None => Event::Failed(node, failure),
     }

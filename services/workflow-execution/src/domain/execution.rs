@@ -10,7 +10,7 @@ use call_outcome::{Category, Failure, Violation};
 use serde_json::{Map, Value, json};
 
 use super::cache::{CACHE, CacheSettings};
-use super::data_flow::{DataFlow, NULL};
+use super::data_flow::{DataFlow, NULL, Values};
 use super::duration::read_duration;
 use super::slot::{Shape, Slot};
 use super::stream_value::{is_whole, nothing};
@@ -149,7 +149,7 @@ impl Execution {
     }
 
     /// Returns the outputs of a node that succeeded, with the one that reports no failure.
-    pub fn succeeded(&self, mut outputs: Vec<Option<Arc<Value>>>) -> Vec<Option<Arc<Value>>> {
+    pub fn succeeded(&self, mut outputs: Values) -> Values {
         match self.on_error {
             OnError::Fail => {}
             OnError::Continue(_) => outputs.push(Some(Arc::clone(&NULL))),
@@ -167,7 +167,7 @@ impl Execution {
         failure: &Failure,
         attempts: u32,
         so_far: &Map<String, Value>,
-    ) -> Option<Vec<Option<Arc<Value>>>> {
+    ) -> Option<Values> {
         if failure.category == Category::Cancelled {
             return None;
         }
@@ -548,6 +548,6 @@ mod tests {
             .handled(&shape, "n", &failure, 1, &Map::new())
             .unwrap();
         assert!(handled[0].is_none() && handled[1].is_some());
-        assert_eq!(fallback.succeeded(vec![None]).len(), 2);
+        assert_eq!(fallback.succeeded(Values::from_elem(None, 1)).len(), 2);
     }
 }

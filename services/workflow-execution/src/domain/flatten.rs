@@ -436,7 +436,7 @@ fn merge(nodes: &mut Vec<NodeEntry>, edges: &mut [EdgeEntry], full_type: &str) -
     let of_type = |node: &NodeEntry| node.full_type == full_type;
     let Some(first) = nodes.iter().position(of_type) else {
         let id = full_type.trim_start_matches("core:").to_owned();
-        nodes.push(NodeEntry::new(&id, full_type));
+        nodes.push(NodeEntry::new(id.as_str(), full_type));
         return id;
     };
     let id = nodes[first].id.clone();

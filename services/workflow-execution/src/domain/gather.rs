@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::data_flow::{Mismatch, NULL};
+use super::data_flow::{Mismatch, NULL, Values};
 use super::interface::RunInputs;
 use super::limits::MAX_VALUE_BYTES;
 use super::plan::{Edges, ManyEdge, Plan, PlanInput, PlanNode, Source};
@@ -14,13 +14,7 @@ use super::slot::Slot;
 use super::stream_value::whole_of;
 
 /// The outputs of the nodes that have run, by node.
-pub type OutputTable = Vec<Option<Outputs>>;
-
-/// A value for each of some slots; nothing where it is absent.
-pub type Values = Vec<Option<Arc<Value>>>;
-
-/// The outputs of one node, in the order of its slots; nothing where an output is absent.
-pub type Outputs = Arc<[Option<Arc<Value>>]>;
+pub type OutputTable = Vec<Option<Values>>;
 
 /// Returns a value for each input of `node` in `plan`.
 ///
@@ -31,8 +25,8 @@ pub fn gather(
     node: &PlanNode,
     inputs: &RunInputs,
     outputs: &OutputTable,
-) -> Result<Vec<Option<Arc<Value>>>, Failure> {
-    let mut values = Vec::with_capacity(node.inputs.len());
+) -> Result<Values, Failure> {
+    let mut values = Values::with_capacity(node.inputs.len());
     for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
         let mut value =
             gather_one(plan, slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());

@@ -6,6 +6,7 @@
 
 use call_outcome::Violation;
 use std::collections::HashMap;
+use std::mem;
 use std::sync::Arc;
 
 use json_schema::JsonLimits;
@@ -25,8 +26,6 @@ use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
 /// that its graph can be checked too.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The JSON value that the text holds; null if it is not valid JSON.
-    pub source: Value,
     /// The workflow; nothing if the text is not a JSON object.
     pub workflow: Option<Workflow>,
     /// What is wrong.
@@ -35,28 +34,39 @@ pub struct Loaded {
 
 /// Reads a definition text.
 pub fn load(text: &str) -> Loaded {
+    match parse(text) {
+        Ok(source) => load_value(source),
+        Err(violations) => Loaded {
+            workflow: None,
+            violations,
+        },
+    }
+}
+
+/// Reads a definition text, and returns the JSON value that it holds as well; null if it is not
+/// valid JSON.
+pub fn load_with_source(text: &str) -> (Loaded, Value) {
+    match parse(text) {
+        Ok(source) => (load_value(source.clone()), source),
+        Err(_) => (load(text), Value::Null),
+    }
+}
+
+fn parse(text: &str) -> Result<Value, Vec<Violation>> {
     let limits = JsonLimits {
         max_bytes: MAX_DEFINITION_BYTES,
         max_depth: MAX_JSON_DEPTH,
         ..JsonLimits::default()
     };
-    match json_schema::parse_json_strict_with(text, &limits) {
-        Ok(value) => load_value(value),
-        Err(error) => Loaded {
-            source: Value::Null,
-            workflow: None,
-            violations: of_json(&error),
-        },
-    }
+    json_schema::parse_json_strict_with(text, &limits).map_err(|error| of_json(&error))
 }
 
 fn load_value(source: Value) -> Loaded {
     let mut loader = Loader::default();
     let workflow = loader
-        .expect_object(&source, "")
+        .take_object(source, "")
         .map(|root| loader.workflow(root));
     Loaded {
-        source,
         workflow,
         violations: loader.violations.into_vec(),
     }
@@ -81,48 +91,46 @@ struct Loader {
     violations: Violations,
 }
 
+// Texts and objects are taken out of the value that was read, not copied.
 impl Loader {
-    fn workflow(&mut self, root: &Map<String, Value>) -> Workflow {
-        let form = form_of(root);
-        let nodes = self.list(root, "nodes", MAX_NODES, true);
-        let edges = self.list(root, "edges", MAX_EDGES, false);
+    fn workflow(&mut self, mut root: Map<String, Value>) -> Workflow {
+        let form = form_of(&root);
+        let nodes = self.list(&mut root, "nodes", MAX_NODES, true);
+        let edges = self.list(&mut root, "edges", MAX_EDGES, false);
+        let nodes = nodes.into_iter().enumerate();
         let mut nodes: Vec<NodeEntry> = nodes
-            .iter()
-            .enumerate()
             .filter_map(|(at, node)| self.node(form, at, node))
             .collect();
-        match tool_choice::initial(root) {
+        match tool_choice::initial(&root) {
             Ok(initial) => tool_choice::inherit(&mut nodes, &initial),
             Err(violations) => violations
                 .into_iter()
                 .for_each(|wrong| self.violations.add(wrong)),
         }
+        let edges = edges.into_iter().enumerate();
         Workflow {
             form,
-            name: self.text(root, "name", ""),
-            description: self.text(root, "description", ""),
+            name: self.text(&mut root, "name", ""),
+            description: self.text(&mut root, "description", ""),
             nodes,
             edges: edges
-                .iter()
-                .enumerate()
                 .filter_map(|(at, edge)| self.edge(form, at, edge))
                 .collect(),
-            interface_inputs: self.interface(root, "interfaceInputs"),
-            interface_outputs: self.interface(root, "interfaceOutputs"),
-            output_mappings: self.output_mappings(root),
+            interface_inputs: self.interface(&mut root, "interfaceInputs"),
+            interface_outputs: self.interface(&mut root, "interfaceOutputs"),
+            output_mappings: self.output_mappings(&mut root),
         }
     }
 
-    fn node(&mut self, form: Form, at: usize, value: &Value) -> Option<NodeEntry> {
+    fn node(&mut self, form: Form, at: usize, value: Value) -> Option<NodeEntry> {
         let pointer = format!("/nodes/{at}");
-        let node = self.expect_object(value, &pointer)?;
-        let id = self.name(node, "id", &pointer);
-        let full_type = self.name(node, form.type_key(), &pointer);
-        let entry = NodeEntry::new(&id?, &full_type?);
+        let mut node = self.take_object(value, &pointer)?;
+        let id = self.name(&mut node, "id", &pointer);
+        let full_type = self.name(&mut node, form.type_key(), &pointer);
         Some(NodeEntry {
-            presets: self.object(node, form.presets_key(), &pointer),
-            config: self.object(node, "configValues", &pointer).into(),
-            connection_orders: self.connection_orders(node, &pointer),
+            presets: self.object(&mut node, form.presets_key(), &pointer),
+            config: self.object(&mut node, "configValues", &pointer).into(),
+            connection_orders: self.connection_orders(&mut node, &pointer),
             bypassed: node
                 .get("bypassed")
                 .and_then(Value::as_bool)
@@ -132,19 +140,19 @@ impl Loader {
                 .and_then(Value::as_str)
                 .map(str::to_owned),
             pointer,
-            ..entry
+            ..NodeEntry::new(id?, full_type?)
         })
     }
 
-    fn edge(&mut self, form: Form, at: usize, value: &Value) -> Option<EdgeEntry> {
+    fn edge(&mut self, form: Form, at: usize, value: Value) -> Option<EdgeEntry> {
         let pointer = format!("/edges/{at}");
-        let edge = self.expect_object(value, &pointer)?;
+        let mut edge = self.take_object(value, &pointer)?;
         let (source_key, target_key) = form.end_keys();
-        let source = self.name(edge, source_key, &pointer);
-        let target = self.name(edge, target_key, &pointer);
-        let id = self.text(edge, "id", &pointer);
-        let source_handle = self.optional_text(edge, "sourceHandle", &pointer);
-        let target_handle = self.optional_text(edge, "targetHandle", &pointer);
+        let source = self.name(&mut edge, source_key, &pointer);
+        let target = self.name(&mut edge, target_key, &pointer);
+        let id = self.text(&mut edge, "id", &pointer);
+        let source_handle = self.optional_text(&mut edge, "sourceHandle", &pointer);
+        let target_handle = self.optional_text(&mut edge, "targetHandle", &pointer);
         Some(EdgeEntry {
             id,
             source: source?,
@@ -155,38 +163,38 @@ impl Loader {
         })
     }
 
-    fn interface(&mut self, root: &Map<String, Value>, key: &str) -> Vec<Slot> {
+    fn interface(&mut self, root: &mut Map<String, Value>, key: &str) -> Vec<Slot> {
         let pointer = join("", key);
         let slots = self.object(root, key, "");
         if slots.len() > MAX_INTERFACE_SLOTS {
             self.too_many(&pointer, slots.len(), MAX_INTERFACE_SLOTS);
             return Vec::new();
         }
+        let slots = slots.into_iter();
         slots
-            .iter()
-            .filter_map(|(name, slot)| self.interface_slot(name, slot, &join(&pointer, name)))
+            .filter_map(|(name, slot)| self.interface_slot(&name, slot, &join(&pointer, &name)))
             .collect()
     }
 
-    fn interface_slot(&mut self, key: &str, value: &Value, pointer: &str) -> Option<Slot> {
-        let slot = self.expect_object(value, pointer)?;
+    fn interface_slot(&mut self, key: &str, value: Value, pointer: &str) -> Option<Slot> {
+        let mut slot = self.take_object(value, pointer)?;
         self.check_length(key, || pointer.to_owned());
         let described = ["description", "customDescription", "displayName"];
         let description = described
             .iter()
             .find_map(|word| slot.get(*word).and_then(Value::as_str))
             .unwrap_or("");
-        let mut read = Slot::new(key, self.data_flow(slot, pointer), description);
-        read.required = self.flag(slot, "required", pointer);
-        read.multi = self.flag(slot, "multi", pointer);
-        read.is_stream = self.flag(slot, "isStream", pointer) && !read.multi;
+        let mut read = Slot::new(key, self.data_flow(&slot, pointer), description);
+        read.required = self.flag(&slot, "required", pointer);
+        read.multi = self.flag(&slot, "multi", pointer);
+        read.is_stream = self.flag(&slot, "isStream", pointer) && !read.multi;
         if let Some(Value::Array(words)) = slot.get("matchCategories") {
             read.categories = words
                 .iter()
                 .filter_map(|word| word.as_str().map(str::to_owned))
                 .collect();
         }
-        let config = self.object(slot, "config", pointer);
+        let config = self.object(&mut slot, "config", pointer);
         read.default = config
             .get("default")
             .filter(|value| !value.is_null())
@@ -231,42 +239,43 @@ impl Loader {
 
     fn connection_orders(
         &mut self,
-        node: &Map<String, Value>,
+        node: &mut Map<String, Value>,
         pointer: &str,
     ) -> HashMap<String, Vec<String>> {
         let key = "inputConnectionOrders";
         let orders = self.object(node, key, pointer);
         let mut read = HashMap::new();
-        for (slot, ids) in &orders {
+        for (slot, ids) in orders {
             match ids {
                 Value::Array(ids) => {
                     let ids = ids
                         .iter()
                         .filter_map(|id| id.as_str().map(str::to_owned))
                         .collect();
-                    read.insert(slot.clone(), ids);
+                    read.insert(slot, ids);
                 }
                 other => {
-                    self.wrong_type(join(&join(pointer, key), slot), "array of edge ids", other)
+                    let place = join(&join(pointer, key), &slot);
+                    self.wrong_type(place, "array of edge ids", &other);
                 }
             }
         }
         read
     }
 
-    fn output_mappings(&mut self, root: &Map<String, Value>) -> Vec<OutputMapping> {
+    fn output_mappings(&mut self, root: &mut Map<String, Value>) -> Vec<OutputMapping> {
         let mappings = self.object(root, "outputInterfaceMappings", "");
         let mut read = Vec::new();
-        for (key, mapping) in &mappings {
-            let pointer = join("/outputInterfaceMappings", key);
-            let Some(mapping) = self.expect_object(mapping, &pointer) else {
+        for (key, mapping) in mappings {
+            let pointer = join("/outputInterfaceMappings", &key);
+            let Some(mut mapping) = self.take_object(mapping, &pointer) else {
                 continue;
             };
-            let node = self.name(mapping, "sourceNodeId", &pointer);
-            let slot = self.name(mapping, "sourceSlotKey", &pointer);
+            let node = self.name(&mut mapping, "sourceNodeId", &pointer);
+            let slot = self.name(&mut mapping, "sourceSlotKey", &pointer);
             if let (Some(node), Some(slot)) = (node, slot) {
                 read.push(OutputMapping {
-                    key: key.clone(),
+                    key,
                     node,
                     slot,
                     pointer,
@@ -276,62 +285,52 @@ impl Loader {
         read
     }
 
-    fn list<'v>(
+    fn list(
         &mut self,
-        root: &'v Map<String, Value>,
+        root: &mut Map<String, Value>,
         key: &str,
         most: usize,
         needed: bool,
-    ) -> &'v [Value] {
+    ) -> Vec<Value> {
         let pointer = join("", key);
-        match root.get(key) {
-            Some(Value::Array(entries)) if entries.len() <= most => entries,
-            Some(Value::Array(entries)) => {
-                self.too_many(&pointer, entries.len(), most);
-                &[]
-            }
-            None if !needed => &[],
+        match root.get_mut(key) {
+            Some(Value::Array(entries)) if entries.len() <= most => return mem::take(entries),
+            Some(Value::Array(entries)) => self.too_many(&pointer, entries.len(), most),
+            None if !needed => {}
             None => {
                 let message = format!(
                     "there is no `{key}`; a workflow has an array of them, which may be empty"
                 );
                 self.violations
                     .add(Violation::new(pointer, "missing", message));
-                &[]
             }
-            Some(other) => {
-                self.wrong_type(pointer, "array", other);
-                &[]
-            }
+            Some(other) => self.wrong_type(pointer, "array", other),
         }
+        Vec::new()
     }
 
-    fn expect_object<'v>(
-        &mut self,
-        value: &'v Value,
-        pointer: &str,
-    ) -> Option<&'v Map<String, Value>> {
-        if let Value::Object(map) = value {
-            return Some(map);
+    fn take_object(&mut self, value: Value, pointer: &str) -> Option<Map<String, Value>> {
+        match value {
+            Value::Object(map) => Some(map),
+            other => {
+                self.wrong_type(pointer.to_owned(), "object", &other);
+                None
+            }
         }
-        self.wrong_type(pointer.to_owned(), "object", value);
-        None
     }
 
     fn object(
         &mut self,
-        parent: &Map<String, Value>,
+        parent: &mut Map<String, Value>,
         key: &str,
         pointer: &str,
     ) -> Map<String, Value> {
-        match parent.get(key) {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(map)) => map.clone(),
-            Some(other) => {
-                self.wrong_type(join(pointer, key), "object", other);
-                Map::new()
-            }
+        match parent.get_mut(key) {
+            None | Some(Value::Null) => {}
+            Some(Value::Object(map)) => return mem::take(map),
+            Some(other) => self.wrong_type(join(pointer, key), "object", other),
         }
+        Map::new()
     }
 
     fn flag(&mut self, parent: &Map<String, Value>, key: &str, pointer: &str) -> bool {
@@ -345,19 +344,19 @@ impl Loader {
         }
     }
 
-    fn text(&mut self, parent: &Map<String, Value>, key: &str, pointer: &str) -> String {
+    fn text(&mut self, parent: &mut Map<String, Value>, key: &str, pointer: &str) -> String {
         self.optional_text(parent, key, pointer).unwrap_or_default()
     }
 
     fn optional_text(
         &mut self,
-        parent: &Map<String, Value>,
+        parent: &mut Map<String, Value>,
         key: &str,
         pointer: &str,
     ) -> Option<String> {
-        match parent.get(key) {
+        match parent.get_mut(key) {
             None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::String(text)) => Some(mem::take(text)),
             Some(other) => {
                 self.wrong_type(join(pointer, key), "string", other);
                 None
@@ -366,20 +365,22 @@ impl Loader {
     }
 
     /// Reads a text that names something: there, not empty, not too long.
-    fn name(&mut self, parent: &Map<String, Value>, key: &str, pointer: &str) -> Option<String> {
-        match parent.get(key) {
-            Some(Value::String(name)) if !name.is_empty() => {
-                self.check_length(name, || join(pointer, key));
-                Some(name.clone())
+    fn name(
+        &mut self,
+        parent: &mut Map<String, Value>,
+        key: &str,
+        pointer: &str,
+    ) -> Option<String> {
+        match self.optional_text(parent, key, pointer) {
+            Some(name) if !name.is_empty() => {
+                self.check_length(&name, || join(pointer, key));
+                Some(name)
             }
-            Some(Value::String(_)) | Some(Value::Null) | None => {
+            None if parent.get(key).is_some_and(|other| !other.is_null()) => None,
+            _ => {
                 let message = format!("there is no `{key}`; give it as a string");
                 self.violations
                     .add(Violation::new(join(pointer, key), "missing", message));
-                None
-            }
-            Some(other) => {
-                self.wrong_type(join(pointer, key), "string", other);
                 None
             }
         }

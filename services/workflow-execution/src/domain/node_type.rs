@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::data_flow::DataFlow;
+use super::data_flow::{DataFlow, Values};
 use super::model::{ModelAnswer, ModelMessage, ModelRequest};
 use super::node_definition::NodeDefinition;
+use super::seed::seed;
 use super::slot::{Shape, Slot};
 use super::tool::{ToolOutcome, ToolRequest};
 use super::wait::{WaitRequest, Wake};
@@ -68,9 +69,10 @@ pub struct NodeCall<'a> {
     pub config: &'a Map<String, Value>,
     /// A value for each input of the shape, of the slot's type; nothing where none was given.
     pub inputs: &'a [Option<Arc<Value>>],
-    /// A number that differs between runs and between the nodes of one, and is the same each time
-    /// the same node of the same run is executed.
-    pub seed: u64,
+    /// The node's id.
+    pub id: &'a str,
+    /// The seed of the run.
+    pub run_seed: u64,
     /// What the tools that it asked for wrote while they ran, in the order of its calls; empty for any
     /// other effect.
     pub written: &'a str,
@@ -95,6 +97,12 @@ impl NodeCall<'_> {
             (slot.key.to_string(), value)
         });
         Value::Object(inputs.collect())
+    }
+
+    /// Returns a number that differs between runs and between the nodes of one, and is the same each
+    /// time the same node of the same run is executed.
+    pub fn seed(&self) -> u64 {
+        seed(self.run_seed, self.id)
     }
 
     /// Returns the text of the input at `place`.
@@ -137,7 +145,7 @@ pub enum Effect {
     /// Go through the iterations of the zone.
     RunZone {
         /// A value for each input of the zone.
-        inputs: Vec<Option<Arc<Value>>>,
+        inputs: Values,
     },
 }
 
@@ -235,7 +243,7 @@ pub enum Step {
     /// It gave a value for each output of its shape.
     Done(Vec<Arc<Value>>),
     /// It gave values for some outputs; the others are absent, and nodes that need them do not run.
-    Branch(Vec<Option<Arc<Value>>>),
+    Branch(Values),
     /// It needs something done first.
     Effect(Effect),
     /// It waits for something.

@@ -119,7 +119,8 @@ impl PlanNode {
             shape: &self.own_shape,
             config: &self.config,
             inputs,
-            seed: 0,
+            id: &self.id,
+            run_seed: 0,
             written: "",
         }
     }

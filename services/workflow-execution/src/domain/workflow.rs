@@ -125,10 +125,10 @@ pub struct OutputMapping {
 
 impl NodeEntry {
     /// Makes a node without presets, settings and place in the text.
-    pub fn new(id: &str, full_type: &str) -> Self {
+    pub fn new(id: impl Into<String>, full_type: impl Into<String>) -> Self {
         Self {
-            id: id.to_owned(),
-            full_type: full_type.to_owned(),
+            id: id.into(),
+            full_type: full_type.into(),
             presets: Map::new(),
             config: Arc::default(),
             connection_orders: HashMap::new(),

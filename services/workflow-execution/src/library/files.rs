@@ -11,7 +11,7 @@ use crate::domain::bundle::{Bundle, Children};
 use crate::domain::compile::compile_bundle;
 use crate::domain::diagnose::diagnose;
 use crate::domain::limits::MAX_DEFINITION_BYTES;
-use crate::domain::load::load;
+use crate::domain::load::load_with_source;
 use crate::domain::node_type::Catalogue;
 
 /// The most files that are read from the workflows directory.
@@ -179,9 +179,9 @@ fn check_file(
     catalogue: &Catalogue,
 ) -> Result<Arc<str>, Vec<Violation>> {
     compile_bundle(&bundle, catalogue)?;
-    let loaded = load(&bundle.root);
+    let (loaded, source) = load_with_source(&bundle.root);
     if let Some(workflow) = &loaded.workflow {
-        for finding in diagnose(&loaded.source, workflow, catalogue) {
+        for finding in diagnose(&source, workflow, catalogue) {
             let path = path.display();
             tracing::warn!(%path, %finding, "a workflow file asks for something that has no effect");
         }

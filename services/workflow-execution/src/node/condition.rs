@@ -4,6 +4,7 @@ use call_outcome::{Failure, Violation};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use smallvec::smallvec;
 
 use crate::domain::data_flow::{DataFlow, NULL};
 use crate::domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
@@ -71,8 +72,8 @@ impl Node for Condition {
         let value = Some(value_of(call));
         let matched_output = Some(Arc::new(Value::Bool(matched)));
         Ok(Step::Branch(match matched {
-            true => vec![value, None, matched_output],
-            false => vec![None, value, matched_output],
+            true => smallvec![value, None, matched_output],
+            false => smallvec![None, value, matched_output],
         }))
     }
 }

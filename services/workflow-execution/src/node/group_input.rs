@@ -1,10 +1,8 @@
 //! `core:GroupInput`: the inputs of the workflow.
 
 use call_outcome::{Failure, Violation};
-use std::sync::Arc;
 
-use serde_json::Value;
-
+use crate::domain::data_flow::Values;
 use crate::domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
 use crate::domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use crate::domain::slot::{Shape, Slot};
@@ -66,6 +64,6 @@ fn relaying(slots: &[Slot]) -> Vec<Slot> {
 }
 
 /// Returns the inputs as outputs; what is absent stays absent.
-pub(super) fn present(call: NodeCall<'_>) -> Vec<Option<Arc<Value>>> {
-    call.inputs.to_vec()
+pub(super) fn present(call: NodeCall<'_>) -> Values {
+    call.inputs.into()
 }

@@ -68,7 +68,9 @@ impl Node for RandomNumber {
             let message = format!("`min` is {min} and `max` is {max}; `min` must not be larger");
             return Err(Failure::invalid("invalid_range", message));
         }
-        let seed = call.value(SEED).map_or(call.seed, |seed| seed_of(seed));
+        let seed = call
+            .value(SEED)
+            .map_or_else(|| call.seed(), |seed| seed_of(seed));
         let whole = call
             .value(WHOLE)
             .is_some_and(|whole| **whole == json!(true));

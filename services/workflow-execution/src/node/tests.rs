@@ -336,7 +336,8 @@ fn effect(
         shape: &shape,
         config: &config,
         inputs: &values,
-        seed: 0,
+        id: "n",
+        run_seed: 0,
         written: "",
     };
     let Ok(Step::Effect(effect)) = node.run(call) else {

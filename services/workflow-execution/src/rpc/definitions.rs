@@ -10,10 +10,12 @@ use contracts::tavern::workflow::v1::{
 use core_types::{RequestId, WorkflowId};
 use grpc_kit::Failure;
 use run_events::request_hash;
+use serde_json::Value;
 use tonic::{Code, Status};
 
 use crate::domain::diagnose::diagnose;
-use crate::domain::load::{Loaded, load};
+use crate::domain::load::load_with_source;
+use crate::domain::workflow;
 use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
 use crate::rpc::tool_ids;
@@ -186,19 +188,23 @@ pub(super) fn left_out(inner: &Inner) -> Vec<LoadDiagnostic> {
 }
 
 /// Returns the findings about a definition.
-pub(super) fn diagnostics(inner: &Inner, loaded: &Loaded) -> Vec<LoadDiagnostic> {
-    let Some(workflow) = &loaded.workflow else {
+pub(super) fn diagnostics(
+    inner: &Inner,
+    workflow: Option<&workflow::Workflow>,
+    source: &Value,
+) -> Vec<LoadDiagnostic> {
+    let Some(workflow) = workflow else {
         return Vec::new();
     };
-    diagnose(&loaded.source, workflow, inner.library.catalogue())
+    diagnose(source, workflow, inner.library.catalogue())
         .iter()
         .map(call_wire::load_diagnostic_to_proto)
         .collect()
 }
 
 fn resource(inner: &Inner, definition: &Definition) -> Workflow {
-    let loaded = load(&definition.text);
-    let diagnostics = diagnostics(inner, &loaded);
+    let (loaded, source) = load_with_source(&definition.text);
+    let diagnostics = diagnostics(inner, loaded.workflow.as_ref(), &source);
     let (name, description) = loaded
         .workflow
         .map(|workflow| (workflow.name, workflow.description))

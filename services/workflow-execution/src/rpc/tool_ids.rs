@@ -6,7 +6,7 @@ use grpc_kit::Failure;
 use tonic::Status;
 
 use crate::domain::flatten::flatten;
-use crate::domain::load::load;
+use crate::domain::load::load_with_source;
 use crate::domain::tool_choice;
 use crate::error::workflow_invalid;
 use crate::service::Inner;
@@ -18,11 +18,11 @@ use crate::store::etag_of;
 /// # Errors
 /// The registry does not answer.
 pub(super) async fn unknown(inner: &Inner, text: &str) -> Result<Vec<Violation>, Status> {
-    let loaded = load(text);
+    let (loaded, source) = load_with_source(text);
     let Some(workflow) = loaded.workflow else {
         return Ok(Vec::new());
     };
-    let named = tool_choice::named(&workflow.nodes, &loaded.source);
+    let named = tool_choice::named(&workflow.nodes, &source);
     let ids = named.iter().map(|(_, id)| id.clone()).collect();
     let unknown = inner.runner.unknown_tools(ids).await?;
     let violation = |(pointer, id): (String, String)| {
@@ -44,8 +44,8 @@ pub(super) async fn choice(
     } = request;
     let text = inner.library.get(&workflow_id).await?.text;
     let bundle = inner.library.bundle(&text).await?;
-    let loaded = load(&text);
-    let (Some(workflow), Some(root)) = (loaded.workflow, loaded.source.as_object()) else {
+    let (loaded, source) = load_with_source(&text);
+    let (Some(workflow), Some(root)) = (loaded.workflow, source.as_object()) else {
         return Err(workflow_invalid("workflow_id", &loaded.violations));
     };
     let (workflow, wrong) = flatten(workflow, &bundle.children, inner.library.catalogue());

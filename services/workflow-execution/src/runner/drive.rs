@@ -115,6 +115,8 @@ struct Drive {
     streams: InterfaceStreams,
     engine: Engine,
     commands: VecDeque<Command>,
+    /// What one event of the engine led to; empty in between.
+    released: Vec<Command>,
     /// What happened and is not handed to the log yet.
     pending: Vec<Kind>,
     pending_bytes: usize,
@@ -165,6 +167,7 @@ impl Drive {
             streams,
             engine: prepared.engine,
             commands: prepared.commands.into(),
+            released: Vec::new(),
             pending: Vec::new(),
             pending_bytes: 0,
             admissions: Admissions::default(),
@@ -292,17 +295,24 @@ impl Drive {
     }
 
     fn apply(&mut self, event: Event) {
-        let mut commands = Vec::new();
         self.engine
-            .apply(event, &mut commands)
+            .apply(event, &mut self.released)
             .expect("every event answers a command of the engine");
-        self.commands.extend(commands);
+        self.commands.extend(self.released.drain(..));
     }
 
     /// Hands everything that happened to the log, without waiting for the disk.
     async fn hand_over(&mut self) -> Result<(), AppendError> {
-        self.pending_bytes = 0;
-        for kind in std::mem::take(&mut self.pending) {
+        let bytes = std::mem::take(&mut self.pending_bytes);
+        let pending = std::mem::take(&mut self.pending);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        // One append takes a bounded number of bytes.
+        if bytes < MAX_PENDING_BYTES {
+            return self.recorder.submit_all(pending).await;
+        }
+        for kind in pending {
             self.recorder.submit(kind).await?;
         }
         Ok(())

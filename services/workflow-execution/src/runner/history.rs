@@ -9,8 +9,8 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
 
+use crate::domain::data_flow::Values;
 use crate::domain::engine::{Divergence, Engine, Event};
-use crate::domain::gather::{Outputs, Values};
 use crate::domain::interface::RunInputs;
 use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::size::weight;
@@ -360,7 +360,7 @@ impl Replayed {
         sequence: u64,
         node: NodeIndex,
         finished: &common::NodeFinished,
-    ) -> Result<Outputs, ReplayError> {
+    ) -> Result<Values, ReplayError> {
         let outputs = wire::outputs_from_json(self.engine.node(node), &finished.outputs_json)
             .map_err(|problem| ReplayError::Outputs { sequence, problem })?;
         self.engine

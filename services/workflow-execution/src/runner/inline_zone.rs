@@ -8,6 +8,7 @@ use call_outcome::{Category, Failure};
 use run_events::RunControl;
 use serde_json::Value;
 
+use crate::domain::data_flow::Values;
 use crate::domain::plan::PlanNode;
 use crate::domain::zone::run::{HandledInside, ZoneRun};
 
@@ -28,7 +29,7 @@ pub(super) struct InlineEnd {
 pub(super) fn execute(
     planned: &PlanNode,
     seed: u64,
-    inputs: &Vec<Option<Arc<Value>>>,
+    inputs: &Values,
     control: RunControl,
     timeout: Option<Duration>,
 ) -> impl Future<Output = InlineEnd> + Send + use<> {

@@ -18,8 +18,8 @@ use run_events::{Recorder, RunControl, parts};
 use run_log::AppendError;
 use serde_json::Value;
 
+use crate::domain::data_flow::Values;
 use crate::domain::engine::Engine;
-use crate::domain::gather::Values;
 use crate::domain::plan::{NodeIndex, Plan};
 use crate::domain::stream_value::to_lines;
 use crate::domain::zone::body::Body;

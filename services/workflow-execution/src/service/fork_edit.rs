@@ -5,7 +5,7 @@ use grpc_kit::Failure;
 use serde_json::{Map, Value};
 
 use crate::domain::bundle::Bundle;
-use crate::domain::load::load;
+use crate::domain::load::load_with_source;
 use crate::domain::plan::{Edges, Plan, PlanNode};
 use crate::wire;
 
@@ -95,12 +95,12 @@ impl Edited {
             changed: false,
         };
         if let Target::Definition(bundle) = target {
-            let loaded = load(&bundle.root);
+            let (loaded, source) = load_with_source(&bundle.root);
             if let Some(workflow) = loaded.workflow {
                 edited.presets_key = workflow.form.presets_key();
                 let pointers = workflow.nodes.into_iter();
                 edited.pointers = pointers.map(|node| (node.id, node.pointer)).collect();
-                edited.text = Some(loaded.source);
+                edited.text = Some(source);
             }
         }
         edited

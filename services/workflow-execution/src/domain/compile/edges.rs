@@ -20,16 +20,20 @@ struct ResolvedEdge<'a> {
     many: bool,
 }
 
-/// The edges by the input that they lead to.
+/// The edges by the node and the input that they lead to.
 pub(super) struct ResolvedEdges<'a> {
-    into: HashMap<(usize, usize), Vec<ResolvedEdge<'a>>>,
+    into: Vec<Vec<Vec<ResolvedEdge<'a>>>>,
     /// The nodes that each node leads to, each once.
     pub(super) successors: Vec<Vec<usize>>,
 }
 
-impl ResolvedEdges<'_> {
+impl<'a> ResolvedEdges<'a> {
+    fn edges_into(&self, node: usize, input: usize) -> &[ResolvedEdge<'a>] {
+        self.into[node].get(input).map_or(&[], Vec::as_slice)
+    }
+
     pub(super) fn has_edges(&self, node: usize, input: usize) -> bool {
-        self.into.contains_key(&(node, input))
+        !self.edges_into(node, input).is_empty()
     }
 
     /// Returns the edges into an input, in the order of their values: as `inputConnectionOrders`
@@ -41,13 +45,12 @@ impl ResolvedEdges<'_> {
         slot: &Slot,
         orders: &HashMap<String, Vec<String>>,
     ) -> Edges {
-        let Some(edges) = self.into.get(&(node, input)) else {
+        let edges = self.edges_into(node, input);
+        let Some(first) = edges.first() else {
             return Edges::None;
         };
         if !slot.multi {
-            return edges.first().map_or(Edges::None, |edge| {
-                Edges::One(output_source(edge.source, edge.output))
-            });
+            return Edges::One(output_source(first.source, first.output));
         }
         let order: HashMap<&str, usize> = orders
             .get(&*slot.key)
@@ -88,10 +91,11 @@ impl<'a> Compiler<'a> {
     pub(super) fn resolve_edges(&mut self) -> ResolvedEdges<'a> {
         let count = self.shaped.len();
         let mut resolved = ResolvedEdges {
-            into: HashMap::new(),
+            into: Vec::new(),
             successors: vec![Vec::new(); count],
         };
-        let mut linked: HashSet<(usize, usize)> = HashSet::new();
+        resolved.into.resize_with(count, Vec::new);
+        let mut linked: HashSet<(usize, usize)> = HashSet::with_capacity(self.workflow.edges.len());
         for edge in &self.workflow.edges {
             let ends = (self.edge_end(edge, true), self.edge_end(edge, false));
             let (Some(source), Some(target)) = ends else {
@@ -134,9 +138,10 @@ impl<'a> Compiler<'a> {
         let (Some(from), Some(to)) = (&self.shaped[source], &self.shaped[target]) else {
             return;
         };
+        let target_shape = &to.shape;
         let suggest = self.violations.may_suggest();
         let output = find_output(edge, &from.shape, suggest);
-        let input = find_input(edge, &to.shape, suggest);
+        let input = find_input(edge, target_shape, suggest);
         let (output, (input, place)) = match (output, input) {
             (Ok(output), Ok(input)) => (output, input),
             (output, input) => {
@@ -146,7 +151,7 @@ impl<'a> Compiler<'a> {
                 return;
             }
         };
-        let (from, to) = (&from.shape.outputs[output], &to.shape.inputs[input]);
+        let (from, to) = (&from.shape.outputs[output], &target_shape.inputs[input]);
         let mut problem = None;
         if !from.connects_to(to) {
             let message = format!(
@@ -160,7 +165,11 @@ impl<'a> Compiler<'a> {
             problem = Some(violation.found(kind(to), &kind(from)));
         }
         let many = from.multi;
-        let edges = resolved.into.entry((target, input)).or_default();
+        let inputs = &mut resolved.into[target];
+        if inputs.is_empty() {
+            inputs.resize_with(target_shape.inputs.len(), Vec::new);
+        }
+        let edges = &mut inputs[input];
         if !edges.is_empty() && !to.multi {
             let message = format!(
                 "input `{}` of node `{}` takes one edge and has another",

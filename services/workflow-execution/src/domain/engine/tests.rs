@@ -195,11 +195,11 @@ fn an_event_that_cannot_have_happened_is_refused_and_changes_nothing() {
     let plan = graph(2, &[(0, 1)], &[]);
     let mut commands = Vec::new();
     let mut engine = Engine::start(plan, no_inputs(), &mut commands);
-    let outputs: Outputs = vec![Some(Arc::new(json!("x")))].into();
+    let outputs: Values = vec![Some(Arc::new(json!("x")))].into();
     let before = state(&engine);
     for event in [
         Event::Started(1),
-        Event::Succeeded(1, Arc::clone(&outputs)),
+        Event::Succeeded(1, outputs.clone()),
         Event::Skipped(0),
         Event::Started(7),
     ] {
@@ -207,7 +207,7 @@ fn an_event_that_cannot_have_happened_is_refused_and_changes_nothing() {
     }
     assert_eq!(state(&engine), before);
     engine
-        .apply(Event::Succeeded(0, Arc::clone(&outputs)), &mut commands)
+        .apply(Event::Succeeded(0, outputs.clone()), &mut commands)
         .unwrap();
     let error = engine
         .apply(Event::Succeeded(0, outputs), &mut commands)
@@ -233,18 +233,20 @@ fn outputs_are_bounded_one_by_one_and_together() {
         "x".repeat(crate::domain::limits::MAX_VALUE_BYTES)
     )))];
     assert_eq!(
-        check_outputs(&mut engine, 0, huge).unwrap_err().code,
+        check_outputs(&mut engine, 0, huge.into()).unwrap_err().code,
         "value_too_large"
     );
     engine.hold(MAX_RUN_BYTES);
     assert_eq!(
-        check_outputs(&mut engine, 0, vec![Some(Arc::new(json!(1)))])
+        check_outputs(&mut engine, 0, vec![Some(Arc::new(json!(1)))].into())
             .unwrap_err()
             .code,
         "run_too_large"
     );
     assert_eq!(
-        check_outputs(&mut engine, 0, Vec::new()).unwrap_err().code,
+        check_outputs(&mut engine, 0, Values::new())
+            .unwrap_err()
+            .code,
         "wrong_outputs"
     );
 }

@@ -118,6 +118,7 @@ fn every_mistake_of_the_text_is_named_at_once() {
             ("/nodes/2", "type_mismatch"),
             ("/nodes/3/id", "type_mismatch"),
             ("/nodes/3/type", "missing"),
+            ("/nodes/3/inputValues", "type_mismatch"),
             ("/edges/0/target", "missing"),
             ("/edges/1/id", "type_mismatch"),
             ("/edges/1/sourceHandle", "type_mismatch"),

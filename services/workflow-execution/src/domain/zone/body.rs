@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
-use serde_json::Value;
 
+use super::super::data_flow::Values;
 use super::super::engine::{Command, Engine, Outcome};
-use super::super::gather::Values;
 use super::super::plan::{Edges, Plan, PlanNode, Source};
 use super::iterations::Iterations;
 use super::settings::ZoneSettings;
@@ -46,7 +45,7 @@ impl Body {
             connected: connected
                 .map(|source| is_connected(&plan, source))
                 .collect(),
-            outer: inputs.get(own..).unwrap_or_default().to_vec(),
+            outer: inputs.get(own..).unwrap_or_default().into(),
             seed,
             plan,
         };
@@ -66,7 +65,11 @@ impl Body {
     /// Begins an iteration on its own values, and commands its first nodes.
     pub fn engine(&self, index: u64, mut values: Values, commands: &mut Vec<Command>) -> Engine {
         values.extend(self.outer.iter().cloned());
-        let engine = Engine::start(Arc::clone(&self.plan), values.into(), commands);
+        let engine = Engine::start(
+            Arc::clone(&self.plan),
+            values.into_iter().collect(),
+            commands,
+        );
         engine.with_seed(&format!("{}#{index}", self.seed))
     }
 
@@ -74,7 +77,7 @@ impl Body {
     ///
     /// # Errors
     /// Why it failed.
-    pub fn gave(engine: &Engine, index: u64) -> Result<Vec<Option<Arc<Value>>>, Failure> {
+    pub fn gave(engine: &Engine, index: u64) -> Result<Values, Failure> {
         let Some(Outcome::Failed { first, failure, .. }) = engine.outcome() else {
             return Ok(engine.interface_values());
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use call_outcome::Failure;
 use serde_json::Value;
 
-use super::super::gather::Values;
+use super::super::data_flow::Values;
 use super::super::plan::PlanNode;
 use super::list::{Leads, List};
 use super::repeat::Repeat;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use call_outcome::Failure;
 use serde_json::{Value, json};
 
-use super::super::data_flow::NULL;
-use super::super::gather::Values;
+use super::super::data_flow::{NULL, Values};
 use super::super::limits::MAX_VALUE_BYTES;
 use super::super::size::weight;
 use super::settings::{MAX_ITEMS, MapSettings, Tolerated};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use call_outcome::{Category, Failure};
 use serde_json::{Map, Value};
 
-use super::super::data_flow::NULL;
-use super::super::gather::Values;
+use super::super::data_flow::{NULL, Values};
 use super::super::limits::MAX_VALUE_BYTES;
 use super::super::size::weight;
 use super::settings::LoopSettings;

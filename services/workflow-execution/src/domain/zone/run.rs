@@ -5,9 +5,9 @@ use std::sync::Arc;
 use call_outcome::{Category, Failure};
 use serde_json::Value;
 
+use super::super::data_flow::Values;
 use super::super::engine::{Command, Engine, Event};
 use super::super::evaluate::{all_present, execute, finished};
-use super::super::gather::Values;
 use super::super::limits::MAX_HANDLED;
 use super::super::node_type::{Effect, Step};
 use super::super::plan::{NodeIndex, PlanNode};

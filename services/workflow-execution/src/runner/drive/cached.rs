@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::domain::cache::{CacheMode, CacheSettings};
+use crate::domain::data_flow::Values;
 use crate::domain::engine::{Command, Status};
-use crate::domain::gather::Outputs;
 use crate::domain::plan::NodeIndex;
 use crate::wire;
 
@@ -140,7 +140,7 @@ impl Drive {
     }
 
     /// Keeps the result of a node that gave its outputs.
-    pub(super) fn keep_result(&mut self, node: NodeIndex, outputs: &Outputs) {
+    pub(super) fn keep_result(&mut self, node: NodeIndex, outputs: &Values) {
         let known = self.caches.looked.get_mut(&node);
         let Some(wanted) = known.and_then(|known| known.keeps.take()) else {
             return;

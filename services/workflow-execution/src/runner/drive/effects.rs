@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use run_log::AppendError;
 use serde_json::{Map, Value};
 
+use crate::domain::data_flow::Values;
 use crate::domain::flatten::RUN_WORKFLOW;
-use crate::domain::gather::Values;
 use crate::domain::node_type::{Effect, Settled};
 use crate::domain::plan::NodeIndex;
 use crate::domain::tool::ToolRequest;

@@ -1,14 +1,13 @@
 //! How a node ends.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use run_events::outcome;
-use serde_json::Value;
 
+use crate::domain::data_flow::Values;
 use crate::domain::engine::{Event, SkipReason};
 use crate::domain::evaluate;
 use crate::domain::plan::NodeIndex;
@@ -42,7 +41,7 @@ impl Drive {
     pub(super) fn finish(
         &mut self,
         node: NodeIndex,
-        gave: Result<Vec<Option<Arc<Value>>>, Failure>,
+        gave: Result<Values, Failure>,
         took: Duration,
     ) {
         let (attempts, so_far) = (self.attempt(node), self.take_so_far(node));

@@ -11,7 +11,7 @@ use core_types::Timestamp;
 use serde_json::{Map, json};
 use workflow_execution::domain::engine::{Command, Engine, Event, Status};
 use workflow_execution::domain::evaluate;
-use workflow_execution::domain::gather::Values;
+use workflow_execution::domain::data_flow::Values;
 use workflow_execution::domain::interface::bind;
 use workflow_execution::domain::node_type::{Effect, Settled, Step};
 use workflow_execution::domain::plan::{NodeIndex, Plan};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use workflow_execution::domain::gather::Values;
+use workflow_execution::domain::data_flow::Values;
 use workflow_execution::domain::node_type::Settled;
 use workflow_execution::domain::plan::NodeIndex;
 use workflow_execution::domain::zone::body::Body;
