@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{Clock, Durability, RunId, Timestamp};
+use prost::Message;
 use run_log::{AppendError, NewEvent, RunWriter};
 
 use crate::children::Children;
-use crate::codec::{encode, timestamp_to_proto};
+use crate::codec::{encode, kind_number, timestamp_to_proto};
 use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
 use crate::phase;
@@ -45,30 +46,45 @@ pub(crate) struct Stamp {
     pub(crate) run: RunId,
     /// The runs above, outermost first.
     pub(crate) path: Vec<String>,
-    pub(crate) clock: Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
+    /// The fields that are the same in every event of the run, encoded.
+    same: Vec<u8>,
 }
 
 impl Stamp {
-    /// Makes an event that happens now, in the present span.
-    pub(crate) fn event(&self, kind: Kind) -> (common::RunEvent, Timestamp) {
+    pub(crate) fn new(run: RunId, path: Vec<String>, clock: Arc<dyn Clock>) -> Self {
+        let same = common::RunEvent {
+            run_id: run.to_string(),
+            parent_path: path.clone(),
+            ..common::RunEvent::default()
+        };
+        Self {
+            run,
+            path,
+            clock,
+            same: same.encode_to_vec(),
+        }
+    }
+
+    /// Encodes events that happen now, in the present span.
+    pub(crate) fn encode(&self, kinds: impl IntoIterator<Item = Kind>) -> Vec<NewEvent> {
         let now = self.clock.now();
         let (trace_id, span_id) = telemetry::context::current_ids();
-        let event = common::RunEvent {
-            sequence: 0,
-            run_id: self.run.to_string(),
-            parent_path: self.path.clone(),
+        let mut event = common::RunEvent {
             time: Some(timestamp_to_proto(now)),
             trace_id,
             span_id,
-            origin_sequence: 0,
-            kind: Some(kind),
+            ..common::RunEvent::default()
         };
-        (event, now)
-    }
-
-    pub(crate) fn encode(&self, kind: Kind) -> NewEvent {
-        let (event, now) = self.event(kind);
-        encode(&event, now)
+        let encoded = |kind| {
+            let number = kind_number(&kind);
+            event.kind = Some(kind);
+            let mut payload = Vec::with_capacity(self.same.len() + event.encoded_len());
+            payload.extend_from_slice(&self.same);
+            event.encode_raw(&mut payload);
+            NewEvent::new(now, number, payload)
+        };
+        kinds.into_iter().map(encoded).collect()
     }
 }
 
@@ -161,10 +177,7 @@ impl Recorder {
     /// # Errors
     /// [`AppendError`] when nothing was stored, or that is not known.
     pub async fn record(&self, kinds: Vec<Kind>) -> Result<u64, AppendError> {
-        let events = kinds
-            .into_iter()
-            .map(|kind| self.inner.stamp.encode(kind))
-            .collect();
+        let events = self.inner.stamp.encode(kinds);
         self.inner.writer.append(events).await
     }
 
@@ -177,8 +190,7 @@ impl Recorder {
         if self.inner.durability != Durability::Batched {
             return self.record(kinds).await;
         }
-        let events = kinds.into_iter();
-        let events = events.map(|kind| self.inner.stamp.encode(kind)).collect();
+        let events = self.inner.stamp.encode(kinds);
         self.inner.writer.submit_all(events).await
     }
 
@@ -187,11 +199,7 @@ impl Recorder {
     /// # Errors
     /// [`AppendError`] when the event cannot be taken.
     pub async fn submit(&self, kind: Kind) -> Result<(), AppendError> {
-        self.inner
-            .writer
-            .submit(self.inner.stamp.encode(kind))
-            .await
-            .map(drop)
+        self.submit_all(vec![kind]).await
     }
 
     /// Records events together that ride on the next commit; waits only for room in the queue.
@@ -199,8 +207,7 @@ impl Recorder {
     /// # Errors
     /// [`AppendError`] when the events cannot be taken.
     pub async fn submit_all(&self, kinds: Vec<Kind>) -> Result<(), AppendError> {
-        let events = kinds.into_iter();
-        let events = events.map(|kind| self.inner.stamp.encode(kind)).collect();
+        let events = self.inner.stamp.encode(kinds);
         self.inner.writer.submit_all(events).await.map(drop)
     }
 
@@ -334,8 +341,8 @@ impl Recorder {
 
     /// Records an event with which the run enters a phase.
     pub(crate) async fn enter(&self, phase: i32, kind: Kind) -> Result<u64, AppendError> {
-        let event = self.inner.stamp.encode(kind);
-        self.inner.writer.enter(phase, vec![event]).await
+        let events = self.inner.stamp.encode([kind]);
+        self.inner.writer.enter(phase, events).await
     }
 
     /// Ends the run with its last event.
@@ -346,7 +353,7 @@ impl Recorder {
         });
         self.inner
             .writer
-            .finish(state, vec![self.inner.stamp.encode(last)])
+            .finish(state, self.inner.stamp.encode([last]))
             .await
     }
 }

@@ -327,11 +327,7 @@ impl Runs {
                 return Err(append_failure(&run_log::AppendError::Fenced));
             }
         };
-        let stamp = Stamp {
-            run: summary.id,
-            path: meta.path.clone(),
-            clock: Arc::clone(&self.clock),
-        };
+        let stamp = Stamp::new(summary.id, meta.path.clone(), Arc::clone(&self.clock));
         let deadline = summary.deadline.unwrap_or(summary.created);
         let recorder = Recorder::new(writer, stamp, summary.durability, deadline, summary.phase);
         Ok(Some(recorder))

@@ -150,11 +150,7 @@ impl Runs {
             traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
             data: start.owner_data,
         };
-        let stamp = Stamp {
-            run,
-            path: meta.path.clone(),
-            clock: self.clock().clone(),
-        };
+        let stamp = Stamp::new(run, meta.path.clone(), self.clock().clone());
         let first = Kind::RunStarted(common::RunStarted {
             subject: start.subject.clone(),
             conversation_id: start.conversation_id.clone(),
@@ -173,8 +169,7 @@ impl Runs {
         run.deadline = Some(deadline);
         run.durability = durability;
         run.meta = meta.encode()?;
-        let events = std::iter::once(first).chain(start.first_events);
-        let events = events.map(|kind| stamp.encode(kind)).collect();
+        let events = stamp.encode(std::iter::once(first).chain(start.first_events));
         self.executor().active().begin(stamp.run);
         let created = self.store().logs.create(run, events).await;
         if !matches!(created, Ok(Created::New(_))) {
