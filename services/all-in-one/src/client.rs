@@ -1,11 +1,16 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, questions, conversations, tools,
-//! approvals, workflows, scenes and schedules.
+//! The commands that talk to a Tavern: invoke a text, look at runs, questions, conversations, goals, tools,
+//! approvals, workflows, profiles, knowledge bases, projects, scenes and schedules.
 
 pub(crate) mod approvals;
 mod conversations;
+mod documents;
+mod goals;
 mod invoke;
 mod json;
+mod knowledge;
 mod list;
+mod profiles;
+mod projects;
 mod questions;
 mod runs;
 mod scenes;
@@ -69,6 +74,13 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: conversations::Command,
     },
+    /// List, add and change the goals of agents.
+    Goals {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: goals::Command,
+    },
     /// List and answer what people are asked.
     Questions {
         #[command(flatten)]
@@ -89,6 +101,27 @@ pub(crate) enum Command {
         remote: Remote,
         #[command(subcommand)]
         command: workflows::Command,
+    },
+    /// List and show profiles and their revisions.
+    Profiles {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: profiles::Command,
+    },
+    /// List, store and delete knowledge bases; list, find, write and delete their entries.
+    Knowledge {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: knowledge::Command,
+    },
+    /// List, show, store, start and delete projects.
+    Projects {
+        #[command(flatten)]
+        remote: Remote,
+        #[command(subcommand)]
+        command: projects::Command,
     },
     /// List, start and end scenes, publish events in them, and show what their agents do.
     Scenes {
@@ -126,9 +159,13 @@ impl Command {
             Self::Runs { remote, command } => command.execute(&remote).await,
             Self::Tools { remote, command } => command.execute(&remote).await,
             Self::Conversations { remote, command } => command.execute(&remote).await,
+            Self::Goals { remote, command } => command.execute(&remote).await,
             Self::Questions { remote, command } => command.execute(&remote).await,
             Self::Approvals { remote, command } => command.execute(&remote).await,
             Self::Workflows { remote, command } => command.execute(&remote).await,
+            Self::Profiles { remote, command } => command.execute(&remote).await,
+            Self::Knowledge { remote, command } => command.execute(&remote).await,
+            Self::Projects { remote, command } => command.execute(&remote).await,
             Self::Scenes { remote, command } => command.execute(&remote).await,
             Self::Schedules { remote, command } => command.execute(&remote).await,
         }

@@ -259,6 +259,21 @@ fn show(run: &Run, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints the run that a request started, or follows it to its end.
+pub(super) async fn started(
+    remote: &Remote,
+    run: Option<Run>,
+    follows: bool,
+) -> anyhow::Result<ExitCode> {
+    let run = run.context("the answer has no run")?;
+    match (follows, remote.json) {
+        (true, _) => return follow(remote, run.run_id).await,
+        (false, true) => json::print_line(&run)?,
+        (false, false) => print(&format!("{}\n", run.run_id)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Follows a run from its beginning to its end.
 pub(super) async fn follow(remote: &Remote, run_id: String) -> anyhow::Result<ExitCode> {
     let mut runs = RunServiceClient::new(remote.connect()?);

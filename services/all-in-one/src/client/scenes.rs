@@ -90,11 +90,7 @@ impl Command {
                     timeout: None,
                 };
                 let started = scenes.start_scene(request).await.map_err(refused)?;
-                let run = started.into_inner().run.context("the answer has no run")?;
-                if follow {
-                    return runs::follow(remote, run.run_id).await;
-                }
-                print(&format!("{}\n", run.run_id));
+                return runs::started(remote, started.into_inner().run, follow).await;
             }
             Self::Status { run_id } => status(&mut scenes, run_id, remote.json).await?,
             Self::Publish(publish) => {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Subcommand;
-use contracts::tavern::common::v1::{LoadDiagnostic, NodeCache};
+use contracts::tavern::common::v1::NodeCache;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{
     DeleteWorkflowRequest, GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
@@ -13,6 +13,7 @@ use contracts::tavern::workflow::v1::{
     ValidateWorkflowRequest, Workflow, WorkflowForecast, start_run_request::Target,
 };
 
+use super::documents::{read, remarks, source};
 use super::{Remote, json, list, print, print_table, refusal, runs};
 use crate::timeline::Style;
 
@@ -171,10 +172,6 @@ impl Command {
     }
 }
 
-fn read(file: &std::path::Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
 fn show(workflow: &Workflow, as_json: bool) -> anyhow::Result<ExitCode> {
     match as_json {
         true => json::print_line(workflow)?,
@@ -183,20 +180,13 @@ fn show(workflow: &Workflow, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn remarks(diagnostics: &[LoadDiagnostic]) {
-    for remark in diagnostics {
-        print(&format!("{}: {}\n", remark.path, remark.message));
-    }
-}
-
 async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {
     let row = |workflow: &Workflow| {
-        let source = if workflow.from_file { "file" } else { "stored" };
         let description = workflow.description.lines().next().unwrap_or_default();
         [
             workflow.workflow_id.clone(),
             workflow.name.clone(),
-            source.to_owned(),
+            source(workflow.from_file),
             description.to_owned(),
         ]
     };

@@ -1,5 +1,7 @@
 //! The commands of `tavern` that talk to a Tavern.
 
+mod agents;
+
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};

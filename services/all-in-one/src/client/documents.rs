@@ -1,0 +1,54 @@
+//! What the commands for documents share: files that are stored, remarks about them, their revisions.
+
+use std::path::Path;
+
+use anyhow::Context;
+use contracts::tavern::agent::v1::DocumentRevision;
+use contracts::tavern::common::v1::LoadDiagnostic;
+use tonic::Status;
+
+use super::{list, print};
+
+/// Returns the text of a file.
+///
+/// # Errors
+/// The file cannot be read as text.
+pub(super) fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Prints the remarks about documents, one per line.
+pub(super) fn remarks(diagnostics: &[LoadDiagnostic]) {
+    for remark in diagnostics {
+        print(&format!("{}: {}\n", remark.path, remark.message));
+    }
+}
+
+/// Returns the word for where a document is.
+pub(super) fn source(from_file: bool) -> String {
+    let source = if from_file { "file" } else { "stored" };
+    source.to_owned()
+}
+
+/// Prints the revisions of a document that are kept, the newest first. `page` is that of [`list::print_all`].
+///
+/// # Errors
+/// The server refuses a page.
+pub(super) async fn print_revisions(
+    as_json: bool,
+    page: impl AsyncFnMut(String) -> Result<(Vec<DocumentRevision>, String), Status>,
+) -> anyhow::Result<()> {
+    let row = |revision: &DocumentRevision| {
+        [
+            revision.revision.to_string(),
+            revision.version.clone(),
+            source(revision.from_file),
+            revision
+                .create_time
+                .map_or_else(String::new, |time| time.to_string()),
+            revision.etag.clone(),
+        ]
+    };
+    let head = ["REVISION", "VERSION", "SOURCE", "SINCE", "SHA-256"];
+    list::print_all(as_json, head, row, page).await
+}

@@ -1,0 +1,138 @@
+//! `tavern goals`: what the agents of conversations pursue.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
+use contracts::tavern::agent::v1::{GoalStatus, ListGoalsRequest, UpdateGoalRequest};
+
+use super::{Remote, json, print_table, refusal};
+use crate::timeline::{Style, name};
+
+/// What to do with goals.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// List the goals of an agent in a conversation, by falling priority.
+    List {
+        /// The id of the conversation.
+        conversation_id: String,
+        /// The agent. Default: that of the newest turn.
+        #[arg(long, default_value = "")]
+        agent: String,
+    },
+    /// Add a goal, or change one.
+    Update(Update),
+}
+
+/// A goal to add or change.
+#[derive(Args)]
+pub(crate) struct Update {
+    /// The id of the conversation.
+    conversation_id: String,
+    /// The id of the goal.
+    goal_id: String,
+    /// What is to be reached; needed for a new goal.
+    #[arg(long, default_value = "")]
+    description: String,
+    /// How far it is. Default: as it is, `active` for a new goal.
+    #[arg(long)]
+    status: Option<Status>,
+    /// The priority, 0 to 1. Default: as it is, 0.5 for a new goal.
+    #[arg(long)]
+    priority: Option<f64>,
+    /// The agent. Default: that of the newest turn.
+    #[arg(long, default_value = "")]
+    agent: String,
+    /// The request id; the same id changes the goal once.
+    #[arg(long, default_value = "")]
+    request_id: String,
+}
+
+/// How far a goal is.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Status {
+    /// To be pursued later.
+    Pending,
+    /// To be pursued now.
+    Active,
+    /// Reached.
+    Completed,
+    /// Not reached, and no longer pursued.
+    Failed,
+    /// Given up.
+    Dropped,
+}
+
+impl Command {
+    pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let mut states = StateServiceClient::new(remote.connect()?);
+        let refused = |status: tonic::Status| refusal(&status);
+        match self {
+            Self::List {
+                conversation_id,
+                agent,
+            } => {
+                let request = ListGoalsRequest {
+                    conversation_id,
+                    profile_id: agent,
+                };
+                let listed = states.list_goals(request).await.map_err(refused)?;
+                let head = ["GOAL", "STATUS", "PRIORITY", "FROM", "DESCRIPTION"].map(str::to_owned);
+                let mut rows = vec![head.to_vec()];
+                for goal in listed.into_inner().goals {
+                    if remote.json {
+                        json::print_line(&goal)?;
+                        continue;
+                    }
+                    rows.push(vec![
+                        goal.goal_id.clone(),
+                        name(goal.status().as_str_name(), "GOAL_STATUS_"),
+                        goal.priority.to_string(),
+                        goal.origin,
+                        goal.description.replace('\n', " "),
+                    ]);
+                }
+                if !remote.json {
+                    print_table(&rows, Style::of_stdout().width);
+                }
+            }
+            Self::Update(update) => {
+                let updated = states.update_goal(update.request()).await;
+                let updated = updated.map_err(refused)?.into_inner();
+                if remote.json {
+                    json::print_line(&updated)?;
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Update {
+    fn request(self) -> UpdateGoalRequest {
+        let status = self
+            .status
+            .map_or(GoalStatus::Unspecified, GoalStatus::from);
+        UpdateGoalRequest {
+            conversation_id: self.conversation_id,
+            profile_id: self.agent,
+            request_id: self.request_id,
+            goal_id: self.goal_id,
+            description: self.description,
+            status: status.into(),
+            priority: self.priority,
+        }
+    }
+}
+
+impl From<Status> for GoalStatus {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Pending => Self::Pending,
+            Status::Active => Self::Active,
+            Status::Completed => Self::Completed,
+            Status::Failed => Self::Failed,
+            Status::Dropped => Self::Dropped,
+        }
+    }
+}
