@@ -16,7 +16,7 @@ use crate::{
     conversations::Conversations,
     domain::{
         budgets::{Budgets, Limits},
-        plan::{Opening, Plan, SceneTurn, TurnInput},
+        plan::{Opening, Plan, SceneTurn, TurnInput, nonce_of},
         profile::{Profile, TavernSection},
         sleep::WakeCause,
     },
@@ -313,6 +313,11 @@ impl Inner {
             reduction: settings.reduction.clone().unwrap_or_default(),
             compact: turn.compact,
             interaction: settings.interaction.unwrap_or_default(),
+            nonce: settings.nonce.unwrap_or_default().then(|| {
+                // The low bits of an id are random.
+                let (_, random) = self.runs.ids().next_uuid().as_u64_pair();
+                nonce_of(random)
+            }),
             scene: turn.scene.clone(),
         }
     }

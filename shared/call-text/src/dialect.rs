@@ -53,6 +53,21 @@ impl Dialect {
         }
     }
 
+    /// Returns the mark that opens a block, with the nonce that the policy asks for (G1006).
+    pub(crate) fn opening_mark(self, nonce: Option<&str>) -> String {
+        let (head, tail) = match self {
+            Self::Action => ("<ACTION", ">"),
+            Self::TamV1 | Self::TamV2 => ("<|[REQUEST_TOOL", "]|>"),
+            Self::Vcp => ("<<<[TOOL_REQUEST", "]>>>"),
+            Self::ToolTag | Self::ToolJson | Self::Native => ("<tool_call", ">"),
+        };
+        match nonce {
+            None => format!("{head}{tail}"),
+            Some(nonce) if self.is_field_based() => format!("{head} {nonce}{tail}"),
+            Some(nonce) => format!("{head} n=\"{nonce}\"{tail}"),
+        }
+    }
+
     /// Whether the block is made of `key:「始」value「末」` fields.
     pub(crate) fn is_field_based(self) -> bool {
         matches!(self, Self::TamV1 | Self::TamV2 | Self::Vcp)

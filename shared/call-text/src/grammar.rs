@@ -85,7 +85,8 @@ pub enum GrammarError {
     },
 }
 
-/// Writes the grammar of answers that call visible tools in a dialect.
+/// Writes the grammar of answers that call visible tools in a dialect, whose blocks open with the nonce of
+/// the policy, if it asks for one.
 ///
 /// # Errors
 /// [`GrammarError`] where there are no tools or too many of them, or where the dialect has no spelling for
@@ -94,10 +95,11 @@ pub fn render_grammar(
     catalogue: &Catalogue,
     dialect: Dialect,
     mode: Mode,
+    nonce: Option<&str>,
 ) -> Result<Grammar, GrammarError> {
     let (rules, unenforced) = match dialect {
         Dialect::Native => return native(visible(catalogue)?),
-        dialect => rules(catalogue, dialect, mode)?,
+        dialect => rules(catalogue, dialect, mode, nonce)?,
     };
     let text = rules.to_string();
     if text.len() > MAX_BYTES {
@@ -111,9 +113,10 @@ fn rules(
     catalogue: &Catalogue,
     dialect: Dialect,
     mode: Mode,
+    nonce: Option<&str>,
 ) -> Result<(Rules, Vec<Unenforced>), GrammarError> {
     let entries = visible(catalogue)?;
-    let mut blocks = Blocks::new(dialect);
+    let mut blocks = Blocks::new(dialect, nonce);
     let mut calls = Vec::with_capacity(entries.len());
     for (index, entry) in entries.iter().enumerate() {
         let call = blocks.call(entry)?;

@@ -85,6 +85,7 @@ impl State {
             text,
             eof,
             steps: &self.steps,
+            nonce: context.policy.nonce.as_deref(),
         };
         self.scanner.advance(&feed, context, &mut self.assembler);
     }

@@ -130,6 +130,8 @@ pub struct Policy {
     pub bare_tools: bool,
     /// In VCP the last of two equal keys wins instead of being an error (T17).
     pub vcp_last_wins: bool,
+    /// What the mark that opens a block must hold, such as `k7m2q9xd`; a block without it is text (G1006).
+    pub nonce: Option<String>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -146,6 +148,7 @@ impl Default for Policy {
             repair: Repair::default(),
             bare_tools: false,
             vcp_last_wins: false,
+            nonce: None,
             limits: Limits::default(),
         }
     }

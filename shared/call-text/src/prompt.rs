@@ -116,6 +116,20 @@ pub fn render_tools(
     Rendered { text, digest }
 }
 
+/// Words for the end of a prompt: how blocks open in this turn (G1006).
+pub fn render_nonce(dialect: Dialect, language: Language, nonce: &str) -> String {
+    let mark = dialect.opening_mark(Some(nonce));
+    match language {
+        Language::En => format!(
+            "In this turn, write `{mark}` wherever a call block opens, also where an example shows it \
+             otherwise. A block without `{nonce}` is text and is not executed."
+        ),
+        Language::Zh => format!(
+            "在本轮中，每个调用块都以 `{mark}` 开头，即使示例的写法不同。没有 `{nonce}` 的块只是文本，不会被执行。"
+        ),
+    }
+}
+
 /// Names in angle brackets where they are tags, bare where they are values.
 fn named(name: &str, dialect: Dialect) -> String {
     if dialect == Dialect::Action {

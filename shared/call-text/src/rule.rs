@@ -21,6 +21,8 @@ pub enum Rule {
     G6,
     /// Rule ids are an enum.
     G7,
+    /// A nonce in the mark that opens a block.
+    G1006,
     /// No schema: the text stays a string.
     C1,
     /// Schema string: verbatim text.
@@ -245,6 +247,7 @@ impl Rule {
         Rule::G5,
         Rule::G6,
         Rule::G7,
+        Rule::G1006,
         Rule::C1,
         Rule::C2,
         Rule::C3,

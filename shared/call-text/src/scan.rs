@@ -42,6 +42,8 @@ pub(crate) struct Feed<'t> {
     pub(crate) eof: bool,
     /// Bytes looked at so far.
     pub(crate) steps: &'t Cell<u64>,
+    /// What the marks that open blocks must hold; nothing if missing.
+    pub(crate) nonce: Option<&'t str>,
 }
 
 impl<'t> Feed<'t> {

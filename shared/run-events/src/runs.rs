@@ -308,7 +308,8 @@ impl Runs {
         &self.clock
     }
 
-    pub(crate) fn ids(&self) -> &Arc<dyn IdSource> {
+    /// Returns what makes ids.
+    pub fn ids(&self) -> &Arc<dyn IdSource> {
         &self.ids
     }
 

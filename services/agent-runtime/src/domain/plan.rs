@@ -76,6 +76,15 @@ impl Interaction {
     }
 }
 
+/// The letters and digits of a nonce: those of base 32 that are not mistaken for each other.
+const NONCE_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// Makes the nonce of a turn of 40 random bits: eight characters (rule G1006).
+pub fn nonce_of(random: u64) -> String {
+    let digit = |at: u32| NONCE_ALPHABET[usize::try_from(random >> (5 * at) & 31).unwrap_or(0)];
+    (0..8).map(|at| char::from(digit(at))).collect()
+}
+
 /// What a turn begins with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -190,6 +199,10 @@ pub struct Plan {
     /// What becomes of the turn where it asks a person.
     #[serde(default)]
     pub interaction: Interaction,
+    /// What the marks that open blocks of calls must hold in this turn (rule G1006); missing where the
+    /// profile does not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<String>,
     /// The turn's place in a scene; missing outside of scenes.
     #[serde(default)]
     pub scene: Option<SceneTurn>,
@@ -238,7 +251,11 @@ impl Plan {
 
     /// Returns the rules by which answers are read.
     pub fn policy(&self) -> Policy {
-        self.dialect.map_or_else(Policy::default, Policy::fixed)
+        Policy {
+            dialect: self.dialect,
+            nonce: self.nonce.clone(),
+            ..Policy::default()
+        }
     }
 
     /// Returns the rules by which a text of the caller is read.
@@ -264,6 +281,13 @@ mod tests {
             "scene": {"scene_id": "wood", "run_id": "scene_1", "instance_id": "guide", "chain": []},
         });
         serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn g1006_a_nonce_is_eight_characters_of_random_bits() {
+        assert_eq!(nonce_of(0), "00000000");
+        assert_eq!(nonce_of(u64::MAX), "zzzzzzzz");
+        assert_eq!(nonce_of(1 | 31 << 35), "1000000z");
     }
 
     #[test]

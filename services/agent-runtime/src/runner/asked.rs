@@ -175,7 +175,7 @@ impl Driver {
             manifest: if is_last {
                 String::new()
             } else {
-                prompting::manifest(&self.plan, self.catalogue())
+                prompting::manifest_of_turn(&self.plan, self.catalogue())
             },
             tools: if is_last {
                 Vec::new()
@@ -230,7 +230,12 @@ impl Driver {
         if self.plan.tools.is_native() || !may_call {
             return String::new();
         }
-        match render_grammar(self.catalogue(), self.plan.taught_dialect(), mode) {
+        match render_grammar(
+            self.catalogue(),
+            self.plan.taught_dialect(),
+            mode,
+            self.plan.nonce.as_deref(),
+        ) {
             Ok(grammar) => grammar.text,
             Err(error) => {
                 tracing::warn!(agent = self.meta.subject, %error, "asked without a grammar");

@@ -45,7 +45,9 @@ pub(super) fn prompt(
         let world = world.map(|state| observation::world_state(state, plan.language));
         let goals = shown.goals;
         let goals = goals.and_then(|state| goals::shown(state, plan.language));
-        let shown: Vec<String> = own.into_iter().chain(world).chain(goals).collect();
+        let states = own.into_iter().chain(world).chain(goals);
+        let nonce = is_taught.then(|| nonce(plan, catalogue)).flatten();
+        let shown: Vec<String> = states.chain(nonce).collect();
         if !shown.is_empty() {
             prompt
                 .messages
@@ -55,8 +57,25 @@ pub(super) fn prompt(
     prompt
 }
 
+/// Returns how blocks open in this turn; none where the profile asks for no nonce, or there are no tools.
+fn nonce(plan: &Plan, catalogue: &Catalogue) -> Option<String> {
+    let nonce = plan.nonce.as_ref().filter(|_| !catalogue.is_empty())?;
+    let dialect = plan.taught_dialect();
+    Some(tool_prompt::render_nonce(dialect, plan.language, nonce))
+}
+
+/// Returns the list of tools for a deliberation workflow, with how blocks open in this turn.
+pub(super) fn manifest_of_turn(plan: &Plan, catalogue: &Catalogue) -> String {
+    let mut text = manifest(plan, catalogue);
+    if let Some(nonce) = nonce(plan, catalogue) {
+        text.push_str("\n\n");
+        text.push_str(&nonce);
+    }
+    text
+}
+
 /// Returns the list of tools as a prompt teaches them; empty if there are none.
-pub(super) fn manifest(plan: &Plan, catalogue: &Catalogue) -> String {
+fn manifest(plan: &Plan, catalogue: &Catalogue) -> String {
     if catalogue.is_empty() {
         return String::new();
     }

@@ -14,6 +14,8 @@ use tokio::{
 pub(crate) enum Step {
     /// Sends bytes.
     Send(String),
+    /// Sends what a function makes of the body of the request.
+    Answer(fn(&serde_json::Value) -> String),
     /// Sends bytes again and again until the client is gone.
     SendForever(String),
     /// Sends bytes slowly until the client is gone.
@@ -97,10 +99,14 @@ async fn serve(
     let Some(request) = read_request(&mut stream).await else {
         return;
     };
-    log.lock().unwrap().push(request);
+    log.lock().unwrap().push(request.clone());
     for step in reply {
         let alive = match step {
             Step::Send(text) => stream.write_all(text.as_bytes()).await.is_ok(),
+            Step::Answer(make) => {
+                let text = make(&request.body);
+                stream.write_all(text.as_bytes()).await.is_ok()
+            }
             Step::SendForever(text) => {
                 while stream.write_all(text.as_bytes()).await.is_ok() {}
                 false

@@ -15,6 +15,7 @@ mod knowledge;
 mod model_endpoints;
 mod model_retries;
 mod models;
+mod nonces;
 
 mod profiles;
 mod projects;

@@ -105,7 +105,7 @@ impl Command {
                         true => GrammarMode::Call,
                         false => GrammarMode::Free,
                     } as i32,
-                    catalogue: None,
+                    ..RenderGrammarRequest::default()
                 };
                 let gateway = GatewayServiceClient::new(transport);
                 grammar(gateway, request, remote.json).await

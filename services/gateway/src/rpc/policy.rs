@@ -3,8 +3,14 @@
 use call_text::{Dialect, FencePolicy, MultiBlock, NameMatch, Policy, Repair};
 use contracts::tavern::gateway::v1 as wire;
 
+use super::problems::Problems;
+
 /// Reads the switches of a request. The rules of the contract refuse unknown numbers before.
-pub(super) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dialect>) -> Policy {
+pub(super) fn read_policy(
+    given: Option<wire::ParsePolicy>,
+    dialect: Option<Dialect>,
+    problems: &mut Problems,
+) -> Policy {
     let given = given.unwrap_or_default();
     let mut policy = Policy {
         dialect,
@@ -33,7 +39,16 @@ pub(super) fn read_policy(given: Option<wire::ParsePolicy>, dialect: Option<Dial
     }
     policy.bare_tools = given.bare_tools;
     policy.vcp_last_wins = given.vcp_last_wins;
+    policy.nonce = read_nonce("policy.nonce", given.nonce, problems);
     policy
+}
+
+/// Reads a nonce; none if it is empty.
+pub(super) fn read_nonce(field: &str, nonce: String, problems: &mut Problems) -> Option<String> {
+    if !nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        problems.add(field, "may hold ASCII letters and digits only");
+    }
+    Some(nonce).filter(|nonce| !nonce.is_empty())
 }
 
 #[cfg(test)]
@@ -42,11 +57,10 @@ mod tests {
 
     #[test]
     fn a_policy_that_says_nothing_is_the_default() {
-        assert_eq!(read_policy(None, None), Policy::default());
-        assert_eq!(
-            read_policy(Some(wire::ParsePolicy::default()), None),
-            Policy::default()
-        );
+        for given in [None, Some(wire::ParsePolicy::default())] {
+            let read = read_policy(given, None, &mut Problems::new());
+            assert_eq!(read, Policy::default());
+        }
     }
 
     #[test]
@@ -59,12 +73,14 @@ mod tests {
             never_repair: true,
             bare_tools: true,
             vcp_last_wins: true,
+            nonce: "k7m2q9xd".to_owned(),
         };
-        let policy = read_policy(Some(given), Some(Dialect::Vcp));
+        let policy = read_policy(Some(given), Some(Dialect::Vcp), &mut Problems::new());
         assert_eq!(policy.dialect, Some(Dialect::Vcp));
         assert_eq!(policy.multi_block, MultiBlock::First);
         assert_eq!(policy.fence, FencePolicy::Never);
         assert_eq!(policy.action_names, NameMatch::Normalized);
+        assert_eq!(policy.nonce.as_deref(), Some("k7m2q9xd"));
         assert!(policy.strict && policy.bare_tools && policy.vcp_last_wins);
         assert_eq!(policy.repair, Repair::Never);
     }

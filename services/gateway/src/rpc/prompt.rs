@@ -36,7 +36,12 @@ impl GatewayRpc {
     ) -> Result<RenderGrammarResponse, Status> {
         let asked = check_grammar(request)?;
         let Loaded { catalogue, missing } = self.load(asked.tools).await?;
-        let grammar = render_grammar(&catalogue, asked.dialect, asked.mode);
+        let grammar = render_grammar(
+            &catalogue,
+            asked.dialect,
+            asked.mode,
+            asked.nonce.as_deref(),
+        );
         // Whatever stands in the way lies in the tools that were asked for.
         let grammar = grammar
             .map_err(|error| Failure::invalid_fields().violation("scope", error.to_string()))?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tonic::Status;
 
 use super::catalogue::{ToolSource, read_tools};
-use super::policy::read_policy;
+use super::policy::{read_nonce, read_policy};
 use super::problems::Problems;
 
 /// How a text is to be read.
@@ -49,7 +49,7 @@ impl Given {
         let dialect = problems.dialect(self.dialect);
         Reading {
             tools,
-            policy: read_policy(self.policy, dialect),
+            policy: read_policy(self.policy, dialect, problems),
             finish_reason: call_wire::finish_reason(&self.finish_reason),
             untrusted: self.untrusted_texts,
             native: problems.json("tool_calls_json", &self.tool_calls_json),
@@ -185,6 +185,7 @@ pub(super) struct GrammarRequest {
     pub(super) tools: ToolSource,
     pub(super) dialect: Dialect,
     pub(super) mode: Mode,
+    pub(super) nonce: Option<String>,
 }
 
 /// Checks a request for a grammar.
@@ -196,10 +197,12 @@ pub(super) fn check_grammar(request: RenderGrammarRequest) -> Result<GrammarRequ
     };
     let tools = read_tools(request.scope, request.catalogue, &mut problems);
     let dialect = problems.dialect(request.dialect).unwrap_or(Dialect::Action);
+    let nonce = read_nonce("nonce", request.nonce, &mut problems);
     problems.or(GrammarRequest {
         tools,
         dialect,
         mode,
+        nonce,
     })
 }
 

@@ -159,6 +159,19 @@ async fn a_grammar_is_written_for_the_schemas_of_its_caller() {
     let text = answer.into_inner().text;
     assert!(text.starts_with("root ::= prose block\n"), "{text}");
     assert!(text.contains("\"<Look>\\n\""), "{text}");
+    let with_nonce = RenderGrammarRequest {
+        nonce: "k7m2q9xd".to_owned(),
+        ..request.clone()
+    };
+    let answer = alone().render_grammar(with_nonce).await.unwrap();
+    let text = answer.into_inner().text;
+    assert!(text.contains(r#"<ACTION n=\"k7m2q9xd\">"#), "{text}");
+    let unspellable = RenderGrammarRequest {
+        nonce: "k7\"".to_owned(),
+        ..request.clone()
+    };
+    let refused = alone().render_grammar(unspellable).await.unwrap_err();
+    assert_eq!(grpc_kit::violations(&refused)[0].0, "nonce");
     let without_tools = RenderGrammarRequest {
         catalogue: Some(ToolCatalogue::default()),
         ..request

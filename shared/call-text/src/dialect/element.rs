@@ -194,7 +194,8 @@ impl ElementScanner {
 
     fn note_wrapper(&mut self, tag: &Tag, feed: &Feed<'_>, name: &str) {
         let written = tag.name.of(feed.text);
-        if name == "action" && (written != "ACTION" || tag.spaced || !tag.attributes.is_empty()) {
+        let others = (tag.attributes.iter()).any(|attribute| !attribute.is_nonce(feed));
+        if name == "action" && (written != "ACTION" || tag.spaced || others) {
             self.note(
                 Rule::A4,
                 Class::Spelling,

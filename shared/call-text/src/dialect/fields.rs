@@ -50,18 +50,14 @@ impl FieldScanner {
         let mut raw = RawBlock::default();
         if !marker.exact {
             let span = Span::new(start, marker.end);
-            let usual = if marker.family == BlockFamily::Tam {
-                "<|[REQUEST_TOOL]|>"
-            } else {
-                "<<<[TOOL_REQUEST]>>>"
-            };
+            let usual = marker.family.dialects()[0].opening_mark(feed.nonce);
             raw.notes.push(Tolerance::new(
                 Rule::T1,
                 Class::Spelling,
                 "marker_spelling",
                 span,
                 span.of(feed.text),
-                usual,
+                &usual,
             ));
         }
         Self {

@@ -15,6 +15,8 @@ use crate::schema::{Schema, Types};
 #[derive(Debug)]
 pub(super) struct Blocks {
     dialect: Dialect,
+    /// The mark that opens a block.
+    opening: String,
     text: Text,
     values: Values,
 }
@@ -23,9 +25,10 @@ pub(super) struct Blocks {
 const AWKWARD: &str = "<TOOL_REQUEST>";
 
 impl Blocks {
-    pub(super) fn new(dialect: Dialect) -> Self {
+    pub(super) fn new(dialect: Dialect, nonce: Option<&str>) -> Self {
         Self {
             dialect,
+            opening: dialect.opening_mark(nonce),
             text: Text::of(dialect),
             values: Values::new(),
         }
@@ -49,7 +52,8 @@ impl Blocks {
         if self.dialect == Dialect::ToolJson {
             self.values.note(&arguments)?;
             let name = Value::from(entry.tool.id.as_str());
-            let head = format!("<tool_call>{{\"name\":{name},\"arguments\":");
+            let opening = &self.opening;
+            let head = format!("{opening}{{\"name\":{name},\"arguments\":");
             let object = match entry.parameters.is_empty() {
                 true => Expr::literal("{}"),
                 false => self.values.object(&arguments)?,
@@ -76,24 +80,19 @@ impl Blocks {
     /// What stands before and behind the parameters of a call.
     fn frame(&self, entry: &Entry) -> (String, String) {
         let (id, alias) = (&entry.tool.id, &entry.alias);
-        let command = |open: &str, key: &str, close: &str| {
+        let command = |key: &str, close: &str| {
             let command = render::field(key, id, false, self.dialect);
-            (format!("{open}\n{command}\n"), close.to_owned())
+            (format!("{}\n{command}\n", self.opening), close.to_owned())
         };
         match self.dialect {
             Dialect::Action => (format!("<{alias}>\n"), format!("</{alias}>\n")),
-            Dialect::Vcp => command(
-                "<<<[TOOL_REQUEST]>>>",
-                "tool_name",
-                "<<<[END_TOOL_REQUEST]>>>",
-            ),
-            Dialect::TamV1 | Dialect::TamV2 => {
-                command("<|[REQUEST_TOOL]|>", "command", "<|[END_TOOL]|>")
+            Dialect::Vcp => command("tool_name", "<<<[END_TOOL_REQUEST]>>>"),
+            Dialect::TamV1 | Dialect::TamV2 => command("command", "<|[END_TOOL]|>"),
+            _ => {
+                let named = format!("<tool_call name=\"{alias}\"");
+                let opening = self.opening.replacen("<tool_call", &named, 1);
+                (format!("{opening}\n"), "</tool_call>".to_owned())
             }
-            _ => (
-                format!("<tool_call name=\"{alias}\">\n"),
-                "</tool_call>".to_owned(),
-            ),
         }
     }
 
@@ -141,7 +140,7 @@ impl Blocks {
     pub(super) fn answer(&self, call: Expr) -> Expr {
         match self.dialect {
             Dialect::Action => Expr::Sequence(vec![
-                Expr::literal("<ACTION>\n"),
+                Expr::literal(format!("{}\n", self.opening)),
                 call.repeated(1, Some(MAX_CALLS)),
                 Expr::literal("</ACTION>"),
             ]),

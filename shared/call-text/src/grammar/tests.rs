@@ -202,10 +202,11 @@ fn is_accepted(rules: &Rules, text: &str) -> bool {
 fn check(
     text: &str,
     catalogue: &Catalogue,
-    dialect: Dialect,
+    (dialect, nonce): (Dialect, Option<&str>),
     calls: bool,
 ) -> Result<(), TestCaseError> {
-    for policy in [Policy::fixed(dialect), Policy::default()] {
+    for mut policy in [Policy::fixed(dialect), Policy::default()] {
+        policy.nonce = nonce.map(str::to_owned);
         let parsed = parse_finished(text, catalogue, &policy, FinishReason::Stop);
         prop_assert!(
             !calls || !parsed.calls.is_empty(),
@@ -260,22 +261,23 @@ proptest! {
         catalogue in prop::sample::select(catalogues()),
         dialect in prop::sample::select(&WRITTEN[..]),
         mode in prop::sample::select(&[Mode::Call, Mode::Free][..]),
+        nonce in prop::sample::select(&[None, Some("k7m2q9xd")][..]),
         choices in prop::collection::vec(any::<u16>(), 40..200),
         inserted in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(&PIECES[..])), 0..6),
     ) {
-        let (rules, _) = rules(&catalogue, dialect, mode).unwrap();
+        let (rules, _) = rules(&catalogue, dialect, mode, nonce).unwrap();
         let root = rules.find("root").unwrap();
         let mut text = String::new();
         sample(root, &rules, &mut Choices(choices.iter().cycle()), &mut text);
         prop_assert!(is_accepted(&rules, &text), "{}", text);
-        check(&text, &catalogue, dialect, mode == Mode::Call)?;
+        check(&text, &catalogue, (dialect, nonce), mode == Mode::Call)?;
         for (at, piece) in inserted {
             let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
             if !places.is_empty() {
                 text.insert_str(*at.get(&places), piece);
             }
             if is_accepted(&rules, &text) {
-                check(&text, &catalogue, dialect, mode == Mode::Call)?;
+                check(&text, &catalogue, (dialect, nonce), mode == Mode::Call)?;
             }
         }
     }
@@ -294,7 +296,7 @@ fn a_grammar_is_written_as_its_reader_expects() {
         "additionalProperties": false
     });
     let catalogue = catalogue(json!([{"id": "set_flag", "parameters": parameters}]));
-    let grammar = render_grammar(&catalogue, Dialect::ToolJson, Mode::Call).unwrap();
+    let grammar = render_grammar(&catalogue, Dialect::ToolJson, Mode::Call, None).unwrap();
     let unenforced: Vec<&str> = grammar
         .unenforced
         .iter()
@@ -313,13 +315,13 @@ fn a_grammar_is_written_as_its_reader_expects() {
     ] {
         assert!(lines.contains(&line), "{line} in {}", grammar.text);
     }
-    let free = render_grammar(&catalogue, Dialect::Action, Mode::Free)
+    let free = render_grammar(&catalogue, Dialect::Action, Mode::Free, None)
         .unwrap()
         .text;
     assert!(free.starts_with("root ::= prose block?\n"), "{free}");
     let block = "block ::= \"<ACTION>\\n\" call{1,4} \"</ACTION>\"\n";
     assert!(free.contains(block), "{free}");
-    let native = render_grammar(&catalogue, Dialect::Native, Mode::Call).unwrap();
+    let native = render_grammar(&catalogue, Dialect::Native, Mode::Call, None).unwrap();
     let schema: Value = serde_json::from_str(&native.text).unwrap();
     assert_eq!(
         schema["anyOf"][0]["properties"]["name"],
@@ -329,18 +331,18 @@ fn a_grammar_is_written_as_its_reader_expects() {
 
 #[test]
 fn what_has_no_grammar_is_refused_by_name() {
-    let no_tools = render_grammar(&Catalogue::default(), Dialect::Action, Mode::Free);
+    let no_tools = render_grammar(&Catalogue::default(), Dialect::Action, Mode::Free, None);
     assert_eq!(no_tools, Err(GrammarError::NoTools));
     let many = (0..=MAX_TOOLS)
         .map(|number| Tool::new(format!("t{number}"), "", json!({"type": "object"})));
     let many = Catalogue::new(many.collect(), vec![]).unwrap();
-    let too_many = render_grammar(&many, Dialect::TamV1, Mode::Free);
+    let too_many = render_grammar(&many, Dialect::TamV1, Mode::Free, None);
     assert_eq!(too_many, Err(GrammarError::TooManyTools(MAX_TOOLS + 1)));
     let spaced = json!({"type": "object", "properties": {"two words": {"type": "string"}}});
     let spaced = catalogue(json!([{"id": "look", "parameters": spaced}]));
-    let refused = render_grammar(&spaced, Dialect::Action, Mode::Free).unwrap_err();
+    let refused = render_grammar(&spaced, Dialect::Action, Mode::Free, None).unwrap_err();
     assert!(refused.to_string().contains("two words"), "{refused}");
-    assert!(render_grammar(&spaced, Dialect::ToolJson, Mode::Free).is_ok());
+    assert!(render_grammar(&spaced, Dialect::ToolJson, Mode::Free, None).is_ok());
     // Each level has two members of the next: what that comes to is bounded.
     let doubled = json!({
         "type": "object",
@@ -351,7 +353,25 @@ fn what_has_no_grammar_is_refused_by_name() {
     });
     let doubled = catalogue(json!([{"id": "grow", "parameters": doubled}]));
     assert_eq!(
-        render_grammar(&doubled, Dialect::ToolJson, Mode::Free),
+        render_grammar(&doubled, Dialect::ToolJson, Mode::Free, None),
         Err(GrammarError::TooLarge)
     );
+}
+
+#[test]
+fn g1006_the_nonce_stands_in_the_mark_that_opens_a_block() {
+    let catalogue = catalogue(json!([{"id": "nod", "parameters": {"type": "object"}}]));
+    for (dialect, opening) in [
+        (Dialect::Action, r#"<ACTION n=\"k7m2q9xd\">\n"#),
+        (Dialect::TamV2, r#"<|[REQUEST_TOOL k7m2q9xd]|>\n"#),
+        (Dialect::Vcp, r#"<<<[TOOL_REQUEST k7m2q9xd]>>>\n"#),
+        (
+            Dialect::ToolTag,
+            r#"<tool_call name=\"nod\" n=\"k7m2q9xd\">\n"#,
+        ),
+        (Dialect::ToolJson, r#"<tool_call n=\"k7m2q9xd\">{"#),
+    ] {
+        let grammar = render_grammar(&catalogue, dialect, Mode::Call, Some("k7m2q9xd")).unwrap();
+        assert!(grammar.text.contains(opening), "{}", grammar.text);
+    }
 }

@@ -86,20 +86,12 @@ impl BlockScan {
         if at >= feed.len() || !feed.text[at..].starts_with(['<', '＜']) {
             return BlockStart::Nothing;
         }
-        let allows = |dialect: Dialect| context.policy.dialect.is_none_or(|fixed| fixed == dialect);
         if feed.bytes()[at] == b'<' {
             match marks::marker(feed, at) {
                 Look::Yes(marker) if marker.opens => {
-                    let tam = marker.family == marks::BlockFamily::Tam;
-                    let allowed = if tam {
-                        allows(Dialect::TamV1) || allows(Dialect::TamV2)
-                    } else {
-                        allows(Dialect::Vcp)
-                    };
-                    return if allowed {
-                        BlockStart::Block(Box::new(Self::fields(marker, at, feed)))
-                    } else {
-                        BlockStart::Nothing
+                    return match marker.opens_for(context.policy) {
+                        true => BlockStart::Block(Box::new(Self::fields(marker, at, feed))),
+                        false => BlockStart::Nothing,
                     };
                 }
                 Look::More => return BlockStart::More,
@@ -109,10 +101,10 @@ impl BlockScan {
         match tag::read(feed, at, &context.policy.limits) {
             Look::Yes(tag) => {
                 match opening(&tag, feed.text, context.catalogue, context.policy, false) {
-                    Some(what) => {
+                    Some(what) if tag.has_nonce(feed) => {
                         BlockStart::Block(Box::new(Self::elements(what, &tag, feed, context)))
                     }
-                    None => BlockStart::Nothing,
+                    _ => BlockStart::Nothing,
                 }
             }
             Look::More => BlockStart::More,

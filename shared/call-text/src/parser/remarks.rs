@@ -80,24 +80,46 @@ impl TextScanner {
         );
     }
 
-    /// A block in a quotation: it stays text.
-    pub(super) fn remark_on_quoted(
+    /// A mark that would open a block and stays text: it lacks the nonce, or stands in a quotation.
+    pub(super) fn remark_on_text(
         &mut self,
         feed: &Feed<'_>,
-        at: usize,
-        end: usize,
+        span: Span,
+        has_nonce: bool,
         assembler: &mut Assembler,
     ) {
-        self.release(feed, at, assembler);
+        match has_nonce {
+            true => self.remark_on_quoted(feed, span, assembler),
+            false => remark_on_nonce(feed, span, assembler),
+        }
+    }
+
+    /// A block in a quotation: it stays text.
+    fn remark_on_quoted(&mut self, feed: &Feed<'_>, span: Span, assembler: &mut Assembler) {
+        self.release(feed, span.start, assembler);
         self.quoted = true;
         let message = "a block in a quotation was not run".to_owned();
         assembler.diagnose(
             Rule::A8,
             Severity::Hint,
             "quoted_block_not_run",
-            Span::new(at, end),
+            span,
             message,
             "",
         );
     }
+}
+
+/// A mark that would open a block and lacks the nonce.
+fn remark_on_nonce(feed: &Feed<'_>, span: Span, assembler: &mut Assembler) {
+    let mark = span.of(feed.text);
+    let message = format!("'{mark}' opens no block: it lacks the nonce of this turn");
+    assembler.diagnose(
+        Rule::G1006,
+        Severity::Warning,
+        "nonce_missing",
+        span,
+        message,
+        "open blocks with the mark that the prompt states",
+    );
 }

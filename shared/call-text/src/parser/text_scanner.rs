@@ -312,19 +312,17 @@ impl TextScanner {
             Look::No => {}
         }
         if step == 1 {
-            match marks::marker(feed, at) {
+            match marks::any_marker(feed, at) {
                 Look::Yes(marker) if marker.opens => {
-                    let fixed = context.policy.dialect;
-                    let allowed =
-                        fixed.is_none_or(|fixed| marker.family.dialects().contains(&fixed));
-                    if allowed && !self.in_quote(feed, at) {
+                    if marker.opens_for(context.policy) && !self.in_quote(feed, at) {
                         self.release(feed, at, assembler);
                         self.remark_on_fields(feed, at, assembler);
                         self.fields_sought = marker.end;
                         self.place = Place::Block(Box::new(BlockScan::fields(marker, at, feed)));
                         return Step::Continue;
                     }
-                    self.remark_on_quoted(feed, at, marker.end, assembler);
+                    let span = Span::new(at, marker.end);
+                    self.remark_on_text(feed, span, !marker.lacks_nonce, assembler);
                     self.pos = marker.end;
                     return Step::Continue;
                 }
@@ -394,9 +392,10 @@ impl TextScanner {
         ) else {
             return Step::Continue;
         };
-        if self.in_quote(feed, at) {
+        let has_nonce = tag.has_nonce(feed);
+        if !has_nonce || self.in_quote(feed, at) {
             if what != Opening::BareTool {
-                self.remark_on_quoted(feed, at, tag.span.end, assembler);
+                self.remark_on_text(feed, tag.span, has_nonce, assembler);
             }
             self.pos = tag.span.end;
             return Step::Continue;

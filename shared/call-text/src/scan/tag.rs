@@ -50,6 +50,27 @@ impl Tag {
     }
 }
 
+/// The attribute that holds the nonce of an opening tag.
+const NONCE: &str = "n";
+
+impl Attribute {
+    /// Whether it holds the nonce.
+    pub(crate) fn is_nonce(&self, feed: &Feed<'_>) -> bool {
+        self.name.of(feed.text) == NONCE && feed.nonce == Some(self.value.of(feed.text))
+    }
+}
+
+impl Tag {
+    /// Whether it may open a block as far as the nonce goes.
+    pub(crate) fn has_nonce(&self, feed: &Feed<'_>) -> bool {
+        feed.nonce.is_none()
+            || self
+                .attributes
+                .iter()
+                .any(|attribute| attribute.is_nonce(feed))
+    }
+}
+
 const MOST_ATTRIBUTES: usize = 16;
 const WIDE_OPEN: char = '＜';
 const WIDE_CLOSE: char = '＞';

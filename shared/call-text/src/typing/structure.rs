@@ -120,6 +120,7 @@ impl Typer<'_> {
             text: &self.text[..span.end],
             eof: true,
             steps: &steps,
+            nonce: None,
         };
         let mut children = Children::default();
         let mut at = span.start;

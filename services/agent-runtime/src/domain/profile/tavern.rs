@@ -25,7 +25,7 @@ const MAX_FALLBACKS: usize = 16;
 const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "model",
     "fallbacks",
     "dialect",
@@ -41,16 +41,16 @@ const KEYS: [&str; 17] = [
     "compaction",
     "reduction",
     "interaction",
+    "nonce",
     "tick_when_idle",
     approvals::APPROVALS,
 ];
 /// The settings that have no effect yet, with what happens instead.
-pub(super) const WITHOUT_EFFECT: [(&str, &str); 5] = [
+pub(super) const WITHOUT_EFFECT: [(&str, &str); 4] = [
     (
         "on_repair",
         "a call that needed a repair is not carried out",
     ),
-    ("nonce", "blocks have no nonce yet"),
     ("thinking_tokens", "the endpoint decides on thinking"),
     ("missing_deliberation", "a turn without its workflow fails"),
     (
@@ -89,6 +89,8 @@ pub struct TavernSection {
     pub reduction: Option<Vec<Reduction>>,
     /// Whether a turn waits for the answers to its questions; it does if missing.
     pub interaction: Option<Interaction>,
+    /// Whether the marks that open blocks of calls hold a nonce of the turn; they do not if missing.
+    pub nonce: Option<bool>,
     /// How many events may wait for the agent in a scene; 64 if missing.
     pub queue_limit: Option<usize>,
     /// Patterns of the paths of a world state that the agent may change; all if missing.
@@ -125,6 +127,7 @@ impl TavernSection {
                 .or_else(|| profile.compaction.clone()),
             reduction: self.reduction.clone().or_else(|| profile.reduction.clone()),
             interaction: self.interaction.or(profile.interaction),
+            nonce: self.nonce.or(profile.nonce),
             queue_limit: self.queue_limit.or(profile.queue_limit),
             world_write: self
                 .world_write
@@ -196,6 +199,7 @@ pub(crate) fn read_section(
             let mut all = Interaction::ALL.into_iter();
             all.find(|interaction| Some(interaction.as_str()) == value.as_str())
         }),
+        nonce: section.read("nonce", "true or false", Value::as_bool),
         queue_limit: section
             .count("queue_limit", MAX_QUEUE)
             .and_then(|most| usize::try_from(most).ok()),

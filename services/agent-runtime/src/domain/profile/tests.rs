@@ -178,8 +178,7 @@ fn g101_the_documents_of_a_story_are_read_as_they_are_written() {
 
 #[test]
 fn g108_each_field_that_has_no_effect_gets_one_remark() {
-    let profile =
-        r#"{"id": "a", "custom_metadata": {"tavern": {"nonce": true, "on_repair": "ask"}}}"#;
+    let profile = r#"{"id": "a", "custom_metadata": {"tavern": {"nonce": true, "on_repair": "ask", "thinking_tokens": 9}}}"#;
     let profile = read(profile).unwrap();
     let mut paths: Vec<&str> = profile
         .diagnostics
@@ -193,8 +192,8 @@ fn g108_each_field_that_has_no_effect_gets_one_remark() {
     assert_eq!(
         paths,
         [
-            "/custom_metadata/tavern/nonce",
-            "/custom_metadata/tavern/on_repair"
+            "/custom_metadata/tavern/on_repair",
+            "/custom_metadata/tavern/thinking_tokens"
         ]
     );
     // The shared profile asks for nothing that has no effect.

@@ -70,7 +70,8 @@ impl ElementScanner {
         call.found = Some(found);
         call.name_span = name_span;
         let others = tag.attributes.iter();
-        for attribute in others.filter(|attribute| attribute.value != name_span) {
+        let others = others.filter(|attribute| attribute.value != name_span);
+        for attribute in others.filter(|attribute| !attribute.is_nonce(feed)) {
             call.arguments.push(RawValue {
                 name: Written::At(attribute.name),
                 name_span: attribute.name,

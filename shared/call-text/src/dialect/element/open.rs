@@ -76,7 +76,7 @@ pub(crate) fn opening(
         for wrapper in ["tool_call", "function_calls", "tool_calls"] {
             if open
                 && named.is_none()
-                && tag.attributes.is_empty()
+                && tag.attributes.len() <= usize::from(policy.nonce.is_some())
                 && name.eq_ignore_ascii_case(wrapper)
             {
                 return Some(Opening::Wrapper(wrapper));
@@ -86,7 +86,7 @@ pub(crate) fn opening(
             return Some(Opening::Call);
         }
     }
-    let bare = allows(Dialect::Action) && line_start && !policy.strict;
+    let bare = allows(Dialect::Action) && line_start && !policy.strict && policy.nonce.is_none();
     if bare && matches!(catalogue.find(name), ToolMatch::Visible(..)) {
         return Some(Opening::BareTool);
     }

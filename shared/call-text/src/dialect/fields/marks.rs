@@ -1,7 +1,7 @@
 //! The marks of TAM and VCP: block markers and delimiter families (T1, T7, T8).
 
 use crate::{
-    Dialect,
+    Dialect, Policy,
     scan::{Feed, Look, look},
 };
 
@@ -32,25 +32,65 @@ pub(crate) struct Marker {
     pub(crate) end: usize,
     /// Written exactly as the dialect writes it.
     pub(crate) exact: bool,
+    /// It opens no block, as it lacks the nonce.
+    pub(crate) lacks_nonce: bool,
 }
 
-/// The marker at `at`, where a `<` stands.
+impl Marker {
+    /// Whether it opens a block that is read.
+    pub(crate) fn opens_for(&self, policy: &Policy) -> bool {
+        let read = |fixed| self.family.dialects().contains(&fixed);
+        self.opens && !self.lacks_nonce && policy.dialect.is_none_or(read)
+    }
+}
+
+/// The marker at `at`, where a `<` stands. One that lacks the nonce is none.
 pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
+    match any_marker(feed, at) {
+        Look::Yes(marker) if marker.lacks_nonce => Look::No,
+        answer => answer,
+    }
+}
+
+/// The marker at `at`, where a `<` stands, with the nonce or without.
+pub(crate) fn any_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     let answer = read_marker(feed, at);
     if let Look::Yes(marker) = &answer {
         let written = &feed.text[at..marker.end];
-        let exact = match (marker.family, marker.opens) {
-            (BlockFamily::Tam, true) => "<|[REQUEST_TOOL]|>",
-            (BlockFamily::Tam, false) => "<|[END_TOOL]|>",
-            (BlockFamily::Vcp, true) => "<<<[TOOL_REQUEST]>>>",
-            (BlockFamily::Vcp, false) => "<<<[END_TOOL_REQUEST]>>>",
+        let exact = match (marker.family, marker.opens, feed.nonce) {
+            (family, true, Some(nonce)) => {
+                written == family.dialects()[0].opening_mark(Some(nonce))
+            }
+            (BlockFamily::Tam, true, None) => written == "<|[REQUEST_TOOL]|>",
+            (BlockFamily::Tam, false, _) => written == "<|[END_TOOL]|>",
+            (BlockFamily::Vcp, true, None) => written == "<<<[TOOL_REQUEST]>>>",
+            (BlockFamily::Vcp, false, _) => written == "<<<[END_TOOL_REQUEST]>>>",
         };
-        return Look::Yes(Marker {
-            exact: written == exact,
-            ..*marker
-        });
+        return Look::Yes(Marker { exact, ..*marker });
     }
     answer
+}
+
+/// The most letters and digits of a nonce.
+const MOST_NONCE: usize = 32;
+
+/// Reads the nonce behind the word of an opening marker. Returns where it ends, and whether it is not the
+/// one that is asked for.
+fn nonce(feed: &Feed<'_>, at: usize, opens: bool) -> Look<(usize, bool)> {
+    let Some(wanted) = feed.nonce.filter(|_| opens) else {
+        return Look::Yes((at, false));
+    };
+    let start = feed.skip_blank(at);
+    let rest = &feed.bytes()[start..];
+    let written = rest.iter().take(MOST_NONCE);
+    let length = written
+        .take_while(|byte| byte.is_ascii_alphanumeric())
+        .count();
+    if length == rest.len() && length < MOST_NONCE && !feed.eof {
+        return Look::More;
+    }
+    let end = start + length;
+    Look::Yes((end, &feed.text[start..end] != wanted))
 }
 
 const MOST_SPACES: usize = 4;
@@ -86,10 +126,6 @@ fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     } else {
         BlockFamily::Vcp
     };
-    let words: [(&str, bool); 2] = match family {
-        BlockFamily::Tam => [("REQUEST_TOOL", true), ("END_TOOL", false)],
-        BlockFamily::Vcp => [("TOOL_REQUEST", true), ("END_TOOL_REQUEST", false)],
-    };
     if family == BlockFamily::Tam {
         let Some(end) = look!(part(feed, here, "|"), Look::More) else {
             return Look::No;
@@ -100,14 +136,10 @@ fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
         return Look::No;
     };
     here = end;
-    let mut found = None;
-    for (word, opens) in words {
-        if let Some(end) = look!(part(feed, here, word), Look::More) {
-            found = Some((end, opens));
-            break;
-        }
-    }
-    let Some((end, opens)) = found else {
+    let Some((end, opens)) = look!(word(feed, here, family), Look::More) else {
+        return Look::No;
+    };
+    let Some((end, lacks_nonce)) = look!(nonce(feed, end, opens), Look::More) else {
         return Look::No;
     };
     let Some(mut here) = look!(part(feed, end, "]"), Look::More) else {
@@ -125,6 +157,7 @@ fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
             opens,
             end,
             exact: false,
+            lacks_nonce,
         });
     }
     let Some(end) = look!(part(feed, here, ">>"), Look::More) else {
@@ -143,7 +176,22 @@ fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
         opens,
         end: here,
         exact: false,
+        lacks_nonce,
     })
+}
+
+/// The word of a marker: where it ends, and whether it opens a block.
+fn word(feed: &Feed<'_>, at: usize, family: BlockFamily) -> Look<(usize, bool)> {
+    let words: [(&str, bool); 2] = match family {
+        BlockFamily::Tam => [("REQUEST_TOOL", true), ("END_TOOL", false)],
+        BlockFamily::Vcp => [("TOOL_REQUEST", true), ("END_TOOL_REQUEST", false)],
+    };
+    for (word, opens) in words {
+        if let Some(end) = look!(part(feed, at, word), Look::More) {
+            return Look::Yes((end, opens));
+        }
+    }
+    Look::No
 }
 
 /// A literal in any letter case, with up to four blanks before it.

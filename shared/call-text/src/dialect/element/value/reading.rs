@@ -152,7 +152,7 @@ impl ValueScan {
         let whole = Feed {
             text: &feed.text[..section.end],
             eof: true,
-            steps: feed.steps,
+            ..*feed
         };
         let mut pairs = Pairs::default();
         let mut at = section.start;
@@ -190,7 +190,7 @@ impl ValueScan {
         let whole = Feed {
             text: &feed.text[..inner.end],
             eof: true,
-            steps: feed.steps,
+            ..*feed
         };
         let mut inside = Inside::default();
         let mut starts_with_own = false;
