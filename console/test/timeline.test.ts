@@ -170,3 +170,18 @@ test("what happens inside zones and groups lights up the node that is drawn", ()
   const drawn = graph(JSON.stringify({ nodes: ids.map((id) => ({ id })) }));
   assert.deepEqual([...states(drawn, items).keys()], ["ask", "act", "llm", "group", "plain"]);
 });
+
+test("an agent of a scene sleeps until something wakes it", () => {
+  const { items } = play(
+    { instanceSlept: { instanceId: "elara", wakeTime: "2026-11-24T20:00:00Z", wakeOn: ["npc.*"] } },
+    { instanceWoke: { instanceId: "elara", cause: "CAUSE_TIMER" } },
+    { instanceSlept: { instanceId: "elara" } },
+    { instanceWoke: { instanceId: "elara", cause: "CAUSE_CALLER" } },
+  );
+  assert.deepEqual(items.map((item) => item.kind === "note" && item.text), [
+    "elara sleeps until 2026-11-24T20:00:00Z or npc.*",
+    "elara is awake: its time came",
+    "elara sleeps",
+    "elara is awake",
+  ]);
+});

@@ -107,6 +107,8 @@ export interface RunEvent {
   budgetsEdited?: object;
   eventPublished?: { event?: SceneEvent; deliveredTo?: string[] };
   eventDropped?: { instanceId?: string; detail?: string };
+  instanceSlept?: { instanceId?: string; wakeTime?: string; wakeOn?: string[] };
+  instanceWoke?: { instanceId?: string; cause?: string };
   eventsTaken?: { instanceId?: string; eventIds?: string[] };
   eventsHandled?: { instanceId?: string; error?: string };
   sceneWorkflowStarted?: { moment?: string; workflowId?: string };

@@ -181,6 +181,13 @@ function add(items: Item[], event: RunEvent): Item[] {
   return work(items, event);
 }
 
+/** What wakes an agent of a scene, in words. */
+const WOKEN: Record<string, string> = {
+  CAUSE_TIMER: "its time came",
+  CAUSE_EVENT: "an event came",
+  CAUSE_MESSAGE: "a user said something",
+};
+
 /** Words what happened in a scene or to a conversation; nothing for other events. */
 function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefined {
   const { eventPublished, eventDropped, eventsTaken, eventsHandled, sceneWorkflowStarted } = event;
@@ -199,6 +206,14 @@ function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefin
   if (event.conversationCompacted) {
     const { turns = 0, summary = "" } = event.conversationCompacted;
     return { text: `${turns} earlier turns are replaced: ${summary || "left out"}` };
+  }
+  if (event.instanceSlept) {
+    const { instanceId, wakeTime, wakeOn = [] } = event.instanceSlept;
+    const until = [...(wakeTime ? [wakeTime] : []), ...wakeOn].join(" or ");
+    return { text: until ? `${instanceId} sleeps until ${until}` : `${instanceId} sleeps` };
+  }
+  if (event.instanceWoke) {
+    return { text: because(`${event.instanceWoke.instanceId} is awake`, WOKEN[event.instanceWoke.cause ?? ""]) };
   }
   if (event.sceneEnding) return { text: because("the scene ends", event.sceneEnding.reason) };
   return undefined;
