@@ -118,20 +118,19 @@ pub async fn build(
     let base = Base::open(&settings, peers, &environment).await?;
     let (questions, opened) = Questions::new(base.store.clone());
     let runner = base.runner(questions, &settings);
-    let running_scenes = RunningScenes::default();
     let turns = Turns::new(
         base.runs.clone(),
         runner.clone(),
         base.conversations.clone(),
         base.profiles.clone(),
         base.models.clone(),
-        running_scenes.clone(),
+        base.running_scenes.clone(),
         &settings,
     );
-    let answers = base.answers(turns.clone(), running_scenes.clone());
+    let answers = base.answers(turns.clone());
     let mut following = base.follow_files(settings.follow_agents_dir);
     following.push(until_dropped(answers.run(opened)));
-    let parts = base.scene_parts(turns.clone(), running_scenes.clone());
+    let parts = base.scene_parts(turns.clone());
     let Base {
         runs,
         store,
@@ -141,6 +140,7 @@ pub async fn build(
         knowledge,
         conversations,
         states,
+        running_scenes,
         peers,
         clock,
     } = base;
@@ -204,6 +204,7 @@ struct Base {
     knowledge: Knowledge,
     conversations: Conversations,
     states: States,
+    running_scenes: RunningScenes,
     peers: Peers,
     clock: Arc<dyn Clock>,
 }
@@ -247,12 +248,14 @@ impl Base {
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
         let knowledge = Knowledge::open(knowledge_dir, store.clone(), clock_of, ids).await?;
+        let running_scenes = RunningScenes::default();
         let states = States::new(
             store.clone(),
             runs.clone(),
             profiles.clone(),
             knowledge.clone(),
             conversations.clone(),
+            running_scenes.clone(),
             Arc::clone(&clock),
         );
         Ok(Self {
@@ -264,6 +267,7 @@ impl Base {
             knowledge,
             conversations,
             states,
+            running_scenes,
             peers,
             clock,
         })
@@ -294,7 +298,7 @@ impl Base {
         Runner::new(parts, settings)
     }
 
-    fn scene_parts(&self, turns: Turns, running_scenes: RunningScenes) -> SceneParts {
+    fn scene_parts(&self, turns: Turns) -> SceneParts {
         SceneParts {
             runs: self.runs.clone(),
             turns,
@@ -302,16 +306,16 @@ impl Base {
             conversations: self.conversations.clone(),
             profiles: self.profiles.clone(),
             peers: self.peers.clone(),
-            running_scenes,
+            running_scenes: self.running_scenes.clone(),
         }
     }
 
-    fn answers(&self, turns: Turns, running_scenes: RunningScenes) -> Answers {
+    fn answers(&self, turns: Turns) -> Answers {
         Answers {
             store: self.store.clone(),
             runs: self.runs.clone(),
             peers: self.peers.clone(),
-            running_scenes,
+            running_scenes: self.running_scenes.clone(),
             turns,
         }
     }

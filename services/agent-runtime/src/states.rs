@@ -24,6 +24,7 @@ use crate::{
     error::store_failure,
     knowledge::Knowledge,
     profiles::Profiles,
+    running_scenes::RunningScenes,
     store::{AgentStore, StateOwner, StateRow},
 };
 
@@ -35,6 +36,7 @@ pub struct States {
     profiles: Profiles,
     knowledge: Knowledge,
     conversations: Conversations,
+    running_scenes: RunningScenes,
     clock: Arc<dyn Clock>,
 }
 
@@ -68,6 +70,7 @@ impl States {
         profiles: Profiles,
         knowledge: Knowledge,
         conversations: Conversations,
+        running_scenes: RunningScenes,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
@@ -76,6 +79,7 @@ impl States {
             profiles,
             knowledge,
             conversations,
+            running_scenes,
             clock,
         }
     }
@@ -259,7 +263,16 @@ impl States {
         owner: &StateOwner,
         update: Update,
     ) -> Result<(StateRow, bool), Failure> {
-        let profile = self.profiles.get(&owner.profile_id);
+        let instance = self.running_scenes.instance(&owner.conversation_id);
+        let instance = instance.filter(|known| known.instance.profile_id == owner.profile_id);
+        let profile = match instance {
+            // It may keep an earlier revision.
+            Some(known) => {
+                let profile = self.profiles.of_instance(&known.instance).await;
+                profile.map_err(|error| store_failure(&error))?
+            }
+            None => self.profiles.get(&owner.profile_id),
+        };
         let schema = profile.and_then(|known| known.profile.state_schema.clone());
         self.update_within(owner, update, schema.as_ref(), MAX_PRIVATE_BYTES)
             .await

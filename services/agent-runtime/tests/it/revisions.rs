@@ -4,7 +4,8 @@ use contracts::tavern::{
     agent::v1::{
         DeleteProfileRequest, DocumentRevision, GetProfileRequest, GetSceneRequest,
         GetSceneStatusRequest, ListProfileRevisionsRequest, ListSceneRevisionsRequest, Profile,
-        PutProfileRequest, PutSceneRequest, StartSceneRequest,
+        PutProfileRequest, PutSceneRequest, StartSceneRequest, StateOperation,
+        UpdatePrivateStateRequest, state_operation,
     },
     common::v1::ErrorReason,
 };
@@ -229,6 +230,47 @@ async fn g104_an_instance_moves_to_the_newer_revision_at_its_next_turn_unless_pi
         .map(|message| message.text)
         .collect();
     assert!(said.contains(&"Two.".to_owned()), "{said:?} {ended:?}");
+}
+
+#[tokio::test]
+async fn g104_the_state_of_a_pinned_instance_meets_the_schema_of_its_revision() {
+    let mut scene = scenes::scene();
+    scene["agent_instances"][1]["custom_runtime_config"] =
+        json!({"tavern": {"profile_revision": 1}});
+    let gm = json!([{"answer": {"text": "One."}}]);
+    let running = scenes::world(&scene, &gm, &gm).build().await;
+    let run_id = running.start_scene().await;
+    for event_type in ["player.action.speak", "npc.elara.address"] {
+        let event = event(&run_id, event_type, &json!({}));
+        running.publish(event).await.unwrap();
+    }
+    running.until_handled(&run_id, 2).await;
+    for id in ["gm", "elara"] {
+        let mut profile = scenes::profile(id, &json!([]));
+        profile["initial_private_state_schema"] =
+            json!({"type": "object", "properties": {"trust": {"maximum": 5}}});
+        let request = PutProfileRequest {
+            profile_json: profile.to_string(),
+            ..PutProfileRequest::default()
+        };
+        running.profiles.clone().put_profile(request).await.unwrap();
+    }
+    let mut accepted = Vec::new();
+    for id in ["gm", "elara"] {
+        let request = UpdatePrivateStateRequest {
+            conversation_id: format!("{run_id}.{id}"),
+            operations: vec![StateOperation {
+                kind: state_operation::Kind::Set.into(),
+                path: "/trust".to_owned(),
+                value_json: "9".to_owned(),
+            }],
+            ..UpdatePrivateStateRequest::default()
+        };
+        let updated = running.world_states().update_private_state(request).await;
+        accepted.push(updated.is_ok());
+    }
+    assert_eq!(accepted, [false, true]);
+    running.end_scene(&run_id).await;
 }
 
 #[tokio::test]
