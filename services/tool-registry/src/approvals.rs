@@ -125,8 +125,10 @@ impl Approvals {
         arguments: &serde_json::Value,
         conversation: &str,
     ) -> Judgement {
+        let aliases = tool.names_in_rules();
         let call = Judged {
             tool: tool.id(),
+            aliases: &aliases,
             effect: tool.flags().effect_class(),
             arguments,
             conversation,
@@ -137,7 +139,8 @@ impl Approvals {
     /// Returns what the rules may do with a call of a tool, a sentence for each.
     pub fn outlook(&self, of_agents: &[Stricter<'_>], tool: &Tool) -> Vec<String> {
         let rules = &self.inner.policy.rules;
-        rules.outlook(of_agents, tool.id(), tool.flags().effect_class())
+        let names = (tool.id(), tool.names_in_rules());
+        rules.outlook(of_agents, (names.0, &names.1), tool.flags().effect_class())
     }
 
     /// Returns the approver who has a key.

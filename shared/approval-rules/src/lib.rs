@@ -100,6 +100,8 @@ pub struct Rule {
 pub struct Judged<'a> {
     /// The tool's id.
     pub tool: &'a str,
+    /// Other names by which rules mean the tool: an agent of a scene has that of its profile.
+    pub aliases: &'a [String],
     /// What the tool declares.
     pub effect: EffectClass,
     /// The arguments, defaults filled in.
@@ -276,10 +278,10 @@ impl Rules {
     pub fn outlook(
         &self,
         stricter: &[Stricter<'_>],
-        tool: &str,
+        (tool, aliases): (&str, &[String]),
         effect: EffectClass,
     ) -> Vec<String> {
-        let concerned = |rule: &&Rule| rule.concerns(tool, effect);
+        let concerned = |rule: &&Rule| rule.concerns(tool, aliases, effect);
         let own = self.0.iter().filter(concerned);
         let of_agents = stricter.iter().flat_map(|Stricter { agent, rules }| {
             let binding = rules.0.iter().filter(|rule| rule.action != Action::Allow);
@@ -329,7 +331,7 @@ impl Rule {
     }
 
     fn matches(&self, call: Judged<'_>) -> bool {
-        self.concerns(call.tool, call.effect)
+        self.concerns(call.tool, call.aliases, call.effect)
             && self.condition.as_ref().is_none_or(|condition| {
                 let conversation = Value::from(call.conversation);
                 let tool = Value::from(call.tool);
@@ -343,12 +345,16 @@ impl Rule {
             })
     }
 
-    fn concerns(&self, tool: &str, effect: EffectClass) -> bool {
-        let named = |name: &String| match name.strip_suffix('*') {
-            Some(beginning) => tool.starts_with(beginning),
-            None => tool == name,
+    fn concerns(&self, tool: &str, aliases: &[String], effect: EffectClass) -> bool {
+        let is_meant = |name: &str| {
+            self.tools
+                .iter()
+                .any(|written| match written.strip_suffix('*') {
+                    Some(beginning) => name.starts_with(beginning),
+                    None => name == written,
+                })
         };
-        (self.tools.is_empty() || self.tools.iter().any(named))
+        (self.tools.is_empty() || is_meant(tool) || aliases.iter().any(|alias| is_meant(alias)))
             && self.effect.is_none_or(|own| own == effect)
     }
 }
@@ -366,6 +372,7 @@ mod tests {
     fn judged<'a>(tool: &'a str, effect: EffectClass, arguments: &'a Value) -> Judged<'a> {
         Judged {
             tool,
+            aliases: &[],
             effect,
             arguments,
             conversation: "c1",
@@ -496,6 +503,31 @@ mod tests {
     }
 
     #[test]
+    fn g801_a_rule_holds_for_every_name_of_a_tool() {
+        let aliases = ["agent:scout".to_owned(), "agent:scout_1".to_owned()];
+        let arguments = json!({});
+        for (written, holds) in [
+            ("agent:*", true),
+            ("agent:scout", true),
+            ("agent:scout_1", true),
+            ("agent:scene_7.scout_1", true),
+            ("agent:guide", false),
+        ] {
+            let rules = rules(json!([{"id": "never", "tools": [written], "action": "deny"}]));
+            let call = Judged {
+                aliases: &aliases,
+                ..judged(
+                    "agent:scene_7.scout_1",
+                    EffectClass::SideEffecting,
+                    &arguments,
+                )
+            };
+            let is_denied = matches!(rules.judge(&[], call), Judgement::Deny(_));
+            assert_eq!(is_denied, holds, "{written}");
+        }
+    }
+
+    #[test]
     fn the_outlook_names_each_rule_that_may_decide_about_a_tool() {
         let operator = rules(json!([
             {"id": "large", "tools": ["give"], "condition": "args.value > 50", "action": "ask"},
@@ -510,11 +542,11 @@ mod tests {
             rules: &agent,
         }];
         assert_eq!(
-            operator.outlook(&stricter, "give", EffectClass::SideEffecting),
+            operator.outlook(&stricter, ("give", &[]), EffectClass::SideEffecting),
             ["the rule 'large' asks for an approval where args.value > 50"]
         );
         assert_eq!(
-            operator.outlook(&stricter, "burn", EffectClass::Destructive),
+            operator.outlook(&stricter, ("burn", &[]), EffectClass::Destructive),
             [
                 "the rule 'gm/never' refuses the call",
                 "the rule 'destructive' asks for an approval: the tool is declared destructive, and no \

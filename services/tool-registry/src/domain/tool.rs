@@ -114,6 +114,21 @@ impl Tool {
         self.definition.id.as_str()
     }
 
+    /// Returns the names beside its id by which rules for approvals mean it: an agent of a scene is called by
+    /// its conversation `<run>.<instance>`, and known as an instance and by its profile (rule G801).
+    pub fn names_in_rules(&self) -> Vec<String> {
+        let Implementation::Agent {
+            profile_id,
+            conversation_id: Some(conversation),
+        } = &self.definition.implementation
+        else {
+            return Vec::new();
+        };
+        let instance = conversation.split_once('.').map(|(_, instance)| instance);
+        let names = [Some(profile_id.as_str()), instance].into_iter().flatten();
+        names.map(|name| format!("agent:{name}")).collect()
+    }
+
     /// Returns the definition.
     pub fn definition(&self) -> &Definition {
         &self.definition
