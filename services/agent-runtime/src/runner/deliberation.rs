@@ -10,14 +10,14 @@ use std::{
 };
 
 use contracts::tavern::{
-    common::v1::{self as common, ErrorReason, RunOptions, RunState, run_event::Kind},
+    common::v1::{self as common, ErrorReason, RunOptions, RunState, StopReason, run_event::Kind},
     run::v1::CancelRunRequest,
     workflow::v1::{StartRunRequest, start_run_request::Target},
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Patience};
-use run_events::{CancelReason, Followed, Recorder, RunControl};
-use serde_json::{Map, Value};
+use run_events::{CancelReason, Followed, Recorder, RunControl, outcome};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -268,11 +268,23 @@ impl Deliberation {
 
     /// Reads what the run came to.
     fn outputs(&self, run: common::Run) -> Result<Map<String, Value>, Asking> {
+        let took = run.finish_time.zip(run.create_time);
+        let took = took.map(|(end, begin)| end.seconds.saturating_sub(begin.seconds));
         let outcome = run.outcome.unwrap_or_default();
         if outcome.state() != RunState::Succeeded {
+            let stop_reason = outcome.stop_reason();
             let error = outcome.error.unwrap_or_default();
             if STOPS.contains(&error.code.as_str()) {
                 return Err(Asking::Stopped(Stop::Failed(Box::new(error))));
+            }
+            let wall = self
+                .request
+                .grant
+                .as_ref()
+                .map_or(0, |grant| grant.wall_seconds);
+            let is_spent = wall > 0 && took.is_some_and(|took| took.cast_unsigned() >= wall);
+            if is_spent && stop_reason == StopReason::Deadline {
+                return Err(Asking::Stopped(Stop::Failed(Box::new(spent(wall)))));
             }
             let message = format!(
                 "the workflow `{}` gave no answer: {}",
@@ -343,6 +355,16 @@ fn refused(id: &str, status: &Status) -> Asking {
             let message = format!("the workflow `{id}` was not started: {said}");
             stop("deliberation_failed", message, true)
         }
+    }
+}
+
+/// Reports that the workflow had all of the time that the turn had left.
+fn spent(seconds: u64) -> common::CallError {
+    let message =
+        format!("the deliberation used all of the {seconds} s that were left of the turn");
+    common::CallError {
+        details_json: json!({"unit": "wall_seconds"}).to_string(),
+        ..outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message)
     }
 }
 

@@ -62,6 +62,7 @@ pub(super) fn stop_reason(error: &common::CallError) -> StopReason {
         ("budget_exhausted", Some("tokens")) => StopReason::Tokens,
         ("budget_exhausted", Some("money_micros")) => StopReason::Money,
         ("budget_exhausted", Some("calls")) => StopReason::Calls,
+        ("budget_exhausted", Some("wall_seconds")) => StopReason::Wall,
         _ => StopReason::Error,
     }
 }

@@ -123,6 +123,11 @@ impl Inner {
         } = planned;
         let first_events = start.first_events.clone();
         let grant = start.grant.clone();
+        let wall = grant.as_ref().filter(|grant| grant.wall_seconds > 0);
+        start.deadline_cap = wall.map(|grant| {
+            let left = Duration::from_secs(grant.wall_seconds);
+            self.clock.now().plus(left)
+        });
         start.can_wait = plan_waits::can_wait(&plan);
         let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
         let place = self.places.enter(RunEntry {

@@ -3,7 +3,7 @@
 use contracts::tavern::agent::v1::{
     PutProfileRequest, profile_service_client::ProfileServiceClient,
 };
-use contracts::tavern::common::v1::{RunEvent, RunState, run_event::Kind};
+use contracts::tavern::common::v1::{RunEvent, RunState, StopReason, run_event::Kind};
 use contracts::tavern::run::v1::{CancelRunRequest, ListRunsRequest};
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
 use serde_json::{Value, json};
@@ -180,6 +180,67 @@ async fn a_cancel_of_the_turn_ends_the_workflow_that_deliberates() -> anyhow::Re
         (states == [RunState::Cancelled]).then_some(())
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g703_a_workflow_that_deliberates_ends_with_the_time_of_its_turn() -> anyhow::Result<()> {
+    let stack = Stack::builder().deploy(failing_agents()).start().await?;
+    let mut definition = read("workflows/npc_deliberation.json")?;
+    definition["nodes"][4]["inputValues"]["model"] = "slow_thinker".into();
+    let request = PutWorkflowRequest {
+        workflow_id: "slow_deliberation".to_owned(),
+        definition_json: definition.to_string(),
+        ..PutWorkflowRequest::default()
+    };
+    stack.workflow().put_workflow(request).await?;
+    put(
+        &stack,
+        &json!({"id": "slow", "core_deliberation_workflow_id": "slow_deliberation",
+                "custom_metadata": {"tavern": {"budgets": {"wall_seconds": 1}}}}),
+    )
+    .await?;
+    let turn = invoke(&stack.gateway(), user_message("slow", QUESTION)).await?;
+    let outcome = turn.run.outcome.unwrap_or_default();
+    assert_eq!(outcome.stop_reason(), StopReason::Wall, "{outcome:?}");
+    let states = runs_of(&stack, "slow_deliberation").await?;
+    assert_eq!(states, [RunState::Failed]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g706_calls_that_each_round_of_a_workflow_repeats_end_the_turn() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let call = "<ACTION><GetPlayerInfo><player_id>player123</player_id></GetPlayerInfo></ACTION>";
+    let definition = json!({
+        "nodes": [
+            {"id": "words", "type": "core:TextMerge", "inputValues": {"text_inputs": [call]}},
+            {"id": "output", "type": "core:GroupOutput"},
+        ],
+        "edges": [{"id": "e", "source": "words", "sourceHandle": "merged_text",
+                   "target": "output", "targetHandle": "full_text"}],
+        "interfaceInputs": {},
+        "interfaceOutputs": {"full_text": {"key": "full_text", "dataFlowType": "STRING"}},
+    });
+    let request = PutWorkflowRequest {
+        workflow_id: "always_the_same".to_owned(),
+        definition_json: definition.to_string(),
+        ..PutWorkflowRequest::default()
+    };
+    stack.workflow().put_workflow(request).await?;
+    let profile = json!({"id": "parrot", "core_deliberation_workflow_id": "always_the_same",
+                         "tool_ids_inventory": ["GetPlayerInfo"]});
+    put(&stack, &profile).await?;
+    let turn = invoke(&stack.gateway(), user_message("parrot", "Who is it?")).await?;
+    let outcome = turn.run.outcome.unwrap_or_default();
+    assert_eq!(outcome.stop_reason(), StopReason::Repetition, "{outcome:?}");
+    let remarks = turn.events.iter().filter_map(|event| match &event.kind {
+        Some(Kind::Observation(observed)) if observed.index.is_none() => Some(&observed.text),
+        _ => None,
+    });
+    let remarked: Vec<_> = remarks.collect();
+    assert_eq!(remarked.len(), 1, "{remarked:?}");
+    assert_eq!(runs_of(&stack, "always_the_same").await?.len(), 5);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
