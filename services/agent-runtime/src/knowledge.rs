@@ -18,11 +18,10 @@ use tonic::Code;
 
 use crate::{
     domain::{
-        document::DocumentError,
         knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
         profile::Profile,
     },
-    error::store_failure,
+    error::{PutError, store_failure},
     profiles::Look,
     store::{AgentStore, AppendRequest, EntryRow, KnowledgeRow, StoreError, WrittenEntry},
 };
@@ -55,23 +54,6 @@ struct Known {
     ids: BTreeSet<String>,
     left_out: Vec<LoadDiagnostic>,
     look: Look,
-}
-
-/// Why a knowledge base is not stored.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PutError {
-    /// The document is not valid.
-    #[error(transparent)]
-    Invalid(#[from] DocumentError),
-    /// The present one has another etag; empty if there is none.
-    #[error("the etag is not the current one")]
-    EtagMismatch {
-        /// The present etag.
-        current: String,
-    },
-    /// The store does not work.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// An entry to be written.

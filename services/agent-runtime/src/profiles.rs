@@ -17,10 +17,10 @@ use tokio::sync::Mutex;
 
 use crate::{
     domain::{
-        document::DocumentError,
         profile::{self, Profile},
         scene::{Instance, Scene},
     },
+    error::PutError,
     revisions::{DocumentKind, Revisions},
     store::{AgentStore, NewRevision, RevisionRow, StoreError},
 };
@@ -108,27 +108,24 @@ pub struct Put<'a> {
 /// Why a profile is neither stored nor deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
-    /// The text is not a valid profile.
+    /// As for any document.
     #[error(transparent)]
-    Invalid(#[from] DocumentError),
+    Put(#[from] PutError),
     /// The request id was used with another body.
     #[error("the request id was used with another body")]
     RequestIdReused,
-    /// The current profile has another etag; empty if there is none.
-    #[error("the etag is not the current one")]
-    EtagMismatch {
-        /// The current etag.
-        current: String,
-    },
     /// No profile has this id.
     #[error("no profile has this id")]
     NotFound,
     /// The profile is a file.
     #[error("the profile is a file")]
     IsFile,
-    /// The store does not work.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+}
+
+impl From<StoreError> for ChangeError {
+    fn from(error: StoreError) -> Self {
+        PutError::from(error).into()
+    }
 }
 
 /// What a reload changed, by id and in order.
@@ -246,20 +243,9 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Returns at most `limit` revisions of a profile, the newest first, those before `before`.
-    ///
-    /// # Errors
-    /// A store that does not work.
-    pub async fn revisions(
-        &self,
-        id: &str,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<RevisionRow>, StoreError> {
-        let revisions = &self.inner.revisions;
-        revisions
-            .list(DocumentKind::Profile, id, before, limit)
-            .await
+    /// Returns where the revisions are kept.
+    pub(crate) fn revisions(&self) -> &Revisions {
+        &self.inner.revisions
     }
 
     /// Returns at most `limit` profiles by id, those after `id` only.
@@ -284,7 +270,7 @@ impl Profiles {
     /// # Errors
     /// Everything that is wrong with the profile, or why it is not stored.
     pub async fn put(&self, put: Put<'_>) -> Result<(KnownProfile, bool), ChangeError> {
-        let profile = Arc::new(profile::read(put.text)?);
+        let profile = Arc::new(profile::read(put.text).map_err(PutError::from)?);
         let id = profile.id.to_string();
         let mut stored = KnownProfile {
             profile: Arc::clone(&profile),
@@ -299,7 +285,10 @@ impl Profiles {
                 return Err(ChangeError::RequestIdReused);
             }
             // The revision that the first request made, as long as it is kept.
-            let kept = self.revisions(&id, None, usize::MAX).await?;
+            let kept = self
+                .revisions()
+                .list(DocumentKind::Profile, &id, None, usize::MAX)
+                .await?;
             let etag = profile.etag();
             stored.revision = kept
                 .into_iter()
@@ -411,7 +400,7 @@ impl Profiles {
         if etag.is_empty() || etag == current {
             return Ok(());
         }
-        Err(ChangeError::EtagMismatch { current })
+        Err(PutError::EtagMismatch { current }.into())
     }
 
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {

@@ -6,10 +6,8 @@ use core_types::LoadDiagnostic;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::{
-        document::DocumentError,
-        project::{self, Project},
-    },
+    domain::project::{self, Project},
+    error::PutError,
     knowledge::Knowledge,
     profiles::Profiles,
     revisions::{DocumentKind, Revisions},
@@ -37,23 +35,6 @@ pub(crate) struct KnownProject {
     pub(crate) project: Project,
     /// The revision; none of a project that was only checked.
     pub(crate) revision: Option<RevisionRow>,
-}
-
-/// Why a project is not stored.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PutError {
-    /// The text is no valid project.
-    #[error(transparent)]
-    Invalid(#[from] DocumentError),
-    /// The present project has another etag; empty if there is none.
-    #[error("the etag is not the current one")]
-    EtagMismatch {
-        /// The present etag.
-        current: String,
-    },
-    /// The store does not work.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Projects {
@@ -159,17 +140,9 @@ impl Projects {
         Ok(page)
     }
 
-    /// Returns at most `limit` revisions of a project, the newest first, those before `before`.
-    ///
-    /// # Errors
-    /// A store that does not work.
-    pub(crate) async fn revisions(
-        &self,
-        id: &str,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<RevisionRow>, StoreError> {
-        self.revisions.list(KIND, id, before, limit).await
+    /// Returns where the revisions are kept.
+    pub(crate) fn revisions(&self) -> &Revisions {
+        &self.revisions
     }
 
     /// Deletes a project. Returns whether there was one.

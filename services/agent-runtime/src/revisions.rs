@@ -31,7 +31,8 @@ pub struct Revisions {
 }
 
 impl DocumentKind {
-    fn as_str(self) -> &'static str {
+    /// Returns the word for it.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Profile => "profile",
             Self::Scene => "scene",

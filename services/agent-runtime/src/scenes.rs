@@ -8,10 +8,8 @@ use core_types::LoadDiagnostic;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::{
-        document::DocumentError,
-        scene::{self, MAX_SCENE_BYTES, Scene},
-    },
+    domain::scene::{self, MAX_SCENE_BYTES, Scene},
+    error::PutError,
     profiles::{json_files, read_text},
     revisions::{DocumentKind, Revisions},
     store::{AgentStore, NewRevision, RevisionRow, StoreError},
@@ -65,23 +63,6 @@ pub struct All {
     pub by_id: BTreeMap<String, KnownScene>,
     /// A finding for each file that was left out.
     pub left_out: Vec<LoadDiagnostic>,
-}
-
-/// Why a scene is not stored.
-#[derive(Debug, thiserror::Error)]
-pub enum PutError {
-    /// The text is no valid scene.
-    #[error(transparent)]
-    Invalid(#[from] DocumentError),
-    /// The present scene has another etag; empty if there is none.
-    #[error("the etag is not the current one")]
-    EtagMismatch {
-        /// The present etag.
-        current: String,
-    },
-    /// The store does not work.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 impl Scenes {
@@ -168,18 +149,9 @@ impl Scenes {
         }))
     }
 
-    /// Returns at most `limit` revisions of a scene, the newest first, those before `before`.
-    ///
-    /// # Errors
-    /// A store that does not work.
-    pub async fn revisions(
-        &self,
-        id: &str,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<RevisionRow>, StoreError> {
-        let revisions = &self.inner.revisions;
-        revisions.list(DocumentKind::Scene, id, before, limit).await
+    /// Returns where the revisions are kept.
+    pub(crate) fn revisions(&self) -> &Revisions {
+        &self.inner.revisions
     }
 
     /// Returns a scene.

@@ -2,9 +2,14 @@
 
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
 use core_types::LoadDiagnostic;
+use grpc_kit::Failure;
 use run_events::timestamp_to_proto;
 
-use crate::{revisions, store::RevisionRow};
+use crate::{
+    error::store_failure,
+    revisions::{self, DocumentKind, Revisions},
+    store::RevisionRow,
+};
 
 pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
     findings
@@ -38,14 +43,24 @@ pub(super) fn revision_to_proto(row: &RevisionRow) -> DocumentRevision {
     }
 }
 
-/// Writes a page of revisions, of which one more may be there.
-pub(super) fn revisions_page(
-    list: &str,
-    kept: &[RevisionRow],
-    size: usize,
-) -> (Vec<DocumentRevision>, String) {
-    let revisions = kept.iter().map(revision_to_proto).collect();
-    super::page(list, revisions, size, |row: &DocumentRevision| {
-        row.revision.to_string()
-    })
+/// Returns a page of the revisions of a document, the newest first, and the token of the next page; none if
+/// no revision is kept.
+pub(super) async fn revisions_page(
+    revisions: &Revisions,
+    kind: DocumentKind,
+    id: &str,
+    (page_size, page_token): (i32, &str),
+) -> Result<Option<(Vec<DocumentRevision>, String)>, Failure> {
+    let list = format!("{}-revisions\0{id}", kind.as_str());
+    let before = super::page_after(&list, page_token)?;
+    let before = before.and_then(|before| before.parse().ok());
+    let size = core_types::page::page_size(page_size);
+    let kept = revisions.list(kind, id, before, size + 1).await;
+    let kept = kept.map_err(|error| store_failure(&error))?;
+    if kept.is_empty() && before.is_none() {
+        return Ok(None);
+    }
+    let page = kept.iter().map(revision_to_proto).collect();
+    let key = |row: &DocumentRevision| row.revision.to_string();
+    Ok(Some(super::page(&list, page, size, key)))
 }

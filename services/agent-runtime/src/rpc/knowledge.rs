@@ -1,26 +1,23 @@
 //! KnowledgeService: what agents look up and write.
 
-use contracts::tavern::{
-    agent::v1::{
-        self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
-        DeleteKnowledgeEntryRequest, DeleteKnowledgeEntryResponse, FoundEntry, KnowledgeBase,
-        KnowledgeEntry, ListKnowledgeBasesRequest, ListKnowledgeBasesResponse,
-        ListKnowledgeEntriesRequest, ListKnowledgeEntriesResponse, PutKnowledgeBaseRequest,
-        PutKnowledgeBaseResponse, QueryKnowledgeRequest, QueryKnowledgeResponse,
-        WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
-        knowledge_service_server::KnowledgeService,
-    },
-    common::v1::ErrorReason,
+use contracts::tavern::agent::v1::{
+    self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
+    DeleteKnowledgeEntryRequest, DeleteKnowledgeEntryResponse, FoundEntry, KnowledgeBase,
+    KnowledgeEntry, ListKnowledgeBasesRequest, ListKnowledgeBasesResponse,
+    ListKnowledgeEntriesRequest, ListKnowledgeEntriesResponse, PutKnowledgeBaseRequest,
+    PutKnowledgeBaseResponse, QueryKnowledgeRequest, QueryKnowledgeResponse,
+    WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
+    knowledge_service_server::KnowledgeService,
 };
 use grpc_kit::Failure;
 use run_events::{request_hash, timestamp_to_proto};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::documents::diagnostics_to_proto;
 use crate::{
     domain::knowledge::{Entry, MAX_TEXT_BYTES},
     error::store_failure,
-    knowledge::{Knowledge, NewEntry, PutError, Reader, missing},
+    knowledge::{Knowledge, NewEntry, Reader, missing},
     profiles::Profiles,
     states::States,
     store::{AppendRequest, EntryRow, KnowledgeRow},
@@ -70,26 +67,11 @@ impl KnowledgeRpc {
             validate_only,
         } = request;
         let put = self.knowledge.put(&knowledge_json, &etag, validate_only);
-        match put.await {
-            Ok(row) => Ok(PutKnowledgeBaseResponse {
-                knowledge_base: Some(base_to_proto(row)),
-            }),
-            Err(PutError::Invalid(error)) => {
-                let mut failure = Failure::invalid_fields();
-                for problem in error.problems {
-                    let field = format!("knowledge_json{}", problem.pointer);
-                    failure.add_violation(field, problem.message);
-                }
-                Err(failure)
-            }
-            Err(PutError::EtagMismatch { current }) => Err(Failure::new(
-                Code::Aborted,
-                ErrorReason::EtagMismatch,
-                "the knowledge base was changed since it was read; read it again and repeat the change",
-            )
-            .metadata("etag", current)),
-            Err(PutError::Store(error)) => Err(store_failure(&error)),
-        }
+        let row = put.await;
+        let row = row.map_err(|error| error.into_failure("knowledge base", "knowledge_json"))?;
+        Ok(PutKnowledgeBaseResponse {
+            knowledge_base: Some(base_to_proto(row)),
+        })
     }
 
     async fn list(

@@ -22,6 +22,7 @@ use crate::{
     error::{no_such_profile, store_failure},
     knowledge::Knowledge,
     profiles::{ChangeError, KnownProfile, Profiles, Put},
+    revisions::DocumentKind,
     running_scenes::RunningScenes,
 };
 
@@ -103,17 +104,10 @@ impl ProfileRpc {
         &self,
         request: ListProfileRevisionsRequest,
     ) -> Result<ListProfileRevisionsResponse, Failure> {
-        let id = request.profile_id;
-        let list = format!("profile-revisions\0{id}");
-        let before = super::page_after(&list, &request.page_token)?;
-        let before = before.and_then(|before| before.parse().ok());
-        let size = core_types::page::page_size(request.page_size);
-        let kept = self.profiles.revisions(&id, before, size + 1).await;
-        let kept = kept.map_err(|error| store_failure(&error))?;
-        if kept.is_empty() && before.is_none() {
-            return Err(no_such_profile(&id));
-        }
-        let (revisions, next_page_token) = revisions_page(&list, &kept, size);
+        let (id, kind) = (request.profile_id, DocumentKind::Profile);
+        let place = (request.page_size, request.page_token.as_str());
+        let page = revisions_page(self.profiles.revisions(), kind, &id, place).await?;
+        let (revisions, next_page_token) = page.ok_or_else(|| no_such_profile(&id))?;
         Ok(ListProfileRevisionsResponse {
             revisions,
             next_page_token,
@@ -262,31 +256,17 @@ impl ProfileService for ProfileRpc {
 
 fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
     match error {
-        ChangeError::Invalid(error) => {
-            let mut failure = Failure::invalid_fields();
-            for problem in error.problems {
-                let field = format!("profile_json{}", problem.pointer);
-                failure.add_violation(field, problem.message);
-            }
-            failure
-        }
+        ChangeError::Put(error) => error.into_failure("profile", "profile_json"),
         ChangeError::RequestIdReused => Failure::new(
             Code::AlreadyExists,
             ErrorReason::RequestIdReused,
             "the request id was used before with another body",
         )
         .metadata("request_id", request_id),
-        ChangeError::EtagMismatch { current } => Failure::new(
-            Code::Aborted,
-            ErrorReason::EtagMismatch,
-            "the profile was changed since it was read; read it again and repeat the change",
-        )
-        .metadata("etag", current),
         ChangeError::NotFound => no_such_profile(id),
         ChangeError::IsFile => {
             let problem = "is the id of a file, which is never deleted; delete the file instead";
             Failure::invalid_fields().violation("profile_id", problem)
         }
-        ChangeError::Store(error) => store_failure(&error),
     }
 }

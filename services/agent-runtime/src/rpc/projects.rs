@@ -19,7 +19,8 @@ use super::{
 };
 use crate::{
     error::store_failure,
-    projects::{KnownProject, Projects, PutError},
+    projects::{KnownProject, Projects},
+    revisions::DocumentKind,
 };
 
 /// The most bytes of the projects of a page, apart from the last one.
@@ -65,24 +66,8 @@ impl ProjectRpc {
     async fn put(&self, request: PutProjectRequest) -> Result<PutProjectResponse, Failure> {
         let projects = &self.projects;
         let put = projects.put(&request.project_json, &request.etag, request.validate_only);
-        let known = match put.await {
-            Ok(known) => known,
-            Err(PutError::Invalid(error)) => {
-                let mut failure = Failure::invalid_fields();
-                for problem in error.problems {
-                    let field = format!("project_json{}", problem.pointer);
-                    failure.add_violation(field, problem.message);
-                }
-                return Err(failure);
-            }
-            Err(PutError::EtagMismatch { current }) => {
-                let message = "the project was changed since it was read; read it again and repeat the change";
-                let reason = ErrorReason::EtagMismatch;
-                let failure = Failure::new(Code::Aborted, reason, message);
-                return Err(failure.metadata("etag", current));
-            }
-            Err(PutError::Store(error)) => return Err(store_failure(&error)),
-        };
+        let known = put.await;
+        let known = known.map_err(|error| error.into_failure("project", "project_json"))?;
         Ok(PutProjectResponse {
             project: Some(self.write(known).await?),
         })
@@ -120,17 +105,10 @@ impl ProjectRpc {
         &self,
         request: ListProjectRevisionsRequest,
     ) -> Result<ListProjectRevisionsResponse, Failure> {
-        let id = request.project_id;
-        let list = format!("project-revisions\0{id}");
-        let before = super::page_after(&list, &request.page_token)?;
-        let before = before.and_then(|before| before.parse().ok());
-        let size = core_types::page::page_size(request.page_size);
-        let kept = self.projects.revisions(&id, before, size + 1).await;
-        let kept = kept.map_err(|error| store_failure(&error))?;
-        if kept.is_empty() && before.is_none() {
-            return Err(no_such_project(&id));
-        }
-        let (revisions, next_page_token) = revisions_page(&list, &kept, size);
+        let (id, kind) = (request.project_id, DocumentKind::Project);
+        let place = (request.page_size, request.page_token.as_str());
+        let page = revisions_page(self.projects.revisions(), kind, &id, place).await?;
+        let (revisions, next_page_token) = page.ok_or_else(|| no_such_project(&id))?;
         Ok(ListProjectRevisionsResponse {
             revisions,
             next_page_token,

@@ -34,11 +34,12 @@ use crate::{
         subscription::is_pattern,
     },
     error::store_failure,
+    revisions::DocumentKind,
     running_scenes::{
         Asleep, Draft, InstanceStatus, Request as Asked, RunningScene, conversation_of,
     },
     scene_runner::{NewScene, SceneRunner, not_running},
-    scenes::{KnownScene, PutError, Scenes},
+    scenes::{KnownScene, Scenes},
     wire,
 };
 
@@ -113,15 +114,11 @@ impl SceneRpc {
         &self,
         request: ListSceneRevisionsRequest,
     ) -> Result<ListSceneRevisionsResponse, Failure> {
-        let id = request.scene_id;
+        let (id, kind) = (request.scene_id, DocumentKind::Scene);
         self.find(&id, 0).await?;
-        let list = format!("scene-revisions\0{id}");
-        let before = super::page_after(&list, &request.page_token)?;
-        let before = before.and_then(|before| before.parse().ok());
-        let size = core_types::page::page_size(request.page_size);
-        let kept = self.scenes.revisions(&id, before, size + 1).await;
-        let kept = kept.map_err(|error| store_failure(&error))?;
-        let (revisions, next_page_token) = revisions_page(&list, &kept, size);
+        let place = (request.page_size, request.page_token.as_str());
+        let page = revisions_page(self.scenes.revisions(), kind, &id, place).await?;
+        let (revisions, next_page_token) = page.ok_or_else(|| no_such_scene(&id))?;
         Ok(ListSceneRevisionsResponse {
             revisions,
             next_page_token,
@@ -131,26 +128,11 @@ impl SceneRpc {
     async fn put(&self, request: PutSceneRequest) -> Result<PutSceneResponse, Failure> {
         let scenes = &self.scenes;
         let put = scenes.put(&request.scene_json, &request.etag, request.validate_only);
-        match put.await {
-            Ok(known) => Ok(PutSceneResponse {
-                scene: Some(write(&known)),
-            }),
-            Err(PutError::Invalid(error)) => {
-                let mut failure = Failure::invalid_fields();
-                for problem in error.problems {
-                    let field = format!("scene_json{}", problem.pointer);
-                    failure.add_violation(field, problem.message);
-                }
-                Err(failure)
-            }
-            Err(PutError::EtagMismatch { current }) => Err(Failure::new(
-                Code::Aborted,
-                ErrorReason::EtagMismatch,
-                "the scene was changed since it was read; read it again and repeat the change",
-            )
-            .metadata("etag", current)),
-            Err(PutError::Store(error)) => Err(store_failure(&error)),
-        }
+        let known = put.await;
+        let known = known.map_err(|error| error.into_failure("scene", "scene_json"))?;
+        Ok(PutSceneResponse {
+            scene: Some(write(&known)),
+        })
     }
 
     /// Starts a scene.
