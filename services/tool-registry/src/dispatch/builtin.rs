@@ -8,6 +8,7 @@ mod diff;
 mod files;
 mod goal;
 mod knowledge;
+mod peer;
 mod scene;
 mod state;
 mod time;
@@ -25,7 +26,7 @@ use core_types::Clock;
 use grpc_kit::Transport;
 use serde_json::Value;
 
-use self::state::State;
+use self::{peer::PeerCall, state::State};
 use super::{
     ResolvedCall,
     sandbox::{Sandbox, Sessions},
@@ -71,21 +72,31 @@ pub fn definitions() -> Vec<Definition> {
 /// Every method, by the name that definitions use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
-    WriteFile,
-    AppendFile,
-    ReadFile,
-    DeleteFile,
-    ListFiles,
-    ReadFiles,
-    ApplyDiff,
-    ApplyProjectDiff,
     CurrentTime,
     Execute,
     RunCell,
-    ReadPrivateState,
-    UpdatePrivateState,
-    ReadWorldState,
-    UpdateWorldState,
+    OnFiles(FileMethod),
+    OnAgent(AgentMethod),
+}
+
+/// A method that works on files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileMethod {
+    Write,
+    Append,
+    Read,
+    Delete,
+    List,
+    ReadSeveral,
+    ApplyDiff,
+    ApplyProjectDiff,
+}
+
+/// A method that agent-runtime carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AgentMethod {
+    ReadState(State),
+    UpdateState(State),
     PublishEvent,
     UpdateGoal,
     Sleep,
@@ -95,27 +106,29 @@ enum Method {
 
 impl Method {
     fn named(name: &str) -> Option<Self> {
+        use AgentMethod as Agent;
+        use FileMethod as File;
         Some(match name {
-            "FileOperator.WriteFile" => Self::WriteFile,
-            "FileOperator.AppendFile" => Self::AppendFile,
-            "FileOperator.ReadFile" => Self::ReadFile,
-            "FileOperator.DeleteFile" => Self::DeleteFile,
-            "FileOperator.ListFiles" => Self::ListFiles,
-            "read_file" => Self::ReadFiles,
-            "ApplyDiffTool" => Self::ApplyDiff,
-            "ApplyProjectDiff" => Self::ApplyProjectDiff,
+            "FileOperator.WriteFile" => Self::OnFiles(File::Write),
+            "FileOperator.AppendFile" => Self::OnFiles(File::Append),
+            "FileOperator.ReadFile" => Self::OnFiles(File::Read),
+            "FileOperator.DeleteFile" => Self::OnFiles(File::Delete),
+            "FileOperator.ListFiles" => Self::OnFiles(File::List),
+            "read_file" => Self::OnFiles(File::ReadSeveral),
+            "ApplyDiffTool" => Self::OnFiles(File::ApplyDiff),
+            "ApplyProjectDiff" => Self::OnFiles(File::ApplyProjectDiff),
             "system:get_current_time" => Self::CurrentTime,
             "CodeInterpreter:execute" => Self::Execute,
             "CodeInterpreter:run_cell" => Self::RunCell,
-            "ReadPrivateStateTool" => Self::ReadPrivateState,
-            "UpdatePrivateStateTool" => Self::UpdatePrivateState,
-            "ReadWorldStateTool" => Self::ReadWorldState,
-            "RequestWorldStateUpdateTool" => Self::UpdateWorldState,
-            "PublishEventTool" => Self::PublishEvent,
-            "UpdateGoalTool" => Self::UpdateGoal,
-            "SleepTool" => Self::Sleep,
-            "QueryKnowledgeBaseTool" => Self::QueryKnowledge,
-            "WriteToKnowledgeBaseTool" => Self::WriteKnowledge,
+            "ReadPrivateStateTool" => Self::OnAgent(Agent::ReadState(State::Private)),
+            "UpdatePrivateStateTool" => Self::OnAgent(Agent::UpdateState(State::Private)),
+            "ReadWorldStateTool" => Self::OnAgent(Agent::ReadState(State::World)),
+            "RequestWorldStateUpdateTool" => Self::OnAgent(Agent::UpdateState(State::World)),
+            "PublishEventTool" => Self::OnAgent(Agent::PublishEvent),
+            "UpdateGoalTool" => Self::OnAgent(Agent::UpdateGoal),
+            "SleepTool" => Self::OnAgent(Agent::Sleep),
+            "QueryKnowledgeBaseTool" => Self::OnAgent(Agent::QueryKnowledge),
+            "WriteToKnowledgeBaseTool" => Self::OnAgent(Agent::WriteKnowledge),
             _ => return None,
         })
     }
@@ -194,29 +207,38 @@ impl Builtins {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
             Method::Execute => code::execute(&self.sandbox, resolved).await,
             Method::RunCell => cell::run(&self.sessions, resolved).await,
-            Method::ReadPrivateState => {
-                state::read(&self.agents.states, State::Private, resolved).await
-            }
-            Method::UpdatePrivateState => {
-                state::update(&self.agents.states, State::Private, resolved).await
-            }
-            Method::ReadWorldState => {
-                state::read(&self.agents.states, State::World, resolved).await
-            }
-            Method::UpdateWorldState => {
-                state::update(&self.agents.states, State::World, resolved).await
-            }
-            Method::PublishEvent => scene::publish(&self.agents.scenes, resolved).await,
-            Method::Sleep => scene::sleep(&self.agents.scenes, resolved).await,
-            Method::UpdateGoal => goal::update(&self.agents.states, resolved).await,
-            Method::QueryKnowledge => knowledge::query(&self.agents.knowledge, resolved).await,
-            Method::WriteKnowledge => knowledge::write(&self.agents.knowledge, resolved).await,
-            file_method => self.on_workspace(file_method, resolved).await,
+            Method::OnFiles(method) => self.on_workspace(method, resolved).await,
+            Method::OnAgent(method) => match PeerCall::of(resolved) {
+                Ok(call) => {
+                    let output = self.on_agent(method, &call).await;
+                    output.map_or_else(CallOutcome::Failed, CallOutcome::Succeeded)
+                }
+                Err(failure) => CallOutcome::Rejected(failure),
+            },
+        }
+    }
+
+    /// Has agent-runtime carry out a method.
+    async fn on_agent(&self, method: AgentMethod, call: &PeerCall<'_>) -> Result<Value, Failure> {
+        let AgentPeer {
+            states,
+            scenes,
+            knowledge,
+            ..
+        } = &self.agents;
+        match method {
+            AgentMethod::ReadState(state) => state::read(states, state, call).await,
+            AgentMethod::UpdateState(state) => state::update(states, state, call).await,
+            AgentMethod::PublishEvent => scene::publish(scenes, call).await,
+            AgentMethod::Sleep => scene::sleep(scenes, call).await,
+            AgentMethod::UpdateGoal => goal::update(states, call).await,
+            AgentMethod::QueryKnowledge => knowledge::query(knowledge, call).await,
+            AgentMethod::WriteKnowledge => knowledge::write(knowledge, call).await,
         }
     }
 
     /// Executes a method that works on files, on a thread that may block.
-    async fn on_workspace(&self, method: Method, resolved: &ResolvedCall) -> CallOutcome {
+    async fn on_workspace(&self, method: FileMethod, resolved: &ResolvedCall) -> CallOutcome {
         let workspaces = self.workspaces.clone();
         let conversation = resolved.conversation.clone();
         let arguments = resolved.arguments.clone();
@@ -243,35 +265,19 @@ impl Builtins {
 }
 
 fn carry_out_on(
-    method: Method,
+    method: FileMethod,
     workspace: &Workspace,
     arguments: &Value,
 ) -> Result<Value, Failure> {
     match method {
-        Method::WriteFile => files::write(workspace, arguments),
-        Method::AppendFile => files::append(workspace, arguments),
-        Method::ReadFile => files::read(workspace, arguments),
-        Method::DeleteFile => files::delete(workspace, arguments),
-        Method::ListFiles => files::list(workspace, arguments),
-        Method::ReadFiles => files::read_several(workspace, arguments),
-        Method::ApplyDiff => diff::apply_blocks(workspace, arguments),
-        Method::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
-        Method::CurrentTime
-        | Method::Execute
-        | Method::RunCell
-        | Method::ReadPrivateState
-        | Method::UpdatePrivateState
-        | Method::ReadWorldState
-        | Method::UpdateWorldState
-        | Method::PublishEvent
-        | Method::UpdateGoal
-        | Method::Sleep
-        | Method::QueryKnowledge
-        | Method::WriteKnowledge => Err(Failure::new(
-            Category::Internal,
-            "internal",
-            "this method does not work on files",
-        )),
+        FileMethod::Write => files::write(workspace, arguments),
+        FileMethod::Append => files::append(workspace, arguments),
+        FileMethod::Read => files::read(workspace, arguments),
+        FileMethod::Delete => files::delete(workspace, arguments),
+        FileMethod::List => files::list(workspace, arguments),
+        FileMethod::ReadSeveral => files::read_several(workspace, arguments),
+        FileMethod::ApplyDiff => diff::apply_blocks(workspace, arguments),
+        FileMethod::ApplyProjectDiff => diff::apply_unified(workspace, arguments),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `QueryKnowledgeBaseTool` and `WriteToKnowledgeBaseTool`: the knowledge bases of the agent whose turn the
-//! call belongs to, which is never an argument (rule G307).
+//! call belongs to.
 
-use call_outcome::CallOutcome;
+use call_outcome::Failure;
 use contracts::tavern::agent::v1::{
     FoundEntry, QueryKnowledgeRequest, WriteKnowledgeEntryRequest,
     knowledge_service_client::KnowledgeServiceClient,
@@ -9,37 +9,21 @@ use contracts::tavern::agent::v1::{
 use grpc_kit::Transport;
 use serde_json::{Value, json};
 
-use super::state::{context, conversation, failure_of, request_id};
-use crate::dispatch::ResolvedCall;
+use super::peer::PeerCall;
 
 /// Finds entries by words.
 pub(super) async fn query(
     knowledge: &KnowledgeServiceClient<Transport>,
-    resolved: &ResolvedCall,
-) -> CallOutcome {
-    let conversation_id = match conversation(resolved) {
-        Ok(conversation_id) => conversation_id,
-        Err(failure) => return CallOutcome::Rejected(failure),
-    };
-    let arguments = &resolved.arguments;
-    let limit = arguments["limit"]
-        .as_u64()
-        .and_then(|limit| u32::try_from(limit).ok());
+    call: &PeerCall<'_>,
+) -> Result<Value, Failure> {
     let request = QueryKnowledgeRequest {
-        conversation_id,
-        query: text(arguments, "query"),
-        kb: text(arguments, "kb"),
-        limit: limit.unwrap_or_default(),
+        conversation_id: call.conversation_id(),
+        query: call.text("query"),
+        kb: call.text("kb"),
+        limit: call.number("limit"),
     };
-    let mut client = knowledge.clone();
-    let found = context(resolved).scope(client.query_knowledge(request));
-    match found.await {
-        Ok(found) => {
-            let entries = found.into_inner().entries;
-            CallOutcome::Succeeded(entries.into_iter().map(shown).collect())
-        }
-        Err(status) => CallOutcome::Failed(failure_of(&status)),
-    }
+    let found = call.ask(knowledge.clone().query_knowledge(request)).await?;
+    Ok(found.entries.into_iter().map(shown).collect())
 }
 
 fn shown(found: FoundEntry) -> Value {
@@ -52,35 +36,20 @@ fn shown(found: FoundEntry) -> Value {
 /// Writes an entry. A repeated call with the same effect id writes nothing and gives the same answer.
 pub(super) async fn write(
     knowledge: &KnowledgeServiceClient<Transport>,
-    resolved: &ResolvedCall,
-) -> CallOutcome {
-    let conversation_id = match conversation(resolved) {
-        Ok(conversation_id) => conversation_id,
-        Err(failure) => return CallOutcome::Rejected(failure),
-    };
-    let arguments = &resolved.arguments;
-    let tags = arguments["tags"].as_array().into_iter().flatten();
+    call: &PeerCall<'_>,
+) -> Result<Value, Failure> {
     let request = WriteKnowledgeEntryRequest {
-        conversation_id,
-        request_id: request_id(resolved),
-        kb: text(arguments, "kb"),
-        caiu_id: text(arguments, "caiu_id"),
-        text: text(arguments, "text"),
-        entry_type: text(arguments, "entry_type"),
-        display_name: text(arguments, "displayName"),
-        tags: tags.filter_map(Value::as_str).map(str::to_owned).collect(),
+        conversation_id: call.conversation_id(),
+        request_id: call.request_id(),
+        kb: call.text("kb"),
+        caiu_id: call.text("caiu_id"),
+        text: call.text("text"),
+        entry_type: call.text("entry_type"),
+        display_name: call.text("displayName"),
+        tags: call.texts("tags"),
     };
-    let mut client = knowledge.clone();
-    let written = context(resolved).scope(client.write_knowledge_entry(request));
-    match written.await {
-        Ok(written) => {
-            let written = written.into_inner();
-            CallOutcome::Succeeded(json!({"caiu_id": written.caiu_id, "version": written.version}))
-        }
-        Err(status) => CallOutcome::Failed(failure_of(&status)),
-    }
-}
-
-fn text(arguments: &Value, key: &str) -> String {
-    arguments[key].as_str().unwrap_or_default().to_owned()
+    let written = call
+        .ask(knowledge.clone().write_knowledge_entry(request))
+        .await?;
+    Ok(json!({"caiu_id": written.caiu_id, "version": written.version}))
 }

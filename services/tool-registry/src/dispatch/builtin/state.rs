@@ -1,22 +1,22 @@
 //! The tools of states: the private state of the agent whose turn the call belongs to, and the world state of
-//! its scene. Neither is ever an argument (rule G307).
+//! its scene.
 
-use call_outcome::{CallOutcome, Category, Failure};
+use call_outcome::Failure;
 use contracts::tavern::agent::v1::{
     GetPrivateStateRequest, GetWorldStateRequest, StateOperation, UpdatePrivateStateRequest,
     UpdateWorldStateRequest, get_world_state_request, state_operation::Kind,
     state_service_client::StateServiceClient, update_world_state_request,
 };
 use contracts::tavern::common::v1::ErrorReason;
-use grpc_kit::{CallContext, FailureClass, Transport};
+use grpc_kit::Transport;
 use json_schema::parse_json_strict;
 use serde_json::{Map, Value, json};
 use tonic::Status;
 
-use crate::dispatch::ResolvedCall;
+use super::peer::{PeerCall, failure_of};
 
 /// Which state a tool works on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// The agent's own.
     Private,
@@ -39,17 +39,13 @@ impl State {
 pub(super) async fn read(
     states: &StateServiceClient<Transport>,
     state: State,
-    resolved: &ResolvedCall,
-) -> CallOutcome {
-    let conversation_id = match conversation(resolved) {
-        Ok(conversation_id) => conversation_id,
-        Err(failure) => return CallOutcome::Rejected(failure),
-    };
-    match get(states, state, resolved, conversation_id).await {
-        Ok((_, value)) => CallOutcome::Succeeded(value),
-        Err(status) => match resolved.arguments.get("default_value") {
-            Some(default) if is_missing(&status) => CallOutcome::Succeeded(default.clone()),
-            _ => CallOutcome::Failed(failure_of(&status)),
+    call: &PeerCall<'_>,
+) -> Result<Value, Failure> {
+    match get(states, state, call).await {
+        Ok((_, value)) => Ok(value),
+        Err(status) => match call.arguments.get("default_value") {
+            Some(default) if is_missing(&status) => Ok(default.clone()),
+            _ => Err(failure_of(&status)),
         },
     }
 }
@@ -58,15 +54,11 @@ pub(super) async fn read(
 pub(super) async fn update(
     states: &StateServiceClient<Transport>,
     state: State,
-    resolved: &ResolvedCall,
-) -> CallOutcome {
-    let conversation_id = match conversation(resolved) {
-        Ok(conversation_id) => conversation_id,
-        Err(failure) => return CallOutcome::Rejected(failure),
-    };
-    let written = resolved.arguments.get("value");
+    call: &PeerCall<'_>,
+) -> Result<Value, Failure> {
+    let written = call.arguments.get("value");
     let value = written.unwrap_or(&Value::Null);
-    let kind = match (resolved.arguments["operation"].as_str(), written) {
+    let kind = match (call.arguments["operation"].as_str(), written) {
         (Some("remove"), _) | (Some("set") | None, None) => Kind::Remove,
         (Some("append"), _) => Kind::Append,
         (Some("increment"), _) => Kind::Increment,
@@ -74,18 +66,16 @@ pub(super) async fn update(
     };
     let operation = |value: &Value| StateOperation {
         kind: kind.into(),
-        path: state.path_of(&resolved.arguments).to_owned(),
+        path: state.path_of(call.arguments).to_owned(),
         value_json: match kind {
             Kind::Remove => String::new(),
             _ => value.to_string(),
         },
     };
-    let first = send(states, state, resolved, &conversation_id, operation(value)).await;
-    let updated = match first {
+    let updated = match send(states, state, call, operation(value)).await {
         Err(refused) => match meant(value, &refused) {
             Some(meant) => {
-                let again = operation(&meant);
-                let again = send(states, state, resolved, &conversation_id, again).await;
+                let again = send(states, state, call, operation(&meant)).await;
                 again.map_err(|_| refused)
             }
             None => Err(refused),
@@ -93,18 +83,16 @@ pub(super) async fn update(
         updated => updated,
     };
     let status = match updated {
-        Ok((version, previous_json)) => {
-            return CallOutcome::Succeeded(made(version, &previous_json));
-        }
+        Ok((version, previous_json)) => return Ok(made(version, &previous_json)),
         Err(status) => status,
     };
     let mut failure = failure_of(&status);
     if grpc_kit::reason(&status) == Some(ErrorReason::StateVersionMismatch)
-        && let Ok((version, value)) = get(states, state, resolved, conversation_id).await
+        && let Ok((version, value)) = get(states, state, call).await
     {
         failure.details = present(version, value);
     }
-    CallOutcome::Failed(failure)
+    Err(failure)
 }
 
 /// Returns the value that a refused text means as JSON: in text protocols a model cannot write a number or
@@ -142,14 +130,13 @@ fn present(version: u64, value: Value) -> Map<String, Value> {
 async fn send(
     states: &StateServiceClient<Transport>,
     state: State,
-    resolved: &ResolvedCall,
-    conversation_id: &str,
+    call: &PeerCall<'_>,
     operation: StateOperation,
 ) -> Result<(u64, String), Status> {
-    let (mut client, context) = (states.clone(), context(resolved));
-    let expected = &resolved.arguments["expected_version"];
-    let expected_version = expected.as_u64().unwrap_or_default();
-    let (request_id, conversation_id) = (request_id(resolved), conversation_id.to_owned());
+    let mut client = states.clone();
+    let expected_version = call.arguments["expected_version"].as_u64();
+    let expected_version = expected_version.unwrap_or_default();
+    let (request_id, conversation_id) = (call.request_id(), call.conversation_id());
     let operations = vec![operation];
     Ok(match state {
         State::Private => {
@@ -160,8 +147,7 @@ async fn send(
                 operations,
                 ..UpdatePrivateStateRequest::default()
             };
-            let updated = context.scope(client.update_private_state(request)).await?;
-            let updated = updated.into_inner();
+            let updated = call.answer(client.update_private_state(request)).await?;
             (updated.version, updated.previous_json)
         }
         State::World => {
@@ -172,8 +158,7 @@ async fn send(
                 expected_version,
                 operations,
             };
-            let updated = context.scope(client.update_world_state(request)).await?;
-            let updated = updated.into_inner();
+            let updated = call.answer(client.update_world_state(request)).await?;
             (updated.version, updated.previous_json)
         }
     })
@@ -183,11 +168,11 @@ async fn send(
 async fn get(
     states: &StateServiceClient<Transport>,
     state: State,
-    resolved: &ResolvedCall,
-    conversation_id: String,
+    call: &PeerCall<'_>,
 ) -> Result<(u64, Value), Status> {
-    let (mut client, context) = (states.clone(), context(resolved));
-    let path = state.path_of(&resolved.arguments).to_owned();
+    let mut client = states.clone();
+    let conversation_id = call.conversation_id();
+    let path = state.path_of(call.arguments).to_owned();
     let (version, value_json) = match state {
         State::Private => {
             let request = GetPrivateStateRequest {
@@ -195,8 +180,7 @@ async fn get(
                 path,
                 ..GetPrivateStateRequest::default()
             };
-            let found = context.scope(client.get_private_state(request)).await?;
-            let found = found.into_inner();
+            let found = call.answer(client.get_private_state(request)).await?;
             (found.version, found.value_json)
         }
         State::World => {
@@ -206,8 +190,7 @@ async fn get(
                 path,
                 ..GetWorldStateRequest::default()
             };
-            let found = context.scope(client.get_world_state(request)).await?;
-            let found = found.into_inner();
+            let found = call.answer(client.get_world_state(request)).await?;
             (found.version, found.value_json)
         }
     };
@@ -219,58 +202,9 @@ async fn get(
     Ok((version, value))
 }
 
-/// Returns the name under which a repeated call gets the first answer.
-pub(super) fn request_id(resolved: &ResolvedCall) -> String {
-    let effect = resolved.effect_id.as_ref();
-    effect.map(ToString::to_string).unwrap_or_default()
-}
-
-pub(super) fn context(resolved: &ResolvedCall) -> CallContext {
-    CallContext::new(resolved.in_flight.path().clone()).with_timeout(resolved.remaining())
-}
-
-pub(super) fn conversation(resolved: &ResolvedCall) -> Result<String, Failure> {
-    let conversation = resolved.conversation.as_ref().map(ToString::to_string);
-    conversation.ok_or_else(|| {
-        let message = "the tool works in a conversation of an agent, and the call names none";
-        Failure::new(Category::Validation, "conversation_required", message)
-    })
-}
-
 fn is_missing(status: &Status) -> bool {
     matches!(
         grpc_kit::reason(status),
         Some(ErrorReason::StatePathNotFound | ErrorReason::ConversationNotFound)
     )
-}
-
-pub(super) fn failure_of(status: &Status) -> Failure {
-    let (category, code) = match grpc_kit::reason(status) {
-        Some(ErrorReason::StatePathNotFound) => (Category::Domain, "path_not_found"),
-        Some(ErrorReason::ConversationNotFound) => (Category::Domain, "no_private_state"),
-        Some(ErrorReason::StateVersionMismatch) => (Category::Domain, "version_conflict"),
-        Some(ErrorReason::SceneNotRunning) => (Category::Domain, "no_scene"),
-        Some(ErrorReason::WorldWriteDenied) => (Category::Domain, "world_write_denied"),
-        Some(ErrorReason::EventsThrottled) => (Category::Dependency, "throttled"),
-        Some(ErrorReason::KnowledgeBaseNotFound) => (Category::Domain, "kb_missing"),
-        Some(ErrorReason::KnowledgeDenied) => (Category::Domain, "kb_denied"),
-        Some(ErrorReason::LimitExceeded) => (Category::Limit, "limit_exceeded"),
-        Some(ErrorReason::StateInvalid) => (Category::Validation, "state_invalid"),
-        Some(ErrorReason::InvalidFields) => (Category::Validation, "invalid_path"),
-        _ => (Category::Dependency, "agent_runtime_failed"),
-    };
-    let message = match grpc_kit::violations(status).as_slice() {
-        [] => status.message().to_owned(),
-        violations => {
-            let words = violations
-                .iter()
-                .map(|(path, problem)| format!("{path}: {problem}"));
-            words.collect::<Vec<_>>().join("; ")
-        }
-    };
-    let is_passing =
-        code == "version_conflict" || FailureClass::of(status) == FailureClass::Transient;
-    let mut failure = Failure::new(category, code, message);
-    failure.retryable = is_passing;
-    failure
 }
