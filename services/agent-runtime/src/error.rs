@@ -8,6 +8,8 @@ use crate::domain::document::DocumentError;
 use crate::provider::BuildModelError;
 use crate::store::StoreError;
 
+pub(crate) use run_events::store_failure;
+
 /// Why the service cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
@@ -66,28 +68,6 @@ impl PutError {
             }
             Self::Store(error) => store_failure(&error),
         }
-    }
-}
-
-/// Logs a failure of the store, and makes the one for the caller.
-pub(crate) fn store_failure(error: &StoreError) -> Failure {
-    tracing::error!(error = grpc_kit::failure::chain(error), "the store failed");
-    match error {
-        StoreError::Full(_) => Failure::new(
-            Code::ResourceExhausted,
-            ErrorReason::StorageUnavailable,
-            "the disk is full; nothing was stored. Free some space and try again",
-        ),
-        StoreError::Damaged { .. } => Failure::new(
-            Code::DataLoss,
-            ErrorReason::DataCorrupt,
-            "stored data is damaged; the server's log names the place",
-        ),
-        StoreError::Failed(_) => Failure::new(
-            Code::Unavailable,
-            ErrorReason::StorageUnavailable,
-            "the storage does not answer; nothing was acknowledged. Try again",
-        ),
     }
 }
 

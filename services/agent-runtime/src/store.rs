@@ -8,7 +8,7 @@ mod states;
 
 use core_types::Timestamp;
 use run_log::Hash;
-use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
+use sql_store::{Migrations, SqliteDatabase};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
@@ -17,40 +17,13 @@ use crate::domain::message::{ChatMessage, Role};
 pub use knowledge::{EntryRow, KnowledgeRow, WrittenEntry};
 pub use questions::OpenQuestion;
 pub use revisions::{NewRevision, RevisionRow};
+pub use sql_store::StoreError;
 pub use states::{StateOwner, StateRow};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// The tables of this service.
 pub const MIGRATIONS: Migrations = Migrations::new("agent_runtime", &MIGRATOR);
-
-/// Why the store failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The disk is full.
-    #[error("the disk is full")]
-    Full(#[source] sqlx::Error),
-    /// A stored row is not what this program wrote.
-    #[error("a row of table {table} is damaged, column {column}")]
-    Damaged {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-    },
-    /// Anything else.
-    #[error("the database failed")]
-    Failed(#[source] sqlx::Error),
-}
-
-impl From<sqlx::Error> for StoreError {
-    fn from(error: sqlx::Error) -> Self {
-        match classify(&error) {
-            ErrorClass::DiskFull => Self::Full(error),
-            _ => Self::Failed(error),
-        }
-    }
-}
 
 /// A conversation as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,13 +2,14 @@
 
 use call_outcome::Violation;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::{Code, Status};
 
 use crate::store::StoreError;
+
+pub(crate) use run_events::store_failure;
 
 /// How many violations travel in the details of a failure, which are headers and so bounded.
 const MAX_LISTED: usize = 24;
@@ -109,30 +110,4 @@ pub(crate) fn etag_mismatch(current: String) -> Failure {
         "it was changed in the meantime; read it again and repeat the change"
     };
     Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message).metadata("etag", current)
-}
-
-/// Reports that the store does not work.
-pub(crate) fn store_failure(error: &StoreError) -> Failure {
-    tracing::error!(
-        error = grpc_kit::failure::chain(error),
-        "the store of definitions failed"
-    );
-    match error {
-        StoreError::Full(_) => Failure::new(
-            Code::ResourceExhausted,
-            ErrorReason::StorageUnavailable,
-            "the disk is full; nothing was stored. Free some space and try again",
-        ),
-        StoreError::Damaged { .. } => Failure::new(
-            Code::DataLoss,
-            ErrorReason::DataCorrupt,
-            "stored data is damaged; the server's log names the place",
-        ),
-        StoreError::Failed(_) => Failure::new(
-            Code::Unavailable,
-            ErrorReason::StorageUnavailable,
-            "the storage does not answer; nothing was acknowledged. Try again",
-        )
-        .retry_after(Duration::from_millis(200)),
-    }
 }

@@ -12,7 +12,7 @@ use sql_store::SqliteDatabase;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::store::{StoreError, failed};
+use crate::store::StoreError;
 
 /// A stored schedule.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl ScheduleStore {
         schedule: &ScheduleRow,
         times: &[TimeRow],
     ) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         sqlx::query(
             "INSERT INTO schedules (id, definition, etag, paused, since, next, created) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
@@ -121,13 +121,12 @@ impl ScheduleStore {
         .bind(schedule.next.map(Timestamp::unix_nanos))
         .bind(schedule.created.unix_nanos())
         .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
+        .await?;
         for time in times {
             times::insert(&mut transaction, schedule.id(), time).await?;
         }
         times::trim(&mut transaction, schedule.id()).await?;
-        transaction.commit().await.map_err(failed)
+        transaction.commit().await.map_err(StoreError::from)
     }
 
     /// Returns a schedule.
@@ -137,8 +136,7 @@ impl ScheduleStore {
         )
         .bind(id)
         .fetch_optional(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         found.as_ref().map(schedule_of).transpose()
     }
 
@@ -152,8 +150,7 @@ impl ScheduleStore {
             .bind(after)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(self.database.reader())
-            .await
-            .map_err(failed)?;
+            .await?;
         found.iter().map(schedule_of).collect()
     }
 
@@ -161,8 +158,7 @@ impl ScheduleStore {
     pub(crate) async fn count(&self) -> Result<usize, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM schedules")
             .fetch_one(self.database.reader())
-            .await
-            .map_err(failed)?;
+            .await?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
@@ -171,8 +167,7 @@ impl ScheduleStore {
         let found = sqlx::query("SELECT definition, etag, paused, since, next, created FROM schedules WHERE next <= ?1 ORDER BY next LIMIT 1000")
             .bind(now.unix_nanos())
             .fetch_all(self.database.reader())
-            .await
-            .map_err(failed)?;
+            .await?;
         found.iter().map(schedule_of).collect()
     }
 
@@ -180,14 +175,13 @@ impl ScheduleStore {
     pub(crate) async fn next(&self) -> Result<Option<Timestamp>, StoreError> {
         let next: Option<i64> = sqlx::query_scalar("SELECT min(next) FROM schedules")
             .fetch_one(self.database.reader())
-            .await
-            .map_err(failed)?;
+            .await?;
         Ok(next.map(Timestamp::from_unix_nanos))
     }
 
     /// Deletes a schedule with its times.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         for statement in [
             "DELETE FROM schedule_times WHERE schedule_id = ?1",
             "DELETE FROM schedules WHERE id = ?1",
@@ -195,26 +189,25 @@ impl ScheduleStore {
             sqlx::query(statement)
                 .bind(id)
                 .execute(&mut *transaction)
-                .await
-                .map_err(failed)?;
+                .await?;
         }
-        transaction.commit().await.map_err(failed)
+        transaction.commit().await.map_err(StoreError::from)
     }
 }
 
 fn schedule_of(row: &SqliteRow) -> Result<ScheduleRow, StoreError> {
-    let definition: Vec<u8> = row.try_get(0).map_err(failed)?;
+    let definition: Vec<u8> = row.try_get(0)?;
     let definition = Schedule::decode(&definition[..]).map_err(|_| StoreError::Damaged {
         table: "schedules",
         column: "definition",
     })?;
-    let next: Option<i64> = row.try_get(4).map_err(failed)?;
+    let next: Option<i64> = row.try_get(4)?;
     Ok(ScheduleRow {
         definition,
-        etag: row.try_get(1).map_err(failed)?,
-        paused: row.try_get(2).map_err(failed)?,
-        since: Timestamp::from_unix_nanos(row.try_get(3).map_err(failed)?),
+        etag: row.try_get(1)?,
+        paused: row.try_get(2)?,
+        since: Timestamp::from_unix_nanos(row.try_get(3)?),
         next: next.map(Timestamp::from_unix_nanos),
-        created: Timestamp::from_unix_nanos(row.try_get(5).map_err(failed)?),
+        created: Timestamp::from_unix_nanos(row.try_get(5)?),
     })
 }

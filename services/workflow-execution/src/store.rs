@@ -11,7 +11,7 @@ use core_types::Timestamp;
 use run_log::Hash;
 
 pub use results::{LastResult, ResultChange, ResultRow, ResultTable};
-pub(crate) use sqlite::failed;
+pub use sql_store::StoreError;
 pub use sqlite::{MIGRATIONS, SqliteStore};
 
 /// A definition that was saved.
@@ -66,25 +66,6 @@ pub enum DeleteOutcome {
         /// The current etag.
         current: String,
     },
-}
-
-/// Why the store failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The disk is full.
-    #[error("the disk is full")]
-    Full(#[source] sqlx::Error),
-    /// A stored row is not what this program wrote.
-    #[error("a row of table {table} is damaged, column {column}")]
-    Damaged {
-        /// The table.
-        table: &'static str,
-        /// The column.
-        column: &'static str,
-    },
-    /// Anything else.
-    #[error("the database failed")]
-    Failed(#[source] sqlx::Error),
 }
 
 /// Keeps definitions.

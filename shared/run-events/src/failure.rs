@@ -1,8 +1,11 @@
 //! What the log cannot do, as failures for the wire.
 
+use std::time::Duration;
+
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use grpc_kit::Failure;
 use run_log::{AppendError, CreateError, ReadError, StorageError};
+use sql_store::StoreError;
 use tonic::Code;
 
 /// Reports that no run has the id `run_id`.
@@ -16,26 +19,48 @@ pub(crate) fn no_such_run(run_id: &str) -> Failure {
     .metadata("run_id", shown)
 }
 
-/// Turns a failure of the storage into one for the wire.
+/// Turns a failure of the run log into one for the wire.
 pub fn storage_failure(error: &StorageError) -> Failure {
     tracing::error!(error = %error, "the run log failed");
     match error {
-        StorageError::Full => Failure::new(
-            Code::ResourceExhausted,
-            ErrorReason::StorageUnavailable,
-            "the disk is full; nothing was stored. Free some space and try again",
-        ),
-        StorageError::Corrupt { .. } => Failure::new(
-            Code::DataLoss,
-            ErrorReason::DataCorrupt,
-            "stored data is damaged; the server's log names the place",
-        ),
-        _ => Failure::new(
-            Code::Unavailable,
-            ErrorReason::StorageUnavailable,
-            "the storage does not answer; nothing was acknowledged. Try again",
-        ),
+        StorageError::Full => full(),
+        StorageError::Corrupt { .. } => corrupt(),
+        _ => unavailable(),
     }
+}
+
+/// Turns a failure of a service's own store into one for the wire.
+pub fn store_failure(error: &StoreError) -> Failure {
+    tracing::error!(error = grpc_kit::failure::chain(error), "the store failed");
+    match error {
+        StoreError::Full(_) => full(),
+        StoreError::Damaged { .. } => corrupt(),
+        StoreError::Failed(_) => unavailable().retry_after(Duration::from_millis(200)),
+    }
+}
+
+fn full() -> Failure {
+    Failure::new(
+        Code::ResourceExhausted,
+        ErrorReason::StorageUnavailable,
+        "the disk is full; nothing was stored. Free some space and try again",
+    )
+}
+
+fn corrupt() -> Failure {
+    Failure::new(
+        Code::DataLoss,
+        ErrorReason::DataCorrupt,
+        "stored data is damaged; the server's log names the place",
+    )
+}
+
+fn unavailable() -> Failure {
+    Failure::new(
+        Code::Unavailable,
+        ErrorReason::StorageUnavailable,
+        "the storage does not answer; nothing was acknowledged. Try again",
+    )
 }
 
 /// Turns a failed creation into a failure for the wire.
@@ -118,7 +143,7 @@ pub(crate) fn not_resumed() -> Failure {
         ErrorReason::StorageUnavailable,
         "the run is about to be resumed; try again",
     )
-    .retry_after(std::time::Duration::from_secs(1))
+    .retry_after(Duration::from_secs(1))
 }
 
 /// Reports that a state of the run does not allow what was asked for.
@@ -133,9 +158,5 @@ pub(crate) fn wrong_state(run: &common::Run, reason: ErrorReason, message: &str)
 /// Reports that stored data cannot be read.
 pub(crate) fn damaged(error: &dyn std::error::Error) -> Failure {
     tracing::error!(error = %error, "a stored run cannot be read");
-    Failure::new(
-        Code::DataLoss,
-        ErrorReason::DataCorrupt,
-        "stored data is damaged; the server's log names the place",
-    )
+    corrupt()
 }

@@ -21,6 +21,34 @@ pub enum ErrorClass {
     Other,
 }
 
+/// Why a store failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The disk is full.
+    #[error("the disk is full")]
+    Full(#[source] Error),
+    /// A stored row is not what this program wrote.
+    #[error("a row of table {table} is damaged, column {column}")]
+    Damaged {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+    },
+    /// Anything else.
+    #[error("the database failed")]
+    Failed(#[source] Error),
+}
+
+impl From<Error> for StoreError {
+    fn from(error: Error) -> Self {
+        match classify(&error) {
+            ErrorClass::DiskFull => Self::Full(error),
+            _ => Self::Failed(error),
+        }
+    }
+}
+
 /// Sorts a database error into its class.
 pub fn classify(error: &Error) -> ErrorClass {
     match error {

@@ -26,6 +26,6 @@ pub mod migrations;
 pub mod sqlite;
 
 pub use data_dir::{DataDir, DataDirError};
-pub use error_class::{ErrorClass, classify};
+pub use error_class::{ErrorClass, StoreError, classify};
 pub use migrations::Migrations;
 pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};

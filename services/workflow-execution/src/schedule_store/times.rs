@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
 use super::{ScheduleStore, TimeRow, TimeState};
-use crate::store::{StoreError, failed};
+use crate::store::StoreError;
 
 /// How many times of a schedule are kept that are settled.
 const KEPT: i64 = 200;
@@ -21,7 +21,7 @@ impl ScheduleStore {
         )
         .fetch_all(self.database.reader())
         .await
-        .map_err(failed)
+        .map_err(StoreError::from)
     }
 
     /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
@@ -32,8 +32,7 @@ impl ScheduleStore {
         )
         .bind(id)
         .fetch_all(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         found.iter().map(time_of).collect()
     }
 
@@ -52,8 +51,7 @@ impl ScheduleStore {
         .bind(before.unix_nanos())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch_all(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         found.iter().map(time_of).collect()
     }
 
@@ -70,8 +68,7 @@ impl ScheduleStore {
         .bind(id)
         .bind(request_id)
         .fetch_optional(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         found.as_ref().map(time_of).transpose()
     }
 
@@ -88,8 +85,7 @@ impl ScheduleStore {
         .bind(&time.message)
         .bind(&time.run_id)
         .execute(self.database.writer())
-        .await
-        .map_err(failed)?;
+        .await?;
         Ok(())
     }
 }
@@ -114,8 +110,7 @@ pub(super) async fn insert(
     .bind(time.manual)
     .bind(&time.request_id)
     .execute(&mut **transaction)
-    .await
-    .map_err(failed)?;
+    .await?;
     Ok(())
 }
 
@@ -132,8 +127,7 @@ pub(super) async fn trim(
     .bind(id)
     .bind(KEPT)
     .execute(&mut **transaction)
-    .await
-    .map_err(failed)?;
+    .await?;
     Ok(())
 }
 
@@ -151,7 +145,7 @@ fn time_of(row: &SqliteRow) -> Result<TimeRow, StoreError> {
         table: "schedule_times",
         column,
     };
-    let state: i64 = row.try_get(2).map_err(failed)?;
+    let state: i64 = row.try_get(2)?;
     let state = match state {
         0 => TimeState::Buffered,
         1 => TimeState::Started,
@@ -159,16 +153,16 @@ fn time_of(row: &SqliteRow) -> Result<TimeRow, StoreError> {
         3 => TimeState::NotRun,
         _ => return Err(damaged("state")),
     };
-    let reason: i32 = row.try_get(3).map_err(failed)?;
-    let last: Option<i64> = row.try_get(1).map_err(failed)?;
+    let reason: i32 = row.try_get(3)?;
+    let last: Option<i64> = row.try_get(1)?;
     Ok(TimeRow {
-        time: Timestamp::from_unix_nanos(row.try_get(0).map_err(failed)?),
+        time: Timestamp::from_unix_nanos(row.try_get(0)?),
         last: last.map(Timestamp::from_unix_nanos),
         state,
         reason: ScheduleNotRunReason::try_from(reason).map_err(|_| damaged("reason"))?,
-        message: row.try_get(4).map_err(failed)?,
-        run_id: row.try_get(5).map_err(failed)?,
-        manual: row.try_get(6).map_err(failed)?,
-        request_id: row.try_get(7).map_err(failed)?,
+        message: row.try_get(4)?,
+        run_id: row.try_get(5)?,
+        manual: row.try_get(6)?,
+        request_id: row.try_get(7)?,
     })
 }

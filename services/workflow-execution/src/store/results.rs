@@ -7,7 +7,6 @@ use sqlx::{Row, Sqlite, Transaction};
 use crate::domain::cache_key::{CacheKey, KeyParts};
 
 use super::StoreError;
-use super::sqlite::failed;
 
 /// A result without its outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,14 +75,13 @@ impl ResultTable {
             "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept FROM results ORDER BY used",
         )
         .fetch_all(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         let row = |row: &sqlx::sqlite::SqliteRow| {
             Ok(ResultRow {
-                key: key(row.try_get(0).map_err(failed)?, "results")?,
-                bytes: row.try_get::<i64, _>(1).map_err(failed)?.unsigned_abs() as usize,
-                run_id: row.try_get(2).map_err(failed)?,
-                kept: Timestamp::from_unix_nanos(row.try_get(3).map_err(failed)?),
+                key: key(row.try_get(0)?, "results")?,
+                bytes: row.try_get::<i64, _>(1)?.unsigned_abs() as usize,
+                run_id: row.try_get(2)?,
+                kept: Timestamp::from_unix_nanos(row.try_get(3)?),
             })
         };
         rows.iter().map(row).collect()
@@ -96,18 +94,17 @@ impl ResultTable {
     pub async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
         let rows = sqlx::query("SELECT node, key, parts, kept FROM last_results ORDER BY kept")
             .fetch_all(self.database.reader())
-            .await
-            .map_err(failed)?;
+            .await?;
         let row = |row: &sqlx::sqlite::SqliteRow| {
-            let parts: String = row.try_get(2).map_err(failed)?;
+            let parts: String = row.try_get(2)?;
             Ok(LastResult {
-                node: key(row.try_get(0).map_err(failed)?, "last_results")?,
-                key: key(row.try_get(1).map_err(failed)?, "last_results")?,
+                node: key(row.try_get(0)?, "last_results")?,
+                key: key(row.try_get(1)?, "last_results")?,
                 parts: KeyParts::from_text(&parts).ok_or(StoreError::Damaged {
                     table: "last_results",
                     column: "parts",
                 })?,
-                kept: Timestamp::from_unix_nanos(row.try_get(3).map_err(failed)?),
+                kept: Timestamp::from_unix_nanos(row.try_get(3)?),
             })
         };
         rows.iter().map(row).collect()
@@ -122,7 +119,7 @@ impl ResultTable {
             .bind(&key.0[..])
             .fetch_optional(self.database.reader())
             .await
-            .map_err(failed)
+            .map_err(StoreError::from)
     }
 
     /// Writes changes, all or none.
@@ -130,11 +127,11 @@ impl ResultTable {
     /// # Errors
     /// The database failed.
     pub async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         for change in changes {
-            write(&mut transaction, change).await.map_err(failed)?;
+            write(&mut transaction, change).await?;
         }
-        transaction.commit().await.map_err(failed)
+        transaction.commit().await.map_err(StoreError::from)
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use core_types::Timestamp;
 use run_log::Hash;
-use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
+use sql_store::{Migrations, SqliteDatabase};
 use sqlx::{Row, Sqlite, Transaction};
 
 use super::{DeleteOutcome, Put, PutOutcome, Store, StoreError, StoredWorkflow, etag_of_hash};
@@ -29,7 +29,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn put(&self, put: Put<'_>) -> Result<PutOutcome, StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         if let Some((request_id, body_hash)) = put.request
             && let Some(before) = earlier(&mut transaction, request_id, body_hash).await?
         {
@@ -51,8 +51,7 @@ impl Store for SqliteStore {
         .bind(&hash.0[..])
         .bind(put.now.unix_nanos())
         .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
+        .await?;
         if let Some((request_id, body_hash)) = put.request {
             sqlx::query(
                 "INSERT INTO put_requests (request_id, body_hash, workflow_id, hash, created) \
@@ -64,10 +63,9 @@ impl Store for SqliteStore {
             .bind(&hash.0[..])
             .bind(put.now.unix_nanos())
             .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+            .await?;
         }
-        transaction.commit().await.map_err(failed)?;
+        transaction.commit().await?;
         Ok(PutOutcome::Saved)
     }
 
@@ -77,8 +75,7 @@ impl Store for SqliteStore {
         )
         .bind(id)
         .fetch_optional(self.database.reader())
-        .await
-        .map_err(failed)?;
+        .await?;
         Ok(text.map(|text| StoredWorkflow {
             id: id.to_owned(),
             text,
@@ -91,11 +88,11 @@ impl Store for SqliteStore {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(self.database.reader())
             .await
-            .map_err(failed)
+            .map_err(StoreError::from)
     }
 
     async fn delete(&self, id: &str, expected: Option<&str>) -> Result<DeleteOutcome, StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         let Some(current) = current_etag(&mut transaction, id).await? else {
             return Ok(DeleteOutcome::NotFound);
         };
@@ -105,16 +102,15 @@ impl Store for SqliteStore {
         sqlx::query("DELETE FROM workflows WHERE id = ?1")
             .bind(id)
             .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
-        transaction.commit().await.map_err(failed)?;
+            .await?;
+        transaction.commit().await?;
         Ok(DeleteOutcome::Deleted)
     }
 
     async fn keep(&self, text: &str) -> Result<Hash, StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         let hash = keep(&mut transaction, text).await?;
-        transaction.commit().await.map_err(failed)?;
+        transaction.commit().await?;
         Ok(hash)
     }
 
@@ -123,36 +119,30 @@ impl Store for SqliteStore {
             .bind(&hash.0[..])
             .fetch_optional(self.database.reader())
             .await
-            .map_err(failed)
+            .map_err(StoreError::from)
     }
 
     async fn forget(&self, before: Timestamp, used: &[Hash]) -> Result<u64, StoreError> {
-        let mut transaction = self.database.begin_write().await.map_err(failed)?;
+        let mut transaction = self.database.begin_write().await?;
         sqlx::query("DELETE FROM put_requests WHERE created < ?1")
             .bind(before.unix_nanos())
             .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+            .await?;
         let unused: Vec<Vec<u8>> = sqlx::query_scalar(
             "SELECT hash FROM definitions WHERE hash NOT IN (SELECT hash FROM workflows) \
              AND hash NOT IN (SELECT hash FROM put_requests)",
         )
         .fetch_all(&mut *transaction)
-        .await
-        .map_err(failed)?;
+        .await?;
         let mut forgotten = 0;
         for hash in unused
             .iter()
             .filter(|hash| !used.iter().any(|used| used.0[..] == hash[..]))
         {
             let deleted = sqlx::query("DELETE FROM definitions WHERE hash = ?1").bind(hash);
-            forgotten += deleted
-                .execute(&mut *transaction)
-                .await
-                .map_err(failed)?
-                .rows_affected();
+            forgotten += deleted.execute(&mut *transaction).await?.rows_affected();
         }
-        transaction.commit().await.map_err(failed)?;
+        transaction.commit().await?;
         Ok(forgotten)
     }
 
@@ -170,8 +160,7 @@ async fn keep(
         .bind(&hash.0[..])
         .bind(text)
         .execute(&mut **transaction)
-        .await
-        .map_err(failed)?;
+        .await?;
     Ok(hash)
 }
 
@@ -187,17 +176,13 @@ async fn earlier(
     )
     .bind(request_id)
     .fetch_optional(&mut **transaction)
-    .await
-    .map_err(failed)?;
+    .await?;
     let Some(row) = row else { return Ok(None) };
-    let stored: Vec<u8> = row.try_get(0).map_err(failed)?;
+    let stored: Vec<u8> = row.try_get(0)?;
     if stored[..] != body_hash.0[..] {
         return Ok(Some(PutOutcome::RequestIdReused));
     }
-    let (id, text) = (
-        row.try_get(1).map_err(failed)?,
-        row.try_get(2).map_err(failed)?,
-    );
+    let (id, text) = (row.try_get(1)?, row.try_get(2)?);
     Ok(Some(PutOutcome::Replayed(StoredWorkflow { id, text })))
 }
 
@@ -209,20 +194,11 @@ async fn current_etag(
     let hash: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM workflows WHERE id = ?1")
         .bind(id)
         .fetch_optional(&mut **transaction)
-        .await
-        .map_err(failed)?;
+        .await?;
     let damaged = |_| StoreError::Damaged {
         table: "workflows",
         column: "hash",
     };
     let hash = hash.map(|hash| hash.try_into().map_err(damaged));
     Ok(hash.transpose()?.map(|hash| etag_of_hash(&Hash(hash))))
-}
-
-/// Names what failed.
-pub(crate) fn failed(error: sqlx::Error) -> StoreError {
-    match classify(&error) {
-        ErrorClass::DiskFull => StoreError::Full(error),
-        _ => StoreError::Failed(error),
-    }
 }
