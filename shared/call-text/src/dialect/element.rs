@@ -413,35 +413,12 @@ impl ElementScanner {
     }
 
     fn cut_off(&mut self, span: Span, message: &str) -> Progress {
-        self.raw.problems.push(Problem::new(
-            ProblemCode::TruncatedBlock,
-            Rule::A10,
-            span,
-            message,
-        ));
-        Progress::Closed {
-            at: span.end,
-            end: BlockEnd::Truncated,
-        }
+        self.raw.cut_off(Rule::A10, span, message.to_owned())
     }
 
     fn limited(&mut self, what: &str, limit: usize, feed: &Feed<'_>) -> Progress {
         let span = Span::new(self.start, feed.floor(self.pos));
-        self.raw.stray.retain(|stray| stray.start < span.end);
-        if let Some(last) = self.raw.stray.last_mut() {
-            last.end = last.end.min(span.end);
-        }
-        let message = format!("the limit of {limit} for {what} was reached");
-        self.raw.problems.push(Problem::new(
-            ProblemCode::LimitExceeded,
-            Rule::V13,
-            span,
-            message,
-        ));
-        Progress::Closed {
-            at: span.end,
-            end: BlockEnd::Limited,
-        }
+        self.raw.limited(what, limit, span)
     }
 
     /// Inside a parameter.

@@ -462,35 +462,12 @@ impl FieldScanner {
     }
 
     fn cut_off(&mut self, span: Span, message: String) -> Progress {
-        self.raw.problems.push(Problem::new(
-            ProblemCode::TruncatedBlock,
-            Rule::T34,
-            span,
-            message,
-        ));
-        Progress::Closed {
-            at: span.end,
-            end: BlockEnd::Truncated,
-        }
+        self.raw.cut_off(Rule::T34, span, message)
     }
 
     fn limited(&mut self, what: &str, limit: usize, feed: &Feed<'_>) -> Progress {
         let span = Span::new(self.start, feed.floor(self.pos));
-        self.raw.stray.retain(|stray| stray.start < span.end);
-        if let Some(last) = self.raw.stray.last_mut() {
-            last.end = last.end.min(span.end);
-        }
-        let message = format!("the limit of {limit} for {what} was reached");
-        self.raw.problems.push(Problem::new(
-            ProblemCode::LimitExceeded,
-            Rule::V13,
-            span,
-            message,
-        ));
-        Progress::Closed {
-            at: span.end,
-            end: BlockEnd::Limited,
-        }
+        self.raw.limited(what, limit, span)
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::fields::command::Key;
 use crate::catalogue::ToolMatch;
-use crate::{BlockEnd, Dialect, Problem, Span, Tolerance};
+use crate::{BlockEnd, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 
 /// A block as cut by a scanner.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +58,33 @@ impl Written {
         match self {
             Self::At(span) => span.of(text),
             Self::Other(name) => name,
+        }
+    }
+}
+
+impl RawBlock {
+    /// Ends the block where the text ends inside it.
+    pub(crate) fn cut_off(&mut self, rule: Rule, span: Span, message: String) -> Progress {
+        let problem = Problem::new(ProblemCode::TruncatedBlock, rule, span, message);
+        self.problems.push(problem);
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Truncated,
+        }
+    }
+
+    /// Ends the block where it reaches a limit.
+    pub(crate) fn limited(&mut self, what: &str, limit: usize, span: Span) -> Progress {
+        self.stray.retain(|stray| stray.start < span.end);
+        if let Some(last) = self.stray.last_mut() {
+            last.end = last.end.min(span.end);
+        }
+        let message = format!("the limit of {limit} for {what} was reached");
+        let problem = Problem::new(ProblemCode::LimitExceeded, Rule::V13, span, message);
+        self.problems.push(problem);
+        Progress::Closed {
+            at: span.end,
+            end: BlockEnd::Limited,
         }
     }
 }
