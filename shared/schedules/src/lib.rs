@@ -12,5 +12,5 @@ pub mod overlap;
 pub mod timing;
 
 pub use due::{CatchUp, Due, Missed, due};
-pub use overlap::{Overlap, Settled, Verdict, settle};
+pub use overlap::{Decision, Overlap, Settled, settle};
 pub use timing::{Timing, TimingError, utc};

@@ -20,7 +20,7 @@ pub enum Overlap {
 
 /// What is to be done with a buffered time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Its run is started.
     Start,
     /// It stays buffered.
@@ -35,38 +35,38 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// What is to be done with each buffered time, in their order.
-    pub verdicts: Vec<Verdict>,
+    pub decisions: Vec<Decision>,
     /// Whether the runs that continue are to be cancelled.
     pub cancel: bool,
 }
 
 /// Decides on `buffered` times, the earliest first, while earlier runs continue or not.
 pub fn settle(overlap: Overlap, running: bool, buffered: usize) -> Settled {
-    let verdict = |index: usize| match overlap {
-        Overlap::Allow if index < MAX_BUFFERED => Verdict::Start,
-        Overlap::Allow => Verdict::BufferFull,
-        Overlap::CancelOther if index + 1 < buffered => Verdict::Overlapped,
-        Overlap::CancelOther if running => Verdict::Keep,
-        Overlap::CancelOther => Verdict::Start,
-        _ if index == 0 && !running => Verdict::Start,
-        Overlap::Skip => Verdict::Overlapped,
+    let decision = |index: usize| match overlap {
+        Overlap::Allow if index < MAX_BUFFERED => Decision::Start,
+        Overlap::Allow => Decision::BufferFull,
+        Overlap::CancelOther if index + 1 < buffered => Decision::Overlapped,
+        Overlap::CancelOther if running => Decision::Keep,
+        Overlap::CancelOther => Decision::Start,
+        _ if index == 0 && !running => Decision::Start,
+        Overlap::Skip => Decision::Overlapped,
         // What is started leaves the buffer.
-        Overlap::BufferOne => keep(index - usize::from(!running), 1, Verdict::Overlapped),
+        Overlap::BufferOne => keep(index - usize::from(!running), 1, Decision::Overlapped),
         Overlap::BufferAll => keep(
             index - usize::from(!running),
             MAX_BUFFERED,
-            Verdict::BufferFull,
+            Decision::BufferFull,
         ),
     };
     Settled {
-        verdicts: (0..buffered).map(verdict).collect(),
+        decisions: (0..buffered).map(decision).collect(),
         cancel: overlap == Overlap::CancelOther && running && buffered > 0,
     }
 }
 
-fn keep(place: usize, most: usize, otherwise: Verdict) -> Verdict {
+fn keep(place: usize, most: usize, otherwise: Decision) -> Decision {
     match place < most {
-        true => Verdict::Keep,
+        true => Decision::Keep,
         false => otherwise,
     }
 }
@@ -75,7 +75,7 @@ fn keep(place: usize, most: usize, otherwise: Verdict) -> Verdict {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Verdict::{BufferFull, Keep, Overlapped, Start};
+    use super::Decision::{BufferFull, Keep, Overlapped, Start};
     use super::*;
 
     const ALL: [Overlap; 5] = [
@@ -107,9 +107,9 @@ mod tests {
             ),
             (Overlap::Allow, true, vec![Start; 3]),
         ];
-        for (overlap, running, verdicts) in cases {
+        for (overlap, running, decisions) in cases {
             let settled = settle(overlap, running, 3);
-            assert_eq!(settled.verdicts, verdicts, "{overlap:?}, {running}");
+            assert_eq!(settled.decisions, decisions, "{overlap:?}, {running}");
             assert_eq!(settled.cancel, overlap == Overlap::CancelOther && running);
         }
     }
@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn a_buffer_takes_a_hundred_times() {
         let settled = settle(Overlap::BufferAll, true, 101);
-        assert_eq!(settled.verdicts[99], Keep);
-        assert_eq!(settled.verdicts[100], BufferFull);
+        assert_eq!(settled.decisions[99], Keep);
+        assert_eq!(settled.decisions[100], BufferFull);
     }
 
     proptest! {
@@ -126,12 +126,12 @@ mod tests {
         fn runs_are_side_by_side_only_where_that_is_allowed(running: bool, buffered in 0_usize..300) {
             for overlap in ALL {
                 let settled = settle(overlap, running, buffered);
-                prop_assert_eq!(settled.verdicts.len(), buffered);
-                let started = settled.verdicts.iter().filter(|verdict| **verdict == Start).count();
+                prop_assert_eq!(settled.decisions.len(), buffered);
+                let started = settled.decisions.iter().filter(|decision| **decision == Start).count();
                 prop_assert!(overlap == Overlap::Allow || started + usize::from(running) <= 1);
                 // A schedule at rest starts something.
                 prop_assert!(running || buffered == 0 || started > 0);
-                let kept = settled.verdicts.iter().filter(|verdict| **verdict == Keep).count();
+                let kept = settled.decisions.iter().filter(|decision| **decision == Keep).count();
                 prop_assert!(kept <= MAX_BUFFERED);
             }
         }

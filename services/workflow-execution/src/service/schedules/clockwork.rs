@@ -7,7 +7,7 @@ use contracts::tavern::common::v1::RunState;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
 use core_types::RequestId;
-use schedules::{Overlap, Verdict, due, settle, utc};
+use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
@@ -154,13 +154,13 @@ impl Inner {
                 drop(self.runs.cancel(&time.run_id, &reason).await);
             }
         }
-        for (mut time, verdict) in buffered.into_iter().zip(settled.verdicts) {
-            match verdict {
-                Verdict::Keep => continue,
-                Verdict::Start if !self.start_time(&row, &mut time).await? => break,
-                Verdict::Start => {}
-                Verdict::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
-                Verdict::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
+        for (mut time, decision) in buffered.into_iter().zip(settled.decisions) {
+            match decision {
+                Decision::Keep => continue,
+                Decision::Start if !self.start_time(&row, &mut time).await? => break,
+                Decision::Start => {}
+                Decision::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
+                Decision::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
             }
             store.set_time(id, &time).await.map_err(failure)?;
         }
