@@ -227,15 +227,14 @@ impl Record {
 
     fn end(&mut self, facts: &Facts) {
         self.state = RecordState::Recorded;
-        let usage = facts.usage.as_ref();
+        self.record("ended", facts);
         metrics::ended(
             self.what,
             &self.runtime,
             facts.verdict,
             facts.wall_time,
-            usage,
+            facts.usage.as_ref(),
         );
-        self.record("ended", facts);
     }
 
     fn record(&self, event: &'static str, facts: &Facts) {

@@ -13,7 +13,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::{Failure, Need, Services};
-use sandbox_engine::domain::{script::identifier_problems, violation::Violation};
+use sandbox_engine::domain::violation::Violation;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
@@ -81,10 +81,8 @@ impl ScriptSandboxService for Rpc {
         let mut request = request.into_inner();
         let request_id = request.request_id.clone();
         let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
-        let known = identifier_problems("request_id", &request_id);
-        let script = inward::script(&self.sandbox, request, self.sandbox.limits(), known);
-        let script = script.map_err(invalid)?;
-        let executed = self.sandbox.execute(&request_id, digest, script).await;
+        let script = inward::script(&self.sandbox, request, self.sandbox.limits(), Vec::new());
+        let executed = self.sandbox.execute(digest, script.map_err(invalid)?).await;
         let (outcome, replayed) = executed.map_err(refused)?;
         Ok(Response::new(outward::response(&outcome, replayed)))
     }

@@ -160,10 +160,10 @@ impl Sandbox {
     /// when it was run and has no answer.
     pub async fn execute(
         &self,
-        request_id: &str,
         digest: Digest,
         script: Script,
     ) -> Result<(Arc<Outcome>, bool), Refusal> {
+        let request_id = &script.request_id;
         let mut claimed = loop {
             match self.idempotency.look_up(&script.caller, request_id, digest) {
                 Lookup::New(claimed) => break claimed,
@@ -181,7 +181,7 @@ impl Sandbox {
                 }
                 Lookup::Lost => return Err(Refusal::Lost),
                 Lookup::Conflict => {
-                    let request_id = request_id.to_owned();
+                    let request_id = request_id.clone();
                     return Err(Refusal::RequestIdReused { request_id });
                 }
             }

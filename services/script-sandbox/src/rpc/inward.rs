@@ -61,7 +61,6 @@ pub(super) fn script(
             wire::NetworkPolicy::Refuse | wire::NetworkPolicy::Unspecified => Network::Refuse,
         },
         files: files(request.files, &mut problems),
-        limits: limits(request.limits, bounds, &mut problems),
         collect: (request.collect)
             .and_then(|collect| collect_spec(&collect, &sandbox.settings().blobs, &mut problems)),
         program: match request.program {
@@ -77,7 +76,9 @@ pub(super) fn script(
         effect_id: request.effect_id,
         conversation_id: request.conversation_id,
         traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
+        request_id: request.request_id,
         caller: request.caller_id,
+        limits: limits(request.limits, bounds, &mut problems),
     };
     Script::new(spec, problems)
 }

@@ -11,7 +11,7 @@ use contracts::tavern::sandbox::v1::{
 use core_types::page::{PageToken, page_size};
 use sandbox_engine::domain::{
     limits::{Limits, time_within},
-    script::{Program, Script, ScriptSpec, identifier_problems},
+    script::{Program, Script, ScriptSpec},
     violation::Violation,
 };
 use tonic::{Request, Response, Status};
@@ -42,7 +42,7 @@ impl SessionService for Rpc {
         let request_id = request.request_id.clone();
         let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
         let request = read_request(&self.sandbox, request).map_err(invalid)?;
-        let made = self.sandbox.create_session(&request_id, digest, request);
+        let made = self.sandbox.create_session(digest, request);
         let (view, replayed) = made.await.map_err(refused)?;
         Ok(Response::new(CreateSessionResponse {
             session: Some(outward::session(&view)),
@@ -172,7 +172,7 @@ fn read_request(
     sandbox: &Sandbox,
     request: CreateSessionRequest,
 ) -> Result<SessionRequest, Vec<Violation>> {
-    let mut problems = identifier_problems("request_id", &request.request_id);
+    let mut problems = Vec::new();
     let idle = request.idle_time.map(inward::span);
     let idle_time = IDLE_TIME.read("idle_time", idle, &mut problems);
     let total = request.total_time.map(inward::span);
@@ -188,6 +188,7 @@ fn read_request(
         ..limits
     };
     let spec = ScriptSpec {
+        request_id: request.request_id,
         environment: inward::variables(request.environment),
         files: inward::files(request.files, &mut problems),
         caller: request.caller_id,

@@ -43,12 +43,12 @@ impl Sandbox {
     /// When it is refused, or its interpreter did not become ready.
     pub async fn create_session(
         &self,
-        request_id: &str,
         digest: [u8; 32],
         request: SessionRequest,
     ) -> Result<(SessionInfo, bool), Refusal> {
+        let request_id = request.script.request_id.clone();
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
-        let mut record = Record::of_session(&id, request_id, &request.script);
+        let mut record = Record::of_session(&id, &request_id, &request.script);
         let means = self.session_means(&request.script);
         let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
         let view = SessionInfo {
@@ -68,7 +68,7 @@ impl Sandbox {
             enforcement: self.engine.report.enforcement,
         };
         let found = loop {
-            match self.sessions.look_up(request_id, digest, view.clone()) {
+            match self.sessions.look_up(&request_id, digest, view.clone()) {
                 Err(Refusal::Quota { .. }) if self.sessions.evict().await => {}
                 found => break found,
             }

@@ -77,6 +77,8 @@ pub enum Network {
 /// A script as it is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptSpec {
+    /// The id of the request; empty if a repeated one runs again.
+    pub request_id: String,
     /// The runtime's name or alias.
     pub runtime: String,
     /// What to run.
@@ -153,6 +155,7 @@ impl Script {
             problems.no_nul(&format!("arguments[{index}]"), text);
         }
         problems.environment(&spec.environment);
+        problems.identifier("request_id", &spec.request_id);
         problems.identifier("effect_id", &spec.effect_id);
         problems.identifier("conversation_id", &spec.conversation_id);
         problems.identifier("caller_id", &spec.caller);
