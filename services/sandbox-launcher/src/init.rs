@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Read,
+    io::{Read, Write},
     os::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
@@ -49,9 +49,16 @@ pub(crate) fn run(
     sys::exit_now(code)
 }
 
-/// A report that cannot be sent has no reader left: the supervisor is gone and so, soon, are we.
 fn send(reports: &mut File, report: &Report) {
-    if channel::write_report(reports, report).is_err() {
+    send_all(reports, std::slice::from_ref(report));
+}
+
+/// Sends reports at once, so that the service wakes once for the last ones. Reports that cannot be sent
+/// have no reader left: the supervisor is gone and so, soon, are we.
+fn send_all(reports: &mut File, all: &[Report]) {
+    let mut lines = Vec::new();
+    let written = (all.iter()).try_for_each(|report| channel::write_report(&mut lines, report));
+    if written.and_then(|()| reports.write_all(&lines)).is_err() {
         sys::exit_now(1);
     }
 }
@@ -90,13 +97,14 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     if watch.alone {
         end_everybody();
     }
-    send(reports, &Report::Ended { end });
+    let mut last = vec![Report::Ended { end }];
     if watch.alone {
         // The kernel takes down the namespaces before it reports our end to the supervisor, which can take
         // longer than all the rest; there is nothing in them any more.
         let (cpu, max_process_bytes) = sys::usage().at(Layer::Launch, "reading what was used")?;
-        send(reports, &Report::gone(cpu, max_process_bytes, 0));
+        last.push(Report::gone(cpu, max_process_bytes, 0));
     }
+    send_all(reports, &last);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, Read, Write},
     os::{
         fd::{AsFd, FromRawFd, OwnedFd},
         unix::net::UnixStream,
@@ -181,11 +181,11 @@ struct Family {
 impl Family {
     /// Hands reports on until the init has ended, or the service wants an end or is gone.
     fn accompany(&mut self, socket: &UnixStream, events: &OwnedFd, reports: OwnedFd) {
-        let mut lines = BufReader::new(File::from(reports));
+        let reports = File::from(reports);
         let mut talking = true;
         loop {
-            let reports = talking.then(|| lines.get_ref().as_fd());
-            let watched = [events.as_fd(), socket.as_fd()].into_iter().chain(reports);
+            let watched = [events.as_fd(), socket.as_fd()].into_iter();
+            let watched = watched.chain(talking.then(|| reports.as_fd()));
             let mut fds: Vec<PollFd<'_>> = watched
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
                 .collect();
@@ -195,16 +195,12 @@ impl Family {
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready.get(2) == Some(&true) {
-                talking = hand_on(&mut lines, socket);
-                // One read may bring several reports, and nothing signals those in the buffer again.
-                while talking && !lines.buffer().is_empty() {
-                    talking = hand_on(&mut lines, socket);
-                }
+                talking = hand_on(&reports, socket);
             }
             if ready[0] {
                 init::drain(events);
                 if !self.reap() || self.init == 0 {
-                    while talking && hand_on(&mut lines, socket) {}
+                    while talking && hand_on(&reports, socket) {}
                     return;
                 }
             }
@@ -278,13 +274,11 @@ impl Family {
     }
 }
 
-/// Hands one report on. False: there are no more.
-fn hand_on(lines: &mut BufReader<File>, mut socket: &UnixStream) -> bool {
-    /// A report is never longer; the script has no way to write one.
-    const MAX_LINE: u64 = 64 << 10;
-    let mut line = Vec::new();
-    match lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
-        Ok(read) if read > 0 => socket.write_all(&line).is_ok(),
+/// Hands on what has been reported. False: nothing more will be.
+fn hand_on(mut reports: &File, mut socket: &UnixStream) -> bool {
+    let mut buffer = [0; 4 << 10];
+    match reports.read(&mut buffer) {
+        Ok(read) if read > 0 => socket.write_all(&buffer[..read]).is_ok(),
         _ => false,
     }
 }
