@@ -1,7 +1,7 @@
 //! Finds the interpreters that the profiles name.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -141,7 +141,7 @@ impl Runtime {
     /// and gets nothing but the profile's own words.
     pub async fn resolve(profile: Profile) -> Self {
         let (mut others, mut problems) = (VecDeque::new(), Vec::new());
-        let programs = profile.find.iter();
+        let programs = distinct(&profile.find);
         let described = programs.map(|program| describe(&profile, program));
         for found in futures::future::join_all(described).await {
             match found {
@@ -172,6 +172,17 @@ impl Runtime {
         let next = self.others.pop_front();
         self.interpreter = next.ok_or_else(|| self.problems.join("; "));
     }
+}
+
+/// Leaves out names of a program that an earlier one leads to, as `node` and `/usr/bin/node` often do.
+fn distinct(names: &[String]) -> impl Iterator<Item = &String> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    names.iter().filter(move |name| {
+        let mut paths = std::env::split_paths(&search).map(|directory| directory.join(name));
+        let path = paths.find(|path| path.is_file());
+        path.is_none_or(|path| seen.insert(path))
+    })
 }
 
 async fn describe(profile: &Profile, program: &str) -> Result<Interpreter, String> {
@@ -220,6 +231,8 @@ async fn describe(profile: &Profile, program: &str) -> Result<Interpreter, Strin
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
     use super::*;
 
     #[test]
@@ -244,6 +257,29 @@ mod tests {
         let all = profiles(directory.path()).unwrap();
         assert_eq!(names(&all), ["bash", "node", "perl", "python3"]);
         assert_eq!(all[3].find[0], "/opt/python");
+    }
+
+    #[tokio::test]
+    async fn an_interpreter_is_found_behind_its_shim() {
+        let directory = tempfile::tempdir().unwrap();
+        let shim = directory.path().join("python3");
+        let script = "#!/bin/sh\nexec /usr/bin/env python3 \"$@\"\n";
+        std::fs::write(&shim, script).unwrap();
+        std::fs::set_permissions(&shim, Permissions::from_mode(0o755)).unwrap();
+        let mut profile = read("python3.toml", BUILT_IN[0].1).unwrap();
+        profile.find = vec![shim.display().to_string()];
+        let found = Runtime::resolve(profile).await.interpreter.unwrap();
+        assert!(
+            found.executable.is_file() && found.executable != shim,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_program_is_asked_once_however_often_it_is_named() {
+        let names = ["sh", "/no/such/program", "sh", "none-such"].map(str::to_owned);
+        let asked: Vec<&String> = distinct(&names).collect();
+        assert_eq!(asked, ["sh", "/no/such/program", "none-such"]);
     }
 
     #[test]

@@ -61,6 +61,10 @@ const AGENT: Service = Service {
 };
 const ALL: [&Service; 5] = [&SANDBOX, &REGISTRY, &WORKFLOW, &AGENT, &GATEWAY];
 
+/// Where a sandbox finds interpreters. A host whose `PATH` has more of them tries and measures each one
+/// when a sandbox starts, which here happens in every test.
+const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// How a stack shall be started.
 #[derive(Clone, Debug, Default)]
 pub struct StackBuilder {
@@ -116,7 +120,7 @@ impl StackBuilder {
 impl Stack {
     /// Starts to describe a stack.
     pub fn builder() -> StackBuilder {
-        StackBuilder::default()
+        StackBuilder::default().env("PATH", PROGRAMS)
     }
 
     /// Starts all services in one process.

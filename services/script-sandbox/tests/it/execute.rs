@@ -199,22 +199,6 @@ fn a_failing_script_tells_its_error() {
 }
 
 #[test]
-fn a_kept_python_is_found_behind_its_shim() {
-    as_every_user(async || {
-        let host = Host::full().await;
-        let response = host
-            .python("import sys; print(sys.executable, sys.flags.no_user_site)")
-            .await;
-        expect_class(&response, &["exited 0"]);
-        assert!(
-            !stdout(&response).contains("shims"),
-            "{}",
-            stdout(&response)
-        );
-    });
-}
-
-#[test]
 fn e98_odd_sources_run_exactly() {
     as_every_user(async || {
         let host = Host::full().await;

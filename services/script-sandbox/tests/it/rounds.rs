@@ -36,6 +36,10 @@ const MATRIX: &str = "TAVERN_TEST_HOSTS";
 /// The value of [`MATRIX`].
 const WHOLE: &str = "all";
 
+/// Where the sandbox of a round finds interpreters. A host whose `PATH` has more of them tries and
+/// measures each one when its sandbox starts, which here happens in every test.
+const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// Users who own nothing; below those that scripts are given.
 const ORDINARY_USERS: std::ops::Range<u32> = 63_000..64_000;
 
@@ -73,7 +77,7 @@ pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
 }
 
 /// The hosts of a round: every kind in the whole matrix, else the strongest.
-async fn hosts() -> Vec<Host> {
+pub(crate) async fn hosts() -> Vec<Host> {
     if is_whole_matrix() {
         Host::all().await
     } else {
@@ -140,7 +144,9 @@ fn round(mut command: Command, test: &str) -> Command {
 
 fn own_round(test: &str) -> Output {
     let own = std::env::current_exe().unwrap();
-    round(Command::new(own), test).output().unwrap()
+    let mut command = Command::new(own);
+    command.env("PATH", PROGRAMS);
+    round(command, test).output().unwrap()
 }
 
 /// A program that was built with this one.
@@ -171,7 +177,7 @@ fn ordinary_round(test: &str) -> Output {
     let mut command = Command::new(own);
     command
         .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("PATH", PROGRAMS)
         .env("TMPDIR", &temporary)
         .current_dir(directory.path())
         .uid(user)

@@ -177,6 +177,8 @@ fn run(request: ExecuteRequest) -> tonic::codegen::BoxStream<ExecuteStreamRespon
         .arg(entry)
         .args(&request.arguments)
         .current_dir(directory.path())
+        // A shim in front of an interpreter can take longer than the script.
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
         .env("TAVERN_EFFECT_ID", &request.effect_id)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
