@@ -62,10 +62,14 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 
 ##@ Test it
 
+# Tests wait as much as they compute, for programs to start and for limits to be reached.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+
 .PHONY: test
 test: check-rust check-node check-chromium python test-console $(BROWSER)/node_modules/.package-lock.json build ## Run all tests, those in Python included
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --locked --workspace --no-tests=warn; \
+	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --test-threads $(TEST_THREADS) --locked --workspace \
+	    --no-tests=warn; \
 	else \
 	  echo "cargo-nextest is not installed; using cargo test (cargo install --locked cargo-nextest makes it faster)"; \
 	  $(CARGO) test --locked --workspace --lib --bins --tests; \
@@ -107,7 +111,7 @@ SEEDS ?= 100000
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
-	  kills:: clients_that_are_cut after_kills
+	  kills:: clients_that_are_cut after_kills kills_lose
 	@TAVERN_TEST_SEEDS=$(SEEDS) $(CARGO) test --locked --package workflow-execution --test it -- simulation::
 	@$(MAKE) --no-print-directory mutate soak bench
 
@@ -138,12 +142,15 @@ fuzz: check-rust ## Fuzz the text dialects, each target for FUZZ_SECONDS (needs 
 	done
 	@$(MAKE) --no-print-directory mutate
 
-# Texts of each form for `make mutate`; `make test` reads 100,000.
+# Texts of each form for `make mutate`; `make test` reads 20,000.
 MUTATIONS ?= 10000000
+# Bytes of the texts of which `make mutate` counts the steps; `make test` reads 1,000,000.
+BYTES ?= 10000000
 
 .PHONY: mutate
-mutate: check-rust ## Change one mark of well-formed blocks, MUTATIONS times for each form
-	@TAVERN_TEST_MUTATIONS=$(MUTATIONS) $(CARGO) test --locked --release --package conformance --test it mutations::
+mutate: check-rust ## Change one mark of well-formed blocks, MUTATIONS times for each form, and read BYTES
+	@TAVERN_TEST_MUTATIONS=$(MUTATIONS) TAVERN_TEST_BYTES=$(BYTES) \
+	  $(CARGO) test --locked --release --package conformance --test it -- mutations:: linear::
 
 ##@ Keep it in order
 

@@ -173,7 +173,8 @@ def until_end(socket, request):
 def by_websocket(address, run_id, after):
     """Yields the records after a sequence as kind and content."""
     uri = f"ws://{address}/v1/runs/{run_id}/events?after_sequence={after}"
-    with websockets.sync.client.connect(uri) as socket:
+    # While its queue is full this client does not read that the server closes as well.
+    with websockets.sync.client.connect(uri, max_queue=None) as socket:
         for frame in socket:
             yield next(iter(json.loads(frame).items()))
 

@@ -8,6 +8,7 @@ pub mod mutation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use call_text::{Call, Catalogue, FinishReason, Parsed, Policy, Tool};
@@ -93,10 +94,16 @@ pub fn fixtures() -> PathBuf {
 
 /// The tools that all cases may call.
 pub fn catalogue() -> Result<Catalogue> {
+    // Property tests ask for it thousands of times.
+    static READ: OnceLock<Catalogue> = OnceLock::new();
+    if let Some(catalogue) = READ.get() {
+        return Ok(catalogue.clone());
+    }
     let path = fixtures().join("catalogue.json");
     let file: CatalogueFile = serde_json::from_str(&fs::read_to_string(&path)?)
         .with_context(|| path.display().to_string())?;
-    Ok(Catalogue::new(file.tools, file.hidden)?)
+    let catalogue = Catalogue::new(file.tools, file.hidden)?;
+    Ok(READ.get_or_init(|| catalogue).clone())
 }
 
 /// All cases, sorted by name.

@@ -6,7 +6,7 @@ use conformance::mutation::{Form, Random, Written, catalogue, check};
 /// How many texts of each form are read; `make mutate` asks for more.
 fn texts() -> u64 {
     let asked = std::env::var("TAVERN_TEST_MUTATIONS").ok();
-    asked.map_or(100_000, |asked| {
+    asked.map_or(20_000, |asked| {
         asked.parse().expect("TAVERN_TEST_MUTATIONS is a number")
     })
 }
