@@ -53,13 +53,9 @@ async fn sqlite_is_built_as_the_workspace_says() {
         .fetch_all(database.writer())
         .await
         .unwrap();
-    for (option, expected) in [
-        ("ENABLE_QPSG", true),
-        ("DEFAULT_MEMSTATUS=0", true),
-        ("ENABLE_MEMORY_MANAGEMENT", false),
-    ] {
+    for option in ["ENABLE_QPSG", "DEFAULT_MEMSTATUS=0"] {
         let found = options.iter().any(|found| found == option);
-        assert_eq!(found, expected, "{option}; see .cargo/config.toml");
+        assert!(found, "{option}; see .cargo/config.toml");
     }
 }
 
