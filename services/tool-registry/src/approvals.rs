@@ -139,8 +139,12 @@ impl Approvals {
     /// Returns what the rules may do with a call of a tool, a sentence for each.
     pub fn outlook(&self, of_agents: &[Stricter<'_>], tool: &Tool) -> Vec<String> {
         let rules = &self.inner.policy.rules;
-        let names = (tool.id(), tool.names_in_rules());
-        rules.outlook(of_agents, (names.0, &names.1), tool.flags().effect_class())
+        let aliases = tool.names_in_rules();
+        rules.outlook(
+            of_agents,
+            (tool.id(), &aliases),
+            tool.flags().effect_class(),
+        )
     }
 
     /// Returns the approver who has a key.

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use contracts::tavern::agent::v1::state_service_client::StateServiceClient;
-use contracts::tavern::agent::v1::{GoalStatus, ListGoalsRequest, UpdateGoalRequest};
+use contracts::tavern::agent::v1::{Goal, GoalStatus, ListGoalsRequest, UpdateGoalRequest};
 
-use super::{Remote, json, print_table, refusal};
-use crate::timeline::{Style, name};
+use super::{Remote, json, list, refusal};
+use crate::timeline::name;
 
 /// What to do with goals.
 #[derive(Subcommand)]
@@ -76,25 +76,21 @@ impl Command {
                     conversation_id,
                     profile_id: agent,
                 };
-                let listed = states.list_goals(request).await.map_err(refused)?;
-                let head = ["GOAL", "STATUS", "PRIORITY", "FROM", "DESCRIPTION"].map(str::to_owned);
-                let mut rows = vec![head.to_vec()];
-                for goal in listed.into_inner().goals {
-                    if remote.json {
-                        json::print_line(&goal)?;
-                        continue;
-                    }
-                    rows.push(vec![
+                let row = |goal: &Goal| {
+                    [
                         goal.goal_id.clone(),
                         name(goal.status().as_str_name(), "GOAL_STATUS_"),
                         goal.priority.to_string(),
-                        goal.origin,
+                        goal.origin.clone(),
                         goal.description.replace('\n', " "),
-                    ]);
-                }
-                if !remote.json {
-                    print_table(&rows, Style::of_stdout().width);
-                }
+                    ]
+                };
+                let head = ["GOAL", "STATUS", "PRIORITY", "FROM", "DESCRIPTION"];
+                list::print_all(remote.json, head, row, async |_| {
+                    let listed = states.list_goals(request.clone()).await?;
+                    Ok((listed.into_inner().goals, String::new()))
+                })
+                .await?;
             }
             Self::Update(update) => {
                 let updated = states.update_goal(update.request()).await;

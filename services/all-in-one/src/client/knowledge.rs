@@ -7,13 +7,12 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use contracts::tavern::agent::v1::knowledge_service_client::KnowledgeServiceClient;
 use contracts::tavern::agent::v1::{
-    DeleteKnowledgeBaseRequest, DeleteKnowledgeEntryRequest, KnowledgeBase, KnowledgeEntry,
-    ListKnowledgeBasesRequest, ListKnowledgeEntriesRequest, PutKnowledgeBaseRequest,
-    QueryKnowledgeRequest, WriteKnowledgeEntryRequest,
+    DeleteKnowledgeBaseRequest, DeleteKnowledgeEntryRequest, FoundEntry, KnowledgeBase,
+    KnowledgeEntry, ListKnowledgeBasesRequest, ListKnowledgeEntriesRequest,
+    PutKnowledgeBaseRequest, QueryKnowledgeRequest, WriteKnowledgeEntryRequest,
 };
 
-use super::{Remote, documents, json, list, print, print_table, refusal};
-use crate::timeline::Style;
+use super::{Remote, documents, json, list, print, refusal};
 
 /// What to do with knowledge bases.
 #[derive(Subcommand)]
@@ -118,17 +117,12 @@ impl Command {
                     query,
                     ..QueryKnowledgeRequest::default()
                 };
-                let found = knowledge.query_knowledge(request).await;
-                let mut rows = vec![ENTRY_HEAD.map(str::to_owned).to_vec()];
-                for entry in found.map_err(refused)?.into_inner().entries {
-                    match remote.json {
-                        true => json::print_line(&entry)?,
-                        false => rows.push(row(&entry.entry.unwrap_or_default()).to_vec()),
-                    }
-                }
-                if !remote.json {
-                    print_table(&rows, Style::of_stdout().width);
-                }
+                let row = |found: &FoundEntry| row(&found.entry.clone().unwrap_or_default());
+                list::print_all(remote.json, ENTRY_HEAD, row, async |_| {
+                    let found = knowledge.query_knowledge(request.clone()).await?;
+                    Ok((found.into_inner().entries, String::new()))
+                })
+                .await?;
             }
             Self::Write(write) => {
                 let written = knowledge.write_knowledge_entry(write.request()).await;
@@ -169,21 +163,15 @@ async fn list(knowledge: &mut Knowledge, as_json: bool) -> anyhow::Result<()> {
         ]
     };
     let head = ["KNOWLEDGE BASE", "NAME", "SOURCE", "ENTRIES", "DESCRIPTION"];
-    let mut left_out = Vec::new();
-    list::print_all(as_json, head, row, async |page_token| {
+    documents::print_all(as_json, head, row, async |page_token| {
         let request = ListKnowledgeBasesRequest {
             page_token,
             ..ListKnowledgeBasesRequest::default()
         };
         let page = knowledge.list_knowledge_bases(request).await?.into_inner();
-        left_out.extend(page.diagnostics);
-        Ok((page.knowledge_bases, page.next_page_token))
+        Ok((page.knowledge_bases, page.diagnostics, page.next_page_token))
     })
-    .await?;
-    if !as_json {
-        documents::remarks(&left_out);
-    }
-    Ok(())
+    .await
 }
 
 async fn entries(knowledge: &mut Knowledge, kb_id: String, as_json: bool) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use contracts::tavern::agent::v1::{
     GetProfileRequest, ListProfileRevisionsRequest, ListProfilesRequest, Profile,
 };
 
-use super::{Remote, documents, json, list, print, refusal};
+use super::{Remote, documents, refusal};
 
 /// What to do with profiles.
 #[derive(Subcommand)]
@@ -49,10 +49,7 @@ impl Command {
                 let found = profiles.get_profile(request).await;
                 let found = found.map_err(|status| refusal(&status))?.into_inner();
                 let profile = found.profile.context("the answer has no profile")?;
-                match remote.json {
-                    true => json::print_line(&profile)?,
-                    false => print(&format!("{}\n", profile.profile_json.trim_end())),
-                }
+                documents::show(remote.json, &profile, &profile.profile_json)?;
             }
             Self::Revisions { profile_id } => {
                 documents::print_revisions(remote.json, async |page_token| {
@@ -83,19 +80,13 @@ async fn list(profiles: &mut Profiles, as_json: bool) -> anyhow::Result<()> {
         ]
     };
     let head = ["PROFILE", "NAME", "MODEL", "SOURCE", "REVISION"];
-    let mut left_out = Vec::new();
-    list::print_all(as_json, head, row, async |page_token| {
+    documents::print_all(as_json, head, row, async |page_token| {
         let request = ListProfilesRequest {
             page_token,
             ..ListProfilesRequest::default()
         };
         let page = profiles.list_profiles(request).await?.into_inner();
-        left_out.extend(page.diagnostics);
-        Ok((page.profiles, page.next_page_token))
+        Ok((page.profiles, page.diagnostics, page.next_page_token))
     })
-    .await?;
-    if !as_json {
-        documents::remarks(&left_out);
-    }
-    Ok(())
+    .await
 }

@@ -73,10 +73,7 @@ impl Command {
                 let found = projects.get_project(request).await.map_err(refused)?;
                 let project = found.into_inner().project;
                 let project = project.context("the answer has no project")?;
-                match remote.json {
-                    true => json::print_line(&project)?,
-                    false => print(&format!("{}\n", project.project_json.trim_end())),
-                }
+                documents::show(remote.json, &project, &project.project_json)?;
             }
             Self::Revisions { project_id } => {
                 documents::print_revisions(remote.json, async |page_token| {

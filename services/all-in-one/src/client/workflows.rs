@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::{
 };
 
 use super::documents::{read, remarks, source};
-use super::{Remote, json, list, print, print_table, refusal, runs};
+use super::{Remote, documents, json, list, print, print_table, refusal, runs};
 use crate::timeline::Style;
 
 /// What to do with workflows.
@@ -191,20 +191,15 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
         ]
     };
     let head = ["WORKFLOW", "NAME", "SOURCE", "DESCRIPTION"];
-    let mut left_out = Vec::new();
-    list::print_all(as_json, head, row, async |page_token| {
+    documents::print_all(as_json, head, row, async |page_token| {
         let request = ListWorkflowsRequest {
             page_token,
             ..ListWorkflowsRequest::default()
         };
         let page = workflows.list_workflows(request).await?.into_inner();
-        left_out.extend(page.diagnostics);
-        Ok((page.workflows, page.next_page_token))
+        Ok((page.workflows, page.diagnostics, page.next_page_token))
     })
     .await?;
-    if !as_json {
-        remarks(&left_out);
-    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -34,13 +34,7 @@ pub struct Loaded {
 
 /// Reads a definition text.
 pub fn load(text: &str) -> Loaded {
-    match parse(text) {
-        Ok(source) => load_value(source),
-        Err(violations) => Loaded {
-            workflow: None,
-            violations,
-        },
-    }
+    parse(text).map_or_else(unreadable, load_value)
 }
 
 /// Reads a definition text, and returns the JSON value that it holds as well; null if it is not
@@ -48,7 +42,7 @@ pub fn load(text: &str) -> Loaded {
 pub fn load_with_source(text: &str) -> (Loaded, Value) {
     match parse(text) {
         Ok(source) => (load_value(source.clone()), source),
-        Err(_) => (load(text), Value::Null),
+        Err(violations) => (unreadable(violations), Value::Null),
     }
 }
 
@@ -59,6 +53,13 @@ fn parse(text: &str) -> Result<Value, Vec<Violation>> {
         ..JsonLimits::default()
     };
     json_schema::parse_json_strict_with(text, &limits).map_err(|error| of_json(&error))
+}
+
+fn unreadable(violations: Vec<Violation>) -> Loaded {
+    Loaded {
+        workflow: None,
+        violations,
+    }
 }
 
 fn load_value(source: Value) -> Loaded {

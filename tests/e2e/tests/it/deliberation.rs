@@ -149,9 +149,8 @@ async fn g206_what_cannot_deliberate_fails_the_turn_and_is_named() -> anyhow::Re
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_of_the_turn_ends_the_workflow_that_deliberates() -> anyhow::Result<()> {
-    let stack = Stack::builder().deploy(failing_agents()).start().await?;
+/// Stores a workflow that asks a slow model.
+async fn put_slow_deliberation(stack: &Stack) -> anyhow::Result<()> {
     let mut definition = read("workflows/npc_deliberation.json")?;
     definition["nodes"][4]["inputValues"]["model"] = "slow_thinker".into();
     let request = PutWorkflowRequest {
@@ -160,6 +159,13 @@ async fn a_cancel_of_the_turn_ends_the_workflow_that_deliberates() -> anyhow::Re
         ..PutWorkflowRequest::default()
     };
     stack.workflow().put_workflow(request).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_of_the_turn_ends_the_workflow_that_deliberates() -> anyhow::Result<()> {
+    let stack = Stack::builder().deploy(failing_agents()).start().await?;
+    put_slow_deliberation(&stack).await?;
     put(
         &stack,
         &json!({"id": "slow", "core_deliberation_workflow_id": "slow_deliberation"}),
@@ -185,14 +191,7 @@ async fn a_cancel_of_the_turn_ends_the_workflow_that_deliberates() -> anyhow::Re
 #[tokio::test(flavor = "multi_thread")]
 async fn g703_a_workflow_that_deliberates_ends_with_the_time_of_its_turn() -> anyhow::Result<()> {
     let stack = Stack::builder().deploy(failing_agents()).start().await?;
-    let mut definition = read("workflows/npc_deliberation.json")?;
-    definition["nodes"][4]["inputValues"]["model"] = "slow_thinker".into();
-    let request = PutWorkflowRequest {
-        workflow_id: "slow_deliberation".to_owned(),
-        definition_json: definition.to_string(),
-        ..PutWorkflowRequest::default()
-    };
-    stack.workflow().put_workflow(request).await?;
+    put_slow_deliberation(&stack).await?;
     put(
         &stack,
         &json!({"id": "slow", "core_deliberation_workflow_id": "slow_deliberation",
