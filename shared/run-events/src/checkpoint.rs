@@ -88,7 +88,7 @@ impl Runs {
         needed: impl Fn(&[common::RunEvent]) -> Vec<u64>,
     ) -> Result<(), Failure> {
         let (run, through) = (recorder.run_id(), recorder.last_sequence());
-        let read = self.store().to_continue(run, through).await?;
+        let read = self.store().to_continue(run, through, Vec::new()).await?;
         let spans = spans_of(needed(&read.events).into_iter());
         recorder.note_checkpoint(through);
         if spans.len() > MAX_SPANS {
@@ -102,14 +102,24 @@ impl Runs {
 
 impl RunStore {
     /// Reads what is needed to continue a run whose last event is `last`: from the end back to the last
-    /// checkpoint, and what that names.
-    pub(crate) async fn to_continue(&self, run: RunId, last: u64) -> Result<ToContinue, Failure> {
+    /// checkpoint, and what that names. `tail` are newest events that have been read.
+    pub(crate) async fn to_continue(
+        &self,
+        run: RunId,
+        last: u64,
+        tail: Vec<common::RunEvent>,
+    ) -> Result<ToContinue, Failure> {
         let page = PAGE as u64;
         let (mut pages, mut first, mut floor) = (Vec::new(), last, 0);
-        let mut needed = Vec::new();
+        let (mut needed, mut tail) = (Vec::new(), Some(tail));
         while first > floor {
-            let after = first.saturating_sub(page).max(floor);
-            let events = self.span(run, Span { after, last: first }).await?;
+            let (after, events) = match tail.take().filter(|tail| !tail.is_empty()) {
+                Some(tail) => (tail[0].sequence.saturating_sub(1), tail),
+                None => {
+                    let after = first.saturating_sub(page).max(floor);
+                    (after, self.span(run, Span { after, last: first }).await?)
+                }
+            };
             if floor == 0
                 && let Some(checkpoint) = last_checkpoint(run, &events)
             {

@@ -63,8 +63,8 @@ impl Runs {
             // No task executes it: its service has not resumed it.
             Reached::NotResumed(summary) => {
                 let meta = RunMeta::of(&summary)?;
-                match self.reopen(*summary, &meta).await? {
-                    Some(recorder) => recorder.enter(phase, event).await.map(drop),
+                match self.reopen(*summary, &meta, 1).await? {
+                    Some((recorder, _)) => recorder.enter(phase, event).await.map(drop),
                     None => Err(AppendError::Finished),
                 }
             }

@@ -8,7 +8,7 @@ use core_types::{Clock, IdSource, RunId, RunOwner};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use grpc_kit::{Drain, Failure, Transport};
-use run_log::{ReopenError, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
+use run_log::{Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
 use tonic::Status;
 
 use crate::control::RunControl;
@@ -313,14 +313,16 @@ impl Runs {
         &self.ids
     }
 
-    /// Takes a run over; nothing comes back if it has ended.
+    /// Takes a run over, with `newest` of its events at most; nothing comes back if it has ended.
     pub(crate) async fn reopen(
         &self,
         summary: RunSummary,
         meta: &RunMeta,
-    ) -> Result<Option<Recorder>, Failure> {
-        let writer = match self.store.logs.reopen_listed(&summary).await {
-            Ok(writer) => writer,
+        newest: usize,
+    ) -> Result<Option<(Recorder, Vec<Event>)>, Failure> {
+        let reopened = self.store.logs.reopen_listed(&summary, newest).await;
+        let Reopened { writer, events } = match reopened {
+            Ok(reopened) => reopened,
             Err(ReopenError::Finished) => return Ok(None),
             Err(ReopenError::NoSuchRun) => return Err(no_such_run(&summary.id.to_string())),
             Err(ReopenError::Storage(error)) => return Err(storage_failure(&error)),
@@ -331,7 +333,7 @@ impl Runs {
         let stamp = Stamp::new(summary.id, meta.path.clone(), Arc::clone(&self.clock));
         let deadline = summary.deadline.unwrap_or(summary.created);
         let recorder = Recorder::new(writer, stamp, summary.durability, deadline, summary.phase);
-        Ok(Some(recorder))
+        Ok(Some((recorder, events)))
     }
 }
 

@@ -3,7 +3,9 @@
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{RequestId, RunId, RunOwner};
 use grpc_kit::Failure;
-use run_log::{DeleteError, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary, StateFilter};
+use run_log::{
+    DeleteError, Event, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary, StateFilter,
+};
 
 use crate::codec::decode;
 use crate::failure::{damaged, no_such_run, read_failure, storage_failure, wrong_state};
@@ -17,6 +19,13 @@ pub(crate) const PAGE: usize = 256;
 pub(crate) struct RunStore {
     pub(crate) logs: RunLogs,
     pub(crate) owner: RunOwner,
+}
+
+/// Decodes events of the log.
+pub(crate) fn decode_all(stored: &[Event]) -> Result<Vec<common::RunEvent>, Failure> {
+    let decoded = stored.iter().map(decode);
+    let decoded: Result<_, _> = decoded.collect();
+    decoded.map_err(|error| damaged(&error))
 }
 
 impl RunStore {
@@ -60,9 +69,7 @@ impl RunStore {
                 break;
             };
             after = newest.sequence;
-            for stored in &page {
-                events.push(decode(stored).map_err(|error| damaged(&error))?);
-            }
+            events.append(&mut decode_all(&page)?);
         }
         Ok(())
     }

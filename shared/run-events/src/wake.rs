@@ -15,6 +15,7 @@ use crate::failure::{append_failure, not_resumed, storage_failure};
 use crate::meta::RunMeta;
 use crate::recorder::Recorder;
 use crate::runs::{OpenRun, Runs};
+use crate::store::{PAGE, decode_all};
 
 /// How many due runs are woken at once.
 const AT_ONCE: usize = 256;
@@ -142,10 +143,14 @@ impl Runs {
         meta: RunMeta,
     ) -> Result<Option<OpenRun>, Failure> {
         let (run, kind, due) = (summary.id, summary.kind.clone(), summary.due);
-        let Some(recorder) = self.reopen(summary, &meta).await? else {
+        let Some((recorder, tail)) = self.reopen(summary, &meta, PAGE).await? else {
             return Ok(None);
         };
-        let read = self.store().to_continue(run, recorder.last_sequence());
+        let read = async {
+            let tail = decode_all(&tail)?;
+            let last = recorder.last_sequence();
+            self.store().to_continue(run, last, tail).await
+        };
         match read.await {
             Ok(ToContinue {
                 events,

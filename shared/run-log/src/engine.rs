@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::{
     AppendError, CreateError, Created, DeleteError, Event, Fault, Follower, NewEvent, NewRun,
-    Order, ReadError, ReopenError, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
-    RunWriter, StorageError, Verification, Violation,
+    Order, ReadError, ReopenError, Reopened, RequestKey, RunCursor, RunFilter, RunPage, RunState,
+    RunSummary, RunWriter, StorageError, Verification, Violation,
     cell::{Place, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
     sink::Sink,
-    step::{Deletion, Step, StepError, Store},
+    step::{Deletion, Step, StepError, Store, Tail},
 };
 
 /// How many events of a deleted run go in one commit.
@@ -165,10 +165,15 @@ impl Engine {
 
     pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
         let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
-        self.reopen_listed(&row.summary).await
+        let reopened = self.reopen_listed(&row.summary, 1).await?;
+        Ok(reopened.writer)
     }
 
-    pub(crate) async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
+    pub(crate) async fn reopen_listed(
+        &self,
+        run: &RunSummary,
+        newest: usize,
+    ) -> Result<Reopened, ReopenError> {
         if run.state != RunState::Open {
             return Err(ReopenError::Finished);
         }
@@ -176,13 +181,10 @@ impl Engine {
         let lease = cell.chain().seize();
         self.send(&cell, run.key, None).await?;
         // What was on its way before the seizure is now stored or rejected, so this is the truth.
-        let row = self
-            .store
-            .row(run.id)
-            .await?
-            .ok_or(ReopenError::NoSuchRun)?;
-        let head = row.head.unwrap_or(Head::empty());
-        let ended = row.summary.state != RunState::Open;
+        let newest = newest.clamp(1, MAX_READ_EVENTS);
+        let tail = self.store.tail(run.key, newest, MAX_READ_BYTES);
+        let Tail { ended, events } = tail.await?.ok_or(ReopenError::NoSuchRun)?;
+        let head = events.last().map_or(Head::empty(), Event::head);
         if !cell.chain().resume(lease, Place { head, ended }) {
             return Err(ReopenError::Fenced);
         }
@@ -190,8 +192,9 @@ impl Engine {
         if ended {
             return Err(ReopenError::Finished);
         }
-        let (sink, durability) = (self.sink.clone(), row.summary.durability);
-        Ok(RunWriter::new(cell, row.key, lease, sink, durability))
+        let (sink, durability) = (self.sink.clone(), run.durability);
+        let writer = RunWriter::new(cell, run.key, lease, sink, durability);
+        Ok(Reopened { writer, events })
     }
 
     /// Deletes a finished run: it is hidden at once, and then its events go in bounded portions, so

@@ -58,7 +58,7 @@ pub use error::{
 };
 pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
-pub use log::{Created, Fault, RunLog, Verification};
+pub use log::{Created, Fault, Reopened, RunLog, Verification};
 pub use memory::{MemoryLimits, MemoryRunLog};
 pub use router::RunLogs;
 pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};

@@ -38,11 +38,14 @@ pub trait RunLog: Send + Sync {
     /// [`ReopenError`] when the run is not there or has ended, or cannot be read.
     async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
 
-    /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less.
+    /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less, and
+    /// returns its newest events with it: `newest` at most, up to [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS)
+    /// and [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES).
     ///
     /// # Errors
     /// As [`RunLog::reopen`].
-    async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError>;
+    async fn reopen_listed(&self, run: &RunSummary, newest: usize)
+    -> Result<Reopened, ReopenError>;
 
     /// Returns what is known of a run, or `None` when it is not there.
     ///
@@ -151,6 +154,15 @@ pub enum Created {
     Replayed(RunSummary),
 }
 
+/// A run that was taken over.
+#[derive(Debug)]
+pub struct Reopened {
+    /// The run's writer.
+    pub writer: RunWriter,
+    /// The newest events that the run had then, the last one at the end.
+    pub events: Vec<Event>,
+}
+
 /// What recomputing a run's hash chain found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
@@ -208,8 +220,12 @@ macro_rules! delegate_to_engine {
                 self.engine.reopen(run).await
             }
 
-            async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
-                self.engine.reopen_listed(run).await
+            async fn reopen_listed(
+                &self,
+                run: &RunSummary,
+                newest: usize,
+            ) -> Result<Reopened, ReopenError> {
+                self.engine.reopen_listed(run, newest).await
             }
 
             async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {

@@ -11,8 +11,8 @@ use core_types::{Durability, RequestId, RunId};
 
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, ReadError,
-    ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError,
-    Verification, engine::Engine, memory_store::MemoryStore, sink::Sink,
+    ReopenError, Reopened, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter,
+    StorageError, Verification, engine::Engine, memory_store::MemoryStore, sink::Sink,
 };
 
 pub use crate::memory_store::MemoryLimits;

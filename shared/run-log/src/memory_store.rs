@@ -13,7 +13,7 @@ use crate::{
     StateFilter, StorageError,
     cell::{Chain, lock},
     event::up_to,
-    step::{Deletion, RunRow, Step, StepError, Store},
+    step::{Deletion, RunRow, Step, StepError, Store, Tail},
 };
 
 /// What a run and an event cost beside their own bytes; a round figure.
@@ -231,7 +231,6 @@ impl State {
         Some(RunRow {
             key,
             summary: run.summary.clone(),
-            head: run.events.last().map(Event::head),
             end,
             deleted: run.deleted,
         })
@@ -372,6 +371,25 @@ impl Store for MemoryStore {
             Some(key) => self.page(key, after, limit, max_bytes).await,
             None => Ok(Vec::new()),
         }
+    }
+
+    async fn tail(
+        &self,
+        key: i64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Option<Tail>, StorageError> {
+        let state = lock(&self.state);
+        let run = state.runs.get(&key).filter(|run| !run.deleted);
+        Ok(run.map(|run| {
+            let newest = run.events.iter().rev().take(limit);
+            let mut events: Vec<_> = up_to(max_bytes, newest).cloned().collect();
+            events.reverse();
+            Tail {
+                ended: run.summary.state != RunState::Open,
+                events,
+            }
+        }))
     }
 
     async fn page(

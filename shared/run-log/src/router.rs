@@ -13,8 +13,9 @@ use tokio::sync::Mutex;
 
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, MemoryLimits, MemoryRunLog, NewEvent,
-    NewRun, Order, ReadError, ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary,
-    RunWriter, SqliteRunLog, StorageError, Verification, engine::replayed, sqlite::BATCH_WINDOW,
+    NewRun, Order, ReadError, ReopenError, Reopened, RunCursor, RunFilter, RunLog, RunPage,
+    RunSummary, RunWriter, SqliteRunLog, StorageError, Verification, engine::replayed,
+    sqlite::BATCH_WINDOW,
 };
 
 /// Requests that hash to one of these are created one after the other.
@@ -143,8 +144,12 @@ impl RunLog for RunLogs {
         self.holder(run).await?.reopen(run).await
     }
 
-    async fn reopen_listed(&self, run: &RunSummary) -> Result<RunWriter, ReopenError> {
-        self.holder(run.id).await?.reopen_listed(run).await
+    async fn reopen_listed(
+        &self,
+        run: &RunSummary,
+        newest: usize,
+    ) -> Result<Reopened, ReopenError> {
+        self.holder(run.id).await?.reopen_listed(run, newest).await
     }
 
     async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {

@@ -17,8 +17,8 @@ use tokio::{
 
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, ReadError,
-    ReopenError, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter, StorageError,
-    Verification,
+    ReopenError, Reopened, RunCursor, RunFilter, RunLog, RunPage, RunSummary, RunWriter,
+    StorageError, Verification,
     cell::lock,
     engine::Engine,
     sink::{Queue, Sink},

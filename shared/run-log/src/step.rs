@@ -124,6 +124,16 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError>;
 
+    /// Reads the newest events of the run with `key`, the oldest of them in front: at most `limit`, and no
+    /// more than `max_bytes` of payload unless the last one has more. Nothing comes back of a run that is
+    /// not there or is deleted.
+    async fn tail(
+        &self,
+        key: i64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Option<Tail>, StorageError>;
+
     /// Reads events of the run with `key`: at most `limit`, and no more than `max_bytes` of payload
     /// unless one event has more; what is asked for is within the limits.
     async fn page(
@@ -135,14 +145,20 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Event>, StorageError>;
 }
 
+/// The end of a stored run's log.
+#[derive(Clone, Debug)]
+pub(crate) struct Tail {
+    /// Whether the run has ended.
+    pub(crate) ended: bool,
+    /// The newest events, the last one at the end.
+    pub(crate) events: Vec<Event>,
+}
+
 /// A stored run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunRow {
     pub(crate) key: i64,
     pub(crate) summary: RunSummary,
-    /// Where the chain stands; `None` where there is no event, and where the row was found otherwise than by
-    /// the run's id.
-    pub(crate) head: Option<Head>,
     /// The chain's head when the run ended.
     pub(crate) end: Option<Head>,
     /// Whether the run was deleted, and only the name of its request is kept.

@@ -12,7 +12,7 @@ use crate::{
     Event, Hash, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
     event::Head,
-    step::{RunRow, Store},
+    step::{RunRow, Store, Tail},
 };
 
 /// Reads through the database's reading connections.
@@ -31,10 +31,6 @@ impl SqliteStore {
 const SELECT_COLUMNS: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
      state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence";
-
-/// The hash of the last event, another look-up.
-const LAST_HASH: &str =
-    ", (SELECT hash FROM events WHERE run = runs.key ORDER BY sequence DESC LIMIT 1) AS last_hash";
 
 #[derive(FromRow)]
 struct StoredRun {
@@ -59,8 +55,6 @@ struct StoredRun {
     end_sequence: Option<i64>,
     end_hash: Option<Vec<u8>>,
     last_sequence: i64,
-    #[sqlx(default)]
-    last_hash: Option<Vec<u8>>,
 }
 
 impl TryFrom<StoredRun> for RunRow {
@@ -91,13 +85,6 @@ impl TryFrom<StoredRun> for RunRow {
         };
         let last_sequence =
             u64::try_from(stored.last_sequence).map_err(|_| corrupt("last_sequence"))?;
-        let head = match stored.last_hash {
-            None => None,
-            Some(last) => Some(Head {
-                sequence: last_sequence,
-                hash: hash(&last).ok_or_else(|| corrupt("last_hash"))?,
-            }),
-        };
         let summary = RunSummary {
             id: stored.id.parse().map_err(|_| corrupt("id"))?,
             kind: stored.kind,
@@ -122,7 +109,6 @@ impl TryFrom<StoredRun> for RunRow {
         Ok(RunRow {
             key,
             summary,
-            head,
             end,
             deleted: stored.deleted,
         })
@@ -178,7 +164,6 @@ pub(super) async fn hidden(database: &SqliteDatabase) -> Result<Vec<HiddenRun>, 
 impl Store for SqliteStore {
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
         let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
-        query.push(LAST_HASH);
         query.push(" FROM runs WHERE NOT deleted AND id = ");
         query.push_bind(run.to_string());
         let stored: Option<StoredRun> = query
@@ -318,6 +303,39 @@ impl Store for SqliteStore {
             .fetch_optional(self.database.reader())
             .await?;
         Ok(next.map(Timestamp::from_unix_nanos))
+    }
+
+    async fn tail(
+        &self,
+        key: i64,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Option<Tail>, StorageError> {
+        let rows = sqlx::query(
+            "SELECT state IS NOT NULL AS ended, run, sequence, time, events.kind, payload, hash \
+             FROM runs LEFT JOIN events ON run = key \
+             WHERE key = ? AND NOT deleted ORDER BY sequence DESC LIMIT ?",
+        );
+        let rows = rows
+            .bind(key)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut rows = rows.fetch(self.database.reader());
+        let (mut ended, mut events, mut bytes) = (None, Vec::new(), 0);
+        while let Some(row) = rows.try_next().await? {
+            ended = Some(row.try_get("ended")?);
+            // A run without events is one row without an event.
+            if row.try_get::<Option<i64>, _>("sequence")?.is_none() {
+                break;
+            }
+            let event = event(&row)?;
+            bytes += event.payload.len();
+            if bytes > max_bytes && !events.is_empty() {
+                break;
+            }
+            events.push(event);
+        }
+        events.reverse();
+        Ok(ended.map(|ended| Tail { ended, events }))
     }
 
     async fn page(
