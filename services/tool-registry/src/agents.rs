@@ -23,7 +23,7 @@ use grpc_kit::{Patience, Transport};
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::domain::{availability::AgentTools, catalogue::Catalogue, tool::Tool};
+use tool_domain::{availability::AgentTools, catalogue::Catalogue, tool::Tool};
 
 /// How long to wait for an agent-runtime that is not there.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,14 +13,12 @@ use call_outcome::{Category, Failure};
 use core_types::{Clock, IdSource, Timestamp};
 use sql_store::SqliteDatabase;
 use tokio::sync::{Mutex, broadcast};
-
-use crate::{
-    domain::{
-        approval::{Approval, DecideError, Decision, State, digest_of},
-        tool::Tool,
-    },
-    store::StoreError,
+use tool_domain::{
+    approval::{Approval, DecideError, Decision, State, digest_of},
+    tool::Tool,
 };
+
+use crate::store::StoreError;
 pub use policy::{Approver, Policy, PolicyError};
 pub use store::ApprovalFilter;
 use store::{ApprovalStore, Stored};

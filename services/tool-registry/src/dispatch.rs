@@ -20,12 +20,9 @@ use core_types::{ConversationId, Durability, EffectId};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tool_domain::{definition::Implementation, tool::Tool};
 
-use crate::{
-    domain::{definition::Implementation, tool::Tool},
-    in_flight::InFlightCall,
-    ledger::MAX_INLINE_BYTES,
-};
+use crate::{in_flight::InFlightCall, ledger::MAX_INLINE_BYTES};
 use backend::Backends;
 use builtin::Builtins;
 use runs::ChildRuns;

@@ -1,8 +1,9 @@
 //! Tools: registration, validation, dispatch and the effect ledger.
 //!
+//! What a tool is stands in [`tool_domain`].
+//!
 //! - [`settings`], [`error`]: what an operator can choose, and why the service cannot start.
 //! - [`service`]: everything put together.
-//! - [`domain`]: definitions, schemas, names and results, without input or output.
 //! - [`plugins`], [`store`]: where tools come from.
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
@@ -17,7 +18,6 @@ pub mod agents;
 pub mod approvals;
 pub mod calls;
 pub mod dispatch;
-pub mod domain;
 pub mod error;
 pub mod in_flight;
 pub mod invocation;

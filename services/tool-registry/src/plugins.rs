@@ -16,7 +16,7 @@ use std::{io, path::Path, sync::Arc};
 use bytes::Bytes;
 use cap_std::{ambient_authority, fs::Dir};
 
-use crate::domain::{
+use tool_domain::{
     definition::{self, Definition, Implementation},
     manifest::Manifest,
 };

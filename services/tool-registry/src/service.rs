@@ -21,6 +21,10 @@ use run_events::Runs;
 use run_log::{RunLog, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
+use tool_domain::{
+    catalogue::{AddError, Catalogue},
+    tool::Origin,
+};
 
 use crate::{
     agents::Agents,
@@ -33,10 +37,6 @@ use crate::{
         runs::ChildRuns,
         sandbox::{Sandbox, Sessions},
         script::Scripts,
-    },
-    domain::{
-        catalogue::{AddError, Catalogue},
-        tool::Origin,
     },
     error::Error,
     invocation::Invocations,

@@ -13,16 +13,16 @@ use std::{
 
 use contracts::tavern::workflow::v1::GetToolChoiceRequest;
 use tonic::Status;
+use tool_domain::{
+    availability::WorkflowTools,
+    catalogue::Catalogue,
+    definition::Implementation,
+    naming,
+    tool::{Origin, Tool},
+};
 
 use crate::{
     dispatch::{backend::Backends, runs::ChildRuns},
-    domain::{
-        availability::WorkflowTools,
-        catalogue::Catalogue,
-        definition::Implementation,
-        naming,
-        tool::{Origin, Tool},
-    },
     store::Store,
 };
 

@@ -201,7 +201,7 @@ impl Drop for Workspace {
 /// Makes the failure of a conversation id whose directory no file system can hold.
 pub fn check_conversation(conversation: &ConversationId) -> Result<(), Failure> {
     let bytes = conversation.directory_name().len();
-    if bytes > crate::domain::path::MAX_NAME_BYTES {
+    if bytes > tool_domain::path::MAX_NAME_BYTES {
         let message = format!(
             "the conversation id needs {bytes} bytes as the name of a directory; use a shorter id"
         );

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 20] = [
+const SHARED: [(&str, &[&str]); 21] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -25,6 +25,10 @@ const SHARED: [(&str, &[&str]); 20] = [
     (
         "call-wire",
         &["contracts", "core-types", "call-outcome", "call-text", "json-schema"],
+    ),
+    (
+        "tool-domain",
+        &["approval-rules", "call-outcome", "call-text", "canonical-json", "core-types", "json-schema", "settings"],
     ),
     ("telemetry", &["settings"]),
     ("sql-store", &["core-types"]),
@@ -161,11 +165,7 @@ fn refuse(layer: &str, name: &str, target: &str, dependency: &str) -> Option<Str
 pub fn within_domain(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".rs"]) {
-        let has_domain =
-            path.starts_with("services/") || path.starts_with("shared/sandbox-engine/");
-        let in_domain =
-            has_domain && (path.contains("/src/domain/") || path.ends_with("/src/domain.rs"));
-        if !in_domain {
+        if !in_domain(path) {
             continue;
         }
         let code = code_only(text);
@@ -182,13 +182,26 @@ pub fn within_domain(tree: &Tree) -> Vec<Finding> {
                 let finding = Finding::new(
                     path,
                     "a domain module is asynchronous",
-                    "return what is to be done, and let the runner outside `domain/` do it and report back",
+                    "return what is to be done, and let the runner do it and report back",
                 );
                 findings.push(finding.at_line(index + 1));
             }
         }
     }
     findings
+}
+
+/// Whether a file belongs to the pure part of a service: a crate whose name ends in `-domain`, or the module
+/// `domain` of the service itself.
+fn in_domain(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts[..] {
+        ["shared", name, "src", ..] if name.ends_with("-domain") => true,
+        ["services", _, "src", top, ..] | ["shared", "sandbox-engine", "src", top, ..] => {
+            top == "domain" || top == "domain.rs"
+        }
+        _ => false,
+    }
 }
 
 /// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.

@@ -1,5 +1,7 @@
 //! The fixed top level, the files of every service, one way to lay out modules.
 
+use toml::Value;
+
 use crate::{Finding, Tree};
 
 /// What the root must hold.
@@ -85,11 +87,14 @@ pub fn services(tree: &Tree) -> Vec<Finding> {
             "src/rpc.rs",
             "add the wire: `src/rpc.rs` with one file per concern beneath `src/rpc/`",
         );
-        need(
-            "src/domain.rs",
-            "add the pure part: `src/domain.rs` with one file per concern beneath `src/domain/`",
-        );
-        if depends_on_sqlx(tree, &root) {
+        let depends_on = dependencies(tree, &root);
+        if !depends_on.iter().any(|name| name.ends_with("-domain")) {
+            need(
+                "src/domain.rs",
+                "add the pure part: `src/domain.rs` with one file per concern beneath `src/domain/`, or a crate `shared/…-domain` once it is large",
+            );
+        }
+        if depends_on.iter().any(|name| name == "sqlx") {
             need(
                 "src/store.rs",
                 "the service depends on sqlx: put its SQL into `src/store.rs` and `src/store/`",
@@ -103,15 +108,15 @@ pub fn services(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn depends_on_sqlx(tree: &Tree, root: &str) -> bool {
+fn dependencies(tree: &Tree, root: &str) -> Vec<String> {
     let manifest = tree
         .text(&format!("{root}/Cargo.toml"))
-        .and_then(|text| text.parse::<toml::Table>().ok());
-    manifest.is_some_and(|manifest| {
-        manifest
-            .get("dependencies")
-            .is_some_and(|table| table.get("sqlx").is_some())
-    })
+        .and_then(|text| text.parse::<toml::Table>().ok())
+        .unwrap_or_default();
+    let dependencies = manifest.get("dependencies").and_then(Value::as_table);
+    dependencies
+        .map(|table| table.keys().cloned().collect())
+        .unwrap_or_default()
 }
 
 /// Refuses `mod.rs`: a module's file stands beside its directory.

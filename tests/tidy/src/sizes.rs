@@ -1,4 +1,4 @@
-//! How long files and functions may be.
+//! How long files and functions may be, and how many types a crate may have.
 
 use crate::rust_text::code_only;
 use crate::{Finding, Tree};
@@ -8,6 +8,16 @@ const LONGEST_FILE: usize = 600;
 
 /// Lines of one function, from its name to its closing brace.
 const LONGEST_FUNCTION: usize = 80;
+
+/// Types of one crate, those of tests left out.
+const MOST_TYPES: usize = 120;
+
+/// Crates that have more, with what they had when the rule came: they may lose types, and win none.
+const LARGER: [(&str, usize); 3] = [
+    ("services/agent-runtime", 291),
+    ("services/workflow-execution", 281),
+    ("shared/call-text", 156),
+];
 
 /// Refuses source files that are too long to read.
 pub fn files(tree: &Tree) -> Vec<Finding> {
@@ -22,6 +32,45 @@ pub fn files(tree: &Tree) -> Vec<Finding> {
             )
         })
         .collect()
+}
+
+/// Refuses crates that define more types than a reader can come to know.
+pub fn types(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for root in tree.crates() {
+        let sources = format!("{root}/src/");
+        let types: usize = tree
+            .texts(&[".rs"])
+            .filter(|(path, _)| path.starts_with(&sources) && !is_of_tests(path))
+            .map(|(_, text)| types_of(&code_only(text)))
+            .sum();
+        let larger = LARGER.iter().find(|(name, _)| *name == root);
+        let most = larger.map_or(MOST_TYPES, |(_, most)| *most);
+        if types > most {
+            findings.push(Finding::new(
+                &root,
+                format!("defines {types} types, more than {most}"),
+                "move what has a reason of its own to change into a crate of its own",
+            ));
+        }
+    }
+    findings
+}
+
+fn is_of_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// Counts the types that code without comments and literals defines in front of its tests.
+fn types_of(code: &str) -> usize {
+    let product = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let kinds = ["struct", "enum", "trait", "union"];
+    let defines = |line: &&str| {
+        let words = line.split_whitespace();
+        let mut words = words.skip_while(|word| word.starts_with("pub"));
+        words.next().is_some_and(|word| kinds.contains(&word)) && words.next().is_some()
+    };
+    product.lines().filter(defines).count()
 }
 
 /// Refuses functions that are too long to hold in mind.

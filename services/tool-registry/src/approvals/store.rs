@@ -2,11 +2,9 @@
 
 use sql_store::SqliteDatabase;
 use sqlx::{Row, sqlite::SqliteRow};
+use tool_domain::approval::{Approval, State};
 
-use crate::{
-    domain::approval::{Approval, State},
-    store::StoreError,
-};
+use crate::store::StoreError;
 
 /// Keeps approvals.
 #[derive(Clone)]

@@ -19,10 +19,10 @@ use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
     agents::AgentsAbove,
     dispatch::{ResolvedCall, without_handle},
-    domain::tool::Tool,
     in_flight::InFlightCall,
     ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
 };
+use tool_domain::tool::Tool;
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;

@@ -13,9 +13,9 @@ use tonic::Status;
 use super::Inner;
 use crate::{
     dispatch::ResolvedCall,
-    domain::definition::{self, Definition, Implementation},
     ledger::{Entry, LedgerEntry, Settled},
 };
+use tool_domain::definition::{self, Definition, Implementation};
 
 /// The definitions of the tools.
 const DEFINITIONS: [&str; 3] = [

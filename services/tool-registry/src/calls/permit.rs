@@ -17,11 +17,11 @@ use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
     agents::Unknown,
     approvals::{Approvals, DecisionError, Found, Wanted, refused},
-    domain::approval::{Approval, State},
     in_flight::InFlightCall,
     ledger,
     store::StoreError,
 };
+use tool_domain::approval::{Approval, State};
 
 /// Why a call that waited does not leave.
 enum Stop {

@@ -28,11 +28,11 @@ use tonic::{
 };
 
 use super::ResolvedCall;
-use crate::domain::definition::Flags;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
 use heard::Heard;
 pub(super) use refusal::without_answer;
+use tool_domain::definition::Flags;
 
 /// The metadata key of the effect id; an id that is not plain ASCII has `-bin` behind the key.
 pub const EFFECT_ID: &str = "tavern-effect-id";

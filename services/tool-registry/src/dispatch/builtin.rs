@@ -31,10 +31,8 @@ use super::{
     ResolvedCall,
     sandbox::{Sandbox, Sessions},
 };
-use crate::{
-    domain::definition::{self, Definition},
-    workspace::{Workspace, Workspaces, check_conversation},
-};
+use crate::workspace::{Workspace, Workspaces, check_conversation};
+use tool_domain::definition::{self, Definition};
 
 /// The definitions of all methods of the platform.
 const DEFINITIONS: [&str; 21] = [
@@ -292,7 +290,7 @@ fn text<'a>(arguments: &'a Value, name: &str) -> Result<&'a str, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::definition::Implementation;
+    use tool_domain::definition::Implementation;
 
     #[test]
     fn each_definition_names_a_method_that_exists_and_there_is_one_for_each() {

@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::{ResolvedCall, builtin::AgentPeer, timeout};
-use crate::{domain::definition::Implementation, in_flight::pending_run};
+use crate::in_flight::pending_run;
+use tool_domain::definition::Implementation;
 
 /// How long to wait for a workflow service that is not there when a run is to be started.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,10 +14,8 @@ use super::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, tail},
 };
-use crate::{
-    domain::{program::Program, script_output, tool::Origin},
-    plugins::PluginFile,
-};
+use crate::plugins::PluginFile;
+use tool_domain::{program::Program, script_output, tool::Origin};
 
 const MAX_LOG_CHARS: usize = 64 << 10;
 /// The longest answer that is read, in bytes. The sandbox bounds what a program writes, by default to

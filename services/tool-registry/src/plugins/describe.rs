@@ -1,7 +1,7 @@
 //! What the API shows of a directory of plugins.
 
 use super::Plugins;
-use crate::domain::{catalogue::Catalogue, diagnostic::Diagnostic, tool::Origin};
+use tool_domain::{catalogue::Catalogue, diagnostic::Diagnostic, tool::Origin};
 
 /// A plugin as the API shows it: one that was loaded, or one that was left out.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use cap_std::fs::Dir;
 
 use super::PluginFile;
-use crate::domain::{
+use tool_domain::{
     manifest::{self, Manifest},
     package::{self, MAX_BYTES, MAX_DEPTH, MAX_FILES},
 };

@@ -137,7 +137,7 @@ fn case_twins_too_many_files_and_too_many_bytes_are_refused() {
 
     let directory = Directory::new();
     directory.plugin("demo");
-    directory.put("demo/data", vec![0; crate::domain::package::MAX_BYTES + 1]);
+    directory.put("demo/data", vec![0; tool_domain::package::MAX_BYTES + 1]);
     assert_eq!(directory.load().skipped[0].violations[0].code, "too_large");
 }
 

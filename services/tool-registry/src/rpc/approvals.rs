@@ -22,9 +22,9 @@ use super::{Answer, StreamOf};
 use crate::{
     approvals::{ApprovalFilter, Approvals, Approver, DecisionError},
     calls::Calls,
-    domain::approval::{self as domain, DecideError, Decision, State, shown},
     store::StoreError,
 };
+use tool_domain::approval::{self as domain, DecideError, Decision, State, shown};
 
 /// How long a watch may be silent before it shows a sign of life.
 const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -14,12 +14,12 @@ use super::refusal;
 use crate::{
     agents::{Agent, Agents, Unknown},
     approvals::Approvals,
-    domain::{
-        availability::{Layer, LayerVerdict, Scope, WorkflowTools},
-        catalogue::Catalogue,
-        tool::Tool,
-    },
     tools::{Missing, Tools},
+};
+use tool_domain::{
+    availability::{Layer, LayerVerdict, Scope, WorkflowTools},
+    catalogue::Catalogue,
+    tool::Tool,
 };
 
 /// A scope with the documents that it names.

@@ -5,10 +5,10 @@ use contracts::tavern::{
     registry::v1::{Call, CallState},
 };
 use run_events::{durability_to_proto, timestamp_to_proto};
+use tool_domain::approval::Approval;
 
 use crate::{
     calls::StartedCall,
-    domain::approval::Approval,
     ledger::{Entry, LedgerEntry},
 };
 

@@ -4,16 +4,13 @@ use contracts::tavern::{
     common::v1::{self as common},
     registry::v1::{self as registry, ImplementationType},
 };
-
-use crate::{
-    dispatch::backend::Backend,
-    domain::{
-        definition::Implementation,
-        diagnostic::{Diagnostic, Severity},
-        tool::Tool,
-    },
-    plugins::PluginInfo,
+use tool_domain::{
+    definition::Implementation,
+    diagnostic::{Diagnostic, Severity},
+    tool::Tool,
 };
+
+use crate::{dispatch::backend::Backend, plugins::PluginInfo};
 
 /// Writes a tool.
 pub fn tool_to_proto(tool: &Tool) -> registry::Tool {

@@ -3,10 +3,10 @@
 use call_outcome::Violation;
 use run_log::Hash;
 use tonic::Status;
+use tool_domain::tool::Origin;
 
 use crate::{
     dispatch::backend::BackendError,
-    domain::tool::Origin,
     store::{RequestRow, StoreError},
 };
 

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Missing, Shared};
-use crate::domain::{
+use tool_domain::{
     definition::Definition,
     interface::{self, streams_values},
     node_interface::NodeInterface,

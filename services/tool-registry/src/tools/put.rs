@@ -4,13 +4,11 @@ use call_outcome::Violation;
 use std::sync::{Arc, PoisonError};
 
 use super::{Change, ChangeError, Missing, Tools, derived::Found};
-use crate::{
-    domain::{
-        catalogue::{AddError, Catalogue},
-        definition::{self, Definition, Implementation},
-        tool::{Origin, Tool},
-    },
-    store::{RequestRow, StoreError, ToolRow},
+use crate::store::{RequestRow, StoreError, ToolRow};
+use tool_domain::{
+    catalogue::{AddError, Catalogue},
+    definition::{self, Definition, Implementation},
+    tool::{Origin, Tool},
 };
 
 /// A tool that was added, with remarks.

@@ -3,7 +3,7 @@
 use call_outcome::{Category, Failure};
 use std::io::{self, ErrorKind};
 
-use crate::domain::path;
+use tool_domain::path;
 
 /// The number of the error for too many links in a path (ELOOP).
 const TOO_MANY_LINKS: i32 = 40;

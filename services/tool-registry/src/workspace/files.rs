@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use cap_std::fs::{Dir, OpenOptions};
 
 use super::{Workspace, failure};
-use crate::domain::path::WorkspacePath;
+use tool_domain::path::WorkspacePath;
 
 /// What an entry of a listing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,7 +303,7 @@ fn walk(
         }) {
             return Ok(false);
         }
-        let deeper = kind == EntryKind::Directory && depth < crate::domain::path::MAX_DEPTH;
+        let deeper = kind == EntryKind::Directory && depth < tool_domain::path::MAX_DEPTH;
         if deeper && !walk(&dir.open_dir(&name)?, &path, depth + 1, visit)? {
             return Ok(false);
         }

@@ -3,7 +3,7 @@ use std::{fs, os::unix::fs::symlink};
 use core_types::SystemIds;
 
 use super::*;
-use crate::domain::path::WorkspacePath;
+use tool_domain::path::WorkspacePath;
 
 struct Fixture {
     directory: tempfile::TempDir,

@@ -98,6 +98,16 @@ fn a_service_without_its_files_is_found() {
             ),
         ],
     );
+    let domain_in_shared = manifest("gateway", &["call-domain"]);
+    let gateway = [
+        ("services/gateway/Cargo.toml", domain_in_shared.as_str()),
+        ("services/gateway/src/main.rs", ""),
+        ("services/gateway/src/lib.rs", ""),
+        ("services/gateway/src/settings.rs", ""),
+        ("services/gateway/src/error.rs", ""),
+        ("services/gateway/src/rpc.rs", ""),
+    ];
+    check(layout::services, &gateway, &[]);
     let without = manifest("sandbox-launcher", &[]);
     let launcher = [
         ("services/sandbox-launcher/Cargo.toml", without.as_str()),
@@ -105,6 +115,26 @@ fn a_service_without_its_files_is_found() {
         ("services/sandbox-launcher/src/lib.rs", ""),
     ];
     check(layout::services, &launcher, &[]);
+}
+
+#[test]
+fn a_crate_with_too_many_types_is_found() {
+    let many: String = (0..121)
+        .map(|n| format!("pub(crate) struct T{n};\n"))
+        .collect();
+    let in_tests = format!("enum Few {{}}\n#[cfg(test)]\nmod tests {{\n{many}}}\n");
+    check(
+        sizes::types,
+        &[
+            ("shared/a/Cargo.toml", GOOD),
+            ("shared/a/src/lib.rs", &many),
+            ("shared/b/Cargo.toml", GOOD),
+            ("shared/b/src/lib.rs", &in_tests),
+            ("shared/b/src/lib/tests.rs", &many),
+            ("shared/b/tests/it/main.rs", &many),
+        ],
+        &[("shared/a", "121 types", "crate of its own")],
+    );
 }
 
 #[test]
@@ -344,6 +374,8 @@ fn an_impure_domain_module_is_found() {
             ("services/gateway/src/domain/a.rs", source),
             ("services/gateway/src/rpc/a.rs", source),
             ("shared/a/src/domain/a.rs", source),
+            ("shared/tool-domain/src/a.rs", "use tokio::time;\n"),
+            ("shared/domain-names/src/a.rs", "use tokio::time;\n"),
         ],
         &[
             (
@@ -361,6 +393,7 @@ fn an_impure_domain_module_is_found() {
                 "asynchronous",
                 "runner",
             ),
+            ("shared/tool-domain/src/a.rs:1", "names `tokio`", "pure"),
         ],
     );
     check(

@@ -75,6 +75,11 @@ fn files_are_short_enough() {
 }
 
 #[test]
+fn crates_have_few_enough_types() {
+    check(sizes::types);
+}
+
+#[test]
 fn functions_are_short_enough() {
     check(sizes::functions);
 }

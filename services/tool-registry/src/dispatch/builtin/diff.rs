@@ -4,12 +4,10 @@ use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
-use crate::{
-    domain::{
-        diff::{self, DiffError, Edit},
-        path::WorkspacePath,
-    },
-    workspace::Workspace,
+use crate::workspace::Workspace;
+use tool_domain::{
+    diff::{self, DiffError, Edit},
+    path::WorkspacePath,
 };
 
 /// `ApplyDiffTool(file_path, diff_content)`: search-and-replace blocks.

@@ -4,10 +4,8 @@ use call_outcome::{Category, Failure};
 use serde_json::{Value, json};
 
 use super::text;
-use crate::{
-    domain::path::WorkspacePath,
-    workspace::{EntryKind, Workspace},
-};
+use crate::workspace::{EntryKind, Workspace};
+use tool_domain::path::WorkspacePath;
 
 /// `FileOperator.WriteFile(filePath, content)`.
 pub(super) fn write(workspace: &Workspace, arguments: &Value) -> Result<Value, Failure> {

@@ -5,7 +5,8 @@ use contracts::tavern::common::v1::{CallError, Run, RunState};
 use serde_json::Value;
 
 use super::agent;
-use crate::{dispatch::ResolvedCall, domain::definition::Implementation};
+use crate::dispatch::ResolvedCall;
+use tool_domain::definition::Implementation;
 
 /// Reads the outcome of a run that has ended.
 pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {

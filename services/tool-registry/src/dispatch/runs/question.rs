@@ -3,8 +3,9 @@
 
 use contracts::tavern::workflow::v1::SingleNode;
 use serde_json::{Map, Value, json};
+use tool_domain::definition::Implementation;
 
-use crate::{dispatch::ResolvedCall, domain::definition::Implementation};
+use crate::dispatch::ResolvedCall;
 
 /// The node that asks.
 const NODE: &str = "core:HumanInput";

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{Fields, Implementation, fields::kind_of};
-use crate::domain::program;
+use crate::program;
 
 /// The service name under which the platform's own methods are known.
 const BUILTIN_SERVICE: &str = "builtin";

@@ -1,4 +1,7 @@
-//! What a tool is, without any input or output: definitions, schemas, names, results.
+//! What a tool is: definitions, schemas, names, results.
+//!
+//! Everything here is synchronous and without input or output: tool-registry reads files, stores what was
+//! put, and executes calls.
 //!
 //! - [`diagnostic`]: findings about definitions that were loaded.
 //! - [`definition`]: both forms of `*.tool.json`.

@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::definition::read_value;
+    use crate::definition::read_value;
 
     fn definition(id: &str) -> Definition {
         let source = json!({"id": id, "parameters": {"type": "object"},

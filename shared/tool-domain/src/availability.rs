@@ -188,7 +188,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::{definition::read_value, tool::Origin};
+    use crate::{definition::read_value, tool::Origin};
 
     fn catalogue(ids: &[&str]) -> Catalogue {
         ids.iter().fold(Catalogue::default(), |catalogue, id| {
