@@ -1,11 +1,13 @@
 //! Waking runs that rest.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use core_types::{RunId, Timestamp};
-use futures::future::BoxFuture;
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use grpc_kit::Failure;
 use run_log::{RunLog, RunState, RunSummary};
+use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use crate::active::Active;
@@ -17,7 +19,7 @@ use crate::recorder::Recorder;
 use crate::runs::{OpenRun, Runs};
 use crate::store::{PAGE, decode_all};
 
-/// How many due runs are woken at once.
+/// How many due runs are woken at once, and looked up at once.
 const AT_ONCE: usize = 256;
 
 /// How long until the next look for due runs at the latest: the clock may be moved meanwhile.
@@ -178,16 +180,23 @@ impl Runs {
 
     /// Wakes what is due; returns how long nothing further is.
     async fn wake_due(&self) -> Result<Duration, Failure> {
+        let mut waking = Waking::default();
         loop {
             self.executor().alarm().look();
             let now = self.clock().now();
             let due = self.store().logs.due(now, AT_ONCE).await;
             let due = due.map_err(|error| storage_failure(&error))?;
-            if due.is_empty() {
-                return self.until_next(now).await;
+            let mut found = false;
+            for summary in due {
+                found |= waking.begin(self, summary);
             }
-            if !self.wake_all(due).await {
-                return Ok(RETRY);
+            // The next ones begin while half of these are under way.
+            waking.wait(if found { AT_ONCE / 2 } else { 0 }).await;
+            if !found {
+                return match waking.failed {
+                    true => Ok(RETRY),
+                    false => self.until_next(now).await,
+                };
             }
         }
     }
@@ -200,29 +209,49 @@ impl Runs {
         self.executor().alarm().rest_until(next);
         Ok(next.since(now))
     }
+}
 
-    /// Wakes runs at once; returns whether at least one could be.
-    async fn wake_all(&self, due: Vec<RunSummary>) -> bool {
-        let waking: Vec<_> = due
-            .into_iter()
-            .map(|summary| {
-                let (runs, run) = (self.clone(), summary.id);
-                let wake = async move { runs.wake(summary).await };
-                (run, tokio::spawn(wake.in_current_span()))
-            })
-            .collect();
-        let mut any = false;
-        for (run, woken) in waking {
-            match woken.await {
-                Ok(Ok(())) => any = true,
-                Ok(Err(failure)) => {
+/// Runs that are being woken. If this is dropped, they are woken all the same.
+#[derive(Default)]
+struct Waking {
+    tasks: FuturesUnordered<JoinHandle<(RunId, Result<(), Failure>)>>,
+    /// Runs that are under way, and those that could not be woken.
+    begun: HashSet<RunId>,
+    /// Whether there is a run that could not be woken.
+    failed: bool,
+}
+
+impl Waking {
+    /// Begins to wake a run; returns false if that has begun before.
+    fn begin(&mut self, runs: &Runs, summary: RunSummary) -> bool {
+        let run = summary.id;
+        if !self.begun.insert(run) {
+            return false;
+        }
+        let runs = runs.clone();
+        let wake = async move { (run, runs.wake(summary).await) };
+        self.tasks.push(tokio::spawn(wake.in_current_span()));
+        true
+    }
+
+    /// Waits until no more than `most` are under way.
+    async fn wait(&mut self, most: usize) {
+        while self.tasks.len() > most
+            && let Some(woken) = self.tasks.next().await
+        {
+            match woken {
+                Ok((run, Ok(()))) => drop(self.begun.remove(&run)),
+                Ok((run, Err(failure))) => {
                     tracing::error!(%run, ?failure, "a run that is due cannot be woken");
+                    self.failed = true;
                 }
                 // The panic hook has logged the place.
-                Err(_) => tracing::error!(%run, "a run that is due was not woken"),
+                Err(_) => {
+                    tracing::error!("a run that is due was not woken");
+                    self.failed = true;
+                }
             }
         }
-        any
     }
 }
 
