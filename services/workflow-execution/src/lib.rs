@@ -3,8 +3,9 @@
 //! The service loads ComfyTavern workflows, checks them, and runs them: independent nodes in
 //! parallel, every outcome journalled, so that a run continues after a crash where it stopped.
 //!
-//! - [`domain`]: what a workflow is and how it runs, without I/O; the engine is a state machine.
-//! - [`node`]: the built-in node types, one file each.
+//! What a workflow is and how it runs, without I/O, is the crate [`workflow_domain`], whose engine is a
+//! state machine; the built-in node types are [`workflow_nodes`]. Here is:
+//!
 //! - [`runner`]: does what the engine commands and records what happened.
 //! - [`library`], [`store`]: definitions from files and stored ones.
 //! - `schedule_store`: schedules and what became of their times.
@@ -12,10 +13,8 @@
 //! - `rpc`, [`wire`]: the contract, and values as JSON text.
 //! - [`settings`], [`error`]: what an operator chooses and reads.
 
-pub mod domain;
 pub mod error;
 pub mod library;
-pub mod node;
 mod program;
 mod rpc;
 pub mod runner;

@@ -11,15 +11,15 @@ use core_types::LoadDiagnostic;
 use grpc_kit::Failure;
 use tokio::sync::Mutex;
 
-use crate::domain::bundle::{Bundle, Children};
-use crate::domain::compile::compile_bundle;
-use crate::domain::flatten::references;
-use crate::domain::limits::{MAX_BUNDLE_BYTES, MAX_CHILDREN};
-use crate::domain::load::load;
-use crate::domain::node_type::Catalogue;
-use crate::domain::plan::Plan;
 use crate::error::{Error, directory_failure, store_failure, workflow_invalid, workflow_not_found};
 use crate::store::{DeleteOutcome, Put, PutOutcome, Store, StoredWorkflow};
+use workflow_domain::bundle::{Bundle, Children};
+use workflow_domain::compile::compile_bundle;
+use workflow_domain::flatten::references;
+use workflow_domain::limits::{MAX_BUNDLE_BYTES, MAX_CHILDREN};
+use workflow_domain::load::load;
+use workflow_domain::node_type::Catalogue;
+use workflow_domain::plan::Plan;
 
 pub use files::FileChanges;
 use files::{File, Files};

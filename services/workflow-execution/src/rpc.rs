@@ -24,8 +24,8 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
-use crate::domain::load::load_with_source;
 use crate::service::Inner;
+use workflow_domain::load::load_with_source;
 
 /// Answers calls.
 #[derive(Clone, Debug)]

@@ -71,15 +71,15 @@ use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tonic::Status;
 
-use crate::domain::engine::{Command, Engine};
-use crate::domain::node_type::Settled;
-use crate::domain::plan::NodeIndex;
 use allowance::Allowance;
 use checkpoints::Checkpoints;
 use effect_permits::EffectPermits;
 use handled::HandledFailures;
 use history::{Attempts, Calls, Replayed, Zones};
 use repeatable::RepeatableTools;
+use workflow_domain::engine::{Command, Engine};
+use workflow_domain::node_type::Settled;
+use workflow_domain::plan::NodeIndex;
 
 pub use effect_permits::Concurrency;
 pub use permits::QueueFull;

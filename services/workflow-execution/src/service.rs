@@ -18,7 +18,6 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
 use crate::error::Error;
 use crate::library::Library;
-use crate::node;
 use crate::runner::run_keys::RunKeys;
 use crate::runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
 use crate::schedule_store::ScheduleStore;
@@ -77,7 +76,7 @@ pub async fn build_with(
     let library = Library::open(
         &settings.workflows_dir,
         Arc::clone(&store),
-        Arc::new(node::builtin()),
+        Arc::new(workflow_nodes::builtin()),
     )?;
     let concurrency = Concurrency {
         per_run: settings.max_effects_per_run,

@@ -92,7 +92,7 @@ impl settings::Settings for WorkflowSettings {
         }
         for (full_type, most) in &self.max_effects_by_type {
             let key = format!("max_effects_by_type.{full_type}");
-            if crate::node::builtin().get(full_type).is_none() {
+            if workflow_nodes::builtin().get(full_type).is_none() {
                 problems.add(
                     &key,
                     "is no node type",

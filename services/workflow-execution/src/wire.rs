@@ -6,10 +6,10 @@ use json_schema::JsonLimits;
 use serde::Serializer as _;
 use serde_json::{Map, Value};
 
-use crate::domain::data_flow::Values;
-use crate::domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
-use crate::domain::plan::PlanNode;
-use crate::domain::slot::Slot;
+use workflow_domain::data_flow::Values;
+use workflow_domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
+use workflow_domain::plan::PlanNode;
+use workflow_domain::slot::Slot;
 
 /// Writes the outputs of a node as an object by slot; absent ones are left out.
 pub fn outputs_to_json(node: &PlanNode, outputs: &Values) -> String {

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 21] = [
+const SHARED: [(&str, &[&str]); 23] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -42,6 +42,14 @@ const SHARED: [(&str, &[&str]); 21] = [
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
+    (
+        "workflow-domain",
+        &["core-types", "call-outcome", "call-text", "canonical-json", "cel-guard", "json-schema"],
+    ),
+    (
+        "workflow-nodes",
+        &["call-outcome", "call-text", "call-wire", "cel-guard", "json-schema", "workflow-domain"],
+    ),
 ];
 
 /// Shared crates that only some services link, because they read or write the text dialects.

@@ -15,7 +15,7 @@ const MOST_TYPES: usize = 120;
 /// Crates that have more, with what they had when the rule came: they may lose types, and win none.
 const LARGER: [(&str, usize); 3] = [
     ("services/agent-runtime", 291),
-    ("services/workflow-execution", 281),
+    ("services/workflow-execution", 137),
     ("shared/call-text", 156),
 ];
 

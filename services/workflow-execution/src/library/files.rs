@@ -7,12 +7,12 @@ use std::sync::Arc;
 use call_outcome::Violation;
 use core_types::{LoadDiagnostic, WorkflowId};
 
-use crate::domain::bundle::{Bundle, Children};
-use crate::domain::compile::compile_bundle;
-use crate::domain::diagnose::diagnose;
-use crate::domain::limits::MAX_DEFINITION_BYTES;
-use crate::domain::load::load_with_source;
-use crate::domain::node_type::Catalogue;
+use workflow_domain::bundle::{Bundle, Children};
+use workflow_domain::compile::compile_bundle;
+use workflow_domain::diagnose::diagnose;
+use workflow_domain::limits::MAX_DEFINITION_BYTES;
+use workflow_domain::load::load_with_source;
+use workflow_domain::node_type::Catalogue;
 
 /// The most files that are read from the workflows directory.
 const MAX_FILES: usize = 10_000;

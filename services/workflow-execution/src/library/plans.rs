@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::domain::bundle::Bundle;
-use crate::domain::plan::Plan;
+use workflow_domain::bundle::Bundle;
+use workflow_domain::plan::Plan;
 
 /// The most plans that are kept; the one that was not used for longest goes first.
 const MAX_PLANS: usize = 256;
@@ -70,7 +70,7 @@ impl Plans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::compile::compile_text;
+    use workflow_domain::compile::compile_text;
 
     #[test]
     fn the_plan_that_was_not_used_for_longest_goes_first() {
@@ -79,13 +79,13 @@ mod tests {
         for number in 0..MAX_PLANS {
             plans.insert(
                 text(number),
-                compile_text(&text(number).root, &crate::node::builtin()).unwrap(),
+                compile_text(&text(number).root, &workflow_nodes::builtin()).unwrap(),
             );
         }
         assert!(plans.get(&text(0)).is_some());
         plans.insert(
             text(MAX_PLANS),
-            compile_text(&text(MAX_PLANS).root, &crate::node::builtin()).unwrap(),
+            compile_text(&text(MAX_PLANS).root, &workflow_nodes::builtin()).unwrap(),
         );
         assert!(plans.get(&text(0)).is_some());
         assert!(plans.get(&text(1)).is_none());

@@ -13,14 +13,14 @@ use run_events::request_hash;
 use serde_json::Value;
 use tonic::{Code, Status};
 
-use crate::domain::diagnose::diagnose;
-use crate::domain::load::load_with_source;
-use crate::domain::workflow;
 use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
 use crate::rpc::tool_ids;
 use crate::service::Inner;
 use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
+use workflow_domain::diagnose::diagnose;
+use workflow_domain::load::load_with_source;
+use workflow_domain::workflow;
 
 /// After this many bytes of definitions a page ends, even if it has fewer entries than asked for.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;

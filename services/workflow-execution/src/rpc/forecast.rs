@@ -7,12 +7,12 @@ use contracts::tavern::common::v1::NodeCache;
 use contracts::tavern::workflow::v1 as proto;
 use grpc_kit::Failure;
 
-use crate::domain::forecast::{Forecast, ForecastNode};
-use crate::domain::interface::{bind, read_inputs};
-use crate::domain::node_definition::NodeEffects;
-use crate::domain::plan::Plan;
 use crate::error::invalid_fields;
 use crate::service::Inner;
+use workflow_domain::forecast::{Forecast, ForecastNode};
+use workflow_domain::interface::{bind, read_inputs};
+use workflow_domain::node_definition::NodeEffects;
+use workflow_domain::plan::Plan;
 
 /// Forecasts the runs of a plan, with what they would reuse where their inputs are given.
 ///

@@ -2,12 +2,12 @@
 
 use contracts::tavern::workflow::v1 as workflow;
 
-use crate::domain::config_schema::config_schema;
-use crate::domain::data_flow::DataFlow;
-use crate::domain::node_definition::{
+use workflow_domain::config_schema::config_schema;
+use workflow_domain::data_flow::DataFlow;
+use workflow_domain::node_definition::{
     Bypass, ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, NodeMode, Reuse,
 };
-use crate::domain::slot::Slot;
+use workflow_domain::slot::Slot;
 
 /// Writes a node type.
 pub(super) fn to_proto(definition: &NodeDefinition) -> workflow::NodeType {

@@ -5,12 +5,12 @@ use contracts::tavern::workflow::v1::{GetToolChoiceRequest, GetToolChoiceRespons
 use grpc_kit::Failure;
 use tonic::Status;
 
-use crate::domain::flatten::flatten;
-use crate::domain::load::load_with_source;
-use crate::domain::tool_choice;
 use crate::error::workflow_invalid;
 use crate::service::Inner;
 use crate::store::etag_of;
+use workflow_domain::flatten::flatten;
+use workflow_domain::load::load_with_source;
+use workflow_domain::tool_choice;
 
 /// Returns a violation for each place of a definition that names a tool that does not exist. The
 /// registry is asked only about definitions that name some.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use run_events::{Recorder, Runs};
 
-use crate::domain::plan::Plan;
+use workflow_domain::plan::Plan;
 
 use super::needed::needed;
 

@@ -7,9 +7,9 @@ use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
 use tonic::Status;
 
-use crate::domain::node_type::Settled;
-use crate::domain::tool::tool_to_value;
 use crate::wire;
+use workflow_domain::node_type::Settled;
+use workflow_domain::tool::tool_to_value;
 
 use super::{Peers, code_of};
 

@@ -26,10 +26,10 @@ use run_log::AppendError;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
 use tracing::Instrument;
 
-use crate::domain::engine::{Command, Engine, Event, Status};
-use crate::domain::evaluate;
-use crate::domain::node_type::{Effect, NodeCall, Settled, Step};
-use crate::domain::plan::NodeIndex;
+use workflow_domain::engine::{Command, Engine, Event, Status};
+use workflow_domain::evaluate;
+use workflow_domain::node_type::{Effect, NodeCall, Settled, Step};
+use workflow_domain::plan::NodeIndex;
 
 use super::allowance::Allowance;
 use super::checkpoints::Checkpoints;

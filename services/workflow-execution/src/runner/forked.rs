@@ -6,10 +6,10 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
 
-use crate::domain::engine::{Engine, Event};
-use crate::domain::interface::RunInputs;
-use crate::domain::plan::Plan;
 use crate::wire;
+use workflow_domain::engine::{Engine, Event};
+use workflow_domain::interface::RunInputs;
+use workflow_domain::plan::Plan;
 
 use super::interface_stream::InterfaceStreams;
 

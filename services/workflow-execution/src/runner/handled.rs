@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use contracts::tavern::common::v1 as common;
 
-use crate::domain::limits::MAX_HANDLED;
+use workflow_domain::limits::MAX_HANDLED;
 
 /// The first failures of a run that were handled, in order. Clones are the same list.
 #[derive(Clone, Debug, Default)]

@@ -9,12 +9,12 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
 
-use crate::domain::data_flow::Values;
-use crate::domain::engine::{Divergence, Engine, Event};
-use crate::domain::interface::RunInputs;
-use crate::domain::plan::{NodeIndex, Plan};
-use crate::domain::size::weight;
 use crate::wire;
+use workflow_domain::data_flow::Values;
+use workflow_domain::engine::{Divergence, Engine, Event};
+use workflow_domain::interface::RunInputs;
+use workflow_domain::plan::{NodeIndex, Plan};
+use workflow_domain::size::weight;
 
 use super::handled::HandledFailures;
 use super::tool_text::ToolText;

@@ -12,8 +12,8 @@ use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
 use tonic::{Code, Status};
 
-use crate::domain::model::{ModelMessage, Role};
-use crate::domain::node_type::{HistoryRequest, Settled};
+use workflow_domain::model::{ModelMessage, Role};
+use workflow_domain::node_type::{HistoryRequest, Settled};
 
 use super::{Peers, code_of};
 

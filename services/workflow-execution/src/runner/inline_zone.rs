@@ -8,9 +8,9 @@ use call_outcome::{Category, Failure};
 use run_events::RunControl;
 use serde_json::Value;
 
-use crate::domain::data_flow::Values;
-use crate::domain::plan::PlanNode;
-use crate::domain::zone::run::{HandledInside, ZoneRun};
+use workflow_domain::data_flow::Values;
+use workflow_domain::plan::PlanNode;
+use workflow_domain::zone::run::{HandledInside, ZoneRun};
 
 use super::overdue;
 

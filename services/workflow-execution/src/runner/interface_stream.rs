@@ -11,11 +11,11 @@ use core_types::Timestamp;
 use run_events::{CallOutput, parts};
 use serde_json::Value;
 
-use crate::domain::engine::{Engine, Event, Status};
-use crate::domain::plan::NodeIndex;
-use crate::domain::slot::Slot;
-use crate::domain::stream::{StreamedOutput, streamed_outputs};
-use crate::domain::stream_value::{to_lines, whole_of};
+use workflow_domain::engine::{Engine, Event, Status};
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::slot::Slot;
+use workflow_domain::stream::{StreamedOutput, streamed_outputs};
+use workflow_domain::stream_value::{to_lines, whole_of};
 
 /// One streaming output. Clones are handles of the same. The lock is held for a moment and never across
 /// an await; only one of the node that writes and the loop of the run uses it at a time.

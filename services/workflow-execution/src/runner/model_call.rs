@@ -20,9 +20,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
-use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::model::{ModelAnswer, ModelRequest};
-use crate::domain::node_type::Settled;
+use workflow_domain::limits::MAX_VALUE_BYTES;
+use workflow_domain::model::{ModelAnswer, ModelRequest};
+use workflow_domain::node_type::Settled;
 
 use super::allowance::{self, Allowance};
 use super::node_output::NodeOutput;

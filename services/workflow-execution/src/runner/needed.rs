@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, RunEvent, WakeCause};
 
-use crate::domain::limits::MAX_HANDLED;
-use crate::domain::plan::Plan;
+use workflow_domain::limits::MAX_HANDLED;
+use workflow_domain::plan::Plan;
 
 use signals::Signals;
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use contracts::tavern::common::v1::NodeCache;
 use core_types::Timestamp;
 
-use crate::domain::cache::{CacheMode, CacheSettings};
-use crate::domain::engine::{Command, Engine, Event};
-use crate::domain::evaluate;
-use crate::domain::interface::RunInputs;
-use crate::domain::node_type::Step;
-use crate::domain::plan::{NodeIndex, Plan};
 use crate::wire;
+use workflow_domain::cache::{CacheMode, CacheSettings};
+use workflow_domain::engine::{Command, Engine, Event};
+use workflow_domain::evaluate;
+use workflow_domain::interface::RunInputs;
+use workflow_domain::node_type::Step;
+use workflow_domain::plan::{NodeIndex, Plan};
 
 use super::Runner;
 use super::result_cache::Miss;

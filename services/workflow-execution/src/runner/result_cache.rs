@@ -13,8 +13,8 @@ use std::time::Duration;
 use core_types::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::cache_key::{CacheKey, KeyParts};
 use crate::store::{LastResult, ResultChange, ResultTable, StoreError};
+use workflow_domain::cache_key::{CacheKey, KeyParts};
 
 pub(super) use flights::Flight;
 use flights::Flights;

@@ -17,9 +17,9 @@ use script_client::ScriptEvent;
 use serde_json::Value;
 use tonic::{Code, Status};
 
-use crate::domain::data_flow::DataFlow;
-use crate::domain::node_type::Settled;
 use crate::wire;
+use workflow_domain::data_flow::DataFlow;
+use workflow_domain::node_type::Settled;
 
 use super::node_output::NodeOutput;
 use super::yielded::Yielded;

@@ -6,12 +6,12 @@ use contracts::tavern::common::v1::run_event::Kind;
 use run_events::outcome;
 use serde_json::{Value, json};
 
-use crate::domain::engine::{Engine, Outcome};
-use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::{Effect, HistoryRequest, Settled};
-use crate::domain::size::weight;
-use crate::domain::tool::ToolOutcome;
 use crate::wire;
+use workflow_domain::engine::{Engine, Outcome};
+use workflow_domain::limits::MAX_VALUE_BYTES;
+use workflow_domain::node_type::{Effect, HistoryRequest, Settled};
+use workflow_domain::size::weight;
+use workflow_domain::tool::ToolOutcome;
 
 /// Refuses an effect that is too large for the log.
 pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {

@@ -8,10 +8,10 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
 use serde_json::Value;
 
-use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::plan::{NodeIndex, PlanNode};
-use crate::domain::slot::Slot;
 use crate::wire;
+use workflow_domain::limits::MAX_VALUE_BYTES;
+use workflow_domain::plan::{NodeIndex, PlanNode};
+use workflow_domain::slot::Slot;
 
 use super::interface_stream::{InterfaceStream, InterfaceStreams};
 
@@ -151,7 +151,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::domain::data_flow::DataFlow;
+    use workflow_domain::data_flow::DataFlow;
 
     fn chunk(generation: u64, offset: u64, text: &str) -> OutputChunk {
         OutputChunk {

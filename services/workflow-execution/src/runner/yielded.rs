@@ -3,10 +3,10 @@
 use call_outcome::{Category, Failure};
 use serde_json::Value;
 
-use crate::domain::data_flow::{DataFlow, kind_of};
-use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::stream_value::to_lines;
 use crate::wire;
+use workflow_domain::data_flow::{DataFlow, kind_of};
+use workflow_domain::limits::MAX_VALUE_BYTES;
+use workflow_domain::stream_value::to_lines;
 
 /// What a script has yielded.
 #[derive(Debug)]

@@ -18,13 +18,13 @@ use run_events::{Recorder, RunControl, parts};
 use run_log::AppendError;
 use serde_json::Value;
 
-use crate::domain::data_flow::Values;
-use crate::domain::engine::Engine;
-use crate::domain::plan::{NodeIndex, Plan};
-use crate::domain::stream_value::to_lines;
-use crate::domain::zone::body::Body;
-use crate::domain::zone::iterations::Iterations;
 use crate::wire;
+use workflow_domain::data_flow::Values;
+use workflow_domain::engine::Engine;
+use workflow_domain::plan::{NodeIndex, Plan};
+use workflow_domain::stream_value::to_lines;
+use workflow_domain::zone::body::Body;
+use workflow_domain::zone::iterations::Iterations;
 
 use super::Prepared;
 use super::activity::{Active, Activity};

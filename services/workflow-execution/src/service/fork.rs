@@ -14,14 +14,14 @@ use run_log::Hash;
 use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
 
-use crate::domain::engine::Event;
-use crate::domain::fork::taken_over;
-use crate::domain::interface::read_inputs;
-use crate::domain::plan::Plan;
 use crate::error::invalid_fields;
 use crate::runner::OWN_CONVERSATION;
 use crate::runner::forked::first_events;
 use crate::runner::history::{Replayed, replay};
+use workflow_domain::engine::Event;
+use workflow_domain::fork::taken_over;
+use workflow_domain::interface::read_inputs;
+use workflow_domain::plan::Plan;
 
 use super::Inner;
 use super::fork_edit;

@@ -4,10 +4,10 @@ use contracts::tavern::workflow::v1::ForkEdit;
 use grpc_kit::Failure;
 use serde_json::{Map, Value};
 
-use crate::domain::bundle::Bundle;
-use crate::domain::load::load_with_source;
-use crate::domain::plan::{Edges, Plan, PlanNode};
 use crate::wire;
+use workflow_domain::bundle::Bundle;
+use workflow_domain::load::load_with_source;
+use workflow_domain::plan::{Edges, Plan, PlanNode};
 
 use super::target::Target;
 

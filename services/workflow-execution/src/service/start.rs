@@ -21,15 +21,15 @@ use serde_json::{Map, Value};
 use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
 use tonic::Status;
 
-use crate::domain::interface::{RunInputs, read_inputs};
-use crate::domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
-use crate::domain::plan::Plan;
-use crate::domain::plan_waits;
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
 use crate::runner::allowance::Allowance;
 use crate::runner::checkpoints::Checkpoints;
 use crate::runner::history::replay;
 use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
+use workflow_domain::interface::{RunInputs, read_inputs};
+use workflow_domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
+use workflow_domain::plan::Plan;
+use workflow_domain::plan_waits;
 
 use super::Inner;
 use super::concurrency;

@@ -8,14 +8,14 @@ use run_log::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::domain::bundle::Bundle;
-use crate::domain::compile::compile;
-use crate::domain::interface::{RunInputs, bind};
-use crate::domain::node_type::{Catalogue, ShapeContext};
-use crate::domain::plan::Plan;
-use crate::domain::slot::Shape;
-use crate::domain::workflow::Workflow;
 use crate::library::Library;
+use workflow_domain::bundle::Bundle;
+use workflow_domain::compile::compile;
+use workflow_domain::interface::{RunInputs, bind};
+use workflow_domain::node_type::{Catalogue, ShapeContext};
+use workflow_domain::plan::Plan;
+use workflow_domain::slot::Shape;
+use workflow_domain::workflow::Workflow;
 
 /// What a run executes.
 #[derive(Clone, Debug)]

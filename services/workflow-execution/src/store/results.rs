@@ -4,7 +4,7 @@ use core_types::Timestamp;
 use sql_store::SqliteDatabase;
 use sqlx::{Row, Sqlite, Transaction};
 
-use crate::domain::cache_key::{CacheKey, KeyParts};
+use workflow_domain::cache_key::{CacheKey, KeyParts};
 
 use super::StoreError;
 

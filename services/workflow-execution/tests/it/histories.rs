@@ -12,9 +12,9 @@ use contracts::tavern::common::v1::RunEvent;
 use prost_reflect::prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use serde_json::{Map, Value, json};
-use workflow_execution::domain::compile::compile_text;
-use workflow_execution::domain::engine::{Command, Outcome};
-use workflow_execution::domain::interface::bind;
+use workflow_domain::compile::compile_text;
+use workflow_domain::engine::{Command, Outcome};
+use workflow_domain::interface::bind;
 use workflow_execution::runner::history::{Replayed, replay};
 use workflow_execution::runner::needed::needed;
 
@@ -44,7 +44,7 @@ fn from_json(value: &Value) -> RunEvent {
 }
 
 fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent]) -> Replayed {
-    let plan = Arc::new(compile_text(definition, &workflow_execution::node::builtin()).unwrap());
+    let plan = Arc::new(compile_text(definition, &workflow_nodes::builtin()).unwrap());
     let inputs = bind(&plan.interface_inputs, inputs).unwrap();
     let run_id = &events[0].run_id;
     replay(plan, inputs, run_id, events).unwrap()
@@ -52,7 +52,7 @@ fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent
 
 /// Returns the events that are needed to continue a run.
 fn picked(definition: &str, events: &[RunEvent]) -> Vec<RunEvent> {
-    let plan = compile_text(definition, &workflow_execution::node::builtin()).unwrap();
+    let plan = compile_text(definition, &workflow_nodes::builtin()).unwrap();
     let needed = needed(&plan, &events[0].run_id, events);
     let events = events.iter();
     let picked = events.filter(|event| needed.contains(&event.sequence));

@@ -16,9 +16,9 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{RunEvent, SignalReceived};
 use fastrand::Rng;
 use serde_json::Value;
-use workflow_execution::domain::engine::Status;
-use workflow_execution::domain::node_type::Catalogue;
-use workflow_execution::domain::plan::Plan;
+use workflow_domain::engine::Status;
+use workflow_domain::node_type::Catalogue;
+use workflow_domain::plan::Plan;
 use workflow_execution::runner::needed::needed;
 
 use graph::random_plan;
@@ -162,7 +162,7 @@ fn check(seed: u64, catalogue: &Catalogue) {
 #[test]
 fn runs_in_simulated_time_end_as_undisturbed_ones_and_repeat_no_step() {
     let seeds = std::env::var("TAVERN_TEST_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
-    let catalogue = workflow_execution::node::builtin();
+    let catalogue = workflow_nodes::builtin();
     for seed in 0..seeds {
         check(seed, &catalogue);
     }

@@ -16,13 +16,12 @@ use core_types::{Clock, Durability, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::Transport;
 use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
 use serde_json::{Map, Value, json};
-use workflow_execution::domain::compile::compile_text;
-use workflow_execution::domain::engine::{Engine, Outcome};
-use workflow_execution::domain::evaluate;
-use workflow_execution::domain::interface::{RunInputs, bind};
-use workflow_execution::domain::plan::Plan;
-use workflow_execution::domain::zone::run::ZoneRun;
-use workflow_execution::node;
+use workflow_domain::compile::compile_text;
+use workflow_domain::engine::{Engine, Outcome};
+use workflow_domain::evaluate;
+use workflow_domain::interface::{RunInputs, bind};
+use workflow_domain::plan::Plan;
+use workflow_domain::zone::run::ZoneRun;
 
 use crate::harness::{Effort, seconds_of};
 use crate::series::Series;
@@ -52,7 +51,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
 
 /// Loading and compiling, and the engine without a log.
 fn pure(text: &str, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
-    let catalogue = node::builtin();
+    let catalogue = workflow_nodes::builtin();
     let compile = || compile_text(text, &catalogue).map_err(|wrong| anyhow!("{wrong:?}"));
     let plan = Arc::new(compile()?);
     let inputs = bind(&[], &Map::new()).map_err(|wrong| anyhow!("{wrong:?}"))?;
@@ -87,7 +86,7 @@ fn pure(text: &str, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
 
 /// A loop round one addition, without a log.
 fn looped(effort: &Effort) -> anyhow::Result<Figure> {
-    let plan = compile_text(&loop_definition(), &node::builtin());
+    let plan = compile_text(&loop_definition(), &workflow_nodes::builtin());
     let plan = Arc::new(plan.map_err(|wrong| anyhow!("{wrong:?}"))?);
     let inputs: RunInputs = bind(&[], &Map::new()).map_err(|wrong| anyhow!("{wrong:?}"))?;
     let engine = Engine::start(Arc::clone(&plan), inputs, &mut Vec::new());

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use run_log::AppendError;
 
-use crate::domain::node_definition::NodeEffects;
-use crate::domain::node_type::Effect;
-use crate::domain::plan::NodeIndex;
+use workflow_domain::node_definition::NodeEffects;
+use workflow_domain::node_type::Effect;
+use workflow_domain::plan::NodeIndex;
 
 use super::super::effect_permits::Key;
 use super::super::overdue;

@@ -8,10 +8,10 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::EffectId;
 use futures::FutureExt;
 
-use crate::domain::engine::Command;
-use crate::domain::execution::Execution;
-use crate::domain::plan::NodeIndex;
-use crate::domain::wait::{Due, WaitKind, WaitRequest};
+use workflow_domain::engine::Command;
+use workflow_domain::execution::Execution;
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::wait::{Due, WaitKind, WaitRequest};
 
 use super::super::history::{Attempt, forget_failed};
 use super::{Drive, EffectOutcome};

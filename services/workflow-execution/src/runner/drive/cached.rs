@@ -9,11 +9,11 @@ use core_types::Timestamp;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
 
-use crate::domain::cache::{CacheMode, CacheSettings};
-use crate::domain::data_flow::Values;
-use crate::domain::engine::{Command, Status};
-use crate::domain::plan::NodeIndex;
 use crate::wire;
+use workflow_domain::cache::{CacheMode, CacheSettings};
+use workflow_domain::data_flow::Values;
+use workflow_domain::engine::{Command, Status};
+use workflow_domain::plan::NodeIndex;
 
 use super::super::result_cache::asked::{Asked, OfRun, note_of_hit, note_of_miss};
 use super::super::result_cache::{Flight, Found, Hit, Miss, Wanted};

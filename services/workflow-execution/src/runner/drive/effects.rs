@@ -10,11 +10,11 @@ use futures::future::BoxFuture;
 use run_log::AppendError;
 use serde_json::{Map, Value};
 
-use crate::domain::data_flow::Values;
-use crate::domain::flatten::RUN_WORKFLOW;
-use crate::domain::node_type::{Effect, Settled};
-use crate::domain::plan::NodeIndex;
-use crate::domain::tool::ToolRequest;
+use workflow_domain::data_flow::Values;
+use workflow_domain::flatten::RUN_WORKFLOW;
+use workflow_domain::node_type::{Effect, Settled};
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::tool::ToolRequest;
 
 use super::super::history::RecordedCall;
 use super::super::inline_zone::{self, InlineEnd};

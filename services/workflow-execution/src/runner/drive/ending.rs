@@ -5,7 +5,7 @@ use futures::stream::StreamExt;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
-use crate::domain::engine::Engine;
+use workflow_domain::engine::Engine;
 
 use super::super::settle::{outcome_to_proto, with_partial_result};
 use super::super::zone::Unsettled;

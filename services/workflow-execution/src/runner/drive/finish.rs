@@ -7,12 +7,12 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use run_events::outcome;
 
-use crate::domain::data_flow::Values;
-use crate::domain::engine::{Event, SkipReason};
-use crate::domain::evaluate;
-use crate::domain::plan::NodeIndex;
-use crate::domain::zone::run::HandledInside;
 use crate::wire;
+use workflow_domain::data_flow::Values;
+use workflow_domain::engine::{Event, SkipReason};
+use workflow_domain::evaluate;
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::zone::run::HandledInside;
 
 use super::Drive;
 

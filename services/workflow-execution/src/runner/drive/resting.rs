@@ -7,7 +7,7 @@ use core_types::Durability;
 use run_events::{Departure, Waits};
 use run_log::AppendError;
 
-use crate::domain::plan_waits;
+use workflow_domain::plan_waits;
 
 use super::super::{Prepared, RunPlace, Runner};
 use super::{Drive, Reached};

@@ -10,12 +10,12 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::domain::limits::MAX_VALUE_BYTES;
-use crate::domain::node_type::Settled;
-use crate::domain::plan::NodeIndex;
-use crate::domain::size::weight;
-use crate::domain::wait::{Due, WaitKind, WaitRequest, Wake};
 use crate::wire;
+use workflow_domain::limits::MAX_VALUE_BYTES;
+use workflow_domain::node_type::Settled;
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::size::weight;
+use workflow_domain::wait::{Due, WaitKind, WaitRequest, Wake};
 
 use super::super::RunPlace;
 use super::super::activity::{Active, Activity};

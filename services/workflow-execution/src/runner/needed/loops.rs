@@ -7,8 +7,8 @@ use contracts::tavern::common::v1::RunEvent;
 use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::{Map, Value};
 
-use crate::domain::plan::{Plan, PlanNode};
-use crate::domain::zone::settings::{ZoneKind, ZoneSettings};
+use workflow_domain::plan::{Plan, PlanNode};
+use workflow_domain::zone::settings::{ZoneKind, ZoneSettings};
 
 use super::Ends;
 

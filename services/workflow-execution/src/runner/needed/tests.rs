@@ -4,7 +4,7 @@ use contracts::tavern::common::v1::{
 };
 use serde_json::json;
 
-use crate::domain::compile::compile_text;
+use workflow_domain::compile::compile_text;
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn plan() -> Plan {
         {"id": "s", "type": "core:WaitSignal", "parentNode": "loop", "configValues": {"name": "go"}},
         {"id": "out", "type": "core:ZoneOutput", "parentNode": "loop"},
     ]});
-    compile_text(&definition.to_string(), &crate::node::builtin()).unwrap()
+    compile_text(&definition.to_string(), &workflow_nodes::builtin()).unwrap()
 }
 
 fn picked(kinds: Vec<Kind>) -> Vec<u64> {

@@ -3,13 +3,13 @@
 use contracts::tavern::common::v1 as common;
 use core_types::Timestamp;
 
-use crate::domain::cache::CacheScope;
-use crate::domain::cache_key::{KeyParts, node_name};
-use crate::domain::engine::Engine;
-use crate::domain::evaluate;
-use crate::domain::node_definition::Reuse;
-use crate::domain::node_type::{Effect, Step};
-use crate::domain::plan::NodeIndex;
+use workflow_domain::cache::CacheScope;
+use workflow_domain::cache_key::{KeyParts, node_name};
+use workflow_domain::engine::Engine;
+use workflow_domain::evaluate;
+use workflow_domain::node_definition::Reuse;
+use workflow_domain::node_type::{Effect, Step};
+use workflow_domain::plan::NodeIndex;
 
 use super::super::describe_tools::etags_if_read_only;
 use super::super::{OWN_CONVERSATION, Peers};
@@ -27,7 +27,7 @@ pub(in crate::runner) struct OfRun {
 
 /// What a node asks for, but for the definitions of its tools.
 pub(in crate::runner) struct Asked {
-    node: crate::domain::cache_key::CacheKey,
+    node: workflow_domain::cache_key::CacheKey,
     scope: String,
     parts: KeyParts,
     tools: Vec<String>,

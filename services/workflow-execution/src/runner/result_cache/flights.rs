@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::domain::cache_key::CacheKey;
+use workflow_domain::cache_key::CacheKey;
 
 /// The keys whose results are under way.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 use sql_store::{SqliteDatabase, SqliteOptions};
 
 use super::*;
-use crate::domain::cache_key::node_name;
 use crate::store::MIGRATIONS;
+use workflow_domain::cache_key::node_name;
 
 async fn on(directory: &tempfile::TempDir) -> Arc<ResultCache> {
     let options = SqliteOptions::new(directory.path().join("test.db"));

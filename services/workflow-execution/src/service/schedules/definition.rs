@@ -9,7 +9,7 @@ use grpc_kit::Failure;
 use schedules::{CatchUp, Overlap, Timing, TimingError};
 use tonic::Status;
 
-use crate::domain::interface::read_inputs;
+use workflow_domain::interface::read_inputs;
 
 /// Checks a schedule that a request brings.
 pub(super) fn check(schedule: &Schedule) -> Result<Timing, Status> {

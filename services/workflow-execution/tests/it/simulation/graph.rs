@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use workflow_execution::domain::compile::compile_text;
-use workflow_execution::domain::node_type::Catalogue;
-use workflow_execution::domain::plan::Plan;
+use workflow_domain::compile::compile_text;
+use workflow_domain::node_type::Catalogue;
+use workflow_domain::plan::Plan;
 
 const MAX_NODES: usize = 12;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use contracts::tavern::common::v1::RunEvent;
 use contracts::tavern::common::v1::run_event::Kind;
 use fastrand::Rng;
-use workflow_execution::domain::plan::NodeIndex;
+use workflow_domain::plan::NodeIndex;
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]

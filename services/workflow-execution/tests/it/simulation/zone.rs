@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use workflow_execution::domain::data_flow::Values;
-use workflow_execution::domain::node_type::Settled;
-use workflow_execution::domain::plan::NodeIndex;
-use workflow_execution::domain::zone::body::Body;
-use workflow_execution::domain::zone::iterations::Iterations;
-use workflow_execution::domain::zone::run::ZoneRun;
+use workflow_domain::data_flow::Values;
+use workflow_domain::node_type::Settled;
+use workflow_domain::plan::NodeIndex;
+use workflow_domain::zone::body::Body;
+use workflow_domain::zone::iterations::Iterations;
+use workflow_domain::zone::run::ZoneRun;
 use workflow_execution::runner::history::{ZoneHistory, replay_iteration};
 use workflow_execution::wire;
 

@@ -1,0 +1,50 @@
+//! What a workflow is and how it runs, without any I/O.
+//!
+//! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two forms it
+//! has, its groups replaced by what they refer to ([`flatten`]), and compiled ([`compile`]) into a
+//! [`plan::Plan`] of integer indices; both name everything that is wrong at once, by JSON pointer; what
+//! a definition asks for without effect is found by [`diagnose`]; the nodes inside zones become plans of
+//! their own ([`zone`]). The [`engine`] drives a plan: events in, commands out; [`evaluate`] runs single
+//! nodes. Node types are described by [`node_definition`] and implemented through [`node_type`]; which
+//! there are is up to who compiles (the crate `workflow-nodes` has the built-in ones).
+//!
+//! Everything here is synchronous and total: no clock, no randomness, no panic on any input. It never
+//! calls anything, stores anything or waits: that is up to the crate that drives the engine.
+
+pub mod bundle;
+pub mod bypass;
+pub mod cache;
+pub mod cache_key;
+pub mod compile;
+pub mod composite;
+pub mod config_schema;
+pub mod cycle;
+pub mod data_flow;
+pub mod diagnose;
+pub mod duration;
+pub mod engine;
+pub mod evaluate;
+pub mod execution;
+pub mod flatten;
+pub mod forecast;
+pub mod fork;
+pub mod gather;
+pub mod interface;
+pub mod limits;
+pub mod load;
+pub mod model;
+pub mod node_definition;
+pub mod node_type;
+pub mod plan;
+pub mod plan_waits;
+pub mod seed;
+pub mod size;
+pub mod slot;
+pub mod stream;
+pub mod stream_value;
+pub mod tool;
+pub mod tool_choice;
+pub mod violation;
+pub mod wait;
+pub mod workflow;
+pub mod zone;

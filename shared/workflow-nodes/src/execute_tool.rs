@@ -1,0 +1,249 @@
+//! `core:ExecuteTool`: calls tools of the registry.
+
+mod requests;
+
+use call_outcome::{Failure, Violation};
+use call_text::observation;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use workflow_domain::data_flow::{DataFlow, NULL};
+use workflow_domain::node_definition::{
+    ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
+};
+use workflow_domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
+use workflow_domain::slot::{Shape, Slot};
+use workflow_domain::tool::ToolOutcome;
+use workflow_domain::violation::join;
+
+use super::yields;
+
+const REQUESTS: usize = 0;
+const TOOL_ID: usize = 1;
+const ARGUMENTS: usize = 2;
+
+const RESULT: usize = 0;
+const RESULTS: usize = 3;
+
+/// The setting that makes outputs of a failed call instead of a failed node.
+const CONTINUE_ON_ERROR: &str = "continueOnError";
+
+/// Calls one tool, of which every further input that the workflow names is an argument, or those that
+/// a model asked for (rule W34).
+#[derive(Debug)]
+pub struct ExecuteTool {
+    definition: NodeDefinition,
+}
+
+impl Default for ExecuteTool {
+    fn default() -> Self {
+        let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
+                         count as arguments too, and before these.";
+        let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
+                        of `tool_id`.";
+        let inputs = vec![
+            Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
+            Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),
+            Slot::new("arguments", DataFlow::Object, arguments),
+        ];
+        let outputs =
+            vec![
+            Slot::new(
+                "result",
+                DataFlow::Wildcard,
+                "What the tool gave, of requests the last one that succeeded; null if none did.",
+            ),
+            Slot::new(
+                "status",
+                DataFlow::String,
+                "`succeeded`, or how the call failed.",
+            )
+            .excluded_from_bypass(),
+            Slot::new(
+                "error",
+                DataFlow::Wildcard,
+                "Why the first failed: code, message, retryable; null if none did.",
+            )
+            .excluded_from_bypass(),
+            Slot::new(
+                "results",
+                DataFlow::Array,
+                "For each request `id`, `toolName`, `status`, `result`, `error` and `observation`; empty \
+                 for `tool_id`.",
+            )
+            .excluded_from_bypass(),
+            Slot::new("observation", DataFlow::String, "What a model reads about the calls.")
+                .excluded_from_bypass(),
+            Slot::new(
+                "output",
+                DataFlow::String,
+                "What the tools write to standard output, while they write it; its first 64 KiB.",
+            )
+            .stream()
+            .excluded_from_bypass(),
+        ];
+        let continues =
+            "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
+        let yielded = "The type of the values that the tools give one after the other: the messages of a \
+                       method that streams, while they come, or the items of a list; any other result is \
+                       a stream of one. They are the further output `values`.";
+        let shape = Shape::new(inputs, outputs);
+        let definition = NodeDefinition {
+            description: "Calls tools of the registry: the one that is named, or those that a model asked \
+                          for. A call of the named one that fails fails the node, unless the setting \
+                          `continueOnError` is true.",
+            category: "tools",
+            config: vec![
+                ConfigSlot {
+                    default: Some(json!(false)),
+                    ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
+                },
+                yields::setting(yielded),
+            ],
+            further_slots: FurtherSlots::NamedInputs,
+            effects: NodeEffects::External,
+            reuse: Reuse::Reads,
+            ..NodeDefinition::new("core:ExecuteTool", "Execute tool", shape)
+        };
+        Self { definition }
+    }
+}
+
+impl Node for ExecuteTool {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        check_flag(context.config, CONTINUE_ON_ERROR)?;
+        let given =
+            |key: &str| context.connected.contains(&key) || context.presets.contains_key(key);
+        let message = match (given("requests"), given("tool_id")) {
+            (true, true) => "`requests` and `tool_id` exclude each other",
+            (false, false) => "the node needs `tool_id` or `requests`",
+            _ => {
+                let mut shape = open_shape(&self.definition.shape, context);
+                if let Some(yielded) = yields::yielded(context.config)? {
+                    let outputs = shape.outputs.iter().cloned();
+                    shape.outputs = outputs.chain([yields::slot(yielded)]).collect();
+                }
+                return Ok(shape);
+            }
+        };
+        Err(vec![Violation::new(
+            "/inputValues/tool_id",
+            "missing_input",
+            message,
+        )])
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
+        if let Some(given) = call.value(REQUESTS) {
+            let asked = requests::read(given)?;
+            let calls = requests::to_call(&asked);
+            return Ok(match calls.is_empty() {
+                true => Step::Done(with_values(
+                    call,
+                    requests::outputs(&asked, Vec::new(), ""),
+                )?),
+                false => Step::Effect(Effect::CallTools(calls)),
+            });
+        }
+        let tool_id = call.text(TOOL_ID).unwrap_or("").to_owned();
+        if tool_id.is_empty() {
+            let message = "the node was given neither a tool nor requests";
+            return Err(Failure::invalid("no_tool", message));
+        }
+        let arguments = combine(call, ARGUMENTS, ARGUMENTS + 1);
+        Ok(Step::Effect(Effect::CallTool { tool_id, arguments }))
+    }
+
+    fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
+        let continues = call
+            .config
+            .get(CONTINUE_ON_ERROR)
+            .and_then(Value::as_bool)
+            .unwrap_or(false);
+        let outcome = match settled {
+            Settled::Calls(outcomes) => {
+                let asked = requests::read(call.value(REQUESTS).unwrap_or(&NULL))?;
+                return with_values(call, requests::outputs(&asked, outcomes, call.written));
+            }
+            Settled::Tool { output, .. } => ToolOutcome {
+                observation: observation::success(call.text(TOOL_ID).unwrap_or(""), &output),
+                status: "succeeded",
+                output,
+                failure: None,
+            },
+            Settled::ToolFailed { status, failure } if continues => ToolOutcome {
+                observation: requests::failed(call.text(TOOL_ID).unwrap_or(""), &failure),
+                status,
+                output: Value::Null,
+                failure: Some(failure),
+            },
+            Settled::ToolFailed { failure, .. } => return Err(failure),
+            _ => return Err(super::wrong_effect(&self.definition)),
+        };
+        with_values(call, requests::outputs_of_one(outcome, call.written))
+    }
+}
+
+/// Adds what the tools yield, if the settings ask for it: of requests what those gave that succeeded, else
+/// what the one tool did.
+fn with_values(
+    call: NodeCall<'_>,
+    mut outputs: Vec<Arc<Value>>,
+) -> Result<Vec<Arc<Value>>, Failure> {
+    let Some(data_flow) = yields::yielded(call.config).unwrap_or_default() else {
+        return Ok(outputs);
+    };
+    let values = match outputs[RESULTS].as_array() {
+        Some(results) if call.value(REQUESTS).is_some() => {
+            yields::values(data_flow, results.iter().map(|result| &result["result"]))
+        }
+        _ => yields::values(data_flow, [&*outputs[RESULT]]),
+    };
+    outputs.push(values?);
+    Ok(outputs)
+}
+
+/// Adds an input for every name that the workflow uses beyond the fixed ones.
+pub(super) fn open_shape(fixed: &Shape, context: &ShapeContext<'_>) -> Shape {
+    let mut inputs = fixed.inputs.to_vec();
+    inputs.extend(context.further_inputs(&fixed.inputs));
+    Shape {
+        inputs: inputs.into(),
+        outputs: Arc::clone(&fixed.outputs),
+    }
+}
+
+/// Puts the object at `base` and all inputs from `first` on together; the inputs count.
+pub(super) fn combine(call: NodeCall<'_>, base: usize, first: usize) -> Map<String, Value> {
+    let mut combined = call
+        .value(base)
+        .and_then(|value| value.as_object())
+        .cloned()
+        .unwrap_or_default();
+    for (slot, value) in call.shape.inputs.iter().zip(call.inputs).skip(first) {
+        if let Some(value) = value {
+            combined.insert(slot.key.to_string(), value.as_ref().clone());
+        }
+    }
+    combined
+}
+
+/// Refuses a setting that should be true or false and is neither.
+fn check_flag(config: &Map<String, Value>, key: &str) -> Result<(), Vec<Violation>> {
+    match config.get(key) {
+        None | Some(Value::Null | Value::Bool(_)) => Ok(()),
+        Some(other) => {
+            let violation = Violation::new(
+                join("/configValues", key),
+                "type_mismatch",
+                "expected true or false",
+            );
+            Err(vec![violation.found("boolean", &other.to_string())])
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Chat messages as nodes hand them on: an array, or its JSON text (rule W35).
+
+use serde_json::{Map, Value, json};
+
+use workflow_domain::data_flow::DataFlow;
+use workflow_domain::slot::Slot;
+
+/// Makes a slot for messages as JSON text.
+pub(super) fn text_slot(key: &str, description: &str) -> Slot {
+    Slot::new(key, DataFlow::String, description).category(Slot::CHAT_HISTORY)
+}
+
+/// Returns the messages of a value; what is not a message is passed over.
+pub(super) fn read(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(read).collect(),
+        Value::String(text) => match json_schema::parse_json_strict(text) {
+            // A text of messages is not unpacked again, so that a message stays one.
+            Ok(Value::Array(items)) => items.into_iter().filter(is_message).collect(),
+            Ok(one) if is_message(&one) => vec![one],
+            _ => Vec::new(),
+        },
+        other if is_message(other) => vec![other.clone()],
+        _ => Vec::new(),
+    }
+}
+
+/// Writes one message.
+pub(super) fn message(role: &str, content: &str) -> Value {
+    json!({"role": role, "content": content})
+}
+
+fn is_message(value: &Value) -> bool {
+    let has = |fields: &Map<String, Value>, key: &str| fields.get(key).is_some();
+    value.as_object().is_some_and(|fields| {
+        fields.get("role").is_some_and(Value::is_string)
+            && (has(fields, "content") || has(fields, "tool_calls"))
+    })
+}

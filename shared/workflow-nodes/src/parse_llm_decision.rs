@@ -1,0 +1,214 @@
+//! `core:ParseLlmDecision`: reads the calls of a model's answer.
+
+use call_outcome::{Failure, Violation};
+use call_text::echo::Echo;
+use call_text::{Call, Catalogue, Dialect, Parsed, Policy, native, observation};
+
+use serde_json::{Value, json};
+
+use workflow_domain::data_flow::{DataFlow, NULL};
+use workflow_domain::node_definition::NodeDefinition;
+use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
+use workflow_domain::slot::{Shape, Slot};
+use workflow_domain::tool;
+
+use super::decision_prompt::said;
+use super::{chat, dialect, messages};
+
+const RESPONSE: usize = 0;
+const TOOLS: usize = 1;
+const MESSAGES: usize = 2;
+
+/// Reads calls of the text first, native ones as their supplement (rules W33 and L8).
+#[derive(Debug)]
+pub struct ParseLlmDecision {
+    definition: NodeDefinition,
+}
+
+impl Default for ParseLlmDecision {
+    fn default() -> Self {
+        let inputs = vec![
+            Slot::new("response", DataFlow::Object, "The standard response of a model.").required(),
+            Slot::new(
+                "tools",
+                DataFlow::Array,
+                "The tools that may be called, as AvailableTools lists them.",
+            )
+            .excluded_from_bypass(),
+            Slot::new(
+                "messages",
+                DataFlow::Array,
+                "The chat. A call that repeats its text does not run; without the chat only read-only \
+                 tools run.",
+            )
+            .category(Slot::CHAT_HISTORY)
+            .excluded_from_bypass(),
+        ];
+        let outputs = vec![
+            Slot::new(
+                "llm_text_output",
+                DataFlow::String,
+                "The whole text of the answer.",
+            ),
+            Slot::new(
+                "tool_call_requests",
+                DataFlow::Array,
+                "The calls for ExecuteTool; what cannot run is among them, with its problems.",
+            )
+            .excluded_from_bypass(),
+            Slot::new(
+                "reply_text",
+                DataFlow::String,
+                "What stands before the first call.",
+            ),
+            Slot::new("has_calls", DataFlow::Boolean, "Whether there is a call.")
+                .excluded_from_bypass(),
+            Slot::new(
+                "feedback",
+                DataFlow::String,
+                "What the model reads about everything that cannot run; empty if all can.",
+            )
+            .excluded_from_bypass(),
+        ];
+        let read_as = "The only dialect that is read; missing for all.";
+        let definition = NodeDefinition {
+            description: "Reads the tool calls of a model's answer: those of its text first, native \
+                          ones as their supplement.",
+            category: "llm",
+            config: vec![dialect::config_slot(read_as)],
+            ..NodeDefinition::new(
+                "core:ParseLlmDecision",
+                "Parse LLM decision",
+                Shape::new(inputs, outputs),
+            )
+        };
+        Self { definition }
+    }
+}
+
+impl Node for ParseLlmDecision {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        dialect::read(context.config)?;
+        Ok(self.definition.shape.clone())
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
+        let tools = call.value(TOOLS).and_then(|value| value.as_array());
+        let catalogue = tool::catalogue(tools.map_or(&[], Vec::as_slice))?;
+        let only = dialect::read(call.config).ok().flatten();
+        let policy = only.map_or_else(Policy::default, Policy::fixed);
+        let response = call.value(RESPONSE).unwrap_or(&NULL);
+        let text = chat::text_of(response);
+        let finish_reason = call_wire::finish_reason(chat::finish_reason_of(response));
+        let mut parsed = call_text::parse_finished(text, &catalogue, &policy, finish_reason);
+        let given = chat::tool_calls_of(response)
+            .map(native::read)
+            .unwrap_or_default();
+        if !given.calls.is_empty() {
+            native::supplement(
+                &mut parsed,
+                native::typed(&given.calls, &catalogue, &policy),
+            );
+        }
+        let shown = call.value(MESSAGES).map(|value| untrusted(value));
+        let requests = requests(&parsed, &catalogue, shown.as_deref());
+        let feedback: Vec<&str> = requests
+            .iter()
+            .filter_map(|request| request.get("observation")?.as_str())
+            .collect();
+        let outputs = [
+            text.into(),
+            json!(requests),
+            parsed.response_text.clone().into(),
+            json!(!requests.is_empty()),
+            feedback.join("\n").into(),
+        ];
+        Ok(Step::Done(chat::outputs(outputs)))
+    }
+}
+
+/// Returns what the model was shown and did not write itself.
+fn untrusted(given: &Value) -> Vec<String> {
+    let of_others = |message: &&Value| {
+        !["assistant", "system"]
+            .contains(&message.get("role").and_then(Value::as_str).unwrap_or(""))
+    };
+    let shown = messages::read(given);
+    let texts = shown.iter().filter(of_others).filter_map(said);
+    texts.map(str::to_owned).collect()
+}
+
+/// Lists the calls in their order, and after them the blocks of which none could be read.
+fn requests(parsed: &Parsed, catalogue: &Catalogue, shown: Option<&[String]>) -> Vec<Value> {
+    let echo = shown.map(|texts| Echo::new(texts.iter().map(String::as_str)));
+    let mut requests = Vec::new();
+    for call in parsed.runnable() {
+        let index = requests.len();
+        let echoed = echo.as_ref().is_some_and(|echo| echo.contains(call));
+        requests.push(request(call, index, catalogue, echoed, echo.is_some()));
+    }
+    let of_text = [
+        observation::for_blocks(parsed),
+        observation::not_run(parsed),
+    ];
+    let of_text: Vec<String> = of_text.into_iter().flatten().collect();
+    if !of_text.is_empty() {
+        let text = of_text.join("\n");
+        requests.push(json!({
+            "id": format!("call_{}", requests.len()),
+            "index": requests.len(),
+            "toolName": "",
+            "arguments": {},
+            "source": "text",
+            "needsConfirmation": false,
+            "parallelSafe": false,
+            "problems": [text],
+            "observation": text,
+        }));
+    }
+    requests
+}
+
+fn request(call: &Call, index: usize, catalogue: &Catalogue, echoed: bool, checked: bool) -> Value {
+    let tool = catalogue.tool(&call.tool_id);
+    let read_only = tool.is_some_and(|tool| tool.read_only);
+    let mut problems: Vec<String> = call
+        .problems
+        .iter()
+        .map(|problem| problem.message.clone())
+        .collect();
+    let mut observed = observation::for_call(call, catalogue);
+    if problems.is_empty() && echoed {
+        problems.push("the call repeats text from outside".to_owned());
+        observed = Some(observation::untrusted_echo(&call.tool_id));
+    } else if problems.is_empty() && !checked && !read_only {
+        let message = "the call was not compared with the chat, so only a read-only tool runs";
+        problems.push(message.to_owned());
+        observed = Some(format!(
+            "Observation: Error - Tool {} was not run: {message}.",
+            call.tool_id
+        ));
+    }
+    let id = match call.provider_id.as_str() {
+        "" => format!("call_{index}"),
+        id => id.to_owned(),
+    };
+    let mut request = json!({
+        "id": id,
+        "index": index,
+        "toolName": call.tool_id,
+        "arguments": call.arguments,
+        "source": if call.dialect == Dialect::Native { "native" } else { "text" },
+        "needsConfirmation": call.needs_confirmation,
+        "parallelSafe": tool.is_some_and(|tool| tool.parallel_safe),
+        "problems": problems,
+    });
+    if let (Some(observed), Some(fields)) = (observed, request.as_object_mut()) {
+        fields.insert("observation".to_owned(), observed.into());
+    }
+    request
+}

@@ -1,0 +1,45 @@
+//! `core:ZoneInput`: brings values into an iteration.
+
+use call_outcome::{Failure, Violation};
+
+use workflow_domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
+use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
+use workflow_domain::slot::Shape;
+use workflow_domain::zone::settings::ZONE_INPUT;
+
+use super::group_input::{pass_through, present};
+
+/// Brings values into an iteration of the zone around it. Its slots follow that zone's settings.
+#[derive(Debug)]
+pub struct ZoneInput {
+    definition: NodeDefinition,
+}
+
+impl Default for ZoneInput {
+    fn default() -> Self {
+        let shape = Shape::new(Vec::new(), Vec::new());
+        let definition = NodeDefinition {
+            description: "Provides what an iteration of the zone around it is given.",
+            category: "control",
+            further_slots: FurtherSlots::SurroundingZone,
+            role: Role::Entry,
+            reuse: Reuse::Never,
+            ..NodeDefinition::new(ZONE_INPUT, "Zone input", shape)
+        };
+        Self { definition }
+    }
+}
+
+impl Node for ZoneInput {
+    fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        Ok(pass_through(context.interface_inputs))
+    }
+
+    fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
+        Ok(Step::Branch(present(call)))
+    }
+}
