@@ -4,30 +4,28 @@
 //! parallel, every outcome journalled, so that a run continues after a crash where it stopped.
 //!
 //! What a workflow is and how it runs, without I/O, is the crate [`workflow_domain`], whose engine is a
-//! state machine; the built-in node types are [`workflow_nodes`]. Here is:
+//! state machine; the built-in node types are [`workflow_nodes`]; [`workflow_runner`] does what the engine
+//! commands and records what happened. Here is:
 //!
-//! - [`runner`]: does what the engine commands and records what happened.
 //! - [`library`], [`store`]: definitions from files and stored ones.
 //! - `schedule_store`: schedules and what became of their times.
 //! - [`service`]: the parts put together; starting runs and resuming open ones.
-//! - `rpc`, [`wire`]: the contract, and values as JSON text.
+//! - `rpc`: the contract.
 //! - [`settings`], [`error`]: what an operator chooses and reads.
 
 pub mod error;
 pub mod library;
 mod program;
 mod rpc;
-pub mod runner;
 mod schedule_store;
 pub mod service;
 pub mod settings;
 pub mod store;
-pub mod wire;
 
 pub use error::Error;
-pub use runner::Peers;
 pub use service::{WorkflowExecution, build, build_with};
 pub use settings::WorkflowSettings;
+pub use workflow_runner::Peers;
 
 use std::sync::Arc;
 

@@ -18,11 +18,11 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
 use crate::error::Error;
 use crate::library::Library;
-use crate::runner::run_keys::RunKeys;
-use crate::runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
 use crate::schedule_store::ScheduleStore;
 use crate::settings::WorkflowSettings;
 use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
+use workflow_runner::run_keys::RunKeys;
+use workflow_runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
 
 use definition_store::DefinitionStore;
 use schedules::{Clockwork, Schedules};
@@ -68,7 +68,7 @@ pub async fn build_with(
     let data_dir = DataDir::open(&settings.data_dir)?;
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
-    let cache = ResultCache::open(ResultTable::new(database.clone())).await?;
+    let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(ScheduleStore::new(database.clone()));
     let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
     let file = data_dir.file("workflow-execution.runs.db")?;

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use core_types::Timestamp;
 use run_log::Hash;
 
-pub use results::{LastResult, ResultChange, ResultRow, ResultTable};
+pub use results::ResultTable;
 pub use sql_store::StoreError;
 pub use sqlite::{MIGRATIONS, SqliteStore};
 

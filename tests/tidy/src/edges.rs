@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 23] = [
+const SHARED: [(&str, &[&str]); 24] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -49,6 +49,14 @@ const SHARED: [(&str, &[&str]); 23] = [
     (
         "workflow-nodes",
         &["call-outcome", "call-text", "call-wire", "cel-guard", "json-schema", "workflow-domain"],
+    ),
+    (
+        "workflow-runner",
+        &[
+            "contracts", "core-types", "call-outcome", "call-text", "call-wire", "json-schema", "sql-store",
+            "run-log", "telemetry", "grpc-kit", "run-events", "script-client",
+            "workflow-domain", "workflow-nodes",
+        ],
     ),
 ];
 

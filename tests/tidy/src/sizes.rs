@@ -13,11 +13,7 @@ const LONGEST_FUNCTION: usize = 80;
 const MOST_TYPES: usize = 120;
 
 /// Crates that have more, with what they had when the rule came: they may lose types, and win none.
-const LARGER: [(&str, usize); 3] = [
-    ("services/agent-runtime", 291),
-    ("services/workflow-execution", 137),
-    ("shared/call-text", 156),
-];
+const LARGER: [(&str, usize); 2] = [("services/agent-runtime", 291), ("shared/call-text", 156)];
 
 /// Refuses source files that are too long to read.
 pub fn files(tree: &Tree) -> Vec<Finding> {

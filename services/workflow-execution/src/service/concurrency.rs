@@ -7,8 +7,8 @@ use futures::future::join_all;
 use grpc_kit::Failure;
 use tonic::Code;
 
-use crate::runner::run_keys::{KeyHeld, RunKey, RunKeys};
 use workflow_domain::execution::{MAX_KEY_BYTES, MAX_PRIORITY};
+use workflow_runner::run_keys::{KeyHeld, RunKey, RunKeys};
 
 use super::Inner;
 

@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
 
 use crate::error::invalid_fields;
-use crate::runner::OWN_CONVERSATION;
-use crate::runner::forked::first_events;
-use crate::runner::history::{Replayed, replay};
 use workflow_domain::engine::Event;
 use workflow_domain::fork::taken_over;
 use workflow_domain::interface::read_inputs;
 use workflow_domain::plan::Plan;
+use workflow_runner::OWN_CONVERSATION;
+use workflow_runner::forked::first_events;
+use workflow_runner::history::{Replayed, replay};
 
 use super::Inner;
 use super::fork_edit;

@@ -4,10 +4,10 @@ use contracts::tavern::workflow::v1::ForkEdit;
 use grpc_kit::Failure;
 use serde_json::{Map, Value};
 
-use crate::wire;
 use workflow_domain::bundle::Bundle;
 use workflow_domain::load::load_with_source;
 use workflow_domain::plan::{Edges, Plan, PlanNode};
+use workflow_runner::wire;
 
 use super::target::Target;
 

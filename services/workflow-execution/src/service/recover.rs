@@ -12,11 +12,11 @@ use run_events::{End, OpenRun, RecordedWaits, Recorder, RunMeta, outcome};
 use run_log::Hash;
 
 use crate::error::{Error, store_failure};
-use crate::runner::allowance::Allowance;
-use crate::runner::history::replay;
-use crate::runner::{Prepared, RunEntry};
 use workflow_domain::bundle::Bundle;
 use workflow_domain::interface::read_inputs;
+use workflow_runner::allowance::Allowance;
+use workflow_runner::history::replay;
+use workflow_runner::{Prepared, RunEntry};
 
 use super::Inner;
 use super::target::{Stored, Target, TargetError, read_hash};

@@ -22,14 +22,14 @@ use telemetry::attributes::{CONVERSATION_ID, RUN_ID};
 use tonic::Status;
 
 use crate::error::{invalid_fields, store_failure, workflow_invalid};
-use crate::runner::allowance::Allowance;
-use crate::runner::checkpoints::Checkpoints;
-use crate::runner::history::replay;
-use crate::runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 use workflow_domain::interface::{RunInputs, read_inputs};
 use workflow_domain::limits::{MAX_DEFINITION_BYTES, MAX_NAME_BYTES};
 use workflow_domain::plan::Plan;
 use workflow_domain::plan_waits;
+use workflow_runner::allowance::Allowance;
+use workflow_runner::checkpoints::Checkpoints;
+use workflow_runner::history::replay;
+use workflow_runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 
 use super::Inner;
 use super::concurrency;

@@ -1,58 +1,14 @@
-//! Results of nodes that other nodes may reuse.
+//! Results of nodes that other nodes may reuse, on SQLite.
 
+use async_trait::async_trait;
 use core_types::Timestamp;
 use sql_store::SqliteDatabase;
 use sqlx::{Row, Sqlite, Transaction};
 
 use workflow_domain::cache_key::{CacheKey, KeyParts};
+use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
 
 use super::StoreError;
-
-/// A result without its outputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResultRow {
-    /// The key.
-    pub key: CacheKey,
-    /// How many bytes its outputs have.
-    pub bytes: usize,
-    /// The run that gave it.
-    pub run_id: String,
-    /// When it was kept.
-    pub kept: Timestamp,
-}
-
-/// The last result of a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastResult {
-    /// The name of the node.
-    pub node: CacheKey,
-    /// The key of the result.
-    pub key: CacheKey,
-    /// What it depends on.
-    pub parts: KeyParts,
-    /// When it was kept.
-    pub kept: Timestamp,
-}
-
-/// A change of what is stored.
-#[derive(Clone, Debug)]
-pub enum ResultChange {
-    /// A result is new.
-    Kept {
-        /// The node and what the result depends on.
-        last: LastResult,
-        /// The run that gave it.
-        run_id: String,
-        /// The outputs as a JSON object.
-        outputs: std::sync::Arc<str>,
-    },
-    /// A result was reused.
-    Used(CacheKey, Timestamp),
-    /// A result was dropped.
-    Dropped(CacheKey),
-    /// The last result of a node was dropped.
-    NodeDropped(CacheKey),
-}
 
 /// The results on SQLite.
 #[derive(Clone, Debug)]
@@ -61,16 +17,15 @@ pub struct ResultTable {
 }
 
 impl ResultTable {
-    /// Takes an open database with the migrations of the service applied.
+    /// Takes an open database with [`MIGRATIONS`](super::MIGRATIONS) applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }
+}
 
-    /// Returns all results, those that were used last at the end.
-    ///
-    /// # Errors
-    /// The database failed or is damaged.
-    pub async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
+#[async_trait]
+impl ResultStore for ResultTable {
+    async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
         let rows = sqlx::query(
             "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept FROM results ORDER BY used",
         )
@@ -87,11 +42,7 @@ impl ResultTable {
         rows.iter().map(row).collect()
     }
 
-    /// Returns the last result of each node, the newest at the end.
-    ///
-    /// # Errors
-    /// The database failed or is damaged.
-    pub async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
+    async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
         let rows = sqlx::query("SELECT node, key, parts, kept FROM last_results ORDER BY kept")
             .fetch_all(self.database.reader())
             .await?;
@@ -110,11 +61,7 @@ impl ResultTable {
         rows.iter().map(row).collect()
     }
 
-    /// Returns the outputs of a result.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
+    async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
         sqlx::query_scalar("SELECT outputs FROM results WHERE key = ?1")
             .bind(&key.0[..])
             .fetch_optional(self.database.reader())
@@ -122,11 +69,7 @@ impl ResultTable {
             .map_err(StoreError::from)
     }
 
-    /// Writes changes, all or none.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
+    async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         for change in changes {
             write(&mut transaction, change).await?;

@@ -1,12 +1,18 @@
 //! What every store does, whatever it stands on.
 
 use sql_store::{SqliteDatabase, SqliteOptions};
+use workflow_domain::cache_key::{KeyParts, node_name};
+use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
 
 use super::*;
 
-async fn sqlite(directory: &tempfile::TempDir) -> impl Store {
+async fn database(directory: &tempfile::TempDir) -> SqliteDatabase {
     let options = SqliteOptions::new(directory.path().join("test.db"));
-    SqliteStore::new(SqliteDatabase::open(options, &[MIGRATIONS]).await.unwrap())
+    SqliteDatabase::open(options, &[MIGRATIONS]).await.unwrap()
+}
+
+async fn sqlite(directory: &tempfile::TempDir) -> impl Store {
+    SqliteStore::new(database(directory).await)
 }
 
 fn put<'a>(id: &'a str, text: &'a str) -> Put<'a> {
@@ -152,3 +158,46 @@ on_every_store!(
     answers_a_repeated_request_as_the_first_time,
     keeps_texts_as_long_as_they_are_used,
 );
+
+#[tokio::test]
+async fn results_are_read_as_they_were_written_until_they_are_dropped() {
+    let directory = tempfile::tempdir().unwrap();
+    let results = ResultTable::new(database(&directory).await);
+    let last = |name: &str, kept: i64| {
+        let parts = KeyParts::from_text(&format!("{{\"inputs.n\":\"{name:0>32}\"}}")).unwrap();
+        LastResult {
+            node: node_name("workflow w", name),
+            key: parts.key("workflow w"),
+            parts,
+            kept: Timestamp::from_unix_nanos(kept),
+        }
+    };
+    let (first, second) = (last("1", 1), last("2", 2));
+    let row = |last: &LastResult| ResultRow {
+        key: last.key,
+        bytes: 2,
+        run_id: "flow_1".to_owned(),
+        kept: last.kept,
+    };
+    let kept = |last: &LastResult| ResultChange::Kept {
+        last: last.clone(),
+        run_id: "flow_1".to_owned(),
+        outputs: "{}".into(),
+    };
+    let used = ResultChange::Used(first.key, Timestamp::from_unix_nanos(3));
+    let written = results.write(&[kept(&first), kept(&second), used]).await;
+    written.unwrap();
+    assert_eq!(results.all().await.unwrap(), [row(&second), row(&first)]);
+    let both = [first.clone(), second.clone()];
+    assert_eq!(results.last().await.unwrap(), both);
+    let outputs = results.outputs(&first.key).await.unwrap();
+    assert_eq!(outputs.as_deref(), Some("{}"));
+    let dropped = [
+        ResultChange::Dropped(first.key),
+        ResultChange::NodeDropped(first.node),
+    ];
+    results.write(&dropped).await.unwrap();
+    assert_eq!(results.all().await.unwrap(), [row(&second)]);
+    assert_eq!(results.last().await.unwrap(), [second]);
+    assert_eq!(results.outputs(&first.key).await.unwrap(), None);
+}

@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use workflow_domain::compile::compile_text;
 use workflow_domain::engine::{Command, Outcome};
 use workflow_domain::interface::bind;
-use workflow_execution::runner::history::{Replayed, replay};
-use workflow_execution::runner::needed::needed;
+use workflow_runner::history::{Replayed, replay};
+use workflow_runner::needed::needed;
 
 use crate::support::*;
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 use workflow_domain::engine::Status;
 use workflow_domain::node_type::Catalogue;
 use workflow_domain::plan::Plan;
-use workflow_execution::runner::needed::needed;
+use workflow_runner::needed::needed;
 
 use graph::random_plan;
 use outside::{Happening, Outside};

@@ -16,8 +16,8 @@ use workflow_domain::interface::bind;
 use workflow_domain::node_type::{Effect, Settled, Step};
 use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_domain::wait::{Due, WaitKind, WaitRequest, Wake};
-use workflow_execution::runner::history::{Attempt, Attempts, Replayed, Zones, replay};
-use workflow_execution::wire;
+use workflow_runner::history::{Attempt, Attempts, Replayed, Zones, replay};
+use workflow_runner::wire;
 
 use super::outside::{Continue, Happening, Outside, Place, time};
 use super::zone::Zone;

@@ -11,8 +11,8 @@ use workflow_domain::plan::NodeIndex;
 use workflow_domain::zone::body::Body;
 use workflow_domain::zone::iterations::Iterations;
 use workflow_domain::zone::run::ZoneRun;
-use workflow_execution::runner::history::{ZoneHistory, replay_iteration};
-use workflow_execution::wire;
+use workflow_runner::history::{ZoneHistory, replay_iteration};
+use workflow_runner::wire;
 
 use super::outside::Outside;
 use super::process::{OfRun, Scope};

@@ -16,17 +16,17 @@ use super::super::{OWN_CONVERSATION, Peers};
 use super::{Hit, Miss, Wanted};
 
 /// What a result of a run can depend on beside its node.
-pub(in crate::runner) struct OfRun {
+pub(crate) struct OfRun {
     /// Its id; empty before it begins.
-    pub(in crate::runner) run_id: String,
+    pub(crate) run_id: String,
     /// The workflow by its id; empty for a definition that is not stored.
-    pub(in crate::runner) workflow_id: String,
+    pub(crate) workflow_id: String,
     /// The conversation whose workspace tools use.
-    pub(in crate::runner) conversation_id: String,
+    pub(crate) conversation_id: String,
 }
 
 /// What a node asks for, but for the definitions of its tools.
-pub(in crate::runner) struct Asked {
+pub(crate) struct Asked {
     node: workflow_domain::cache_key::CacheKey,
     scope: String,
     parts: KeyParts,
@@ -36,12 +36,7 @@ pub(in crate::runner) struct Asked {
 impl Asked {
     /// Collects what the result of a node with a cache depends on; nothing if it has none or its inputs
     /// cannot be used.
-    pub(in crate::runner) fn of(
-        engine: &Engine,
-        node: NodeIndex,
-        path: &str,
-        of_run: &OfRun,
-    ) -> Option<Self> {
+    pub(crate) fn of(engine: &Engine, node: NodeIndex, path: &str, of_run: &OfRun) -> Option<Self> {
         let planned = engine.node(node);
         let settings = planned.execution.as_ref()?.cache?;
         let inputs = engine.inputs_of(node).ok()?;
@@ -65,7 +60,7 @@ impl Asked {
     }
 
     /// Adds the definitions of the tools; nothing if one of them is not read-only.
-    pub(in crate::runner) async fn wanted(mut self, peers: &Peers) -> Option<Wanted> {
+    pub(crate) async fn wanted(mut self, peers: &Peers) -> Option<Wanted> {
         if !self.tools.is_empty() {
             for (tool_id, etag) in etags_if_read_only(peers, self.tools).await? {
                 self.parts.add_tool(&tool_id, &etag);
@@ -94,11 +89,7 @@ impl OfRun {
 }
 
 /// Notes that a result is reused.
-pub(in crate::runner) fn note_of_hit(
-    wanted: &Wanted,
-    hit: &Hit,
-    now: Timestamp,
-) -> common::NodeCache {
+pub(crate) fn note_of_hit(wanted: &Wanted, hit: &Hit, now: Timestamp) -> common::NodeCache {
     common::NodeCache {
         key: hex::encode(wanted.key.0),
         source_run_id: hit.run_id.to_string(),
@@ -108,7 +99,7 @@ pub(in crate::runner) fn note_of_hit(
 }
 
 /// Notes that none is.
-pub(in crate::runner) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeCache {
+pub(crate) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeCache {
     let (miss, changed) = match miss {
         Miss::First => (common::CacheMiss::First, Vec::new()),
         Miss::Changed(changed) => (common::CacheMiss::Changed, changed),

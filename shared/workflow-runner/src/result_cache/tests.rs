@@ -1,13 +1,61 @@
-use sql_store::{SqliteDatabase, SqliteOptions};
-
-use super::*;
-use crate::store::MIGRATIONS;
+use async_trait::async_trait;
 use workflow_domain::cache_key::node_name;
 
-async fn on(directory: &tempfile::TempDir) -> Arc<ResultCache> {
-    let options = SqliteOptions::new(directory.path().join("test.db"));
-    let database = SqliteDatabase::open(options, &[MIGRATIONS]).await.unwrap();
-    ResultCache::open(ResultTable::new(database)).await.unwrap()
+use super::*;
+
+/// A double of a database: the results that were kept, in memory.
+#[derive(Debug, Default)]
+struct StoreInMemory(Mutex<Vec<(LastResult, String, Arc<str>)>>);
+
+impl StoreInMemory {
+    fn kept(&self) -> Vec<(LastResult, String, Arc<str>)> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[async_trait]
+impl ResultStore for StoreInMemory {
+    async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
+        let row = |(last, run_id, outputs): (LastResult, String, Arc<str>)| ResultRow {
+            key: last.key,
+            bytes: outputs.len(),
+            run_id,
+            kept: last.kept,
+        };
+        Ok(self.kept().into_iter().map(row).collect())
+    }
+
+    async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
+        Ok(self.kept().into_iter().map(|(last, ..)| last).collect())
+    }
+
+    async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
+        let kept = self.kept().into_iter().find(|(last, ..)| last.key == *key);
+        Ok(kept.map(|(.., outputs)| outputs.to_string()))
+    }
+
+    async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError> {
+        let kept = changes.iter().filter_map(|change| match change {
+            ResultChange::Kept {
+                last,
+                run_id,
+                outputs,
+            } => Some((last.clone(), run_id.clone(), Arc::clone(outputs))),
+            _ => None,
+        });
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(kept);
+        Ok(())
+    }
+}
+
+async fn empty() -> Arc<ResultCache> {
+    ResultCache::open(Arc::new(StoreInMemory::default()))
+        .await
+        .unwrap()
 }
 
 fn wanted(value: &str) -> Wanted {
@@ -33,8 +81,7 @@ async fn miss(cache: &ResultCache, value: &str, ttl: Option<u64>, now: i64) -> M
 
 #[tokio::test]
 async fn w47_each_miss_is_explained_and_a_hit_names_its_source() {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = on(&directory).await;
+    let cache = empty().await;
     assert_eq!(miss(&cache, "1", None, 10).await, Miss::First);
     cache.keep(wanted("1"), "{}".into(), "flow_1", at(10));
     let changed = Miss::Changed(vec!["inputs.n".to_owned()]);
@@ -56,11 +103,10 @@ async fn w47_each_miss_is_explained_and_a_hit_names_its_source() {
 
 #[tokio::test]
 async fn what_is_written_is_there_when_the_cache_is_opened_again() {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = on(&directory).await;
+    let cache = empty().await;
     cache.keep(wanted("1"), "{\"a\":1}".into(), "flow_1", at(10));
     cache.flush().await;
-    let again = ResultCache::open(cache.table.clone()).await.unwrap();
+    let again = ResultCache::open(Arc::clone(&cache.store)).await.unwrap();
     let Found::Hit(hit) = again.find(&wanted("1"), None, at(20)).await else {
         panic!("the result is there");
     };
@@ -71,8 +117,7 @@ async fn what_is_written_is_there_when_the_cache_is_opened_again() {
 
 #[tokio::test]
 async fn w46_of_two_that_want_the_same_the_second_gets_the_result_of_the_first() {
-    let directory = tempfile::tempdir().unwrap();
-    let cache = on(&directory).await;
+    let cache = empty().await;
     let Found::Miss(Miss::First, Some(flight)) = cache.find(&wanted("1"), None, at(1)).await else {
         panic!("nothing is there");
     };

@@ -1,4 +1,5 @@
-//! Executes runs: does what the engine commands, and records what happened.
+//! Executes runs of workflows: does what the engine of [`workflow_domain`] commands, and records what
+//! happened.
 //!
 //! Pure nodes run inline and their outcomes are collected. Before a node with an effect starts,
 //! everything collected, the node's start and the dispatch of its call are made durable together;
@@ -9,9 +10,8 @@
 //! - [`history`]: the recorded events of a run, replayed through the engine; [`needed`]: which of them are
 //!   needed for that; `checkpoints`: noting them.
 //! - `drive`: the loop of one run.
-//! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of effects;
-//!   `node_output`: what a script or
-//!   model writes; `settle`: what they came to.
+//! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of
+//!   effects; `node_output`: what a script or model writes; `settle`: what they came to.
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
 //!   tools write; `yielded`: the values that a script yields.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
@@ -22,6 +22,10 @@
 //! - [`allowance`]: what a run that works for an agent may use.
 //! - `activity`: whether something of a run is under way that is no wait.
 //! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
+//! - [`wire`]: values and outputs of nodes as JSON text.
+//!
+//! It names no node type and no table: it executes whatever a plan holds, and keeps results by way of a
+//! [`ResultStore`].
 
 mod activity;
 pub mod allowance;
@@ -50,6 +54,7 @@ mod slot_stream;
 mod tool_batch;
 mod tool_call;
 mod tool_text;
+pub mod wire;
 mod yielded;
 mod zone;
 
@@ -83,7 +88,7 @@ use workflow_domain::plan::NodeIndex;
 
 pub use effect_permits::Concurrency;
 pub use permits::QueueFull;
-pub use result_cache::ResultCache;
+pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore};
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
 /// What the id of a conversation begins with that was created for a run alone.

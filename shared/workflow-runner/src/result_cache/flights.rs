@@ -15,7 +15,7 @@ pub(super) struct Flights {
 
 /// The right to give the result of a key. It is over when this is dropped.
 #[derive(Debug)]
-pub(in crate::runner) struct Flight {
+pub(crate) struct Flight {
     flights: Flights,
     key: CacheKey,
 }

@@ -6,19 +6,21 @@
 pub(super) mod asked;
 mod flights;
 mod lru;
+mod store;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use core_types::Timestamp;
+use sql_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::store::{LastResult, ResultChange, ResultTable, StoreError};
 use workflow_domain::cache_key::{CacheKey, KeyParts};
 
 pub(super) use flights::Flight;
 use flights::Flights;
 use lru::Lru;
+pub use store::{LastResult, ResultChange, ResultRow, ResultStore};
 
 /// How many bytes all results have at most.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
@@ -52,7 +54,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub struct ResultCache {
     held: Mutex<Held>,
     flights: Flights,
-    table: ResultTable,
+    store: Arc<dyn ResultStore>,
     changes: mpsc::Sender<Change>,
 }
 
@@ -130,14 +132,14 @@ impl ResultCache {
     ///
     /// # Errors
     /// The database failed or is damaged.
-    pub async fn open(table: ResultTable) -> Result<Arc<Self>, StoreError> {
+    pub async fn open(store: Arc<dyn ResultStore>) -> Result<Arc<Self>, StoreError> {
         let mut held = Held {
             results: Lru::new(MAX_BYTES, MAX_RESULTS),
             outputs: Lru::new(MAX_BYTES_IN_MEMORY, MAX_RESULTS),
             last: Lru::new(usize::MAX, MAX_NODES),
         };
         let mut dropped = Vec::new();
-        for row in table.all().await? {
+        for row in store.all().await? {
             let kept = Kept {
                 run_id: row.run_id.into(),
                 at: row.kept,
@@ -146,19 +148,19 @@ impl ResultCache {
             let gone = held.results.put(row.key, kept, row.bytes + OVERHEAD);
             dropped.extend(gone.into_iter().map(ResultChange::Dropped));
         }
-        for last in table.last().await? {
+        for last in store.last().await? {
             let gone = held.last.put(last.node, (last.key, last.parts), 0);
             dropped.extend(gone.into_iter().map(ResultChange::NodeDropped));
         }
         if !dropped.is_empty() {
-            table.write(&dropped).await?;
+            store.write(&dropped).await?;
         }
         let (changes, received) = mpsc::channel(MAX_UNWRITTEN);
-        tokio::spawn(write(table.clone(), received));
+        tokio::spawn(write(Arc::clone(&store), received));
         Ok(Arc::new(Self {
             held: Mutex::new(held),
             flights: Flights::default(),
-            table,
+            store,
             changes,
         }))
     }
@@ -239,7 +241,7 @@ impl ResultCache {
 
     /// Reads outputs from the database.
     async fn read(&self, wanted: &Wanted) -> Option<Arc<str>> {
-        let read = self.table.outputs(&wanted.key).await;
+        let read = self.store.outputs(&wanted.key).await;
         let outputs: Option<Arc<str>> = read
             .inspect_err(|error| tracing::warn!(?error, "a result cannot be read"))
             .ok()
@@ -315,7 +317,7 @@ fn why(held: &mut Held, wanted: &Wanted) -> Miss {
 }
 
 /// Writes changes as they come, until the cache is gone.
-async fn write(table: ResultTable, mut changes: mpsc::Receiver<Change>) {
+async fn write(store: Arc<dyn ResultStore>, mut changes: mpsc::Receiver<Change>) {
     let mut received = Vec::with_capacity(MAX_BATCH);
     while changes.recv_many(&mut received, MAX_BATCH).await > 0 {
         let (mut batch, mut written) = (Vec::new(), Vec::new());
@@ -326,7 +328,7 @@ async fn write(table: ResultTable, mut changes: mpsc::Receiver<Change>) {
             }
         }
         if !batch.is_empty()
-            && let Err(error) = table.write(&batch).await
+            && let Err(error) = store.write(&batch).await
         {
             tracing::warn!(
                 ?error,
