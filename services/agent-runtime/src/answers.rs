@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{
+    budgets::Limits,
+    event::{Priority, Source, SourceKind},
+    plan::{Opening, TurnInput},
+};
 use contracts::tavern::common::v1::{ErrorReason, Run};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::Runs;
@@ -15,11 +20,6 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    domain::{
-        budgets::Limits,
-        event::{Priority, Source, SourceKind},
-        plan::{Opening, TurnInput},
-    },
     peers::Peers,
     running_scenes::{Draft, Request, RunningScenes, SceneInstance, scene_of},
     store::{AgentStore, OpenQuestion},

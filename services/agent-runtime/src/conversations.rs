@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use agent_domain::{message::ChatMessage, plan::Plan};
 use call_text::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
@@ -16,7 +17,6 @@ use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
 use crate::{
-    domain::{message::ChatMessage, plan::Plan},
     error::store_failure,
     running_scenes::copied_world,
     store::{AgentStore, AppendRequest, Batch, ConversationRow},

@@ -1,10 +1,10 @@
 //! Why the service cannot be built, and failures of its store.
 
+use agent_domain::document::DocumentError;
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::Code;
 
-use crate::domain::document::DocumentError;
 use crate::provider::BuildModelError;
 use crate::store::StoreError;
 

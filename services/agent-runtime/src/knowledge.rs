@@ -10,6 +10,10 @@ use std::{
     time::Duration,
 };
 
+use agent_domain::{
+    knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
+    profile::Profile,
+};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, IdSource, LoadDiagnostic};
 use grpc_kit::Failure;
@@ -17,10 +21,6 @@ use tokio::sync::Mutex;
 use tonic::Code;
 
 use crate::{
-    domain::{
-        knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
-        profile::Profile,
-    },
     error::{PutError, store_failure},
     profiles::Look,
     store::{AgentStore, AppendRequest, EntryRow, KnowledgeRow, StoreError, WrittenEntry},

@@ -7,7 +7,6 @@
 //! that a turn survives its process.
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
-//! - [`domain`]: the turn as a pure state machine, and everything that is decided.
 //! - [`provider`]: language models, one file per model API.
 //! - [`store`]: what is stored beside the runs.
 //! - [`profiles`]: the agents of a directory and those that were put.
@@ -25,7 +24,6 @@
 
 mod answers;
 pub mod conversations;
-pub mod domain;
 pub mod error;
 pub mod knowledge;
 pub mod peers;

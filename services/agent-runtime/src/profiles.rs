@@ -11,15 +11,15 @@ use std::{
     time::Duration,
 };
 
+use agent_domain::{
+    profile::{self, Profile},
+    scene::{Instance, Scene},
+};
 use core_types::LoadDiagnostic;
 use run_log::Hash;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::{
-        profile::{self, Profile},
-        scene::{Instance, Scene},
-    },
     error::PutError,
     revisions::{DocumentKind, Revisions},
     store::{AgentStore, NewRevision, RevisionRow, StoreError},

@@ -2,11 +2,11 @@
 
 use std::{ops::Bound, sync::Arc};
 
+use agent_domain::project::{self, Project};
 use core_types::LoadDiagnostic;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::project::{self, Project},
     error::PutError,
     knowledge::Knowledge,
     profiles::Profiles,

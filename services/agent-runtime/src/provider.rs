@@ -23,12 +23,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent_domain::{message::ChatMessage, usage::Booking};
 use call_text::native::{self, Given};
 use futures::stream::BoxStream;
 
-use crate::domain::{message::ChatMessage, usage::Booking};
+pub use agent_domain::usage::Usage;
 
-pub use crate::domain::usage::Usage;
 pub use error::{ModelError, Refusal};
 pub use model::Model;
 pub use models::{BuildModelError, Models};

@@ -33,6 +33,12 @@ mod text_coalescer;
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{
+    compaction::Compaction,
+    message::TurnMessage,
+    plan::{Opening, Plan, TurnInput},
+    turn::Turn,
+};
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
 use grpc_kit::Failure;
@@ -48,12 +54,6 @@ use self::{
 };
 use crate::{
     conversations::Conversations,
-    domain::{
-        compaction::Compaction,
-        message::TurnMessage,
-        plan::{Opening, Plan, TurnInput},
-        turn::Turn,
-    },
     peers::Peers,
     provider::Models,
     questions::Questions,

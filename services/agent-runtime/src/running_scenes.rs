@@ -6,17 +6,16 @@ use std::{
     time::Duration,
 };
 
-use core_types::Timestamp;
-use grpc_kit::Failure;
-use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
-
-use crate::domain::{
+use agent_domain::{
     event::{Event, Hop, Priority, Source},
     plan::SceneTurn,
     scene::{Instance, Scene},
     sleep::{Sleep, WakeCause},
 };
+use core_types::Timestamp;
+use grpc_kit::Failure;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
 
 /// What the name of a copy of a world state begins with.
 const COPY: &str = "fork_";

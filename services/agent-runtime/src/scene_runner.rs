@@ -25,15 +25,15 @@ use json_schema::Schema;
 use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
 use serde_json::{Value, json};
 
+use agent_domain::{
+    scene::{self, Scene},
+    state::{self, MAX_PRIVATE_BYTES},
+};
 pub(crate) use publishing::not_running;
 
 use self::{actor::Actor, replay::Replayed};
 use crate::{
     conversations::Conversations,
-    domain::{
-        scene::{self, Scene},
-        state::{self, MAX_PRIVATE_BYTES},
-    },
     error::{run_lost, store_failure},
     peers::Peers,
     profiles::{KnownProfile, Profiles},

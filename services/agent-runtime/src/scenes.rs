@@ -4,11 +4,11 @@
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
+use agent_domain::scene::{self, MAX_SCENE_BYTES, Scene};
 use core_types::LoadDiagnostic;
 use tokio::sync::Mutex;
 
 use crate::{
-    domain::scene::{self, MAX_SCENE_BYTES, Scene},
     error::PutError,
     profiles::{json_files, read_text},
     revisions::{DocumentKind, Revisions},

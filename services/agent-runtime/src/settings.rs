@@ -4,11 +4,10 @@ pub mod models;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use agent_domain::budgets::Budgets;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
-
-use crate::domain::budgets::Budgets;
 
 pub use models::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 

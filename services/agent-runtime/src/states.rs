@@ -3,6 +3,13 @@
 
 use std::sync::Arc;
 
+use agent_domain::{
+    goals,
+    knowledge::GoalReference,
+    profile::{Profile, TavernSection},
+    scene::Instance,
+    state::{self, MAX_PRIVATE_BYTES, Operation, StateError},
+};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, Timestamp};
 use grpc_kit::Failure;
@@ -14,13 +21,6 @@ use tonic::Code;
 
 use crate::{
     conversations::{self, Conversations},
-    domain::{
-        goals,
-        knowledge::GoalReference,
-        profile::{Profile, TavernSection},
-        scene::Instance,
-        state::{self, MAX_PRIVATE_BYTES, Operation, StateError},
-    },
     error::store_failure,
     knowledge::Knowledge,
     profiles::Profiles,

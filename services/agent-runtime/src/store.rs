@@ -6,13 +6,12 @@ mod revisions;
 mod scenes;
 mod states;
 
+use agent_domain::message::{ChatMessage, Role};
 use core_types::Timestamp;
 use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
-
-use crate::domain::message::{ChatMessage, Role};
 
 pub use knowledge::{EntryRow, KnowledgeRow, WrittenEntry};
 pub use questions::OpenQuestion;

@@ -5,6 +5,12 @@ mod waits;
 
 use std::sync::Arc;
 
+use agent_domain::{
+    budgets::{Budgets, Limits},
+    plan::{Opening, Plan, SceneTurn, TurnInput, nonce_of},
+    profile::{Profile, TavernSection},
+    sleep::WakeCause,
+};
 use call_text::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
@@ -14,12 +20,6 @@ use tokio::sync::Mutex;
 
 use crate::{
     conversations::Conversations,
-    domain::{
-        budgets::{Budgets, Limits},
-        plan::{Opening, Plan, SceneTurn, TurnInput, nonce_of},
-        profile::{Profile, TavernSection},
-        sleep::WakeCause,
-    },
     error::{no_such_model, no_such_profile, run_lost, store_failure},
     profiles::{KnownProfile, Profiles},
     provider::Models,

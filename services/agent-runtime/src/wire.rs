@@ -4,19 +4,17 @@ mod event;
 
 use contracts::tavern::common::v1 as common;
 
+use agent_domain::{
+    budgets::{Budget, Budgets},
+    message::{ChatMessage, Role},
+    usage::Booking,
+};
 pub(crate) use event::{
     dropped_to_proto, event_from_proto, event_to_proto, priority_from_proto, priority_to_proto,
     sleep_from_proto, slept_to_proto, woke_to_proto,
 };
 
-use crate::{
-    domain::{
-        budgets::{Budget, Budgets},
-        message::{ChatMessage, Role},
-        usage::Booking,
-    },
-    provider::FailedAttempt,
-};
+use crate::provider::FailedAttempt;
 
 /// Writes the author of a message.
 pub(crate) fn role_to_proto(role: Role) -> common::ChatRole {

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 24] = [
+const SHARED: [(&str, &[&str]); 25] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -25,6 +25,10 @@ const SHARED: [(&str, &[&str]); 24] = [
     (
         "call-wire",
         &["contracts", "core-types", "call-outcome", "call-text", "json-schema"],
+    ),
+    (
+        "agent-domain",
+        &["approval-rules", "call-outcome", "call-text", "cel-guard", "core-types", "json-schema", "schedules"],
     ),
     (
         "tool-domain",

@@ -1,5 +1,6 @@
 //! Conversations that begin with the messages of another (rule G601).
 
+use agent_domain::message::{ChatMessage, Role};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{IdSource, RunId};
 use grpc_kit::Failure;
@@ -8,7 +9,6 @@ use tonic::Code;
 
 use super::{Conversation, Conversations};
 use crate::{
-    domain::message::{ChatMessage, Role},
     error::store_failure,
     store::{AppendRequest, Batch},
     turn_log::history::Earlier,

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
+use agent_domain::{
+    knowledge::{KnowledgeReference, WriteAccess},
+    profile::Profile,
+};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use tonic::Code;
 
 use super::{Knowledge, missing};
-use crate::{
-    domain::{
-        knowledge::{KnowledgeReference, WriteAccess},
-        profile::Profile,
-    },
-    store::EntryRow,
-};
+use crate::store::EntryRow;
 
 /// Who reads and writes.
 #[derive(Clone, Debug)]

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use agent_domain::knowledge::{self, KnowledgeBase, MAX_KNOWLEDGE_BYTES};
 use core_types::LoadDiagnostic;
 
-use crate::{
-    domain::knowledge::{self, KnowledgeBase, MAX_KNOWLEDGE_BYTES},
-    profiles::{json_files, read_text},
-};
+use crate::profiles::{json_files, read_text};
 
 /// Reads `*.json` of a directory. A file that cannot be read is left out, as is one whose id an earlier file
 /// has.

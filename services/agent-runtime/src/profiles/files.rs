@@ -8,9 +8,8 @@ use std::{
     time::SystemTime,
 };
 
+use agent_domain::profile::{self, MAX_PROFILE_BYTES, Profile};
 use core_types::LoadDiagnostic;
-
-use crate::domain::profile::{self, MAX_PROFILE_BYTES, Profile};
 
 /// The most files that are looked at.
 const MAX_FILES: usize = 10_000;

@@ -1,5 +1,6 @@
 //! The messages wire of Anthropic and of everything that is compatible with it.
 
+use agent_domain::message::{ChatMessage, Role};
 use call_text::native::NativeCall;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
@@ -10,7 +11,6 @@ use super::{
     api::{Assembly, Draft, ModelApi, tokens},
     http::refusal::vendor_message,
 };
-use crate::domain::message::{ChatMessage, Role};
 
 /// The limit of an answer that nothing else limits: the API does without none.
 const DEFAULT_MAX_TOKENS: u32 = 4_096;

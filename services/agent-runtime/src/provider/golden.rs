@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agent_domain::message::{ChatMessage, EndedCall, Role};
 use call_text::native::NativeCall;
 use serde_json::json;
 
@@ -9,7 +10,6 @@ use super::{
     ModelRequest, Usage,
     api::{self, ModelApi},
 };
-use crate::domain::message::{ChatMessage, EndedCall, Role};
 
 /// A request that leaves everything to the endpoint.
 pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {

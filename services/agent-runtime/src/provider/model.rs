@@ -5,16 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent_domain::usage::{Booking, PriceList};
 use futures::StreamExt;
 
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
     native_names::NativeNames,
 };
-use crate::{
-    domain::usage::{Booking, PriceList},
-    settings::GrammarUse,
-};
+use crate::settings::GrammarUse;
 
 /// How long the first wait before another attempt is at most, when the endpoint does not say; it
 /// doubles.

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use agent_domain::usage::{PriceList, Prices};
 use settings::Secret;
 use tokio::sync::Semaphore;
 
@@ -19,10 +20,7 @@ use super::{
     openai::OpenAi,
     scripted::{ScriptError, Scripted},
 };
-use crate::{
-    domain::usage::{PriceList, Prices},
-    settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings},
-};
+use crate::settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 
 /// The models by name. Clone, cheap.
 #[derive(Clone, Debug, Default)]

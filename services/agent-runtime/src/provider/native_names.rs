@@ -61,14 +61,12 @@ impl NativeNames {
 
 #[cfg(test)]
 mod tests {
+    use agent_domain::message::{ChatMessage, Role};
     use call_text::native::NativeCall;
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        domain::message::{ChatMessage, Role},
-        provider::golden,
-    };
+    use crate::provider::golden;
 
     fn published(ids: &[&str]) -> (NativeNames, Vec<String>) {
         let mut request = golden::request(&[]);

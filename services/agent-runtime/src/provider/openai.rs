@@ -1,5 +1,6 @@
 //! The chat-completions wire of OpenAI and of everything that is compatible with it.
 
+use agent_domain::message::{ChatMessage, Role};
 use call_text::native::NativeCall;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
@@ -10,7 +11,6 @@ use super::{
     api::{Assembly, Draft, ModelApi, tokens},
     http::refusal::vendor_message,
 };
-use crate::domain::message::{ChatMessage, Role};
 
 /// Chat completions.
 #[derive(Clone, Copy, Debug)]

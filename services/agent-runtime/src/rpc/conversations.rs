@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use agent_domain::{
+    budgets::Limits,
+    plan::{Opening, TurnInput},
+};
 use contracts::tavern::agent::v1::{
     self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
     BranchConversationResponse, CompactConversationRequest, CompactConversationResponse,
@@ -17,10 +21,6 @@ use tonic::{Request, Response, Status};
 use super::start;
 use crate::{
     conversations::{Branched, Conversation, Conversations, branch_key},
-    domain::{
-        budgets::Limits,
-        plan::{Opening, TurnInput},
-    },
     store::AppendRequest,
     turns::{NewTurn, Turns},
     wire,

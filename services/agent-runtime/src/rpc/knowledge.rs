@@ -1,5 +1,6 @@
 //! KnowledgeService: what agents look up and write.
 
+use agent_domain::knowledge::{Entry, MAX_TEXT_BYTES};
 use contracts::tavern::agent::v1::{
     self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
     DeleteKnowledgeEntryRequest, DeleteKnowledgeEntryResponse, FoundEntry, KnowledgeBase,
@@ -15,7 +16,6 @@ use tonic::{Request, Response, Status};
 
 use super::documents::diagnostics_to_proto;
 use crate::{
-    domain::knowledge::{Entry, MAX_TEXT_BYTES},
     error::store_failure,
     knowledge::{Knowledge, NewEntry, Reader, missing},
     profiles::Profiles,

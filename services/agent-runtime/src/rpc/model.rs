@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use agent_domain::{
+    budgets::{self, Budgets, Used},
+    usage,
+};
 use contracts::tavern::{
     agent::v1::{
         self as proto, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse,
@@ -15,10 +19,6 @@ use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
 use crate::{
-    domain::{
-        budgets::{self, Budgets, Used},
-        usage,
-    },
     error::no_such_model,
     provider::{Model, ModelError, ModelRequest, Models, Piece, Refusal},
     runner::describe,

@@ -1,15 +1,13 @@
 //! Changes of states on the wire.
 
+use agent_domain::state::{Operation, Path};
 use contracts::tavern::agent::v1::{StateOperation, state_operation::Kind};
 use core_types::RequestId;
 use grpc_kit::Failure;
 use json_schema::parse_json_strict;
 use serde_json::Value;
 
-use crate::{
-    domain::state::{Operation, Path},
-    store::StateRow,
-};
+use crate::store::StateRow;
 
 /// Reads the name of a request and its changes; every field that is wrong is named.
 pub(super) fn operations(

@@ -1,15 +1,15 @@
 //! Which scene a request speaks of, and who publishes or changes something in it.
 
+use agent_domain::{
+    event::{Hop, Source, SourceKind},
+    plan::Plan,
+    scene::{self, Instance, Scene},
+};
 use grpc_kit::Failure;
 use run_events::Runs;
 
 use crate::{
     conversations,
-    domain::{
-        event::{Hop, Source, SourceKind},
-        plan::Plan,
-        scene::{self, Instance, Scene},
-    },
     running_scenes::{RunningScene, RunningScenes, SceneInstance, copied_world},
     scene_runner::not_running,
 };

@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{
+    event::{self, MAX_PAYLOAD_BYTES, Priority},
+    sleep::{Sleep, WakeCause},
+    subscription::is_pattern,
+};
 use contracts::tavern::{
     agent::v1::{
         self as proto, DeleteSceneRequest, DeleteSceneResponse, EndSceneRequest, EndSceneResponse,
@@ -28,11 +33,6 @@ use super::{
 };
 use crate::{
     conversations::Conversations,
-    domain::{
-        event::{self, MAX_PAYLOAD_BYTES, Priority},
-        sleep::{Sleep, WakeCause},
-        subscription::is_pattern,
-    },
     error::store_failure,
     revisions::DocumentKind,
     running_scenes::{

@@ -1,5 +1,10 @@
 //! StartTurn: what is asked, read and checked.
 
+use agent_domain::{
+    budgets::Limits,
+    message::ChatMessage,
+    plan::{Opening, TurnInput},
+};
 use contracts::tavern::{
     agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input},
     common::v1 as common,
@@ -7,14 +12,7 @@ use contracts::tavern::{
 use core_types::{ConversationId, IdSource, RequestId};
 use grpc_kit::Failure;
 
-use crate::{
-    domain::{
-        budgets::Limits,
-        message::ChatMessage,
-        plan::{Opening, TurnInput},
-    },
-    wire,
-};
+use crate::wire;
 
 /// The longest text of one message, in bytes.
 const MAX_TEXT_BYTES: usize = 512 << 10;

@@ -1,5 +1,6 @@
 //! StateService: the private states of agents and the world states of scenes.
 
+use agent_domain::goals::{self, Goal, GoalChange, GoalStatus};
 use contracts::tavern::agent::v1::{
     self as proto, GetPrivateStateRequest, GetPrivateStateResponse, GetWorldStateRequest,
     GetWorldStateResponse, ListGoalsRequest, ListGoalsResponse, ListPrivateStateVersionsRequest,
@@ -17,7 +18,6 @@ use super::{
     worlds::Worlds,
 };
 use crate::{
-    domain::goals::{self, Goal, GoalChange, GoalStatus},
     states::{States, Update, refused},
     store::{StateOwner, StateRow},
 };

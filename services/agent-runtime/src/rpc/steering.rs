@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_domain::budgets::Budgets;
 use contracts::tavern::{
     agent::v1::{
         self as proto, EditBudgetsRequest, EditBudgetsResponse, SteerTurnRequest, SteerTurnResponse,
@@ -16,10 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
 use super::start::limits;
-use crate::{
-    domain::budgets::Budgets,
-    runner::{Directive, Runner},
-};
+use crate::runner::{Directive, Runner};
 
 /// How long a caller waits for its message to be in force.
 const EFFECT_WAIT: Duration = Duration::from_secs(2);

@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 
+use agent_domain::{
+    plan::Plan,
+    spelling::{self, HANDLE_TOOLS},
+};
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
@@ -10,10 +14,6 @@ use run_events::Runs;
 use serde_json::Value;
 
 use crate::{
-    domain::{
-        plan::Plan,
-        spelling::{self, HANDLE_TOOLS},
-    },
     error::{no_such_profile, no_such_turn},
     profiles::Profiles,
 };

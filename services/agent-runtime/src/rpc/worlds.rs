@@ -1,5 +1,9 @@
 //! The world states of scenes (rules G305 and G306).
 
+use agent_domain::{
+    scene::{Instance, Scene},
+    state::{MAX_WORLD_BYTES, Operation},
+};
 use contracts::tavern::{
     agent::v1::{
         GetWorldStateRequest, GetWorldStateResponse, UpdateWorldStateRequest,
@@ -17,10 +21,6 @@ use super::{
     publishers::{Publishers, unnamed},
 };
 use crate::{
-    domain::{
-        scene::{Instance, Scene},
-        state::{MAX_WORLD_BYTES, Operation},
-    },
     running_scenes::{Change, Request, scene_of},
     scene_runner::not_running,
     states::{States, Update, refused},

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use agent_domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt};
 use call_text::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
@@ -15,7 +16,6 @@ use super::{
     stop::{Asking, model_failure},
 };
 use crate::{
-    domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt},
     provider::{AnswerEnd, Model, ModelRequest, Piece, Pieces},
     settings::GrammarUse,
     turn_log::forked,

@@ -1,15 +1,15 @@
 //! The calls of a turn that ask a person (rule G808).
 
+use agent_domain::{
+    plan::Interaction,
+    spelling::{self, QUESTION},
+    turn::ReadCall,
+};
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
 use super::stop::Stop;
 use crate::{
-    domain::{
-        plan::Interaction,
-        spelling::{self, QUESTION},
-        turn::ReadCall,
-    },
     questions::{self, Questions},
     store::OpenQuestion,
 };

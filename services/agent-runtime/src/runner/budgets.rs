@@ -1,5 +1,11 @@
 //! What is left of a turn's budgets, before a round and before a call.
 
+use agent_domain::{
+    budgets::{Budget, Used},
+    observation,
+    turn::ReadCall,
+    usage,
+};
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
@@ -8,15 +14,7 @@ use super::{
     journal,
     stop::Stop,
 };
-use crate::{
-    domain::{
-        budgets::{Budget, Used},
-        observation,
-        turn::ReadCall,
-        usage,
-    },
-    wire,
-};
+use crate::wire;
 
 impl Driver {
     fn used(&self) -> Used {

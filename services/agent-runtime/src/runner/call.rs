@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use agent_domain::{
+    observation,
+    turn::{CallState, Progress, ReadCall, Turn},
+};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::{EffectId, RunId};
 use grpc_kit::{Backoff, FailureClass};
@@ -17,13 +21,7 @@ use super::{
     journal, reduce,
     stop::Stop,
 };
-use crate::{
-    domain::{
-        observation,
-        turn::{CallState, Progress, ReadCall, Turn},
-    },
-    turn_log::forked::Forked,
-};
+use crate::turn_log::forked::Forked;
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_domain::turn::ReadCall;
 use contracts::tavern::{
     common::v1 as common,
     registry::v1::{
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{asker::Asker, stop::Stop};
-use crate::domain::turn::ReadCall;
 
 /// How long a call may take to end once it was asked to.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);

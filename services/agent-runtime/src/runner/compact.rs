@@ -2,6 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use agent_domain::{
+    compaction::{self, Compaction, SUMMARY_TOKENS, tokens},
+    deliberation::Situation,
+    prompt,
+};
 use call_text::squash;
 use contracts::tavern::common::v1::{
     ConversationCompacted, ModelUsage, conversation_compacted::Method, run_event::Kind,
@@ -16,11 +21,6 @@ use super::{
     stop::{Asking, Stop, model_failure},
 };
 use crate::{
-    domain::{
-        compaction::{self, Compaction, SUMMARY_TOKENS, tokens},
-        deliberation::Situation,
-        prompt,
-    },
     provider::{AnswerEnd, Model, ModelError, ModelRequest, Piece},
     wire,
 };

@@ -2,6 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use agent_domain::{
+    observation,
+    prompt::Prompt,
+    reading::{self, CallReading, Context, Reader, Reading, RefusalKind},
+    turn::{Ask, CallState, CallStatus, Turn, TurnEvent},
+};
 use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use futures::StreamExt;
@@ -22,12 +28,6 @@ use super::{
     text_coalescer::Part,
 };
 use crate::{
-    domain::{
-        observation,
-        prompt::Prompt,
-        reading::{self, CallReading, Context, Reader, Reading, RefusalKind},
-        turn::{Ask, CallState, CallStatus, Turn, TurnEvent},
-    },
     provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece},
     wire,
 };

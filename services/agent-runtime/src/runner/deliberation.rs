@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use agent_domain::deliberation::answer_output;
 use contracts::tavern::{
     common::v1::{self as common, ErrorReason, RunOptions, RunState, StopReason, run_event::Kind},
     run::v1::CancelRunRequest,
@@ -23,7 +24,6 @@ use tonic::Status;
 
 use super::stop::{Asking, Stop, model_failure};
 use crate::{
-    domain::deliberation::answer_output,
     peers::{PATIENCE, Peers},
     provider::{AnswerEnd, ModelError, Piece},
 };

@@ -6,13 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use agent_domain::budgets::{Budgets, Limits};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{
-    domain::budgets::{Budgets, Limits},
-    wire,
-};
+use crate::wire;
 
 /// How many directives may wait to be taken by one turn.
 const WAITING: usize = 16;

@@ -8,6 +8,13 @@ use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 
+use agent_domain::{
+    compaction::Compaction,
+    message::TurnMessage,
+    observation,
+    plan::Plan,
+    turn::{Ask, Command, Finish, ReadCall, Turn},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -24,18 +31,7 @@ use super::{
     spending::Spending,
     stop::Stop,
 };
-use crate::{
-    domain::{
-        compaction::Compaction,
-        message::TurnMessage,
-        observation,
-        plan::Plan,
-        turn::{Ask, Command, Finish, ReadCall, Turn},
-    },
-    states::Snapshot,
-    store::StateOwner,
-    turn_log::forked::Forked,
-};
+use crate::{states::Snapshot, store::StateOwner, turn_log::forked::Forked};
 
 /// How often a commit is tried again while the storage does not work.
 const STORE_TRIES: u32 = 6;

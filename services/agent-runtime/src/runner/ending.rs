@@ -1,13 +1,12 @@
 //! The outcome of a turn, from the turn alone.
 
-use contracts::tavern::common::v1::{self as common, StopReason};
-use run_events::outcome;
-use serde_json::Value;
-
-use crate::domain::{
+use agent_domain::{
     budgets::Budget,
     turn::{Finish, Turn},
 };
+use contracts::tavern::common::v1::{self as common, StopReason};
+use run_events::outcome;
+use serde_json::Value;
 
 /// Returns how a turn ends by itself.
 pub(super) fn outcome(turn: &Turn, finish: &Finish) -> common::RunOutcome {

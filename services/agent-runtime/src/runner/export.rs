@@ -1,5 +1,6 @@
 //! Writing a finished turn as the lines of a fixture (rule G1001).
 
+use agent_domain::plan::Plan;
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::Failure;
@@ -11,7 +12,7 @@ use super::{
     inventory::{self, InventoryError},
     replay::{Header, Parts, ShownState, StateKind, lines},
 };
-use crate::{domain::plan::Plan, store::StateOwner};
+use crate::store::StateOwner;
 
 /// A turn that has ended.
 pub(crate) struct EndedTurn {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use agent_domain::{plan::Plan, spelling::HANDLE_TOOLS};
 use call_text::Catalogue;
 use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
@@ -10,8 +11,6 @@ use contracts::tavern::{
 use grpc_kit::Transport;
 use registry::tool_registry_service_client::ToolRegistryServiceClient;
 use run_events::outcome;
-
-use crate::domain::{plan::Plan, spelling::HANDLE_TOOLS};
 
 /// The tools that a turn may call.
 #[derive(Debug, Default)]

@@ -1,15 +1,14 @@
 //! The prompt of a turn, from what it knows.
 
-use call_text::{Catalogue, prompt as tool_prompt};
-use serde_json::Value;
-
-use crate::domain::{
+use agent_domain::{
     goals,
     message::{ChatMessage, Role, TurnMessage},
     observation,
     plan::Plan,
     prompt::{self, Prompt},
 };
+use call_text::{Catalogue, prompt as tool_prompt};
+use serde_json::Value;
 
 /// The states that the model is shown.
 #[derive(Clone, Copy, Default)]

@@ -1,10 +1,10 @@
 //! What the reading of an answer depends on, and how a call that was read is recorded.
 
+use agent_domain::reading::{CallReading, RefusalKind};
 use call_text::{Catalogue, Parser, Policy};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::journal;
-use crate::domain::reading::{CallReading, RefusalKind};
 
 /// What the reading of an answer depends on, as it was when the model was asked: what the answer's
 /// own calls bring about, while it is still written, changes nothing about it.

@@ -1,6 +1,10 @@
 //! Shortening long outputs by a workflow before the model reads them (rule G605). The output itself stays
 //! in the log, and is read by its handle.
 
+use agent_domain::{
+    reduction::{self, MAX_REDUCED_BYTES},
+    turn::ReadCall,
+};
 use contracts::tavern::common::v1::CallResult;
 use run_events::RunControl;
 
@@ -9,10 +13,6 @@ use super::{
     driver::Driver,
     flights::Reduced,
     stop::{Asking, Stop},
-};
-use crate::domain::{
-    reduction::{self, MAX_REDUCED_BYTES},
-    turn::ReadCall,
 };
 
 /// Shortens the output of one call.
@@ -98,6 +98,6 @@ pub(super) fn words(result: &CallResult, text: &str) -> String {
         call_wire::observation(&shown),
         result.output_json.len(),
         result.effect_id,
-        crate::domain::observation::READ_ON,
+        agent_domain::observation::READ_ON,
     )
 }

@@ -10,6 +10,13 @@ mod fixture;
 
 use std::collections::BTreeMap;
 
+use agent_domain::{
+    message::TurnMessage,
+    observation,
+    plan::{Opening, Plan},
+    reduction,
+    turn::{Ask, CallState, Command, Turn, TurnEvent},
+};
 use call_text::Catalogue;
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 use core_types::RunId;
@@ -21,18 +28,9 @@ use super::{
     prompting::{self, Shown},
     spending::Spending,
 };
-use crate::{
-    domain::{
-        message::TurnMessage,
-        observation,
-        plan::{Opening, Plan},
-        reduction,
-        turn::{Ask, CallState, Command, Turn, TurnEvent},
-    },
-    turn_log::{
-        forked::Forked,
-        replay::{opening, time_of},
-    },
+use crate::turn_log::{
+    forked::Forked,
+    replay::{opening, time_of},
 };
 use answer::Answered;
 
@@ -463,7 +461,7 @@ impl<'a> Replay<'a> {
         let by_itself = match self.turn.next() {
             Command::Finish(finish) => Some(ending::outcome(&self.turn, &finish)),
             Command::Ask(Ask::Last(budget)) => {
-                let finish = crate::domain::turn::Finish::Budget(budget);
+                let finish = agent_domain::turn::Finish::Budget(budget);
                 Some(ending::outcome(&self.turn, &finish))
             }
             _ => None,

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use call_wire::ModelTotals;
-use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
-use core_types::Timestamp;
-
-use crate::domain::{
+use agent_domain::{
     budgets::Used,
     spelling::{self, QUESTION},
     turn::Turn,
 };
+use call_wire::ModelTotals;
+use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
+use core_types::Timestamp;
 
 /// What a turn has used, by model and of its budgets.
 #[derive(Clone, Debug, Default)]

@@ -1,10 +1,11 @@
 //! Why a turn ends before the model stops.
 
+use agent_domain::turn::Divergence;
 use contracts::tavern::common::v1 as common;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
-use crate::{domain::turn::Divergence, provider::ModelError};
+use crate::provider::ModelError;
 
 /// Why a turn ends before the model stops.
 #[derive(Debug)]

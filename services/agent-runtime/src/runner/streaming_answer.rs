@@ -1,5 +1,6 @@
 //! What is done with an answer while the model is still writing it.
 
+use agent_domain::reading::{Reader, UnknownCall};
 use call_text::{Dialect, Event, ToolState};
 use contracts::tavern::common::v1::run_event::Kind;
 
@@ -10,7 +11,6 @@ use super::{
     stop::Stop,
     text_coalescer::{Part, TextCoalescer},
 };
-use crate::domain::reading::{Reader, UnknownCall};
 
 /// An answer that is being written.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{channel::Dropped, scene::Scene};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::{RunId, RunOwner, Timestamp};
 use futures::future::join_all;
@@ -17,7 +18,6 @@ use super::{
     tickers::Ticks,
 };
 use crate::{
-    domain::{channel::Dropped, scene::Scene},
     running_scenes::{Change, Inbox, InstanceStatus, Request},
     wire,
 };

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use agent_domain::scene::Moment;
 use contracts::tavern::common::v1::{SceneEnding, run_event::Kind};
 
 use super::actor::{Actor, Stop};
-use crate::domain::scene::Moment;
 
 /// How long turns under way may take to end.
 const CLOSING: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_domain::event::{Event, Priority, Source, SourceKind};
 use contracts::tavern::common::v1::{ErrorReason, EventPublished, run_event::Kind};
 use grpc_kit::Failure;
 use tonic::Code;
@@ -11,7 +12,6 @@ use super::{
     throttle::PER_SECOND,
 };
 use crate::{
-    domain::event::{Event, Priority, Source, SourceKind},
     running_scenes::{Draft, Published},
     wire,
 };

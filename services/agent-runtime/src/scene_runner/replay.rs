@@ -2,20 +2,16 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use agent_domain::{
+    channel::{Channel, Member},
+    event::{Event, SourceKind},
+    scene::{Moment, Scene},
+};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
 use super::tickers::TICK;
-use crate::{
-    domain::{
-        channel::{Channel, Member},
-        event::{Event, SourceKind},
-        scene::{Moment, Scene},
-    },
-    profiles::KnownProfile,
-    running_scenes::Published,
-    wire,
-};
+use crate::{profiles::KnownProfile, running_scenes::Published, wire};
 
 /// The type of the event by which a change of the world state is published (rule G306).
 pub(super) const WORLD_UPDATED: &str = "world.state.updated";

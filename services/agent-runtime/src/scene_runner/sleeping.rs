@@ -1,14 +1,14 @@
 //! Agents that sleep, and what wakes them (rule G410).
 
+use agent_domain::{
+    event::{Priority, Source},
+    sleep::WakeCause,
+};
 use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::json;
 
 use super::actor::{Actor, Stop};
 use crate::{
-    domain::{
-        event::{Priority, Source},
-        sleep::WakeCause,
-    },
     running_scenes::{Asleep, Draft, Slept},
     wire,
 };

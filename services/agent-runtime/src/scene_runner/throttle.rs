@@ -2,9 +2,8 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use agent_domain::event::Source;
 use core_types::Timestamp;
-
-use crate::domain::event::Source;
 
 /// How many events a second one publisher may publish.
 pub(super) const PER_SECOND: f64 = 20.0;
@@ -42,7 +41,7 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::event::SourceKind;
+    use agent_domain::event::SourceKind;
 
     fn publisher(id: &str) -> Source {
         Source {

@@ -1,7 +1,9 @@
 //! Ticks: an agent thinks from time to time if something changed since it thought last (rule G409).
 
-use std::time::Duration;
-
+use agent_domain::{
+    event::{Priority, Source, SourceKind},
+    scene::Instance,
+};
 use serde_json::json;
 
 use super::{
@@ -9,10 +11,6 @@ use super::{
     tickers::{Seen, TICK, Ticker},
 };
 use crate::{
-    domain::{
-        event::{Priority, Source, SourceKind},
-        scene::Instance,
-    },
     running_scenes::{Draft, conversation_of},
     store::StateOwner,
 };
@@ -97,13 +95,6 @@ impl Actor {
             version(goals).await?,
             self.state.published,
         ))
-    }
-}
-
-impl Instance {
-    /// Returns the time between two ticks; none if it has none.
-    fn tick_interval(&self) -> Option<Duration> {
-        self.frequency.map(|hz| Duration::from_secs_f64(1.0 / hz))
     }
 }
 

@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{
+    event::{Event, Hop},
+    plan::{Opening, TurnInput},
+};
 use contracts::tavern::common::v1::{
     self as common, ErrorReason, EventsHandled, EventsTaken, RunState, WorkKind, run_event::Kind,
     watch_record::Record,
@@ -19,14 +23,7 @@ use super::{
     actor::{Actor, Done, Stop},
     replay::Taken,
 };
-use crate::{
-    domain::{
-        event::{Event, Hop},
-        plan::{Opening, TurnInput},
-    },
-    running_scenes::conversation_of,
-    turns::NewTurn,
-};
+use crate::{running_scenes::conversation_of, turns::NewTurn};
 
 /// The scope in which request ids of these turns count.
 const SCOPE: &str = "tavern.agent.v1.SceneService/turn";
@@ -46,7 +43,7 @@ impl Actor {
     pub(super) async fn begin_turns(&mut self) -> Result<(), Stop> {
         let starts = self.scene.workflows.iter();
         let has_started = starts
-            .filter(|workflow| workflow.moment == crate::domain::scene::Moment::Start)
+            .filter(|workflow| workflow.moment == agent_domain::scene::Moment::Start)
             .all(|start| !self.state.workflows.iter().any(|due| due.key == start.key));
         if !has_started || self.state.is_ending {
             return Ok(());
@@ -154,9 +151,9 @@ impl AgentTurn {
             scene: Some(known.turn(chain)),
             conversation_id,
             ephemeral: false,
-            budgets: crate::domain::budgets::Limits::default(),
+            budgets: agent_domain::budgets::Limits::default(),
             compact: false,
-            granted: crate::domain::budgets::Limits::default(),
+            granted: agent_domain::budgets::Limits::default(),
             dialect: None,
             body_hash: run_log::Hash::of(self.taken.request_id.as_bytes()),
             request_id: self.taken.request_id.clone(),

@@ -2,6 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agent_domain::{
+    event::{self, Hop, Source, SourceKind},
+    scene::{Moment, Scene},
+    state::{MAX_WORLD_BYTES, from_patch},
+};
 use call_text::squash;
 use contracts::tavern::{
     common::v1::{
@@ -23,11 +28,6 @@ use super::{
     replay::DueWorkflow,
 };
 use crate::{
-    domain::{
-        event::{self, Hop, Source, SourceKind},
-        scene::{Moment, Scene},
-        state::{MAX_WORLD_BYTES, from_patch},
-    },
     peers::PATIENCE,
     running_scenes::{Change, Draft},
     states::Update,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agent_domain::event::{Hop, Source};
 use serde_json::{Value, json};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     replay::WORLD_UPDATED,
 };
 use crate::{
-    domain::event::{Hop, Source},
     running_scenes::{Change, Draft},
     store::StateOwner,
 };

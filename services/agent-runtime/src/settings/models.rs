@@ -2,11 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use agent_domain::usage::Prices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
-
-use crate::domain::usage::Prices;
 
 /// The most requests that may be on their way to one model.
 const MAX_CONCURRENT: usize = 10_000;

@@ -1,10 +1,10 @@
 //! Knowledge bases and their entries.
 
+use agent_domain::knowledge::{Entry, KnowledgeBase};
 use core_types::Timestamp;
 use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};
 
 use super::{AgentStore, AppendRequest, StoreError};
-use crate::domain::knowledge::{Entry, KnowledgeBase};
 
 /// How many named requests are remembered of a knowledge base.
 const KEPT_REQUESTS: i64 = 10_000;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use agent_domain::spelling;
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 use core_types::Timestamp;
 use serde_json::Value;
 
 use super::replay::time_of;
-use crate::domain::spelling;
 
 /// The most events that are taken over.
 const MAX_EVENTS: usize = 1_000;

@@ -1,9 +1,8 @@
 //! What a fork has of the answer at which it was forked.
 
+use agent_domain::turn::Turn;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use serde_json::{Value, json};
-
-use crate::domain::turn::Turn;
 
 /// What a turn has taken over as a fork; nothing if it is none.
 #[derive(Clone, Debug, Default)]

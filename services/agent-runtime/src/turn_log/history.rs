@@ -1,19 +1,17 @@
 //! The earlier turns of a conversation, read from their logs.
 
+use agent_domain::{
+    compaction::Compaction,
+    message::{Role, TurnMessage},
+    plan::{Opening, Plan},
+};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::{Failure, run_list::timestamp_from_proto};
 use run_events::Runs;
 use serde_json::Value;
 
-use crate::{
-    domain::{
-        compaction::Compaction,
-        message::{Role, TurnMessage},
-        plan::{Opening, Plan},
-    },
-    store::Batch,
-};
+use crate::store::Batch;
 
 /// The most text of earlier turns that the echo rule looks at, in bytes.
 const MAX_UNTRUSTED_BYTES: usize = 1 << 20;

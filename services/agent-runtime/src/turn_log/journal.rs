@@ -3,16 +3,14 @@
 //! What the runner does live goes through [`read`] as well, so that a live turn and its replay
 //! cannot come to different states.
 
+use agent_domain::{
+    budgets::Budget,
+    message::ChatMessage,
+    turn::{CallStatus, ReadCall, TurnEvent},
+};
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
-use crate::{
-    domain::{
-        budgets::Budget,
-        message::ChatMessage,
-        turn::{CallStatus, ReadCall, TurnEvent},
-    },
-    wire,
-};
+use crate::wire;
 
 /// Returns what an event of a turn's own log means to the turn; none if it means nothing.
 pub fn read(kind: &Kind) -> Option<TurnEvent> {

@@ -1,14 +1,14 @@
 //! Replays the log of a turn.
 
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
-use core_types::Timestamp;
-
-use super::journal;
-use crate::domain::{
+use agent_domain::{
     message::TurnMessage,
     plan::{Opening, Plan},
     turn::{Divergence, Turn},
 };
+use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use core_types::Timestamp;
+
+use super::journal;
 
 /// A log that cannot be replayed.
 #[derive(Debug, thiserror::Error)]

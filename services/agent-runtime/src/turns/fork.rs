@@ -1,5 +1,6 @@
 //! Forking turns (rule G1003).
 
+use agent_domain::plan::Plan;
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
@@ -8,7 +9,6 @@ use tonic::{Code, Status};
 
 use super::{Turns, run_of};
 use crate::{
-    domain::plan::Plan,
     error::run_lost,
     running_scenes::{conversation_of_fork, copied_world},
     store::{AppendRequest, StateOwner},

@@ -1,5 +1,10 @@
 //! Agents of a scene that ask each other (rule G901).
 
+use agent_domain::{
+    event::Hop,
+    plan::Plan,
+    waits::{OpenTurn, cycle},
+};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
@@ -7,14 +12,7 @@ use tokio::sync::MutexGuard;
 use tonic::Code;
 
 use super::Inner;
-use crate::{
-    domain::{
-        event::Hop,
-        plan::Plan,
-        waits::{OpenTurn, cycle},
-    },
-    running_scenes::SceneInstance,
-};
+use crate::running_scenes::SceneInstance;
 
 impl Inner {
     /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the

@@ -1,16 +1,15 @@
 //! Events of scenes as messages of the contract, and back.
 
+use agent_domain::{
+    channel::{DropReason, Dropped},
+    event::{Event, Hop, Priority, Source, SourceKind},
+    sleep::{Sleep, WakeCause},
+};
 use contracts::tavern::common::v1::{self as common, event_dropped::Reason, event_source::Kind};
 use core_types::Timestamp;
 use grpc_kit::run_list::timestamp_from_proto;
 use run_events::timestamp_to_proto;
 use serde_json::Value;
-
-use crate::domain::{
-    channel::{DropReason, Dropped},
-    event::{Event, Hop, Priority, Source, SourceKind},
-    sleep::{Sleep, WakeCause},
-};
 
 /// Writes an event.
 pub(crate) fn event_to_proto(event: &Event) -> common::SceneEvent {

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agent_domain::message::{ChatMessage, Role};
 use agent_runtime::{
-    domain::message::{ChatMessage, Role},
     provider::{Model, ModelError, ModelRequest, Models, Piece},
     settings::{EndpointSettings, ModelSettings},
 };

@@ -21,7 +21,8 @@ use crate::{
 const TALK: &str = "talk";
 
 fn profile() -> Value {
-    let elara = include_str!("../fixtures/elara.agent_profile.json");
+    let elara =
+        include_str!("../../../../shared/agent-domain/tests/fixtures/elara.agent_profile.json");
     let mut profile: Value = serde_json::from_str(elara).unwrap();
     profile["id"] = json!("ada");
     profile["core_deliberation_workflow_id"] = json!("");

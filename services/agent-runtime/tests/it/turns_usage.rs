@@ -6,10 +6,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agent_runtime::{
-    domain::usage::Prices,
-    settings::{EndpointSettings, ModelSettings},
-};
+use agent_domain::usage::Prices;
+use agent_runtime::settings::{EndpointSettings, ModelSettings};
 use contracts::tavern::{
     agent::v1::{GenerateRequest, generate_response::Piece},
     common::v1::{

@@ -8,9 +8,8 @@
 
 use std::time::Duration;
 
+use agent_domain::message::{ChatMessage, Role};
 use serde::Deserialize;
-
-use crate::domain::message::{ChatMessage, Role};
 
 /// A script.
 #[derive(Clone, Debug, Deserialize)]

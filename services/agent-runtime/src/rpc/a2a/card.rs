@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use agent_domain::{profile::Profile, spelling};
 use contracts::{
     lf::a2a::v1::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill},
     tavern::registry::v1::{BatchGetToolsRequest, Tool},
@@ -9,10 +10,7 @@ use contracts::{
 use tonic::Status;
 
 use super::{A2aRpc, VERSION, tenant_of};
-use crate::{
-    domain::{profile::Profile, spelling},
-    error::no_such_profile,
-};
+use crate::error::no_such_profile;
 
 impl A2aRpc {
     /// Returns the card of an agent: its profile, with its tools and workflows as skills.

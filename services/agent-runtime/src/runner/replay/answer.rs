@@ -1,5 +1,6 @@
 //! An answer of the fixture, read again as the turn reads it.
 
+use agent_domain::reading::{self, Context, Reading};
 use call_text::{Event, native::NativeCall};
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 
@@ -10,7 +11,6 @@ use super::super::{
     streaming_answer::StreamingAnswer,
 };
 use super::Replay;
-use crate::domain::reading::{self, Context, Reading};
 
 /// What an answer is read as, of which events take one thing after the other.
 pub(super) struct Answered {

@@ -2,6 +2,10 @@
 
 use std::sync::LazyLock;
 
+use agent_domain::{
+    message::{ChatMessage, TurnMessage},
+    plan::Plan,
+};
 use call_text::Catalogue;
 use contracts::tavern::{common::v1::RunEvent, registry::v1::Tool};
 use core_types::Timestamp;
@@ -10,10 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::inventory;
-use crate::domain::{
-    message::{ChatMessage, TurnMessage},
-    plan::Plan,
-};
 
 /// The form of the lines. Another one is refused.
 const FORMAT: &str = "tavern.turn.v1";

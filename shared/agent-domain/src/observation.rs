@@ -1,0 +1,92 @@
+//! What the model reads besides the results of its calls, and how long it may be.
+
+use call_text::{observation, prompt::Language};
+use serde_json::Value;
+
+use super::budgets::Budget;
+
+/// The longest observation of one call, in bytes. What is beyond it stays in the log.
+pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
+
+/// Says how the rest of a long output is read (rule L4).
+pub const READ_ON: &str = "\n[The tool system:read_stream reads what is left out by the handle.]";
+
+/// Words that a call was not started, as one before it failed.
+pub fn skipped(tool_id: &str, failed_tool: &str) -> String {
+    observation::skipped(tool_id, failed_tool)
+}
+
+/// Words that a call was not started, as the answer held too many.
+pub(crate) fn beyond_budget(tool_id: &str, limit: &str) -> String {
+    format!("Observation: Error - {tool_id} was not executed: {limit}.")
+}
+
+/// Words that no calls remain (rule L6).
+pub fn no_calls_remain(budget: Budget) -> String {
+    format!(
+        "Observation: No calls remain: this turn has used all of its {}. Answer now in plain text with \
+         what is known; further calls will not be executed.",
+        budget.words()
+    )
+}
+
+/// Words that a budget is nearly used up (rule G701).
+pub fn nearly_spent(budget: Budget, used: u64) -> String {
+    format!(
+        "Observation: This turn has used {used} of its {}. Come to an end soon.",
+        budget.words()
+    )
+}
+
+/// Words that a call was not started, as a budget is used up.
+pub fn withheld(tool_id: &str, budget: Budget) -> String {
+    format!(
+        "Observation: Error - {tool_id} was not executed: this turn has used all of its {}.",
+        budget.words()
+    )
+}
+
+/// The longest state that a model is shown, in bytes (rule G205).
+const MAX_STATE_BYTES: usize = 4 << 10;
+
+/// Words what the agent's private state is now.
+pub fn private_state(state: &Value, language: Language) -> String {
+    let words = match language {
+        Language::En => "Your private state now:",
+        Language::Zh => "你当前的私有状态：",
+    };
+    state_line(words, state, language)
+}
+
+/// Words what the scene's world state is now.
+pub fn world_state(state: &Value, language: Language) -> String {
+    let words = match language {
+        Language::En => "The state of the world now:",
+        Language::Zh => "当前的世界状态：",
+    };
+    state_line(words, state, language)
+}
+
+fn state_line(words: &str, state: &Value, language: Language) -> String {
+    let text = state.to_string();
+    let end = text.floor_char_boundary(MAX_STATE_BYTES);
+    let cut = match (end < text.len(), language) {
+        (false, _) => String::new(),
+        (true, Language::En) => format!(" … ({} more bytes)", text.len() - end),
+        (true, Language::Zh) => format!(" …（还有 {} 字节）", text.len() - end),
+    };
+    format!("{words} {}{cut}", observation::neutralise(&text[..end]))
+}
+
+/// Keeps a text to the bound, saying how much was cut.
+pub fn bounded(text: String) -> String {
+    if text.len() <= MAX_OBSERVATION_BYTES {
+        return text;
+    }
+    let end = text.floor_char_boundary(MAX_OBSERVATION_BYTES);
+    format!(
+        "{}\n[{} more bytes were cut]",
+        &text[..end],
+        text.len() - end
+    )
+}
