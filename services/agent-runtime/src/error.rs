@@ -3,9 +3,9 @@
 use agent_domain::document::DocumentError;
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
+use model_client::BuildModelError;
 use tonic::Code;
 
-use crate::provider::BuildModelError;
 use crate::store::StoreError;
 
 pub(crate) use run_events::store_failure;

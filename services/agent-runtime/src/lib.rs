@@ -7,7 +7,6 @@
 //! that a turn survives its process.
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
-//! - [`provider`]: language models, one file per model API.
 //! - [`store`]: what is stored beside the runs.
 //! - [`profiles`]: the agents of a directory and those that were put.
 //! - [`projects`]: profiles, knowledge bases and a first scene under one name.
@@ -30,7 +29,6 @@ pub mod peers;
 pub mod profiles;
 mod program;
 pub mod projects;
-pub mod provider;
 mod questions;
 pub mod revisions;
 pub mod rpc;

@@ -42,6 +42,7 @@ use agent_domain::{
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
 use grpc_kit::Failure;
+use model_client::Models;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -55,7 +56,6 @@ use self::{
 use crate::{
     conversations::Conversations,
     peers::Peers,
-    provider::Models,
     questions::Questions,
     settings::AgentSettings,
     states::States,

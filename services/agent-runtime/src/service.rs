@@ -12,6 +12,7 @@ use contracts::tavern::agent::v1::{
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
+use model_client::Models;
 use run_events::Runs;
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
@@ -25,7 +26,6 @@ use crate::{
     peers::Peers,
     profiles::Profiles,
     projects::Projects,
-    provider::Models,
     questions::Questions,
     revisions::Revisions,
     rpc::{

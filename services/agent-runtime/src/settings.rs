@@ -1,15 +1,12 @@
 //! What an operator can choose.
 
-pub mod models;
-
 use std::{collections::BTreeMap, path::PathBuf};
 
 use agent_domain::budgets::Budgets;
+use model_client::ModelSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
-
-pub use models::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 
 /// Settings of the agent runtime.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

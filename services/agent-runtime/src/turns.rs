@@ -15,6 +15,7 @@ use call_text::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
 use grpc_kit::Failure;
+use model_client::Models;
 use run_events::{Runs, StartRun, Started};
 use tokio::sync::Mutex;
 
@@ -22,7 +23,6 @@ use crate::{
     conversations::Conversations,
     error::{no_such_model, no_such_profile, run_lost, store_failure},
     profiles::{KnownProfile, Profiles},
-    provider::Models,
     runner::{Runner, TURN},
     running_scenes::{RunningScenes, SceneInstance},
     settings::AgentSettings,

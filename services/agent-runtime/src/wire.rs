@@ -13,8 +13,7 @@ pub(crate) use event::{
     dropped_to_proto, event_from_proto, event_to_proto, priority_from_proto, priority_to_proto,
     sleep_from_proto, slept_to_proto, woke_to_proto,
 };
-
-use crate::provider::FailedAttempt;
+use model_client::FailedAttempt;
 
 /// Writes the author of a message.
 pub(crate) fn role_to_proto(role: Role) -> common::ChatRole {

@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 25] = [
+const SHARED: [(&str, &[&str]); 26] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -35,6 +35,7 @@ const SHARED: [(&str, &[&str]); 25] = [
         &["approval-rules", "call-outcome", "call-text", "canonical-json", "core-types", "json-schema", "settings"],
     ),
     ("telemetry", &["settings"]),
+    ("model-client", &["agent-domain", "call-text", "settings", "telemetry"]),
     ("sql-store", &["core-types"]),
     ("run-log", &["core-types", "sql-store"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),

@@ -15,15 +15,11 @@ use contracts::tavern::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Failure};
+use model_client::{Model, ModelError, ModelRequest, Models, Piece, Refusal};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
-use crate::{
-    error::no_such_model,
-    provider::{Model, ModelError, ModelRequest, Models, Piece, Refusal},
-    runner::describe,
-    wire,
-};
+use crate::{error::no_such_model, runner::describe, wire};
 
 /// How much text a request may hold, in bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 20;

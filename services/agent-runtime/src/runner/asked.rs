@@ -6,6 +6,8 @@ use agent_domain::{budgets, deliberation::Situation, goals, message::Role, promp
 use call_text::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
+use model_client::GrammarUse;
+use model_client::{AnswerEnd, Model, ModelRequest, Piece, Pieces};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,11 +17,7 @@ use super::{
     reduce::HelperParts,
     stop::{Asking, model_failure},
 };
-use crate::{
-    provider::{AnswerEnd, Model, ModelRequest, Piece, Pieces},
-    settings::GrammarUse,
-    turn_log::forked,
-};
+use crate::turn_log::forked;
 
 /// What gives an answer.
 pub(super) enum Asked {

@@ -12,6 +12,7 @@ use contracts::tavern::common::v1::{
     ConversationCompacted, ModelUsage, conversation_compacted::Method, run_event::Kind,
 };
 use futures::StreamExt;
+use model_client::{AnswerEnd, Model, ModelError, ModelRequest, Piece};
 use run_events::{CancelReason, RunControl, timestamp_to_proto};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -20,10 +21,7 @@ use super::{
     driver::Driver,
     stop::{Asking, Stop, model_failure},
 };
-use crate::{
-    provider::{AnswerEnd, Model, ModelError, ModelRequest, Piece},
-    wire,
-};
+use crate::wire;
 
 /// How long a summary may take.
 const LONGEST: Duration = Duration::from_secs(120);

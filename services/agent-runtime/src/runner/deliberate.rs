@@ -11,6 +11,7 @@ use agent_domain::{
 use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use futures::StreamExt;
+use model_client::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece};
 use run_events::outcome;
 use telemetry::attributes;
 use tracing::Instrument;
@@ -27,10 +28,7 @@ use super::{
     streaming_answer::StreamingAnswer,
     text_coalescer::Part,
 };
-use crate::{
-    provider::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece},
-    wire,
-};
+use crate::wire;
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
 pub(super) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";

@@ -17,16 +17,14 @@ use contracts::tavern::{
 };
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::{CallContext, Patience};
+use model_client::{AnswerEnd, ModelError, Piece};
 use run_events::{CancelReason, Followed, Recorder, RunControl, outcome};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::stop::{Asking, Stop, model_failure};
-use crate::{
-    peers::{PATIENCE, Peers},
-    provider::{AnswerEnd, ModelError, Piece},
-};
+use crate::peers::{PATIENCE, Peers};
 
 /// How long the workflow may take to end when it is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_800);

@@ -2,10 +2,9 @@
 
 use agent_domain::turn::Divergence;
 use contracts::tavern::common::v1 as common;
+use model_client::ModelError;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
-
-use crate::provider::ModelError;
 
 /// Why a turn ends before the model stops.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Long conversations: earlier turns give way to a summary.
 
-use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
     agent::v1::{CompactConversationRequest, StartTurnRequest},
     common::v1::{ConversationCompacted, conversation_compacted::Method, run_event::Kind},
 };
+use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 

@@ -1,11 +1,10 @@
 //! Answers that keep to the grammar of the visible tools' calls.
 
-use agent_runtime::settings::{GrammarUse, ModelSettings};
+use model_client::{GrammarUse, ModelSettings};
 use serde_json::json;
 
 use crate::{
-    endpoint::{Endpoint, end, stream_head, text},
-    model_endpoints::settings,
+    endpoint::{Endpoint, end, settings, stream_head, text},
     registry::TestRegistry,
     world::{World, says},
 };

@@ -1,4 +1,4 @@
-//! Black-box tests: models over a socket, and whole turns with a named double of the registry.
+//! Black-box tests: whole turns with a named double of the registry.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,16 +7,14 @@
 
 mod compaction;
 mod conversations;
+#[path = "../../../../shared/model-client/tests/it/endpoint.rs"]
 mod endpoint;
 mod forks;
 mod grammars;
 mod handles;
 mod knowledge;
-mod model_endpoints;
-mod model_retries;
 mod models;
 mod nonces;
-
 mod profiles;
 mod projects;
 mod registry;

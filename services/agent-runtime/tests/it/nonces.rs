@@ -1,12 +1,11 @@
 //! Blocks that open with a nonce of the turn (rule G1006).
 
-use agent_runtime::settings::ModelSettings;
 use contracts::tavern::common::v1::run_event::Kind;
+use model_client::ModelSettings;
 use serde_json::{Value, json};
 
 use crate::{
-    endpoint::{Endpoint, Step, end, stream_head, text},
-    model_endpoints::settings,
+    endpoint::{Endpoint, Step, end, settings, stream_head, text},
     registry::TestRegistry,
     world::{Ended, World, says},
 };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
     agent::v1::{
         EndSceneRequest, GetPrivateStateRequest, GetSceneRequest, GetSceneStatusRequest,
@@ -17,6 +16,7 @@ use contracts::tavern::{
     run::v1::WatchRunRequest,
 };
 use grpc_kit::Transport;
+use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::Status;
 

@@ -3,11 +3,11 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use agent_runtime::settings::{ModelSettings, ScriptedSettings};
 use contracts::tavern::{
     agent::v1::{StartTurnRequest, start_turn_request::Input},
     common::v1::run_event::Kind,
 };
+use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,15 +1,14 @@
 //! Budgets beyond rounds and calls: tokens, money, time and bytes.
 
-use agent_runtime::settings::EndpointSettings;
 use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest},
     common::v1::{BudgetReached, BudgetUnit, StopReason, run_event::Kind},
 };
+use model_client::EndpointSettings;
 use serde_json::{Value, json};
 
 use crate::{
-    endpoint::{Endpoint, end, stream_head, text},
-    model_endpoints,
+    endpoint::{self, Endpoint, end, stream_head, text},
     registry::TestRegistry,
     turns::{call, play},
     turns_usage::{priced, world_with},
@@ -175,7 +174,7 @@ async fn money_needs_prices_and_lowers_the_longest_answer() {
     let world = |prices| {
         let settings = EndpointSettings {
             price_per_million_micros: prices,
-            ..model_endpoints::settings(&endpoint)
+            ..endpoint::settings(&endpoint)
         };
         world_with(&endpoint, settings)
     };

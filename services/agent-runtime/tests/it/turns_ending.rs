@@ -7,8 +7,7 @@ use contracts::tavern::{
 use serde_json::json;
 
 use crate::{
-    endpoint::{Endpoint, end, stream_head, text},
-    model_endpoints,
+    endpoint::{self, Endpoint, end, stream_head, text},
     registry::{Behaviour, TestRegistry},
     turns_usage::world_with,
     world::{World, says},
@@ -158,7 +157,7 @@ async fn g505_the_second_request_of_an_answer_gives_the_turn_its_text() {
     let cut = vec![stream_head(), text("Half an ans")];
     let whole = vec![stream_head(), text("Whole."), end("stop")];
     let endpoint = Endpoint::start(vec![cut, whole]).await;
-    let world = world_with(&endpoint, model_endpoints::settings(&endpoint));
+    let world = world_with(&endpoint, endpoint::settings(&endpoint));
     let ended = world.build().await.play(says("hello")).await;
     assert_eq!(ended.run.state(), RunState::Succeeded);
     assert_eq!(

@@ -11,8 +11,7 @@ use serde_json::json;
 use tonic::Status;
 
 use crate::{
-    endpoint::{Endpoint, Step, end, stream_head, text},
-    model_endpoints,
+    endpoint::{self, Endpoint, Step, end, stream_head, text},
     registry::{Behaviour, TestRegistry},
     turns::call,
     turns_usage::world_with,
@@ -125,7 +124,7 @@ async fn g810_an_interrupt_drops_the_request_that_is_under_way() {
     let slow = vec![stream_head(), text("Let me think"), Step::Silence];
     let quick = vec![stream_head(), text("Blue."), end("stop")];
     let endpoint = Endpoint::start(vec![slow, quick]).await;
-    let world = world_with(&endpoint, model_endpoints::settings(&endpoint));
+    let world = world_with(&endpoint, endpoint::settings(&endpoint));
     let running = world.build().await;
     let run = running.begin(says("Which colour?")).await;
     running

@@ -7,18 +7,17 @@ use std::{
 };
 
 use agent_domain::usage::Prices;
-use agent_runtime::settings::{EndpointSettings, ModelSettings};
 use contracts::tavern::{
     agent::v1::{GenerateRequest, generate_response::Piece},
     common::v1::{
         ChatMessage, ChatRole, ModelAnswered, ModelTotal, ModelUsage, RunState, run_event::Kind,
     },
 };
+use model_client::{EndpointSettings, ModelSettings};
 use serde_json::json;
 
 use crate::{
-    endpoint::{Endpoint, Step, end, event, status, stream_head, text},
-    model_endpoints,
+    endpoint::{self, Endpoint, Step, end, event, status, stream_head, text},
     registry::TestRegistry,
     world::{Ended, World, says},
 };
@@ -68,7 +67,7 @@ async fn an_answer_and_its_turn_state_usage_cost_and_failed_attempts() {
     .await;
     let settings = EndpointSettings {
         price_per_million_micros: priced(),
-        ..model_endpoints::settings(&endpoint)
+        ..endpoint::settings(&endpoint)
     };
     let running = world_with(&endpoint, settings).build().await;
     let ended = running.play(says("hi")).await;
@@ -102,7 +101,7 @@ async fn what_an_endpoint_does_not_count_is_estimated() {
     let endpoint = Endpoint::start(vec![vec![stream_head(), stop]]).await;
     let settings = EndpointSettings {
         price_per_million_micros: priced(),
-        ..model_endpoints::settings(&endpoint)
+        ..endpoint::settings(&endpoint)
     };
     let running = world_with(&endpoint, settings).build().await;
     let request = GenerateRequest {
@@ -138,7 +137,7 @@ async fn what_an_endpoint_does_not_count_is_estimated() {
 async fn the_trace_of_a_turn_continues_at_the_endpoint() {
     let answer = vec![stream_head(), text("Hello."), end("stop")];
     let endpoint = Endpoint::start(vec![answer]).await;
-    let settings = model_endpoints::settings(&endpoint);
+    let settings = endpoint::settings(&endpoint);
     let running = world_with(&endpoint, settings).build().await;
     let ended = running.play(says("hi")).await;
     let head = &endpoint.received()[0].head;
@@ -164,7 +163,7 @@ async fn a_key_that_the_endpoint_repeats_is_in_no_event_log_or_file() {
     );
     let in_stream: Vec<Step> = vec![stream_head(), event(&body.to_string())];
     let endpoint = Endpoint::start(vec![busy, refused, in_stream]).await;
-    let settings = model_endpoints::settings(&endpoint);
+    let settings = endpoint::settings(&endpoint);
     let world = world_with(&endpoint, settings);
     let running = world.build().await;
     for _ in 0..2 {

@@ -3,10 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use agent_runtime::runner::{Fixture, replay};
-use agent_runtime::{
-    AgentRuntime, AgentSettings, Environment, Peers, build,
-    settings::{ModelSettings, ScriptedSettings},
-};
+use agent_runtime::{AgentRuntime, AgentSettings, Environment, Peers, build};
 use contracts::tavern::{
     agent::v1::{
         ExportTurnRequest, ListMessagesRequest, Message, StartTurnRequest, StartTurnResponse,
@@ -22,6 +19,7 @@ use contracts::tavern::{
     },
 };
 use grpc_kit::Transport;
+use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;

@@ -12,7 +12,7 @@ use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
     native_names::NativeNames,
 };
-use crate::settings::GrammarUse;
+use crate::model_settings::GrammarUse;
 
 /// How long the first wait before another attempt is at most, when the endpoint does not say; it
 /// doubles.
@@ -238,7 +238,7 @@ type Attempt<'a> = futures::stream::BoxStream<'a, Result<Piece, ModelError>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::Refusal;
+    use crate::Refusal;
 
     const PATIENCE: Patience = Patience {
         retries: 4,

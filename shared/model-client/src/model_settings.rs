@@ -130,7 +130,7 @@ pub struct ScriptedSettings {
 
 impl ModelSettings {
     /// Adds everything that is wrong, with keys below `key`.
-    pub(super) fn check(&self, key: &str, problems: &mut Problems) {
+    pub fn check(&self, key: &str, problems: &mut Problems) {
         match self {
             Self::Openai(settings) => settings.check(key, problems),
             Self::Anthropic(settings) => {

@@ -1,11 +1,12 @@
 //! What every model API has in common: a request that is written, and an answer that is put
 //! together from the data of server-sent events. Pure conversions; one file per API implements it.
 
+use agent_domain::usage::Usage;
 use reqwest::header::{HeaderMap, InvalidHeaderValue};
 use serde_json::{Value, json};
 use settings::Secret;
 
-use super::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece, Usage};
+use super::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece};
 
 /// The most structured calls that one answer may hold.
 pub const MAX_TOOL_CALLS: usize = 64;

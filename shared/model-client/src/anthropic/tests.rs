@@ -1,5 +1,5 @@
 use super::*;
-use crate::provider::{
+use crate::{
     api::MAX_TOOL_CALLS,
     golden::{check_streams, request, request_after_a_call},
 };
@@ -37,7 +37,7 @@ fn a_request_is_written_as_the_golden_file_says() {
         }
     })];
     let body = serde_json::to_string_pretty(&Anthropic.request_body("m", &asked)).unwrap();
-    let expected = include_str!("../../../tests/golden/anthropic/request.json");
+    let expected = include_str!("../../tests/golden/anthropic/request.json");
     assert_eq!(body.trim(), expected.trim());
 }
 

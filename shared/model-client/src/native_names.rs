@@ -66,7 +66,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::provider::golden;
+    use crate::golden;
 
     fn published(ids: &[&str]) -> (NativeNames, Vec<String>) {
         let mut request = golden::request(&[]);

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
-use agent_domain::message::{ChatMessage, EndedCall, Role};
+use agent_domain::{
+    message::{ChatMessage, EndedCall, Role},
+    usage::Usage,
+};
 use call_text::native::NativeCall;
 use serde_json::json;
 
 use super::{
-    ModelRequest, Usage,
+    ModelRequest,
     api::{self, ModelApi},
 };
 

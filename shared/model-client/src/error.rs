@@ -136,7 +136,7 @@ impl ModelError {
 
     /// Returns whether the request is sent again by itself: the endpoint was not reached or
     /// refused, so that it has written nothing.
-    pub fn is_resent(&self) -> bool {
+    pub(crate) fn is_resent(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
             Self::Refused(refusal) => refusal.is_retryable(),

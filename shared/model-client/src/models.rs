@@ -20,7 +20,7 @@ use super::{
     openai::OpenAi,
     scripted::{ScriptError, Scripted},
 };
-use crate::settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
+use crate::model_settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 
 /// The models by name. Clone, cheap.
 #[derive(Clone, Debug, Default)]

@@ -10,10 +10,11 @@ use std::{
     sync::Arc,
 };
 
+use agent_domain::usage::Usage;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::script::{Fault, Script, ScriptTurn};
-use super::{AnswerEnd, ModelError, ModelRequest, Piece, Pieces, Provider, Refusal, Usage};
+use super::{AnswerEnd, ModelError, ModelRequest, Piece, Pieces, Provider, Refusal};
 
 /// The largest script that is read, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 4 << 20;

@@ -7,24 +7,12 @@ use std::{
 };
 
 use agent_domain::message::{ChatMessage, Role};
-use agent_runtime::{
-    provider::{Model, ModelError, ModelRequest, Models, Piece},
-    settings::{EndpointSettings, ModelSettings},
-};
 use futures::StreamExt;
+use model_client::{
+    EndpointSettings, Model, ModelError, ModelRequest, ModelSettings, Models, Piece,
+};
 
-use crate::endpoint::{Endpoint, Step, end, event, status, stream_head, text};
-
-pub(crate) fn settings(endpoint: &Endpoint) -> EndpointSettings {
-    EndpointSettings {
-        base_url: endpoint.base_url.clone(),
-        model: "small".to_owned(),
-        api_key_env: Some("KEY".to_owned()),
-        first_token_timeout: Duration::from_secs(20),
-        token_gap_timeout: Duration::from_secs(20),
-        ..EndpointSettings::default()
-    }
-}
+use crate::endpoint::{Endpoint, Step, end, event, settings, status, stream_head, text};
 
 pub(crate) fn request() -> ModelRequest {
     ModelRequest {

@@ -25,7 +25,7 @@ use super::{
     ModelError, ModelRequest, Piece, Pieces, Provider,
     api::{self, ModelApi},
 };
-use crate::settings::{EndpointSettings, GrammarUse};
+use crate::model_settings::{EndpointSettings, GrammarUse};
 
 /// The most that is read of the body of an error, in bytes.
 const MAX_ERROR_BODY: usize = 64 << 10;

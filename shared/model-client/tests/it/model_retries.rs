@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use agent_runtime::{
-    provider::Piece,
-    settings::{EndpointSettings, ModelSettings},
-};
+use model_client::{EndpointSettings, ModelSettings, Piece};
 
 use crate::{
-    endpoint::{Endpoint, end, status, stream_head, text},
-    model_endpoints::{ask, ask_model, error_of, models, settings},
+    endpoint::{Endpoint, end, settings, status, stream_head, text},
+    model_endpoints::{ask, ask_model, error_of, models},
 };
 
 #[tokio::test]

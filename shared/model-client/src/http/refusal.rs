@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::provider::{ModelError, error::Refusal};
+use crate::{ModelError, error::Refusal};
 
 /// How much of a vendor's message is passed on, in characters.
 const MAX_VENDOR_MESSAGE: usize = 500;
@@ -45,7 +45,7 @@ fn is_quota_exhausted(body: &Value) -> bool {
 }
 
 /// Returns what a vendor says in the body of an error, cut.
-pub fn vendor_message(body: &Value) -> String {
+pub(crate) fn vendor_message(body: &Value) -> String {
     let places = ["/error/message", "/error", "/message", "/detail"];
     let said = places
         .iter()

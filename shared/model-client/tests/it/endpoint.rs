@@ -1,7 +1,15 @@
 //! A small HTTP server that answers as it is scripted, step by step.
+#![allow(
+    dead_code,
+    reason = "the tests of agent-runtime include this file too, and each of both uses a part of it"
+)]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
+use model_client::EndpointSettings;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -90,6 +98,18 @@ impl Endpoint {
     }
 }
 
+/// The settings of a model behind the server, with its key in the variable `KEY`.
+pub(crate) fn settings(endpoint: &Endpoint) -> EndpointSettings {
+    EndpointSettings {
+        base_url: endpoint.base_url.clone(),
+        model: "small".to_owned(),
+        api_key_env: Some("KEY".to_owned()),
+        first_token_timeout: Duration::from_secs(20),
+        token_gap_timeout: Duration::from_secs(20),
+        ..EndpointSettings::default()
+    }
+}
+
 async fn serve(
     mut stream: TcpStream,
     reply: Vec<Step>,
@@ -113,7 +133,7 @@ async fn serve(
             }
             Step::Drip(text) => {
                 while stream.write_all(text.as_bytes()).await.is_ok() {
-                    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 false
             }

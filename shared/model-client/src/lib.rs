@@ -1,8 +1,12 @@
-//! Language models behind one interface, one file per model API.
+//! Clients of language models behind one interface, one file per model API.
 //!
-//! `openai` and `anthropic` are the wires of model APIs, which `http` speaks; `scripted` plays a
-//! file. A [`Provider`] makes one attempt; a [`Model`] repeats it and has fallbacks. The settings
-//! name models; [`Models`] is that table.
+//! A [`Provider`] makes one attempt; a [`Model`] repeats it and has fallbacks. [`ModelSettings`] say what a
+//! model is and [`Models`] is the table of all by name. The crate reads no tool call out of a text and books
+//! nothing: it sends a conversation and returns the answer piece by piece.
+//!
+//! Reading order: `model_settings` is what an operator chooses, [`api`] is what the wires of model APIs have
+//! in common, [`openai`] and [`anthropic`] are these wires, [`http`] speaks them, [`scripted`] plays a file,
+//! `gate` lets requests wait, `model` repeats them, and `models` puts the table together.
 
 pub mod anthropic;
 pub mod api;
@@ -15,6 +19,7 @@ mod gate;
 #[cfg(test)]
 mod golden;
 mod model;
+mod model_settings;
 mod models;
 mod native_names;
 
@@ -23,14 +28,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent_domain::{message::ChatMessage, usage::Booking};
+use agent_domain::{
+    message::ChatMessage,
+    usage::{Booking, Usage},
+};
 use call_text::native::{self, Given};
 use futures::stream::BoxStream;
 
-pub use agent_domain::usage::Usage;
-
 pub use error::{ModelError, Refusal};
 pub use model::Model;
+pub use model_settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 pub use models::{BuildModelError, Models};
 
 /// The longest answer that is taken, text and thinking together, in bytes.

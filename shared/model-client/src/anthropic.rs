@@ -1,13 +1,16 @@
 //! The messages wire of Anthropic and of everything that is compatible with it.
 
-use agent_domain::message::{ChatMessage, Role};
+use agent_domain::{
+    message::{ChatMessage, Role},
+    usage::Usage,
+};
 use call_text::native::NativeCall;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
 use settings::Secret;
 
 use super::{
-    AnswerEnd, ModelError, ModelRequest, Piece, Usage,
+    AnswerEnd, ModelError, ModelRequest, Piece,
     api::{Assembly, Draft, ModelApi, tokens},
     http::refusal::vendor_message,
 };

@@ -6,12 +6,12 @@ use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt};
 
-use crate::provider::ModelError;
+use crate::ModelError;
 
 /// The longest line of a stream that is read, in bytes.
-pub const MAX_LINE_BYTES: usize = 1 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
 /// The most that is read of one answer, in bytes. Framing makes an answer some times longer.
-pub const MAX_BODY_BYTES: usize = 16 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// Why the bytes of a stream ended early.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::provider::{
+use crate::{
     api::MAX_TOOL_CALLS,
     golden::{check_streams, request, request_after_a_call},
 };
@@ -24,7 +24,7 @@ fn a_request_is_written_as_the_golden_file_says() {
     asked.seed = Some(7);
     asked.tools = vec![json!({"name": "rain", "parameters": {"type": "object"}})];
     let body = serde_json::to_string_pretty(&OpenAi.request_body("small-model", &asked)).unwrap();
-    let expected = include_str!("../../../tests/golden/openai/request.json");
+    let expected = include_str!("../../tests/golden/openai/request.json");
     assert_eq!(body.trim(), expected.trim());
 }
 
