@@ -6,7 +6,9 @@ use agent_domain::{
     budgets::Limits,
     event::{Priority, Source, SourceKind},
     plan::{Opening, TurnInput},
+    scene::conversation::scene_of,
 };
+use agent_store::store::{AgentStore, OpenQuestion};
 use contracts::tavern::common::v1::{ErrorReason, Run};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::Runs;
@@ -21,8 +23,7 @@ use tonic::Status;
 
 use crate::{
     peers::Peers,
-    running_scenes::{Draft, Request, RunningScenes, SceneInstance, scene_of},
-    store::{AgentStore, OpenQuestion},
+    running_scenes::{Draft, Request, RunningScenes, SceneInstance},
     turns::{NewTurn, Turns},
 };
 

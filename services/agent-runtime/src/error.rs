@@ -1,12 +1,10 @@
 //! Why the service cannot be built, and failures of its store.
 
-use agent_domain::document::DocumentError;
+use agent_store::store::StoreError;
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use model_client::BuildModelError;
 use tonic::Code;
-
-use crate::store::StoreError;
 
 pub(crate) use run_events::store_failure;
 
@@ -28,47 +26,6 @@ pub enum BuildError {
     /// The run log cannot be opened.
     #[error("the run log cannot be opened")]
     RunLog(#[from] sql_store::OpenError),
-}
-
-/// Why a document is not stored.
-#[derive(Debug, thiserror::Error)]
-pub enum PutError {
-    /// The text is not valid.
-    #[error(transparent)]
-    Invalid(#[from] DocumentError),
-    /// The present document has another etag; empty if there is none.
-    #[error("the etag is not the current one")]
-    EtagMismatch {
-        /// The present etag.
-        current: String,
-    },
-    /// The store does not work.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl PutError {
-    /// Makes the failure for the caller, who gave a document of this kind in a field.
-    pub(crate) fn into_failure(self, kind: &str, field: &str) -> Failure {
-        match self {
-            Self::Invalid(error) => {
-                let mut failure = Failure::invalid_fields();
-                for problem in error.problems {
-                    let field = format!("{field}{}", problem.pointer);
-                    failure.add_violation(field, problem.message);
-                }
-                failure
-            }
-            Self::EtagMismatch { current } => {
-                let message = format!(
-                    "the {kind} was changed since it was read; read it again and repeat the change"
-                );
-                Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message)
-                    .metadata("etag", current)
-            }
-            Self::Store(error) => store_failure(&error),
-        }
-    }
 }
 
 /// Reports that no profile has this id.

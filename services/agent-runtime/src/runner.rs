@@ -1,9 +1,9 @@
 //! Carries turns out: asks models, sends calls, records everything.
 //!
 //! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
-//! through [`crate::turn_log::journal::read`], back into the turn. After a crash the log is replayed and the turn
-//! continues where it stopped: an answer that is in the log is never asked for again, and a call
-//! that had left is asked about with the same effect id.
+//! through [`agent_store::turn_log::journal::read`], back into the turn. After a crash the log is
+//! replayed and the turn continues where it stopped: an answer that is in the log is never asked
+//! for again, and a call that had left is asked about with the same effect id.
 
 mod asked;
 mod asker;
@@ -39,6 +39,15 @@ use agent_domain::{
     plan::{Opening, Plan, TurnInput},
     turn::Turn,
 };
+use agent_store::{
+    conversations::Conversations,
+    questions::Questions,
+    turn_log::{
+        forked::Forked,
+        history, journal,
+        replay::{Folded, ReplayError, fold, time_of},
+    },
+};
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
 use grpc_kit::Failure;
@@ -53,18 +62,7 @@ use self::{
     observations::Observations,
     spending::Spending,
 };
-use crate::{
-    conversations::Conversations,
-    peers::Peers,
-    questions::Questions,
-    settings::AgentSettings,
-    states::States,
-    turn_log::{
-        forked::Forked,
-        history, journal,
-        replay::{Folded, ReplayError, fold, time_of},
-    },
-};
+use crate::{peers::Peers, settings::AgentSettings, states::States};
 
 pub(crate) use deliberate::describe;
 pub(crate) use directives::Directive;

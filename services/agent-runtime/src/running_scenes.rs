@@ -9,7 +9,7 @@ use std::{
 use agent_domain::{
     event::{Event, Hop, Priority, Source},
     plan::SceneTurn,
-    scene::{Instance, Scene},
+    scene::{Instance, Scene, conversation},
     sleep::{Sleep, WakeCause},
 };
 use core_types::Timestamp;
@@ -17,10 +17,6 @@ use grpc_kit::Failure;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-/// What the name of a copy of a world state begins with.
-const COPY: &str = "fork_";
-/// What stands between the run of a scene and an agent in the name of its conversation.
-const SEPARATOR: char = '.';
 /// How many requests may wait to be taken by one scene.
 const WAITING: usize = 256;
 
@@ -175,7 +171,7 @@ impl RunningScenes {
 
     /// Returns the agent of a conversation; none if it is not that of an agent in a scene that runs here.
     pub(crate) fn instance(&self, conversation_id: &str) -> Option<SceneInstance> {
-        let (run_id, instance_id) = conversation_id.split_once(SEPARATOR)?;
+        let (run_id, instance_id) = conversation::parts(conversation_id)?;
         let running = self.get(run_id)?;
         let instance = running.scene.instance(instance_id)?.clone();
         Some(SceneInstance { running, instance })
@@ -233,7 +229,7 @@ impl SceneInstance {
     pub(crate) fn agents(&self) -> impl Iterator<Item = (String, String)> + '_ {
         let all = self.running.scene.instances.iter();
         all.map(|other| {
-            let conversation = conversation_of(&self.running.run_id, &other.id);
+            let conversation = conversation::conversation_of(&self.running.run_id, &other.id);
             (other.id.clone(), conversation)
         })
     }
@@ -249,28 +245,4 @@ impl SceneInstance {
             copy_of: None,
         }
     }
-}
-
-/// Returns the conversation of an agent in a scene.
-pub(crate) fn conversation_of(run_id: &str, instance_id: &str) -> String {
-    format!("{run_id}{SEPARATOR}{instance_id}")
-}
-
-/// Returns the conversation of a fork of a turn in a scene: one that is in no scene, with a copy of the world
-/// state under a name of its own.
-pub(crate) fn conversation_of_fork(key: &str, instance_id: &str) -> String {
-    format!("{COPY}{key}{SEPARATOR}{instance_id}")
-}
-
-/// Returns what the copy of the world state is kept under that a conversation has as a fork; none if it has
-/// none.
-pub(crate) fn copied_world(conversation_id: &str) -> Option<&str> {
-    scene_of(conversation_id).filter(|world| world.starts_with(COPY))
-}
-
-/// Returns the run of the scene to which a conversation belongs by its name, also after the scene has ended.
-pub(crate) fn scene_of(conversation_id: &str) -> Option<&str> {
-    conversation_id
-        .split_once(SEPARATOR)
-        .map(|(run_id, _)| run_id)
 }

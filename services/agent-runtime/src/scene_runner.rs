@@ -26,22 +26,25 @@ use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
 use serde_json::{Value, json};
 
 use agent_domain::{
+    scene::conversation::conversation_of,
     scene::{self, Scene},
     state::{self, MAX_PRIVATE_BYTES},
+};
+use agent_store::{
+    conversations::Conversations,
+    profiles::{KnownProfile, Profiles},
+    store::StateOwner,
+    turn_log::replay::time_of,
 };
 pub(crate) use publishing::not_running;
 
 use self::{actor::Actor, replay::Replayed};
 use crate::{
-    conversations::Conversations,
     error::{run_lost, store_failure},
     peers::Peers,
-    profiles::{KnownProfile, Profiles},
     runner,
-    running_scenes::{RunningScenes, conversation_of},
+    running_scenes::RunningScenes,
     states::States,
-    store::StateOwner,
-    turn_log::replay::time_of,
     turns::Turns,
 };
 

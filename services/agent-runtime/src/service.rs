@@ -2,6 +2,16 @@
 
 use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc, time::Duration};
 
+use agent_store::{
+    conversations::Conversations,
+    knowledge::Knowledge,
+    profiles::Profiles,
+    projects::Projects,
+    questions::Questions,
+    revisions::Revisions,
+    scenes::Scenes,
+    store::{self, AgentStore},
+};
 use contracts::lf::a2a::v1::a2a_service_server::A2aServiceServer;
 use contracts::tavern::agent::v1::{
     agent_service_server::AgentServiceServer,
@@ -20,14 +30,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     answers::Answers,
-    conversations::Conversations,
     error::{BuildError, store_failure},
-    knowledge::Knowledge,
     peers::Peers,
-    profiles::Profiles,
-    projects::Projects,
-    questions::Questions,
-    revisions::Revisions,
     rpc::{
         A2aRpc, AgentRpc, ConversationRpc, KnowledgeRpc, LONG_METHOD, ModelRpc, ProfileRpc,
         ProjectRpc, Publishers, SceneRpc, StateRpc,
@@ -35,10 +39,8 @@ use crate::{
     runner::{Runner, RunnerParts},
     running_scenes::RunningScenes,
     scene_runner::{SCENE, SceneParts, SceneRunner},
-    scenes::Scenes,
     settings::AgentSettings,
     states::States,
-    store::{self, AgentStore},
     turns::Turns,
 };
 

@@ -10,6 +10,12 @@ use agent_domain::{
     scene::Instance,
     state::{self, MAX_PRIVATE_BYTES, Operation, StateError},
 };
+use agent_store::{
+    conversations::{self, Conversations},
+    knowledge::Knowledge,
+    profiles::Profiles,
+    store::{AgentStore, StateOwner, StateRow},
+};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, Timestamp};
 use grpc_kit::Failure;
@@ -19,14 +25,7 @@ use run_log::Hash;
 use serde_json::Value;
 use tonic::Code;
 
-use crate::{
-    conversations::{self, Conversations},
-    error::store_failure,
-    knowledge::Knowledge,
-    profiles::Profiles,
-    running_scenes::RunningScenes,
-    store::{AgentStore, StateOwner, StateRow},
-};
+use crate::{error::store_failure, running_scenes::RunningScenes};
 
 /// The states. Clone, cheap.
 #[derive(Clone, Debug)]

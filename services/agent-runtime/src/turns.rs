@@ -11,6 +11,12 @@ use agent_domain::{
     profile::{Profile, TavernSection},
     sleep::WakeCause,
 };
+use agent_store::{
+    conversations::Conversations,
+    profiles::{KnownProfile, Profiles},
+    store::StateOwner,
+    turn_log::journal::message_given,
+};
 use call_text::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
@@ -20,14 +26,10 @@ use run_events::{Runs, StartRun, Started};
 use tokio::sync::Mutex;
 
 use crate::{
-    conversations::Conversations,
     error::{no_such_model, no_such_profile, run_lost, store_failure},
-    profiles::{KnownProfile, Profiles},
     runner::{Runner, TURN},
     running_scenes::{RunningScenes, SceneInstance},
     settings::AgentSettings,
-    store::StateOwner,
-    turn_log::journal::message_given,
 };
 
 pub use fork::NewFork;

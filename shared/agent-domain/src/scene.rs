@@ -3,6 +3,7 @@
 //! Every key that ComfyTavern defines may be there, and any other; all are kept. What has no effect here,
 //! such as panels and states, is a finding.
 
+pub mod conversation;
 mod instance;
 mod moments;
 mod remarks;

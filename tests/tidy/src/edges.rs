@@ -8,7 +8,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 26] = [
+const SHARED: [(&str, &[&str]); 27] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("call-text", &["json-schema"]),
@@ -44,6 +44,13 @@ const SHARED: [(&str, &[&str]); 26] = [
         &[
             "contracts", "core-types", "json-schema", "sql-store", "run-log", "telemetry", "settings",
             "grpc-kit",
+        ],
+    ),
+    (
+        "agent-store",
+        &[
+            "contracts", "core-types", "call-text", "call-wire", "agent-domain", "sql-store", "run-log",
+            "grpc-kit", "run-events",
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),

@@ -25,6 +25,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use agent_store::profiles::Profiles;
 use contracts::{
     lf::a2a::v1::{
         AgentCard, CancelTaskRequest, DeleteTaskPushNotificationConfigRequest,
@@ -53,7 +54,7 @@ use self::{
     task::View,
 };
 use super::AgentRpc;
-use crate::{peers::Peers, profiles::Profiles};
+use crate::peers::Peers;
 
 /// The method that may wait for the end of a turn.
 pub const LONG_METHOD: &str = "lf.a2a.v1.A2AService/SendMessage";

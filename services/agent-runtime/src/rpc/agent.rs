@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agent_store::profiles::Profiles;
 use contracts::tavern::agent::v1::{
     EditBudgetsRequest, EditBudgetsResponse, ExportTurnRequest, ExportTurnResponse,
     ForkTurnRequest, ForkTurnResponse, GetToolScopeRequest, GetToolScopeResponse, StartTurnRequest,
@@ -17,10 +18,7 @@ use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
 use super::{fork, start, steering, tool_scope};
-use crate::{
-    profiles::Profiles,
-    turns::{NewTurn, Turns},
-};
+use crate::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";

@@ -6,6 +6,11 @@ use agent_domain::{
     budgets::Limits,
     plan::{Opening, TurnInput},
 };
+use agent_store::{
+    conversations::{Branched, Conversation, Conversations, branch_key},
+    store::AppendRequest,
+    wire,
+};
 use contracts::tavern::agent::v1::{
     self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
     BranchConversationResponse, CompactConversationRequest, CompactConversationResponse,
@@ -19,12 +24,7 @@ use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
 use super::start;
-use crate::{
-    conversations::{Branched, Conversation, Conversations, branch_key},
-    store::AppendRequest,
-    turns::{NewTurn, Turns},
-    wire,
-};
+use crate::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of compactions count.
 const COMPACT: &str = "tavern.agent.v1.ConversationService/CompactConversation";

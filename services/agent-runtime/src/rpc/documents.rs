@@ -1,15 +1,15 @@
 //! What profiles, scenes and projects have in common on the wire.
 
+use agent_store::{
+    revisions::{self, DocumentKind, Revisions},
+    store::RevisionRow,
+};
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
 use core_types::LoadDiagnostic;
 use grpc_kit::Failure;
 use run_events::timestamp_to_proto;
 
-use crate::{
-    error::store_failure,
-    revisions::{self, DocumentKind, Revisions},
-    store::RevisionRow,
-};
+use crate::error::store_failure;
 
 pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
     findings

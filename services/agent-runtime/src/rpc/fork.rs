@@ -1,12 +1,13 @@
 //! ForkTurn: what is asked, read and checked.
 
+use agent_store::{conversations::branch_key, turn_log::fork::Edit};
 use contracts::tavern::agent::v1::{ForkTurnRequest, fork_turn_request::Edit as Written};
 use core_types::IdSource;
 use grpc_kit::Failure;
 use run_events::request_hash;
 
 use super::{check_request_id, start};
-use crate::{conversations::branch_key, turn_log::fork::Edit, turns::NewFork};
+use crate::turns::NewFork;
 
 /// Reads a request.
 pub(super) fn read(request: ForkTurnRequest, ids: &dyn IdSource) -> Result<NewFork, Failure> {

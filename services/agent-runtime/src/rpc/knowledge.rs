@@ -1,6 +1,11 @@
 //! KnowledgeService: what agents look up and write.
 
 use agent_domain::knowledge::{Entry, MAX_TEXT_BYTES};
+use agent_store::{
+    knowledge::{Knowledge, NewEntry, Reader, missing},
+    profiles::Profiles,
+    store::{AppendRequest, EntryRow, KnowledgeRow},
+};
 use contracts::tavern::agent::v1::{
     self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
     DeleteKnowledgeEntryRequest, DeleteKnowledgeEntryResponse, FoundEntry, KnowledgeBase,
@@ -15,13 +20,7 @@ use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
 use super::documents::diagnostics_to_proto;
-use crate::{
-    error::store_failure,
-    knowledge::{Knowledge, NewEntry, Reader, missing},
-    profiles::Profiles,
-    states::States,
-    store::{AppendRequest, EntryRow, KnowledgeRow},
-};
+use crate::{error::store_failure, states::States};
 
 /// How many entries a query finds that does not say.
 const DEFAULT_FOUND: u32 = 5;

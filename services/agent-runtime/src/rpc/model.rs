@@ -119,7 +119,7 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
     let mut messages = Vec::new();
     let mut bytes = 0;
     for (index, message) in request.messages.into_iter().enumerate() {
-        match wire::message_from_proto(message) {
+        match agent_store::wire::message_from_proto(message) {
             Some(message) => {
                 bytes += message.text.len();
                 messages.push(message);

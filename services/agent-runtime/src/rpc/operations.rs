@@ -1,13 +1,12 @@
 //! Changes of states on the wire.
 
 use agent_domain::state::{Operation, Path};
+use agent_store::store::StateRow;
 use contracts::tavern::agent::v1::{StateOperation, state_operation::Kind};
 use core_types::RequestId;
 use grpc_kit::Failure;
 use json_schema::parse_json_strict;
 use serde_json::Value;
-
-use crate::store::StateRow;
 
 /// Reads the name of a request and its changes; every field that is wrong is named.
 pub(super) fn operations(

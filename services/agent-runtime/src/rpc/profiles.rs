@@ -2,6 +2,11 @@
 
 use std::collections::HashSet;
 
+use agent_store::{
+    knowledge::Knowledge,
+    profiles::{ChangeError, KnownProfile, Profiles, Put},
+    revisions::DocumentKind,
+};
 use contracts::tavern::{
     agent::v1::{
         self as proto, BatchGetProfilesRequest, BatchGetProfilesResponse, DeleteProfileRequest,
@@ -20,9 +25,6 @@ use tonic::{Code, Request, Response, Status};
 use super::documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page};
 use crate::{
     error::{no_such_profile, store_failure},
-    knowledge::Knowledge,
-    profiles::{ChangeError, KnownProfile, Profiles, Put},
-    revisions::DocumentKind,
     running_scenes::RunningScenes,
 };
 

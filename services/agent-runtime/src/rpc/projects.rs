@@ -1,5 +1,9 @@
 //! ProjectService: what belongs together.
 
+use agent_store::{
+    projects::{KnownProject, Projects},
+    revisions::DocumentKind,
+};
 use contracts::tavern::{
     agent::v1::{
         self as proto, DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest,
@@ -17,11 +21,7 @@ use super::{
     SceneRpc,
     documents::{diagnostics_of, revision_to_proto, revisions_page},
 };
-use crate::{
-    error::store_failure,
-    projects::{KnownProject, Projects},
-    revisions::DocumentKind,
-};
+use crate::error::store_failure;
 
 /// The most bytes of the projects of a page, apart from the last one.
 const MAX_PAGE_BYTES: usize = 2 << 20;

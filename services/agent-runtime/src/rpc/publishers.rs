@@ -3,14 +3,15 @@
 use agent_domain::{
     event::{Hop, Source, SourceKind},
     plan::Plan,
+    scene::conversation::copied_world,
     scene::{self, Instance, Scene},
 };
+use agent_store::conversations;
 use grpc_kit::Failure;
 use run_events::Runs;
 
 use crate::{
-    conversations,
-    running_scenes::{RunningScene, RunningScenes, SceneInstance, copied_world},
+    running_scenes::{RunningScene, RunningScenes, SceneInstance},
     scene_runner::not_running,
 };
 

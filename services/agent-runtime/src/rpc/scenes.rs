@@ -4,8 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use agent_domain::{
     event::{self, MAX_PAYLOAD_BYTES, Priority},
+    scene::conversation::conversation_of,
     sleep::{Sleep, WakeCause},
     subscription::is_pattern,
+};
+use agent_store::{
+    conversations::Conversations,
+    revisions::DocumentKind,
+    scenes::{KnownScene, Scenes},
 };
 use contracts::tavern::{
     agent::v1::{
@@ -32,14 +38,9 @@ use super::{
     publishers::Publishers,
 };
 use crate::{
-    conversations::Conversations,
     error::store_failure,
-    revisions::DocumentKind,
-    running_scenes::{
-        Asleep, Draft, InstanceStatus, Request as Asked, RunningScene, conversation_of,
-    },
+    running_scenes::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
     scene_runner::{NewScene, SceneRunner, not_running},
-    scenes::{KnownScene, Scenes},
     wire,
 };
 

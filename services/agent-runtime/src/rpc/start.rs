@@ -5,14 +5,13 @@ use agent_domain::{
     message::ChatMessage,
     plan::{Opening, TurnInput},
 };
+use agent_store::wire;
 use contracts::tavern::{
     agent::v1::{self as proto, StartTurnRequest, start_turn_request::Input},
     common::v1 as common,
 };
 use core_types::{ConversationId, IdSource, RequestId};
 use grpc_kit::Failure;
-
-use crate::wire;
 
 /// The longest text of one message, in bytes.
 const MAX_TEXT_BYTES: usize = 512 << 10;

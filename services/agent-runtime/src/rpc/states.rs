@@ -1,6 +1,7 @@
 //! StateService: the private states of agents and the world states of scenes.
 
 use agent_domain::goals::{self, Goal, GoalChange, GoalStatus};
+use agent_store::store::{StateOwner, StateRow};
 use contracts::tavern::agent::v1::{
     self as proto, GetPrivateStateRequest, GetPrivateStateResponse, GetWorldStateRequest,
     GetWorldStateResponse, ListGoalsRequest, ListGoalsResponse, ListPrivateStateVersionsRequest,
@@ -17,10 +18,7 @@ use super::{
     publishers::Publishers,
     worlds::Worlds,
 };
-use crate::{
-    states::{States, Update, refused},
-    store::{StateOwner, StateRow},
-};
+use crate::states::{States, Update, refused};
 
 /// The server side of StateService.
 #[derive(Clone, Debug)]

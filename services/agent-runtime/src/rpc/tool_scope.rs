@@ -6,6 +6,7 @@ use agent_domain::{
     plan::Plan,
     spelling::{self, HANDLE_TOOLS},
 };
+use agent_store::profiles::Profiles;
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
@@ -13,10 +14,7 @@ use grpc_kit::Failure;
 use run_events::Runs;
 use serde_json::Value;
 
-use crate::{
-    error::{no_such_profile, no_such_turn},
-    profiles::Profiles,
-};
+use crate::error::{no_such_profile, no_such_turn};
 
 /// Returns the scope of a turn, as it was started, or of a profile as it is now.
 pub(super) async fn get(

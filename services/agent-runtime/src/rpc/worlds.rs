@@ -1,9 +1,11 @@
 //! The world states of scenes (rules G305 and G306).
 
 use agent_domain::{
+    scene::conversation::scene_of,
     scene::{Instance, Scene},
     state::{MAX_WORLD_BYTES, Operation},
 };
+use agent_store::store::{StateOwner, StateRow};
 use contracts::tavern::{
     agent::v1::{
         GetWorldStateRequest, GetWorldStateResponse, UpdateWorldStateRequest,
@@ -21,10 +23,9 @@ use super::{
     publishers::{Publishers, unnamed},
 };
 use crate::{
-    running_scenes::{Change, Request, scene_of},
+    running_scenes::{Change, Request},
     scene_runner::not_running,
     states::{States, Update, refused},
-    store::{StateOwner, StateRow},
 };
 
 /// Reads and changes world states.

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use agent_domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt};
+use agent_store::turn_log::forked;
 use call_text::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
-use model_client::GrammarUse;
-use model_client::{AnswerEnd, Model, ModelRequest, Piece, Pieces};
+use model_client::{AnswerEnd, GrammarUse, Model, ModelRequest, Piece, Pieces};
 use serde_json::{Value, json};
 
 use super::{
@@ -17,7 +17,6 @@ use super::{
     reduce::HelperParts,
     stop::{Asking, model_failure},
 };
-use crate::turn_log::forked;
 
 /// What gives an answer.
 pub(super) enum Asked {

@@ -5,14 +5,14 @@ use agent_domain::{
     spelling::{self, QUESTION},
     turn::ReadCall,
 };
+use agent_store::{
+    questions::{self, Questions},
+    store::OpenQuestion,
+};
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
 use super::stop::Stop;
-use crate::{
-    questions::{self, Questions},
-    store::OpenQuestion,
-};
 
 /// What questions of one turn need. Clone, cheap.
 #[derive(Clone)]

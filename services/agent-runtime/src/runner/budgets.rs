@@ -6,6 +6,7 @@ use agent_domain::{
     turn::ReadCall,
     usage,
 };
+use agent_store::wire;
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
@@ -14,7 +15,6 @@ use super::{
     journal,
     stop::Stop,
 };
-use crate::wire;
 
 impl Driver {
     fn used(&self) -> Used {

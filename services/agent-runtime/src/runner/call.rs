@@ -6,6 +6,7 @@ use agent_domain::{
     observation,
     turn::{CallState, Progress, ReadCall, Turn},
 };
+use agent_store::turn_log::forked::Forked;
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::{EffectId, RunId};
 use grpc_kit::{Backoff, FailureClass};
@@ -21,7 +22,6 @@ use super::{
     journal, reduce,
     stop::Stop,
 };
-use crate::turn_log::forked::Forked;
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.

@@ -7,10 +7,9 @@ use std::{
 };
 
 use agent_domain::budgets::{Budgets, Limits};
+use agent_store::wire;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use tokio::sync::{mpsc, oneshot};
-
-use crate::wire;
 
 /// How many directives may wait to be taken by one turn.
 const WAITING: usize = 16;

@@ -15,6 +15,7 @@ use agent_domain::{
     plan::Plan,
     turn::{Ask, Command, Finish, ReadCall, Turn},
 };
+use agent_store::{store::StateOwner, turn_log::forked::Forked};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -31,7 +32,7 @@ use super::{
     spending::Spending,
     stop::Stop,
 };
-use crate::{states::Snapshot, store::StateOwner, turn_log::forked::Forked};
+use crate::states::Snapshot;
 
 /// How often a commit is tried again while the storage does not work.
 const STORE_TRIES: u32 = 6;

@@ -1,6 +1,7 @@
 //! Writing a finished turn as the lines of a fixture (rule G1001).
 
 use agent_domain::plan::Plan;
+use agent_store::store::StateOwner;
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::Failure;
@@ -12,7 +13,6 @@ use super::{
     inventory::{self, InventoryError},
     replay::{Header, Parts, ShownState, StateKind, lines},
 };
-use crate::store::StateOwner;
 
 /// A turn that has ended.
 pub(crate) struct EndedTurn {

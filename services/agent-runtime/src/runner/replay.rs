@@ -17,6 +17,10 @@ use agent_domain::{
     reduction,
     turn::{Ask, CallState, Command, Turn, TurnEvent},
 };
+use agent_store::turn_log::{
+    forked::Forked,
+    replay::{opening, time_of},
+};
 use call_text::Catalogue;
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 use core_types::RunId;
@@ -27,10 +31,6 @@ use super::{
     ending, history, journal,
     prompting::{self, Shown},
     spending::Spending,
-};
-use crate::turn_log::{
-    forked::Forked,
-    replay::{opening, time_of},
 };
 use answer::Answered;
 
@@ -431,7 +431,7 @@ impl<'a> Replay<'a> {
         kind: &Kind,
         reached: &common::BudgetReached,
     ) -> Result<(), Divergence> {
-        let Some(budget) = crate::wire::budget_from_proto(reached) else {
+        let Some(budget) = agent_store::wire::budget_from_proto(reached) else {
             return Ok(());
         };
         let used = self.spending.used(&self.turn, time_of(event));

@@ -1,9 +1,9 @@
 //! Carrying out what people ask of a turn while it runs.
 
+use agent_store::wire;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
 use super::{directives::Directive, driver::Driver, stop::Stop};
-use crate::wire;
 
 impl Driver {
     /// Takes a directive. Returns whether the request to the model that is under way is dropped for it.

@@ -7,11 +7,12 @@ use agent_domain::{
     event::{Event, SourceKind},
     scene::{Moment, Scene},
 };
+use agent_store::profiles::KnownProfile;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
 use super::tickers::TICK;
-use crate::{profiles::KnownProfile, running_scenes::Published, wire};
+use crate::{running_scenes::Published, wire};
 
 /// The type of the event by which a change of the world state is published (rule G306).
 pub(super) const WORLD_UPDATED: &str = "world.state.updated";

@@ -3,17 +3,16 @@
 use agent_domain::{
     event::{Priority, Source, SourceKind},
     scene::Instance,
+    scene::conversation::conversation_of,
 };
+use agent_store::store::StateOwner;
 use serde_json::json;
 
 use super::{
     actor::{Actor, Stop},
     tickers::{Seen, TICK, Ticker},
 };
-use crate::{
-    running_scenes::{Draft, conversation_of},
-    store::StateOwner,
-};
+use crate::running_scenes::Draft;
 
 impl Actor {
     /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits

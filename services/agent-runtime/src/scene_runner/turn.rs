@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_domain::{
     event::{Event, Hop},
     plan::{Opening, TurnInput},
+    scene::conversation::conversation_of,
 };
 use contracts::tavern::common::v1::{
     self as common, ErrorReason, EventsHandled, EventsTaken, RunState, WorkKind, run_event::Kind,
@@ -23,7 +24,7 @@ use super::{
     actor::{Actor, Done, Stop},
     replay::Taken,
 };
-use crate::{running_scenes::conversation_of, turns::NewTurn};
+use crate::turns::NewTurn;
 
 /// The scope in which request ids of these turns count.
 const SCOPE: &str = "tavern.agent.v1.SceneService/turn";

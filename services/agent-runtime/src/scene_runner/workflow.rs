@@ -7,6 +7,7 @@ use agent_domain::{
     scene::{Moment, Scene},
     state::{MAX_WORLD_BYTES, from_patch},
 };
+use agent_store::store::StateOwner;
 use call_text::squash;
 use contracts::tavern::{
     common::v1::{
@@ -31,7 +32,6 @@ use crate::{
     peers::PATIENCE,
     running_scenes::{Change, Draft},
     states::Update,
-    store::StateOwner,
 };
 
 /// How long a workflow of a scene may take.

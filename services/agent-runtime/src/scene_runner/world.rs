@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use agent_domain::event::{Hop, Source};
+use agent_store::store::StateOwner;
 use serde_json::{Value, json};
 
 use super::{
     actor::{Actor, Stop},
     replay::WORLD_UPDATED,
 };
-use crate::{
-    running_scenes::{Change, Draft},
-    store::StateOwner,
-};
+use crate::running_scenes::{Change, Draft};
 
 /// How long changes are merged.
 const MERGED: Duration = Duration::from_millis(50);

@@ -1,6 +1,13 @@
 //! Forking turns (rule G1003).
 
-use agent_domain::plan::Plan;
+use agent_domain::{
+    plan::Plan,
+    scene::conversation::{conversation_of_fork, copied_world},
+};
+use agent_store::{
+    store::{AppendRequest, StateOwner},
+    turn_log::fork::{Edit, ForkError, fork},
+};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
@@ -8,12 +15,7 @@ use run_events::{StartRun, Started};
 use tonic::{Code, Status};
 
 use super::{Turns, run_of};
-use crate::{
-    error::run_lost,
-    running_scenes::{conversation_of_fork, copied_world},
-    store::{AppendRequest, StateOwner},
-    turn_log::fork::{Edit, ForkError, fork},
-};
+use crate::error::run_lost;
 
 /// The scope in which request ids of forks count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/ForkTurn";

@@ -12,21 +12,21 @@ use crate::store::{AgentStore, OpenQuestion, StoreError};
 
 /// Keeps questions until they are answered. Clone, cheap.
 #[derive(Clone, Debug)]
-pub(crate) struct Questions {
+pub struct Questions {
     store: AgentStore,
     opened: mpsc::UnboundedSender<OpenQuestion>,
 }
 
 impl Questions {
     /// Takes the store. The questions that are opened come out of the receiver.
-    pub(crate) fn new(store: AgentStore) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
+    pub fn new(store: AgentStore) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
         // It is taken from at once; the questions themselves are bounded by the calls of turns.
         let (opened, receiver) = mpsc::unbounded_channel();
         (Self { store, opened }, receiver)
     }
 
     /// Keeps a question whose answer shall open a turn. Keeping it again changes nothing.
-    pub(crate) async fn keep(&self, question: OpenQuestion) -> Result<(), StoreError> {
+    pub async fn keep(&self, question: OpenQuestion) -> Result<(), StoreError> {
         if self.store.open_question(&question).await? {
             // Without a receiver the service ends, and its next start reads the store.
             self.opened.send(question).unwrap_or_default();
@@ -36,7 +36,7 @@ impl Questions {
 }
 
 /// Returns the arguments of a question whose answer shall open a turn unless they say otherwise.
-pub(crate) fn without_wait(arguments_json: &str) -> Option<String> {
+pub fn without_wait(arguments_json: &str) -> Option<String> {
     let mut arguments: Value = serde_json::from_str(arguments_json).ok()?;
     let fields = arguments.as_object_mut()?;
     fields.entry("wait").or_insert(Value::Bool(false));
@@ -44,7 +44,7 @@ pub(crate) fn without_wait(arguments_json: &str) -> Option<String> {
 }
 
 /// Returns the run of a question that was asked and not answered yet.
-pub(crate) fn pending(result: &CallResult) -> Option<String> {
+pub fn pending(result: &CallResult) -> Option<String> {
     let output: Value = serde_json::from_str(&result.output_json).ok()?;
     let is_pending = output["status"] == "pending";
     let id = output["interaction_id"].as_str().filter(|_| is_pending)?;
@@ -52,7 +52,7 @@ pub(crate) fn pending(result: &CallResult) -> Option<String> {
 }
 
 /// Returns what was asked.
-pub(crate) fn prompt(arguments_json: &str) -> String {
+pub fn prompt(arguments_json: &str) -> String {
     let arguments: Option<Value> = serde_json::from_str(arguments_json).ok();
     let prompt = arguments
         .as_ref()

@@ -41,7 +41,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
+    pub(crate) async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let stored = sqlx::query(
             "INSERT INTO open_questions (run_id, conversation_id, profile_id, prompt) \

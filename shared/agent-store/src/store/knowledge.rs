@@ -185,7 +185,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn find_entries(
+    pub(crate) async fn find_entries(
         &self,
         kb_ids: &[String],
         expression: &str,
@@ -210,7 +210,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn written_entry(
+    pub(crate) async fn written_entry(
         &self,
         kb_id: &str,
         request_id: &str,
@@ -237,7 +237,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn put_entry(
+    pub(crate) async fn put_entry(
         &self,
         kb_id: &str,
         entry: &Entry,

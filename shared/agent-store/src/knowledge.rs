@@ -17,16 +17,17 @@ use agent_domain::{
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, IdSource, LoadDiagnostic};
 use grpc_kit::Failure;
+use run_events::store_failure;
 use tokio::sync::Mutex;
 use tonic::Code;
 
 use crate::{
-    error::{PutError, store_failure},
+    error::PutError,
     profiles::Look,
     store::{AgentStore, AppendRequest, EntryRow, KnowledgeRow, StoreError, WrittenEntry},
 };
 
-pub(crate) use access::Reader;
+pub use access::Reader;
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,13 +59,13 @@ struct Known {
 
 /// An entry to be written.
 #[derive(Clone, Debug)]
-pub(crate) struct NewEntry {
+pub struct NewEntry {
     /// The knowledge base, by alias or id.
-    pub(crate) kb: String,
+    pub kb: String,
     /// The entry; its id is empty for a new one.
-    pub(crate) entry: Entry,
+    pub entry: Entry,
     /// The caller's name for the request and its digest.
-    pub(crate) request: Option<AppendRequest>,
+    pub request: Option<AppendRequest>,
 }
 
 impl Knowledge {
@@ -141,7 +142,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// Everything that is wrong with it, or why it is not stored.
-    pub(crate) async fn put(
+    pub async fn put(
         &self,
         text: &str,
         etag: &str,
@@ -177,7 +178,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// A store that does not work.
-    pub(crate) async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+    pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let deleted = self.inner.store.delete_knowledge_base(id).await?;
         self.change(|known| {
@@ -192,7 +193,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// A store that does not work.
-    pub(crate) async fn delete_entry(&self, id: &str, caiu_id: &str) -> Result<bool, StoreError> {
+    pub async fn delete_entry(&self, id: &str, caiu_id: &str) -> Result<bool, StoreError> {
         let _one_at_a_time = self.inner.changing.lock().await;
         self.inner.store.delete_entry(id, caiu_id).await
     }
@@ -201,12 +202,12 @@ impl Knowledge {
     ///
     /// # Errors
     /// A store that does not work.
-    pub(crate) async fn all(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
+    pub async fn all(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
         self.inner.store.knowledge_bases().await
     }
 
     /// Returns a finding for each file that was left out.
-    pub(crate) fn left_out(&self) -> Vec<LoadDiagnostic> {
+    pub fn left_out(&self) -> Vec<LoadDiagnostic> {
         self.known(|known| known.left_out.clone())
     }
 
@@ -219,7 +220,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// KNOWLEDGE_BASE_NOT_FOUND, or a storage that does not work.
-    pub(crate) async fn entries(
+    pub async fn entries(
         &self,
         id: &str,
         after: &str,
@@ -237,7 +238,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// A storage that does not work.
-    pub(crate) async fn goal_text(
+    pub async fn goal_text(
         &self,
         profile: &Profile,
         goal: &GoalReference,
@@ -268,7 +269,7 @@ impl Knowledge {
     ///
     /// # Errors
     /// KNOWLEDGE_BASE_NOT_FOUND, KNOWLEDGE_DENIED, or a storage that does not work.
-    pub(crate) async fn query(
+    pub async fn query(
         &self,
         reader: &Reader,
         kb: &str,
@@ -300,7 +301,7 @@ impl Knowledge {
     /// # Errors
     /// KNOWLEDGE_BASE_NOT_FOUND, KNOWLEDGE_DENIED, LIMIT_EXCEEDED, REQUEST_ID_REUSED, or a storage that does
     /// not work.
-    pub(crate) async fn write(
+    pub async fn write(
         &self,
         writer: &Reader,
         mut new: NewEntry,
@@ -373,7 +374,7 @@ impl Knowledge {
 }
 
 /// Reports that there is no such knowledge base or entry.
-pub(crate) fn missing(kb: &str, known: &[&str]) -> Failure {
+pub fn missing(kb: &str, known: &[&str]) -> Failure {
     let shown: String = kb.chars().take(80).collect();
     let hint = match known {
         [] => String::new(),

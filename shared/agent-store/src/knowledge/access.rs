@@ -15,7 +15,7 @@ use crate::store::EntryRow;
 
 /// Who reads and writes.
 #[derive(Clone, Debug)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// An operator, who may do everything.
     Operator,
     /// An agent, who may do what its profile lets it do.

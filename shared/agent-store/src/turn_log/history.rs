@@ -36,11 +36,7 @@ pub struct Earlier {
 ///
 /// # Errors
 /// A storage that does not work.
-pub(crate) async fn turn(
-    runs: &Runs,
-    run: common::Run,
-    plan: &Plan,
-) -> Result<Option<Earlier>, Failure> {
+pub async fn turn(runs: &Runs, run: common::Run, plan: &Plan) -> Result<Option<Earlier>, Failure> {
     let Ok(run_id) = run.run_id.parse::<RunId>() else {
         return Ok(None);
     };
@@ -77,7 +73,7 @@ pub(crate) async fn turn(
 }
 
 /// Reads messages that were appended between turns.
-pub(crate) fn appended(batch: &Batch) -> Earlier {
+pub fn appended(batch: &Batch) -> Earlier {
     let messages: Vec<TurnMessage> = batch
         .messages
         .iter()
@@ -93,14 +89,14 @@ pub(crate) fn appended(batch: &Batch) -> Earlier {
 }
 
 /// Returns what the user is said to have written before a turn.
-pub(crate) fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
+pub fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
     let messages = given.iter().map(|given| &given.message);
     let by_user = messages.filter(|message| message.role == Role::User);
     by_user.map(|message| message.text.clone()).collect()
 }
 
 /// Returns what of a turn's opening is not trusted.
-pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
+pub fn untrusted_opening(opening: &Opening) -> Vec<String> {
     match opening {
         Opening::UserMessage(text) => vec![text.clone()],
         Opening::Events(events) => events.iter().map(Value::to_string).collect(),
@@ -109,7 +105,7 @@ pub(crate) fn untrusted_opening(opening: &Opening) -> Vec<String> {
 }
 
 /// Returns what an event brought before the model's eyes that is not trusted.
-pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
+pub fn untrusted_of(kind: &Kind) -> Vec<String> {
     let settled = match kind {
         Kind::Steered(steered) => return vec![steered.message.clone()],
         Kind::ConversationCompacted(compacted) => return vec![compacted.summary.clone()],
@@ -131,7 +127,7 @@ pub(crate) fn untrusted_of(kind: &Kind) -> Vec<String> {
 }
 
 /// Returns what earlier turns are replaced by; none if an event is another.
-pub(crate) fn compaction_of(kind: &Kind) -> Option<Compaction> {
+pub fn compaction_of(kind: &Kind) -> Option<Compaction> {
     match kind {
         Kind::ConversationCompacted(compacted) => Some(Compaction {
             until: compacted.until.and_then(timestamp_from_proto)?,
@@ -143,7 +139,7 @@ pub(crate) fn compaction_of(kind: &Kind) -> Option<Compaction> {
 }
 
 /// Returns whether an event gave the model a handle by which it may read on.
-pub(crate) fn gives_handle(kind: &Kind) -> bool {
+pub fn gives_handle(kind: &Kind) -> bool {
     match kind {
         Kind::CallSettled(settled) => settled.result.as_ref().is_some_and(call_wire::gives_handle),
         // A call that is not waited for is known by its handle alone.
@@ -159,7 +155,7 @@ pub(crate) fn gives_handle(kind: &Kind) -> bool {
 }
 
 /// Keeps the newest texts that fit.
-pub(crate) fn newest(texts: &[String]) -> Vec<&str> {
+pub fn newest(texts: &[String]) -> Vec<&str> {
     let mut room = MAX_UNTRUSTED_BYTES;
     let fitting = texts.iter().rev().take_while(|text| {
         let fits = text.len() <= room;

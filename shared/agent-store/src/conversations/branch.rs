@@ -4,12 +4,12 @@ use agent_domain::message::{ChatMessage, Role};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{IdSource, RunId};
 use grpc_kit::Failure;
+use run_events::store_failure;
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
 use super::{Conversation, Conversations};
 use crate::{
-    error::store_failure,
     store::{AppendRequest, Batch},
     turn_log::history::Earlier,
 };
@@ -136,7 +136,7 @@ impl Conversations {
 
 /// Returns the name of a branch of a conversation or of a turn, without its prefix: of a named request always
 /// the same.
-pub(crate) fn branch_key(ids: &dyn IdSource, from: &str, request_id: &str) -> String {
+pub fn branch_key(ids: &dyn IdSource, from: &str, request_id: &str) -> String {
     if request_id.is_empty() {
         return ids.next_uuid().simple().to_string();
     }

@@ -78,10 +78,7 @@ pub fn fold<'a>(
 }
 
 /// Reads what a turn began with.
-pub(crate) fn opening(
-    plan: &Plan,
-    started: &common::RunStarted,
-) -> Result<Opening, serde_json::Error> {
+pub fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, serde_json::Error> {
     let input = &started.input_json;
     Ok(match started.input_is_model_text {
         true => Opening::ModelText {

@@ -74,11 +74,11 @@ impl Files {
 
 /// What the files of a directory look like from outside: path, time of change and size.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
+pub struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
 
 impl Look {
     /// Looks at the files of a directory; those of one that cannot be listed are none.
-    pub(crate) fn at(directory: &Path) -> Self {
+    pub fn at(directory: &Path) -> Self {
         let look = |file: PathBuf| {
             let metadata = fs::metadata(&file).ok()?;
             Some((file, metadata.modified().ok(), metadata.len()))

@@ -26,7 +26,8 @@ use crate::{
 };
 
 use files::Files;
-pub(crate) use files::{Look, json_files, read_text};
+pub use files::Look;
+pub(crate) use files::{json_files, read_text};
 
 /// How often the files are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -244,7 +245,7 @@ impl Profiles {
     }
 
     /// Returns where the revisions are kept.
-    pub(crate) fn revisions(&self) -> &Revisions {
+    pub fn revisions(&self) -> &Revisions {
         &self.inner.revisions
     }
 

@@ -32,7 +32,7 @@ pub struct Revisions {
 
 impl DocumentKind {
     /// Returns the word for it.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Profile => "profile",
             Self::Scene => "scene",

@@ -107,7 +107,10 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn put_request(&self, request_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(crate) async fn put_request(
+        &self,
+        request_id: &str,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
         let hash = sqlx::query_scalar("SELECT body_hash FROM put_requests WHERE request_id = ?1");
         let hash = hash.bind(request_id).fetch_optional(self.database.reader());
         Ok(hash.await?)
@@ -130,7 +133,11 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn begin_conversation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
+    pub(crate) async fn begin_conversation(
+        &self,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         if self.conversation(id).await?.is_some() {
             return Ok(());
         }
@@ -277,7 +284,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn first_messages(&self, id: &str) -> Result<u64, StoreError> {
+    pub(crate) async fn first_messages(&self, id: &str) -> Result<u64, StoreError> {
         let count: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM appended_messages WHERE conversation_id = ?1 AND batch = 1",
         )

@@ -7,24 +7,23 @@ use std::{
     sync::Arc,
 };
 
-use agent_domain::{message::ChatMessage, plan::Plan};
+use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied_world};
 use call_text::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
+use run_events::store_failure;
 use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
 use crate::{
-    error::store_failure,
-    running_scenes::copied_world,
     store::{AgentStore, AppendRequest, Batch, ConversationRow},
     turn_log::history::{self, Earlier},
 };
 
 pub use branch::Branched;
-pub(crate) use branch::branch_key;
+pub use branch::branch_key;
 
 /// How many changes of different conversations can be made at once.
 const STRIPES: usize = 64;
@@ -440,7 +439,7 @@ fn open(runs: &[(common::Run, RunMeta)]) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the turn to which calls of a conversation belong: the one that continues, else the newest.
-pub(crate) fn present(mut runs: Vec<(common::Run, RunMeta)>) -> Option<(common::Run, RunMeta)> {
+pub fn present(mut runs: Vec<(common::Run, RunMeta)>) -> Option<(common::Run, RunMeta)> {
     let active = runs.iter().position(|(run, _)| run.outcome.is_none());
     match active {
         Some(place) => Some(runs.swap_remove(place)),
@@ -462,7 +461,7 @@ fn busy(run_id: &str) -> Failure {
 }
 
 /// Reports that no conversation has this id.
-pub(crate) fn not_found(conversation_id: &str) -> Failure {
+pub fn not_found(conversation_id: &str) -> Failure {
     let shown: String = conversation_id.chars().take(80).collect();
     let message = format!("no conversation has the id `{shown}`");
     Failure::new(Code::NotFound, ErrorReason::ConversationNotFound, message)

@@ -30,11 +30,11 @@ pub struct Projects {
 
 /// A project at a revision.
 #[derive(Clone, Debug)]
-pub(crate) struct KnownProject {
+pub struct KnownProject {
     /// The project.
-    pub(crate) project: Project,
+    pub project: Project,
     /// The revision; none of a project that was only checked.
-    pub(crate) revision: Option<RevisionRow>,
+    pub revision: Option<RevisionRow>,
 }
 
 impl Projects {
@@ -58,7 +58,7 @@ impl Projects {
     ///
     /// # Errors
     /// Everything that is wrong with it, or why it is not stored.
-    pub(crate) async fn put(
+    pub async fn put(
         &self,
         text: &str,
         etag: &str,
@@ -95,11 +95,7 @@ impl Projects {
     ///
     /// # Errors
     /// A store that does not work, or a revision that can no longer be read.
-    pub(crate) async fn get(
-        &self,
-        id: &str,
-        revision: u64,
-    ) -> Result<Option<KnownProject>, StoreError> {
+    pub async fn get(&self, id: &str, revision: u64) -> Result<Option<KnownProject>, StoreError> {
         let number = (revision > 0).then_some(revision);
         let Some((row, text)) = self.revisions.at(KIND, id, number).await? else {
             return Ok(None);
@@ -118,7 +114,7 @@ impl Projects {
     ///
     /// # Errors
     /// A store that does not work, or a revision that can no longer be read.
-    pub(crate) async fn page(
+    pub async fn page(
         &self,
         after: Option<&str>,
         limit: usize,
@@ -141,7 +137,7 @@ impl Projects {
     }
 
     /// Returns where the revisions are kept.
-    pub(crate) fn revisions(&self) -> &Revisions {
+    pub fn revisions(&self) -> &Revisions {
         &self.revisions
     }
 
@@ -149,7 +145,7 @@ impl Projects {
     ///
     /// # Errors
     /// A store that does not work.
-    pub(crate) async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+    pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
         let _one_at_a_time = self.changing.lock().await;
         if self.revisions.at(KIND, id, None).await?.is_none() {
             return Ok(false);
@@ -162,10 +158,7 @@ impl Projects {
     ///
     /// # Errors
     /// A store that does not work.
-    pub(crate) async fn remarks(
-        &self,
-        project: &Project,
-    ) -> Result<Vec<LoadDiagnostic>, StoreError> {
+    pub async fn remarks(&self, project: &Project) -> Result<Vec<LoadDiagnostic>, StoreError> {
         let mut remarks = Vec::new();
         let mut remark = |place: String, what: &str, id: &str| {
             let message = format!("no {what} has the id `{id}`; store it");

@@ -150,7 +150,7 @@ impl Scenes {
     }
 
     /// Returns where the revisions are kept.
-    pub(crate) fn revisions(&self) -> &Revisions {
+    pub fn revisions(&self) -> &Revisions {
         &self.inner.revisions
     }
 

@@ -46,7 +46,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn newest_revisions(
+    pub(crate) async fn newest_revisions(
         &self,
         kind: &str,
     ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
@@ -114,7 +114,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn add_revisions(
+    pub(crate) async fn add_revisions(
         &self,
         kind: &str,
         new: &[NewRevision],
@@ -133,7 +133,7 @@ impl AgentStore {
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn delete_revisions(
+    pub(crate) async fn delete_revisions(
         &self,
         kind: &str,
         id: &str,
