@@ -5,11 +5,11 @@
 //! [`plan::Plan`] of integer indices; both name everything that is wrong at once, by JSON pointer; what
 //! a definition asks for without effect is found by [`diagnose`]; the nodes inside zones become plans of
 //! their own ([`zone`]). The [`engine`] drives a plan: events in, commands out; [`evaluate`] runs single
-//! nodes. Node types are described by [`node_definition`] and implemented through [`node_type`]; which
-//! there are is up to who compiles (the crate `workflow-nodes` has the built-in ones).
+//! nodes. Node types are described by [`node_definition`] and implemented through [`node_type`]; the caller
+//! that compiles brings them (the built-in ones are the crate `workflow-nodes`).
 //!
-//! Everything here is synchronous and total: no clock, no randomness, no panic on any input. It never
-//! calls anything, stores anything or waits: that is up to the crate that drives the engine.
+//! Everything here is synchronous and total: no clock, no randomness, no panic on any input. Effects,
+//! storage and waits belong to the crate that drives the engine, `workflow-runner`.
 
 pub mod bundle;
 pub mod bypass;
