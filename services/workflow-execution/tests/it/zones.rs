@@ -117,9 +117,10 @@ async fn w15_after_a_crash_a_loop_continues_with_the_iteration_that_had_not_ende
         1,
         "the script of iteration 0 had ended"
     );
-    world.registry.release();
+    world.registry.release_one();
     world.events_until(&run.run_id, second).await;
     let world = world.restart().await;
+    world.registry.release();
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(
         result(&outcome),

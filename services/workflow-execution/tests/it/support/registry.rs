@@ -29,10 +29,30 @@ pub(crate) struct RegistryDouble {
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    released: watch::Sender<bool>,
+    /// How many calls of `wait` may still end.
+    released: watch::Sender<usize>,
     /// Whether enough calls of `busy` were under way together.
     enough: watch::Sender<bool>,
     cancelled: watch::Sender<Vec<String>>,
+}
+
+impl Inner {
+    /// Waits until a call of `wait` may end.
+    async fn may_end(&self) {
+        let mut released = self.released.subscribe();
+        let mut mine = false;
+        while !mine {
+            let some = released.wait_for(|left| *left > 0).await;
+            some.expect("its sender is here");
+            self.released.send_if_modified(|left| {
+                mine = *left > 0;
+                if mine && *left < usize::MAX {
+                    *left -= 1;
+                }
+                false
+            });
+        }
+    }
 }
 
 #[derive(Default)]
@@ -49,9 +69,14 @@ struct State {
 }
 
 impl RegistryDouble {
-    /// Lets calls of `wait` end.
+    /// Lets all calls of `wait` end.
     pub(crate) fn release(&self) {
-        self.inner.released.send_replace(true);
+        self.inner.released.send_replace(usize::MAX);
+    }
+
+    /// Lets one call of `wait` end.
+    pub(crate) fn release_one(&self) {
+        self.inner.released.send_replace(1);
     }
 
     /// Every request so far.
@@ -157,10 +182,9 @@ impl RegistryDouble {
                 }
             }
             "wait" | "talks" | "counts" | "workflow:run_and_report" => {
-                let mut released = self.inner.released.subscribe();
                 let mut cancelled = self.inner.cancelled.subscribe();
                 tokio::select! {
-                    _ = released.wait_for(|released| *released) => {}
+                    () = self.inner.may_end() => {}
                     _ = cancelled.wait_for(|cancelled| cancelled.contains(&request.effect_id)) => {
                         return ended(CallStatus::Cancelled, "cancelled");
                     }
