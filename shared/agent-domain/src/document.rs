@@ -36,6 +36,12 @@ impl DocumentError {
     }
 }
 
+/// Returns where the problems are.
+#[cfg(test)]
+pub(crate) fn places(problems: &[DocumentProblem]) -> Vec<&str> {
+    problems.iter().map(|one| one.pointer.as_str()).collect()
+}
+
 /// Collects what is wrong with a document.
 #[derive(Default)]
 pub(crate) struct Reader {

@@ -156,6 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::document::places;
 
     #[test]
     fn a_knowledge_file_of_comfytavern_is_read_as_it_is() {
@@ -190,13 +191,8 @@ mod tests {
         let file = json!({"kb_id": "", "entries": [
             {"id": "a", "content": {}}, 7, {"content": "x"}, {"id": "a", "content": "y"}]});
         let wrong = read(&file.to_string()).unwrap_err();
-        let places: Vec<&str> = wrong
-            .problems
-            .iter()
-            .map(|problem| problem.pointer.as_str())
-            .collect();
         assert_eq!(
-            places,
+            places(&wrong.problems),
             [
                 "/kb_id",
                 "/entries/0/content",

@@ -125,6 +125,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::document::places;
 
     #[test]
     fn everything_wrong_with_a_project_is_named_with_its_place() {
@@ -136,9 +137,8 @@ mod tests {
             "knowledgeBaseReferences": {"source_id": "kb"},
         });
         let problems = read(&wrong.to_string()).unwrap_err().problems;
-        let places: Vec<&str> = problems.iter().map(|one| one.pointer.as_str()).collect();
         assert_eq!(
-            places,
+            places(&problems),
             [
                 "/id",
                 "/default_scene_id",

@@ -211,6 +211,7 @@ mod tests {
     use core_types::Timestamp;
 
     use super::*;
+    use crate::document::places;
     use crate::event::{Priority, Source};
 
     fn event(event_type: &str, payload: Value) -> Event {
@@ -306,13 +307,8 @@ mod tests {
         let profile = json!({ KEY: ["a..b", 7, {"type": "t", "debounce_ms": -1, "condition": 1}] });
         let mut reader = Reader::default();
         read(&mut reader, profile.as_object().unwrap());
-        let places: Vec<&str> = reader
-            .problems
-            .iter()
-            .map(|problem| problem.pointer.as_str())
-            .collect();
         assert_eq!(
-            places,
+            places(&reader.problems),
             [
                 "/subscribed_event_types/0",
                 "/subscribed_event_types/1",

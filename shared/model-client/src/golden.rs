@@ -16,20 +16,9 @@ use super::{
 
 /// A request that leaves everything to the endpoint.
 pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
-    ModelRequest {
-        messages: messages
-            .iter()
-            .map(|(role, text)| ChatMessage::new(*role, *text))
-            .collect(),
-        max_output_tokens: None,
-        temperature: None,
-        top_p: None,
-        seed: None,
-        tools: Vec::new(),
-        may_call: true,
-        grammar: String::new(),
-        deadline: std::time::Instant::now(),
-    }
+    let messages = messages.iter();
+    let messages = messages.map(|(role, text)| ChatMessage::new(*role, *text));
+    ModelRequest::new(messages.collect(), std::time::Instant::now())
 }
 
 /// A conversation in which a tool was called natively.

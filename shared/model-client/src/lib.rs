@@ -67,6 +67,21 @@ pub struct ModelRequest {
 }
 
 impl ModelRequest {
+    /// Asks without tools and leaves the sampling to the endpoint.
+    pub fn new(messages: Vec<ChatMessage>, deadline: Instant) -> Self {
+        Self {
+            messages,
+            max_output_tokens: None,
+            temperature: None,
+            top_p: None,
+            seed: None,
+            tools: Vec::new(),
+            may_call: true,
+            grammar: String::new(),
+            deadline,
+        }
+    }
+
     /// Returns how many bytes of text the model reads.
     pub fn bytes(&self) -> usize {
         let messages: usize = self.messages.iter().map(ChatMessage::bytes).sum();

@@ -102,24 +102,23 @@ impl Runs {
 
 impl RunStore {
     /// Reads what is needed to continue a run whose last event is `last`: from the end back to the last
-    /// checkpoint, and what that names. `tail` are newest events that have been read.
+    /// checkpoint, and what that names. `tail` holds the newest events as far as they have been read already.
     pub(crate) async fn to_continue(
         &self,
         run: RunId,
         last: u64,
-        tail: Vec<common::RunEvent>,
+        mut tail: Vec<common::RunEvent>,
     ) -> Result<ToContinue, Failure> {
         let page = PAGE as u64;
         let (mut pages, mut first, mut floor) = (Vec::new(), last, 0);
-        let (mut needed, mut tail) = (Vec::new(), Some(tail));
+        let mut needed = Vec::new();
         while first > floor {
-            let (after, events) = match tail.take().filter(|tail| !tail.is_empty()) {
-                Some(tail) => (tail[0].sequence.saturating_sub(1), tail),
-                None => {
-                    let after = first.saturating_sub(page).max(floor);
-                    (after, self.span(run, Span { after, last: first }).await?)
-                }
-            };
+            let mut after = first.saturating_sub(page).max(floor);
+            let mut events = std::mem::take(&mut tail);
+            match events.first() {
+                Some(oldest) => after = oldest.sequence.saturating_sub(1),
+                None => events = self.span(run, Span { after, last: first }).await?,
+            }
             if floor == 0
                 && let Some(checkpoint) = last_checkpoint(run, &events)
             {

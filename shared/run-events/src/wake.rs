@@ -193,9 +193,9 @@ impl Runs {
             // The next ones begin while half of these are under way.
             waking.wait(if found { AT_ONCE / 2 } else { 0 }).await;
             if !found {
-                return match waking.failed {
-                    true => Ok(RETRY),
-                    false => self.until_next(now).await,
+                return match waking.begun.is_empty() {
+                    true => self.until_next(now).await,
+                    false => Ok(RETRY),
                 };
             }
         }
@@ -217,8 +217,6 @@ struct Waking {
     tasks: FuturesUnordered<JoinHandle<(RunId, Result<(), Failure>)>>,
     /// Runs that are under way, and those that could not be woken.
     begun: HashSet<RunId>,
-    /// Whether there is a run that could not be woken.
-    failed: bool,
 }
 
 impl Waking {
@@ -243,13 +241,9 @@ impl Waking {
                 Ok((run, Ok(()))) => drop(self.begun.remove(&run)),
                 Ok((run, Err(failure))) => {
                     tracing::error!(%run, ?failure, "a run that is due cannot be woken");
-                    self.failed = true;
                 }
                 // The panic hook has logged the place.
-                Err(_) => {
-                    tracing::error!("a run that is due was not woken");
-                    self.failed = true;
-                }
+                Err(_) => tracing::error!("a run that is due was not woken"),
             }
         }
     }

@@ -39,8 +39,9 @@ pub trait RunLog: Send + Sync {
     async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
 
     /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less, and
-    /// returns its newest events with it: `newest` at most, up to [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS)
-    /// and [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES).
+    /// returns its newest events with it: at most `newest`, held between 1 and
+    /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
+    /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES).
     ///
     /// # Errors
     /// As [`RunLog::reopen`].

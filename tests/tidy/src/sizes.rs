@@ -12,8 +12,9 @@ const LONGEST_FUNCTION: usize = 80;
 /// Types of one crate, those of tests left out.
 const MOST_TYPES: usize = 120;
 
-/// The crate that has more, with what it had when the rule came: it may lose types, and gain none.
-const LARGER: (&str, usize) = ("shared/call-text", 156);
+/// Types of call-text, which had more than the rule allows when the rule came: it may lose types, and gain
+/// none.
+const TYPES_OF_CALL_TEXT: usize = 156;
 
 /// Refuses source files that are too long to read.
 pub fn files(tree: &Tree) -> Vec<Finding> {
@@ -40,10 +41,9 @@ pub fn types(tree: &Tree) -> Vec<Finding> {
             .filter(|(path, _)| path.starts_with(&sources) && !is_of_tests(path))
             .map(|(_, text)| types_of(&code_only(text)))
             .sum();
-        let most = if root == LARGER.0 {
-            LARGER.1
-        } else {
-            MOST_TYPES
+        let most = match root.as_str() {
+            "shared/call-text" => TYPES_OF_CALL_TEXT,
+            _ => MOST_TYPES,
         };
         if types > most {
             findings.push(Finding::new(
@@ -60,16 +60,26 @@ fn is_of_tests(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// Counts the types that code without comments and literals defines in front of its tests.
+/// Counts the types that code without comments and literals defines, up to a test module in the file, which
+/// stands at its end.
 fn types_of(code: &str) -> usize {
-    let product = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let kinds = ["struct", "enum", "trait", "union"];
-    let defines = |line: &&str| {
-        let words = line.split_whitespace();
-        let mut words = words.skip_while(|word| word.starts_with("pub"));
-        words.next().is_some_and(|word| kinds.contains(&word)) && words.next().is_some()
-    };
-    product.lines().filter(defines).count()
+    let (mut types, mut of_tests) = (0, false);
+    for line in code.lines() {
+        if of_tests && line.starts_with("mod ") && line.ends_with('{') {
+            break;
+        }
+        of_tests = line == "#[cfg(test)]";
+        let line = line.trim_start();
+        let item = match line.strip_prefix("pub(") {
+            Some(scoped) => scoped.split_once(')').map_or("", |(_, item)| item),
+            None => line.strip_prefix("pub ").unwrap_or(line),
+        };
+        let mut words = item.split_whitespace();
+        let defines = words.next().is_some_and(|word| kinds.contains(&word));
+        types += usize::from(defines && words.next().is_some());
+    }
+    types
 }
 
 /// Refuses functions that are too long to hold in mind.

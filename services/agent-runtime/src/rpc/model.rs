@@ -157,15 +157,12 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         .remaining()
         .map_or(timeout, |remaining| remaining.min(timeout));
     Ok(ModelRequest {
-        may_call: true,
-        grammar: String::new(),
-        messages,
         max_output_tokens: (request.max_output_tokens > 0).then_some(request.max_output_tokens),
         temperature: request.temperature,
         top_p: request.top_p,
         seed: request.seed,
         tools,
-        deadline: Instant::now() + timeout,
+        ..ModelRequest::new(messages, Instant::now() + timeout)
     })
 }
 

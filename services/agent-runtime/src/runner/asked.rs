@@ -199,20 +199,18 @@ impl Driver {
     fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
         let reserved = self.reserved(self.turn.last().is_some());
         let reserved = reserved.unwrap_or(Some(budgets::SHORTEST_ANSWER));
+        // The run's own deadline comes first, through its control.
+        let deadline = started + self.recorder.remaining() + Duration::from_secs(1);
         model.generate(ModelRequest {
-            messages: prompt.messages,
             max_output_tokens: budgets::within(self.plan.max_output_tokens, reserved),
             temperature: self.plan.temperature,
-            top_p: None,
-            seed: None,
             tools: match self.plan.tools.is_native() {
                 true => self.described_tools(),
                 false => Vec::new(),
             },
             may_call: self.turn.last().is_none(),
             grammar: self.grammar(model.grammar()),
-            // The run's own deadline comes first, through its control.
-            deadline: started + self.recorder.remaining() + Duration::from_secs(1),
+            ..ModelRequest::new(prompt.messages, deadline)
         })
     }
 

@@ -197,16 +197,12 @@ impl Driver {
     fn summary_request(&self, turns: usize, most_bytes: usize) -> Option<ModelRequest> {
         self.reserved(false).ok()?;
         let turns = &self.earlier[..turns];
+        let messages = compaction::request(turns, self.plan.language, most_bytes);
+        let deadline = Instant::now() + self.recorder.remaining().min(LONGEST);
         Some(ModelRequest {
-            messages: compaction::request(turns, self.plan.language, most_bytes),
             max_output_tokens: Some(SUMMARY_TOKENS),
-            temperature: None,
-            top_p: None,
-            seed: None,
-            tools: Vec::new(),
             may_call: false,
-            grammar: String::new(),
-            deadline: Instant::now() + self.recorder.remaining().min(LONGEST),
+            ..ModelRequest::new(messages, deadline)
         })
     }
 

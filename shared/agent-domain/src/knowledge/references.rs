@@ -156,6 +156,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::document::places;
 
     #[test]
     fn permissions_are_read_if_missing_and_suggestions_are_less_than_entries() {
@@ -196,13 +197,8 @@ mod tests {
         read_knowledge(&mut reader, profile);
         let goals = read_goals(&mut reader, profile, "", "initial_goals_reference");
         assert_eq!(goals[1].priority, DEFAULT_PRIORITY);
-        let places: Vec<&str> = reader
-            .problems
-            .iter()
-            .map(|problem| problem.pointer.as_str())
-            .collect();
         assert_eq!(
-            places,
+            places(&reader.problems),
             [
                 "/knowledge_base_references/2",
                 "/knowledge_base_references/0/source_id",

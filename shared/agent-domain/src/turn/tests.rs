@@ -51,6 +51,13 @@ pub(super) fn call(index: u32, tool: &str) -> ReadCall {
     }
 }
 
+fn wrong_call(index: u32, tool: &str) -> ReadCall {
+    ReadCall {
+        problems: vec!["wrong".to_owned()],
+        ..call(index, tool)
+    }
+}
+
 fn read(call: &ReadCall) -> TurnEvent {
     TurnEvent::CallRead(call.clone())
 }
@@ -167,10 +174,7 @@ fn after_a_failure_the_rest_is_skipped_unless_the_call_says_otherwise() {
 #[test]
 fn observations_are_reported_in_the_order_of_the_calls_and_those_of_the_text_last() {
     let mut turn = asked_turn(budgets(3, 9));
-    let wrong = ReadCall {
-        problems: vec!["wrong".to_owned()],
-        ..call(1, "b")
-    };
+    let wrong = wrong_call(1, "b");
     apply(
         &mut turn,
         [
@@ -278,10 +282,7 @@ fn the_third_equal_failure_ends_the_turn() {
 #[test]
 fn a_good_call_between_them_makes_failures_count_anew() {
     let mut turn = asked_turn(budgets(9, 9));
-    let wrong = ReadCall {
-        problems: vec!["wrong".to_owned()],
-        ..call(0, "a")
-    };
+    let wrong = wrong_call(0, "a");
     apply(
         &mut turn,
         [

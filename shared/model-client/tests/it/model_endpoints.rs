@@ -15,17 +15,8 @@ use model_client::{
 use crate::endpoint::{Endpoint, Step, end, event, settings, status, stream_head, text};
 
 pub(crate) fn request() -> ModelRequest {
-    ModelRequest {
-        messages: vec![ChatMessage::new(Role::User, "hello")],
-        max_output_tokens: None,
-        temperature: None,
-        top_p: None,
-        seed: None,
-        tools: Vec::new(),
-        may_call: true,
-        grammar: String::new(),
-        deadline: Instant::now() + Duration::from_secs(60),
-    }
+    let messages = vec![ChatMessage::new(Role::User, "hello")];
+    ModelRequest::new(messages, Instant::now() + Duration::from_secs(60))
 }
 
 /// Sets models up; the variable `KEY` holds a key.
@@ -216,66 +207,27 @@ async fn a_line_that_never_ends_is_ended() {
 #[tokio::test]
 async fn silence_is_bounded_before_within_and_over_the_whole_answer() {
     let short = Duration::from_millis(150);
-    let before = Endpoint::start(vec![vec![Step::Silence]]).await;
-    let error = error_of(EndpointSettings {
-        first_token_timeout: short,
-        ..settings(&before)
-    })
-    .await;
-    assert_eq!(
-        error,
-        ModelError::TimedOut {
-            what: "to begin its answer",
-            limit: short
-        }
-    );
-
+    let check = async |steps, limit: fn(&mut EndpointSettings) -> &mut Duration, what| {
+        let endpoint = Endpoint::start(vec![steps]).await;
+        let mut settings = settings(&endpoint);
+        *limit(&mut settings) = short;
+        let expected = ModelError::TimedOut { what, limit: short };
+        assert_eq!(error_of(settings).await, expected);
+    };
     let signs = Step::Drip(": still here\n\n".to_owned());
-    let queued = Endpoint::start(vec![vec![stream_head(), signs.clone()]]).await;
-    let error = error_of(EndpointSettings {
-        first_token_timeout: short,
-        ..settings(&queued)
-    })
+    let begins = "to begin its answer";
+    check(
+        vec![Step::Silence],
+        |of| &mut of.first_token_timeout,
+        begins,
+    )
     .await;
-    assert_eq!(
-        error,
-        ModelError::TimedOut {
-            what: "to begin its answer",
-            limit: short
-        }
-    );
-
-    let within = Endpoint::start(vec![vec![stream_head(), text("half"), signs]]).await;
-    let error = error_of(EndpointSettings {
-        token_gap_timeout: short,
-        ..settings(&within)
-    })
-    .await;
-    assert_eq!(
-        error,
-        ModelError::TimedOut {
-            what: "for the next piece of its answer",
-            limit: short
-        }
-    );
-
-    let whole = Endpoint::start(vec![vec![
-        stream_head(),
-        Step::Drip(": still here\n\n".to_owned()),
-    ]])
-    .await;
-    let error = error_of(EndpointSettings {
-        total_timeout: short,
-        ..settings(&whole)
-    })
-    .await;
-    assert_eq!(
-        error,
-        ModelError::TimedOut {
-            what: "for its whole answer",
-            limit: short
-        }
-    );
+    let queued = vec![stream_head(), signs.clone()];
+    check(queued.clone(), |of| &mut of.first_token_timeout, begins).await;
+    let within = vec![stream_head(), text("half"), signs];
+    let piece = "for the next piece of its answer";
+    check(within, |of| &mut of.token_gap_timeout, piece).await;
+    check(queued, |of| &mut of.total_timeout, "for its whole answer").await;
 }
 
 #[tokio::test]

@@ -254,6 +254,27 @@ async fn a_run_that_was_going_on_comes_back_with_everything_that_happened() {
 }
 
 #[tokio::test]
+async fn a_run_comes_back_whole_however_little_one_look_at_its_log_returns() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = runs(directory.path()).await;
+    let recorder = new_run(&before, a_run("", "")).await;
+    let large = "x".repeat(900 << 10);
+    for (count, said) in [(600, "small"), (10, large.as_str()), (5, "small")] {
+        for _ in 0..count {
+            recorder.submit(text(said)).await.unwrap();
+        }
+    }
+    recorder.flush().await.unwrap();
+    let written = before.events(recorder.run_id()).await.unwrap();
+    before.shutdown().await;
+
+    let after = runs(directory.path()).await;
+    let open = after.open_runs().await.unwrap().remove(0);
+    assert_eq!(written.len(), 616);
+    assert!(open.events == written);
+}
+
+#[tokio::test]
 async fn a_run_that_was_just_started_is_not_taken_for_one_that_was_left() {
     let directory = tempfile::tempdir().unwrap();
     let runs = runs(directory.path()).await;

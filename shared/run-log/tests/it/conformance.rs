@@ -21,8 +21,6 @@ on_every_log! {
     a_request_id_with_another_body_is_refused
     of_a_hundred_equal_requests_one_creates
     a_run_id_is_used_once
-    reopening_continues_the_chain_and_fences_the_writer
-    only_open_runs_are_reopened
     concurrent_appends_to_one_run_leave_no_gap
     reading_is_bounded
     unknown_runs_are_reported
@@ -320,41 +318,6 @@ async fn a_run_id_is_used_once(on: Fixture) {
         .unwrap_err();
     assert!(matches!(refused, CreateError::RunExists), "{refused}");
     assert_eq!(on.log.reopen(run_id(1)).await.unwrap().last_sequence(), 1);
-}
-
-async fn reopening_continues_the_chain_and_fences_the_writer(on: Fixture) {
-    let first = on.start(1).await;
-    first.append(events(1..=3)).await.unwrap();
-    first.submit(event(4)).await.unwrap();
-    let second = on.log.reopen(run_id(1)).await.unwrap();
-    for refused in [
-        first.append(events(9..=9)).await.unwrap_err(),
-        first.submit(event(9)).await.unwrap_err(),
-        first.flush().await.unwrap_err(),
-        first.finish(1, events(9..=9)).await.unwrap_err(),
-    ] {
-        assert!(matches!(refused, AppendError::Fenced), "{refused}");
-    }
-    // The submitted event was not acknowledged: it is there or it is not, but never half.
-    let last = i64::try_from(second.last_sequence()).unwrap();
-    assert!((3..=4).contains(&last), "{last}");
-    second.append(events(last + 1..=6)).await.unwrap();
-    second.finish(1, events(7..=7)).await.unwrap();
-    let read = on.log.read(run_id(1), 0, 100).await.unwrap();
-    assert_eq!(contents(&read), events(1..=7));
-    let verified = on.log.verify(run_id(1)).await.unwrap();
-    assert!(
-        matches!(verified, Verification::Intact { events: 7, .. }),
-        "{verified:?}"
-    );
-}
-
-async fn only_open_runs_are_reopened(on: Fixture) {
-    let refused = on.log.reopen(run_id(1)).await.unwrap_err();
-    assert!(matches!(refused, ReopenError::NoSuchRun), "{refused}");
-    on.start(1).await.finish(0, events(1..=1)).await.unwrap();
-    let refused = on.log.reopen(run_id(1)).await.unwrap_err();
-    assert!(matches!(refused, ReopenError::Finished), "{refused}");
 }
 
 async fn concurrent_appends_to_one_run_leave_no_gap(on: Fixture) {

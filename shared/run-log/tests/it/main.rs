@@ -35,5 +35,6 @@ mod fixture;
 mod follow;
 mod lists;
 mod model;
+mod reopen;
 mod storage_full;
 mod tamper;

@@ -57,11 +57,26 @@ pub enum ResultChange {
 #[async_trait]
 pub trait ResultStore: Send + Sync + std::fmt::Debug {
     /// Returns all results, those that were used last at the end.
+    ///
+    /// # Errors
+    /// The database failed or is damaged.
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError>;
+
     /// Returns the last result of each node, the newest at the end.
+    ///
+    /// # Errors
+    /// The database failed or is damaged.
     async fn last(&self) -> Result<Vec<LastResult>, StoreError>;
-    /// Returns the outputs of a result.
+
+    /// Returns the outputs of a result; nothing if it is not kept.
+    ///
+    /// # Errors
+    /// The database failed.
     async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError>;
+
     /// Writes changes, all or none.
+    ///
+    /// # Errors
+    /// The database failed.
     async fn write(&self, changes: &[ResultChange]) -> Result<(), StoreError>;
 }

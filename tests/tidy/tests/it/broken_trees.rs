@@ -119,9 +119,14 @@ fn a_service_without_its_files_is_found() {
 
 #[test]
 fn a_crate_with_too_many_types_is_found() {
-    let many: String = (0..121)
-        .map(|n| format!("pub(crate) struct T{n};\n"))
+    let many: String = (0..40)
+        .map(|n| {
+            format!(
+                "pub struct A{n};\npub(crate) enum B{n} {{}}\npub(in crate::a) trait C{n} {{}}\n"
+            )
+        })
         .collect();
+    let many = format!("#[cfg(test)]\nmod tests;\nstruct One;\n{many}");
     let in_tests = format!("enum Few {{}}\n#[cfg(test)]\nmod tests {{\n{many}}}\n");
     check(
         sizes::types,
