@@ -39,7 +39,7 @@ pub struct RunKey {
 pub struct KeyHeld(pub Option<RunId>);
 
 impl RunKeys {
-    /// Enters a run among those with a key; returns the runs that came before it.
+    /// Enters a run among those with a key; returns the runs that came before it, the first one in front.
     pub fn enter(&self, name: &str) -> (RunKey, Vec<RunId>) {
         let mut owners = self.lock();
         let before = owners.by_key.get(name).into_iter().flatten();

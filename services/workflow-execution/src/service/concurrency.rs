@@ -3,7 +3,6 @@
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::workflow::v1::{OnConflict, RunConcurrency, StartRunRequest};
 use core_types::RunId;
-use futures::future::join_all;
 use grpc_kit::Failure;
 use tonic::Code;
 
@@ -69,14 +68,14 @@ fn held(run: Option<RunId>) -> Failure {
 }
 
 impl Inner {
-    /// Cancels the runs whose key a new run takes over.
+    /// Cancels the runs whose key a new run takes over, the last of them first: one that waits for the key
+    /// must not get it from the one that holds it.
     pub(super) async fn cancel_before(&self, runs: Vec<RunId>, by: RunId) {
         let reason = format!("run {by} has the same concurrency key");
-        let cancel = async |run: RunId| {
+        for run in runs.into_iter().rev() {
             if let Err(status) = self.runs.cancel(&run.to_string(), &reason).await {
                 tracing::warn!(%run, ?status, "a run whose key another takes was not cancelled");
             }
-        };
-        join_all(runs.into_iter().map(cancel)).await;
+        }
     }
 }
