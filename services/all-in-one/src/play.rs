@@ -154,7 +154,7 @@ impl Player<'_> {
         let mut records = self.gateway.invoke_text(request).await?.into_inner();
         let mut events: Vec<RunEvent> = Vec::new();
         while let Some(answer) = records.message().await? {
-            match answer.record.and_then(|record| record.record) {
+            match contracts::watch::decode(answer.record)? {
                 Some(Record::Event(event)) => {
                     let expected = events.len() as u64 + 1;
                     if event.sequence != expected {

@@ -6,6 +6,7 @@ mod rules;
 use std::{env, error::Error, fs, path::Path, path::PathBuf};
 
 use prost::encoding::bytes;
+use prost_types::{FileDescriptorSet, field_descriptor_proto};
 use protox::Compiler;
 
 /// The files that are ours.
@@ -13,6 +14,13 @@ const OURS: &str = "tavern/";
 
 /// The directories of files that only describe options: they have no generated code.
 const OPTIONS: [&str; 2] = ["buf/", "google/api/"];
+
+/// Fields whose message our code keeps as it came, because the gateway passes it on unread. On the wire
+/// a message and its bytes are the same.
+const ENCODED: [(&str, &str); 2] = [
+    ("tavern.run.v1.WatchRunResponse", "record"),
+    ("tavern.gateway.v1.InvokeTextResponse", "record"),
+];
 
 #[expect(
     clippy::print_stdout,
@@ -43,13 +51,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut set = compiler.file_descriptor_set();
     let describes_options = |name: &str| OPTIONS.iter().any(|start| name.starts_with(start));
     set.file.retain(|file| !describes_options(file.name()));
+    keep_encoded(&mut set);
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
+    config.bytes(ENCODED.map(|(message, field)| format!(".{message}.{field}")));
     tonic_prost_build::configure()
         .emit_rerun_if_changed(false)
         .codec_path("crate::codec::ProstCodec")
         .compile_fds_with_config(set, config)?;
     Ok(())
+}
+
+/// Makes bytes of the fields that are kept encoded.
+fn keep_encoded(set: &mut FileDescriptorSet) {
+    for file in &mut set.file {
+        let package = file.package().to_owned();
+        for message in &mut file.message_type {
+            let name = format!("{package}.{}", message.name());
+            for field in &mut message.field {
+                if ENCODED.contains(&(name.as_str(), field.name())) {
+                    field.set_type(field_descriptor_proto::Type::Bytes);
+                    field.type_name = None;
+                }
+            }
+        }
+    }
 }
 
 /// Encodes the files with their options, and with the comments of those that are ours.

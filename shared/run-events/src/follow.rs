@@ -92,14 +92,15 @@ enum Read {
 fn read(next: Option<Result<WatchRunResponse, Status>>) -> Read {
     let gone = || Read::Broken(Status::unavailable("the watch ended before the run"));
     match next {
-        Some(Ok(response)) => match response.record.and_then(|record| record.record) {
-            Some(Record::Event(event)) => Read::Event(Box::new(event)),
-            Some(Record::Terminal(terminal)) => terminal
+        Some(Ok(response)) => match contracts::watch::decode(response.record) {
+            Ok(Some(Record::Event(event))) => Read::Event(Box::new(event)),
+            Ok(Some(Record::Terminal(terminal))) => terminal
                 .run
                 .map_or_else(gone, |run| Read::Ended(Box::new(run))),
             // The server goes away: ask again, elsewhere or later.
-            Some(Record::Drain(_)) => gone(),
-            Some(Record::Heartbeat(_) | Record::Gap(_)) | None => Read::Nothing,
+            Ok(Some(Record::Drain(_))) => gone(),
+            Ok(Some(Record::Heartbeat(_) | Record::Gap(_)) | None) => Read::Nothing,
+            Err(status) => Read::Broken(status),
         },
         Some(Err(status)) => Read::Broken(status),
         None => gone(),

@@ -59,3 +59,4 @@ pub use rest::Departure;
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};
+pub use watch::Records;

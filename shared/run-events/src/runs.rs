@@ -6,7 +6,6 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
 use core_types::{Clock, IdSource, RunId, RunOwner};
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
 use grpc_kit::{Drain, Failure, Transport};
 use run_log::{Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
 use tonic::Status;
@@ -19,6 +18,7 @@ use crate::recorder::{Recorder, Stamp};
 use crate::rest::Wakers;
 use crate::store::RunStore;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
+use crate::watch::Records;
 
 /// How many runs are read at a time.
 const PAGE: usize = 256;
@@ -193,16 +193,11 @@ impl Runs {
     }
 
     /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
-    /// server drains.
+    /// server drains. The records are encoded; [`contracts::watch::decode`] reads them.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
-    pub async fn watch(
-        &self,
-        run_id: &str,
-        after: u64,
-        drain: Drain,
-    ) -> Result<BoxStream<'static, Result<common::WatchRecord, Status>>, Status> {
+    pub async fn watch(&self, run_id: &str, after: u64, drain: Drain) -> Result<Records, Status> {
         let clock = Arc::clone(&self.clock);
         self.store.watch(clock, run_id, after, drain).await
     }

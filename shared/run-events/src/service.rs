@@ -1,6 +1,5 @@
 //! The run service of the contract, for every owner of runs.
 
-use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
     DeleteRunResponse, GetRunRequest, GetRunResponse, ListQuestionsRequest, ListQuestionsResponse,
@@ -9,8 +8,8 @@ use contracts::tavern::run::v1::{
     WatchRunRequest, WatchRunResponse,
     run_service_server::{RunService, RunServiceServer},
 };
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use grpc_kit::Drain;
 use tonic::{Request, Response, Status};
 
@@ -60,12 +59,8 @@ impl RunService for Rpc {
             after_sequence,
         } = request.into_inner();
         let records = self.runs.watch(&run_id, after_sequence, drain).await?;
-        let response = |record: Result<common::WatchRecord, Status>| {
-            record.map(|record| WatchRunResponse {
-                record: Some(record),
-            })
-        };
-        Ok(Response::new(records.map(response).boxed()))
+        let responses = records.map_ok(|record| WatchRunResponse { record });
+        Ok(Response::new(responses.boxed()))
     }
 
     async fn cancel_run(

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_stream::try_stream;
+use bytes::Bytes;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::watch_record::Record;
+use contracts::watch::{encode, encode_event};
 use core_types::Clock;
 use futures::stream::BoxStream;
 use grpc_kit::{CallContext, Drain, Failure};
 use run_log::{Batch, Follower, RunLog};
 use tonic::Status;
 
-use crate::codec::{decode, timestamp_to_proto};
-use crate::failure::{damaged, read_failure};
+use crate::codec::timestamp_to_proto;
+use crate::failure::read_failure;
 use crate::store::RunStore;
 
 /// How long a watch may be silent before it gives a sign of life.
@@ -22,9 +24,12 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a follower shall wait before it asks again after a drain.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// The records of a watch, encoded.
+pub type Records = BoxStream<'static, Result<Bytes, Status>>;
+
 impl RunStore {
     /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
-    /// server drains.
+    /// server drains. The records are encoded; [`contracts::watch::decode`] reads them.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
@@ -34,7 +39,7 @@ impl RunStore {
         run_id: &str,
         after: u64,
         drain: Drain,
-    ) -> Result<BoxStream<'static, Result<common::WatchRecord, Status>>, Status> {
+    ) -> Result<Records, Status> {
         let summary = self.find(run_id).await?;
         if after > summary.last_sequence {
             return Err(out_of_range(after, summary.last_sequence).into());
@@ -70,20 +75,20 @@ impl RunStore {
                                 break;
                             }
                             position = stored.sequence;
-                            let event = decode(&stored).map_err(|error| damaged(&error))?;
+                            let record = encode_event(&stored.payload, sequence);
                             drop(stored);
-                            yield record(Record::Event(event));
+                            yield record;
                         }
                     }
                     Next::Gap { next } => {
                         let gap = common::WatchGap { first_sequence: position + 1, last_sequence: next - 1 };
                         position = next - 1;
-                        yield record(Record::Gap(gap));
+                        yield encode(Record::Gap(gap));
                     }
                     Next::Silence => {
                         let time = timestamp_to_proto(clock.now());
                         let high_water_sequence = follower.high_water();
-                        yield record(Record::Heartbeat(common::WatchHeartbeat {
+                        yield encode(Record::Heartbeat(common::WatchHeartbeat {
                             high_water_sequence,
                             time: Some(time),
                         }));
@@ -94,7 +99,7 @@ impl RunStore {
                     }
                     Next::End => {
                         let run = Some(store.get(&run_id).await?);
-                        yield record(Record::Terminal(common::WatchEnd { run }));
+                        yield encode(Record::Terminal(common::WatchEnd { run }));
                         return;
                     }
                 }
@@ -128,15 +133,9 @@ async fn next(follower: &mut Follower, drain: &Drain, run_id: &str) -> Result<Ne
     }
 }
 
-fn record(record: Record) -> common::WatchRecord {
-    common::WatchRecord {
-        record: Some(record),
-    }
-}
-
-fn drained(last_sequence: u64) -> common::WatchRecord {
+fn drained(last_sequence: u64) -> Bytes {
     let retry_after = prost_types::Duration::try_from(RETRY_AFTER).ok();
-    record(Record::Drain(common::WatchDrain {
+    encode(Record::Drain(common::WatchDrain {
         retry_after,
         last_sequence,
     }))

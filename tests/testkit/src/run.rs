@@ -1,11 +1,12 @@
 //! Following runs in tests.
 
 use anyhow::{Context, bail, ensure};
-use contracts::tavern::common::v1::{Run, RunEvent, WatchRecord, watch_record::Record};
+use contracts::tavern::common::v1::{Run, RunEvent, watch_record::Record};
 use contracts::tavern::gateway::v1::InvokeTextRequest;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::watch::decode;
 use grpc_kit::Transport;
 
 /// Everything that a watch gave.
@@ -30,7 +31,7 @@ pub async fn invoke(
     let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(answer) = stream.message().await? {
-        if let Some(run) = take(answer.record, &mut events, 0)? {
+        if let Some(run) = take(decode(answer.record)?, &mut events, 0)? {
             return Ok(Followed {
                 events,
                 run,
@@ -57,7 +58,7 @@ pub async fn collect(
     let mut stream = runs.clone().watch_run(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(answer) = stream.message().await? {
-        if let Some(run) = take(answer.record, &mut events, after)? {
+        if let Some(run) = take(decode(answer.record)?, &mut events, after)? {
             return Ok(Followed {
                 events,
                 run,
@@ -80,7 +81,7 @@ pub async fn until(
     let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(answer) = stream.message().await? {
-        if let Some(run) = take(answer.record, &mut events, 0)? {
+        if let Some(run) = take(decode(answer.record)?, &mut events, 0)? {
             bail!("the run ended first: {run:?}");
         }
         if events.last().is_some_and(&enough) {
@@ -92,14 +93,11 @@ pub async fn until(
 
 /// Takes one record; gives the run when it has ended.
 fn take(
-    record: Option<WatchRecord>,
+    record: Option<Record>,
     events: &mut Vec<RunEvent>,
     after: u64,
 ) -> anyhow::Result<Option<Run>> {
-    match record
-        .and_then(|record| record.record)
-        .context("a watch gave an empty record")?
-    {
+    match record.context("a watch gave an empty record")? {
         Record::Event(event) => {
             let due = after + events.len() as u64 + 1;
             ensure!(

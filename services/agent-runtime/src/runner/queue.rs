@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{self as common, watch_record::Record};
+use contracts::watch::decode;
 use futures::StreamExt;
 use grpc_kit::Drain;
 use run_events::Runs;
@@ -63,7 +64,7 @@ async fn until_ended(runs: &Runs, run: &common::Run) {
     {
         Ok(mut records) => {
             while let Some(Ok(record)) = records.next().await {
-                if matches!(record.record, Some(Record::Terminal(_))) {
+                if matches!(decode(record), Ok(Some(Record::Terminal(_)))) {
                     return;
                 }
             }

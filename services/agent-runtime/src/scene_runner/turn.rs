@@ -172,7 +172,7 @@ impl AgentTurn {
         let runs = &self.shared.runs;
         let mut records = runs.watch(run_id, 0, Drain::never()).await.ok()?;
         while let Some(record) = records.next().await {
-            match record.ok()?.record? {
+            match contracts::watch::decode(record.ok()?).ok()?? {
                 Record::Event(event) => {
                     if let Err(error) = self.recorder.submit_child(event).await {
                         tracing::warn!(%error, "an event of a turn is missing in the log of its scene");

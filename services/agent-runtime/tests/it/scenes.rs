@@ -139,7 +139,7 @@ impl Running {
         while handled < turns {
             let answer = records.message().await.unwrap();
             let record = answer.expect("the watch ended before").record;
-            if let Some(Record::Event(event)) = record.and_then(|record| record.record) {
+            if let Some(Record::Event(event)) = contracts::watch::decode(record).unwrap() {
                 handled += usize::from(event.kind.as_ref().is_some_and(is_handled));
             }
         }

@@ -228,7 +228,7 @@ impl Running {
             .into_inner();
         let mut events = Vec::new();
         while let Some(response) = records.message().await.unwrap() {
-            match response.record.unwrap().record.unwrap() {
+            match contracts::watch::decode(response.record).unwrap().unwrap() {
                 Record::Event(event) => events.push(event),
                 Record::Terminal(terminal) => {
                     return Ended {
@@ -256,7 +256,7 @@ impl Running {
             .unwrap()
             .into_inner();
         while let Some(response) = records.message().await.unwrap() {
-            match response.record.unwrap().record.unwrap() {
+            match contracts::watch::decode(response.record).unwrap().unwrap() {
                 Record::Event(event) if event.kind.as_ref().is_some_and(wanted) => return event,
                 Record::Terminal(terminal) => panic!("the run ended before: {terminal:?}"),
                 _ => {}

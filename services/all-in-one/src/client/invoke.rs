@@ -47,7 +47,7 @@ impl Input {
             if remote.json {
                 json::print_line(&response)?;
             }
-            match response.record.and_then(|record| record.record) {
+            match contracts::watch::decode(response.record)? {
                 Some(Record::Event(event)) if !remote.json => print(&timeline.event(&event)),
                 Some(Record::Terminal(terminal)) => {
                     let run = terminal.run.unwrap_or_default();

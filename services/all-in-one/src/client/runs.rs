@@ -298,7 +298,7 @@ async fn watch(
         if as_json {
             json::print_line(&response)?;
         }
-        match response.record.and_then(|record| record.record) {
+        match contracts::watch::decode(response.record)? {
             Some(Record::Event(event)) => {
                 after_sequence = event.sequence;
                 if !as_json {

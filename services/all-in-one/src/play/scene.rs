@@ -97,7 +97,7 @@ impl Stage<'_> {
         };
         let mut records = player.runs.watch_run(request).await?.into_inner();
         while let Some(answer) = records.message().await? {
-            match answer.record.and_then(|record| record.record) {
+            match contracts::watch::decode(answer.record)? {
                 Some(Record::Event(event)) => {
                     match &event.kind {
                         Some(Kind::ApprovalRequested(asked)) => {

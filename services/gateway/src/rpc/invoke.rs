@@ -1,8 +1,9 @@
 //! Starting a run from a text, and following it.
 
+use bytes::Bytes;
 use contracts::tavern::agent::v1::StartTurnRequest;
 use contracts::tavern::agent::v1::start_turn_request;
-use contracts::tavern::common::v1::{ErrorReason, RunOptions, WatchRecord};
+use contracts::tavern::common::v1::{ErrorReason, RunOptions};
 use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, InvokeTextResponse, StartTextRequest,
     StartTextResponse, agent_target, invoke_text_request, start_text_request,
@@ -70,9 +71,9 @@ impl GatewayRpc {
         let StartTextResponse { run, replayed } = self.start(request.into()).await?;
         let run_id = run.map(|run| run.run_id).unwrap_or_default();
         let records = self.watch(run_id.clone(), 0, drain).await?;
-        let answer = move |record: Result<WatchRecord, Status>| {
+        let answer = move |record: Result<Bytes, Status>| {
             record.map(|record| InvokeTextResponse {
-                record: Some(record),
+                record,
                 run_id: run_id.clone(),
                 replayed,
             })

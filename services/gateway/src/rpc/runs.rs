@@ -1,8 +1,9 @@
 //! Runs of every service: the prefix of a run's id names its owner.
 
 use async_stream::stream;
+use bytes::Bytes;
 use contracts::tavern::common::v1::watch_record::Record;
-use contracts::tavern::common::v1::{self as common, ErrorReason, WatchRecord};
+use contracts::tavern::common::v1::{self as common, ErrorReason};
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
@@ -11,6 +12,7 @@ use contracts::tavern::run::v1::{
     PauseRunResponse, ResumeRunRequest, ResumeRunResponse, SignalRunRequest, SignalRunResponse,
     WatchRunRequest, WatchRunResponse,
 };
+use contracts::watch::{decode, encode, is_event};
 use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
 use futures::stream::BoxStream;
@@ -20,8 +22,8 @@ use tonic::{Code, Request, Response, Status};
 
 use super::GatewayRpc;
 
-/// Records of a watch, from any service.
-type Records = BoxStream<'static, Result<WatchRecord, Status>>;
+/// Records of a watch, from any service, which are passed on as they came.
+type Records = BoxStream<'static, Result<Bytes, Status>>;
 
 #[tonic::async_trait]
 impl RunService for GatewayRpc {
@@ -66,9 +68,7 @@ impl RunService for GatewayRpc {
             after_sequence,
         } = request.into_inner();
         let records = self.watch(run_id, after_sequence, drain).await?;
-        let responses = records.map_ok(|record| WatchRunResponse {
-            record: Some(record),
-        });
+        let responses = records.map_ok(|record| WatchRunResponse { record });
         Ok(Response::new(responses.boxed()))
     }
 
@@ -159,11 +159,7 @@ impl GatewayRpc {
             after_sequence,
         };
         let responses = runs.watch_run(request).await?.into_inner();
-        let records = responses.map(|response| {
-            response?
-                .record
-                .ok_or_else(|| Status::internal("a watch response has no record"))
-        });
+        let records = responses.map_ok(|response| response.record);
         Ok(until_drained(records.boxed(), after_sequence, drain))
     }
 }
@@ -181,14 +177,16 @@ fn owner_of(run_id: &str) -> Result<RunOwner, Status> {
 /// Passes records on until this server drains; then says where to resume.
 fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Records {
     Box::pin(stream! {
-        let mut last_sequence = after_sequence;
+        let mut last = Bytes::new();
         loop {
             tokio::select! {
                 biased;
                 next = records.next() => {
                     let Some(next) = next else { return };
-                    if let Ok(WatchRecord { record: Some(Record::Event(event)) }) = &next {
-                        last_sequence = event.sequence;
+                    if let Ok(record) = &next
+                        && is_event(record)
+                    {
+                        last.clone_from(record);
                     }
                     let failed = next.is_err();
                     yield next;
@@ -198,8 +196,12 @@ fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Rec
                 }
                 () = drain.started() => {
                     let retry_after = Some(prost_types::Duration { seconds: 1, nanos: 0 });
+                    let last_sequence = match decode(last) {
+                        Ok(Some(Record::Event(event))) => event.sequence,
+                        _ => after_sequence,
+                    };
                     let drain = common::WatchDrain { retry_after, last_sequence };
-                    yield Ok(WatchRecord { record: Some(Record::Drain(drain)) });
+                    yield Ok(encode(Record::Drain(drain)));
                     return;
                 }
             }

@@ -86,7 +86,10 @@ async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<RunEvent>, Run) {
     let mut stream = runs.watch_run(request).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(response) = stream.next().await {
-        match response.unwrap().record.unwrap().record.unwrap() {
+        match contracts::watch::decode(response.unwrap().record)
+            .unwrap()
+            .unwrap()
+        {
             Record::Event(event) => events.push(event),
             Record::Terminal(terminal) => return (events, terminal.run.unwrap()),
             _ => {}

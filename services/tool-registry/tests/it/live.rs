@@ -171,7 +171,10 @@ async fn the_run_of_a_text_shows_a_chunk_before_its_call_has_ended() {
         let records = fixture.runs.clone().watch_run(watch(last)).await.unwrap();
         let mut records = records.into_inner();
         while let Some(record) = records.next().await {
-            match record.unwrap().record.unwrap().record.unwrap() {
+            match contracts::watch::decode(record.unwrap().record)
+                .unwrap()
+                .unwrap()
+            {
                 watch_record::Record::Event(event) => {
                     assert_eq!(event.sequence, last + 1);
                     last = event.sequence;

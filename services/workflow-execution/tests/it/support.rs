@@ -194,7 +194,8 @@ impl World {
         let records = self.runs.clone().watch_run(request).await.unwrap();
         let (mut records, mut resets) = (records.into_inner(), 0);
         while let Some(response) = records.message().await.unwrap() {
-            let Some(Record::Event(event)) = response.record.unwrap().record else {
+            let Some(Record::Event(event)) = contracts::watch::decode(response.record).unwrap()
+            else {
                 continue;
             };
             match event.kind.unwrap() {
@@ -256,7 +257,7 @@ impl World {
             .into_inner();
         let mut events: Vec<RunEvent> = Vec::new();
         while let Some(record) = records.message().await.unwrap() {
-            match record.record.and_then(|record| record.record) {
+            match contracts::watch::decode(record.record).unwrap() {
                 Some(Record::Event(event)) => {
                     assert_eq!(event.sequence, events.len() as u64 + 1);
                     let found = event.kind.as_ref().is_some_and(&wanted);

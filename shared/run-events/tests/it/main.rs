@@ -76,7 +76,7 @@ async fn follow(runs: &Runs, run_id: &str, after: u64) -> (Vec<Kind>, common::Ru
         .unwrap();
     let mut kinds = Vec::new();
     while let Some(record) = records.next().await {
-        match record.unwrap().record.unwrap() {
+        match contracts::watch::decode(record.unwrap()).unwrap().unwrap() {
             Record::Event(event) => {
                 assert_eq!(event.sequence, after + kinds.len() as u64 + 1);
                 kinds.push(event.kind.unwrap());

@@ -100,7 +100,7 @@ async fn play(transport: Transport, profile: &str) -> anyhow::Result<()> {
     let mut runs = RunServiceClient::new(transport);
     let mut records = runs.watch_run(request).await?.into_inner();
     while let Some(answer) = records.message().await? {
-        if let Some(Record::Terminal(terminal)) = answer.record.and_then(|record| record.record) {
+        if let Some(Record::Terminal(terminal)) = contracts::watch::decode(answer.record)? {
             let run = terminal.run.context("the terminal record names no run")?;
             ensure!(run.state() == RunState::Succeeded, "{:?}", run.outcome);
             return Ok(());

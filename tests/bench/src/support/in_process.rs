@@ -159,7 +159,7 @@ pub(crate) async fn follow(
     // connection reset it, and too many resets cost the connection.
     while let Some(answer) = stream.message().await? {
         records += 1;
-        if let Some(Record::Terminal(terminal)) = answer.record.and_then(|record| record.record) {
+        if let Some(Record::Terminal(terminal)) = contracts::watch::decode(answer.record)? {
             ended = terminal.run;
         }
     }

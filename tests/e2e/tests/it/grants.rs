@@ -131,7 +131,7 @@ async fn event(
     };
     let mut records = stack.runs().watch_run(request).await?.into_inner();
     while let Some(response) = records.message().await? {
-        if let Some(Record::Event(event)) = response.record.and_then(|record| record.record)
+        if let Some(Record::Event(event)) = contracts::watch::decode(response.record)?
             && wanted(&event)
         {
             return Ok(event);

@@ -42,7 +42,7 @@ async fn until_shown(stack: &Stack, run_id: &str, key: &str) -> anyhow::Result<(
     };
     let mut records = stack.runs().watch_run(request).await?.into_inner();
     while let Some(response) = records.message().await? {
-        match response.record.and_then(|record| record.record) {
+        match contracts::watch::decode(response.record)? {
             Some(Record::Event(event)) if !shown(std::slice::from_ref(&event), key).is_empty() => {
                 return Ok(());
             }

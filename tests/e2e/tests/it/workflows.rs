@@ -32,7 +32,7 @@ async fn follow(stack: &Stack, request: StartRunRequest) -> anyhow::Result<Vec<R
     let mut records = stack.runs().watch_run(request).await?.into_inner();
     let mut events = Vec::new();
     while let Some(response) = records.message().await? {
-        match response.record.and_then(|record| record.record) {
+        match contracts::watch::decode(response.record)? {
             Some(Record::Event(event)) => events.push(event),
             Some(Record::Terminal(_)) => break,
             _ => {}

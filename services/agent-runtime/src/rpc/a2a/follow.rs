@@ -2,11 +2,11 @@
 
 use contracts::{
     lf::a2a::v1::Task,
-    tavern::common::v1::{Run, WatchRecord, watch_record::Record},
+    tavern::common::v1::{Run, watch_record::Record},
 };
-use futures::{StreamExt, stream::BoxStream};
+use futures::StreamExt;
 use grpc_kit::{CallContext, Drain};
-use run_events::Runs;
+use run_events::{Records, Runs};
 use tonic::Status;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
 pub(super) struct Followed {
     pub(super) run: Run,
     pub(super) progress: Progress,
-    pub(super) records: BoxStream<'static, Result<WatchRecord, Status>>,
+    pub(super) records: Records,
 }
 
 impl Followed {
@@ -41,7 +41,7 @@ impl Followed {
     pub(super) async fn step(&mut self) -> Result<bool, Status> {
         let gone = || Status::unavailable("the server is about to go away; repeat the request");
         let record = self.records.next().await.ok_or_else(gone)??;
-        match record.record {
+        match contracts::watch::decode(record)? {
             Some(Record::Event(event)) => self.progress.note(&self.run, &event),
             Some(Record::Terminal(_)) => return Ok(false),
             Some(Record::Drain(_)) => return Err(gone()),

@@ -14,7 +14,7 @@ use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
 use http::{StatusCode, header};
 use serde_json::{Value, json};
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 use super::activity::{Activity, Piece};
 use super::error;
@@ -99,13 +99,11 @@ impl Completion {
             let response = match self.records.message().await {
                 Ok(Some(response)) => response,
                 Ok(None) => return self.broken(),
-                Err(status) => {
-                    return Next::Failed(error::status_of(&status), error::to_json(&status));
-                }
+                Err(status) => return failed(&status),
             };
             self.run_id = response.run_id;
-            match response.record.and_then(|record| record.record) {
-                Some(Record::Event(event)) => {
+            match contracts::watch::decode(response.record) {
+                Ok(Some(Record::Event(event))) => {
                     if let Some(time) = event.time.filter(|_| self.created == 0) {
                         self.created = time.seconds;
                     }
@@ -113,12 +111,13 @@ impl Completion {
                         return Next::Piece(piece);
                     }
                 }
-                Some(Record::Terminal(end)) => {
+                Ok(Some(Record::Terminal(end))) => {
                     let outcome = end.run.and_then(|run| run.outcome);
                     return finish(&outcome.unwrap_or_default());
                 }
-                Some(Record::Drain(_)) => return self.broken(),
-                Some(Record::Heartbeat(_) | Record::Gap(_)) | None => {}
+                Ok(Some(Record::Drain(_))) => return self.broken(),
+                Ok(Some(Record::Heartbeat(_) | Record::Gap(_)) | None) => {}
+                Err(status) => return failed(&status),
             }
         }
     }
@@ -152,6 +151,10 @@ impl Completion {
             "choices": choices,
         })
     }
+}
+
+fn failed(status: &Status) -> Next {
+    Next::Failed(error::status_of(status), error::to_json(status))
 }
 
 /// Returns how a run ended. A budget that is used up is what `length` is for models.

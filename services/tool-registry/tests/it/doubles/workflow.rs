@@ -10,8 +10,7 @@ use std::{
 use contracts::tavern::{
     common::v1::{
         CallError, ErrorReason, NodeStarted, OutputChunk, PendingWork, Run, RunEvent, RunOutcome,
-        RunStarted, RunState, WatchEnd, WatchRecord, WorkKind, run_event::Kind,
-        watch_record::Record,
+        RunStarted, RunState, WatchEnd, WorkKind, run_event::Kind, watch_record::Record,
     },
     run::v1::{
         AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse,
@@ -474,8 +473,6 @@ fn run_id(place: usize) -> String {
 
 fn response(record: Record) -> WatchRunResponse {
     WatchRunResponse {
-        record: Some(WatchRecord {
-            record: Some(record),
-        }),
+        record: contracts::watch::encode(record),
     }
 }

@@ -1,0 +1,81 @@
+//! The record in a response to a watch, which stays encoded until it is needed: the gateway passes it on
+//! as it came.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use tonic::Status;
+
+use crate::tavern::common::v1::{WatchRecord, watch_record::Record};
+
+/// The numbers of `WatchRecord.event` and `RunEvent.sequence`.
+const EVENT: u32 = 1;
+const SEQUENCE: u32 = 1;
+
+/// Encodes a record.
+pub fn encode(record: Record) -> Bytes {
+    let record = WatchRecord {
+        record: Some(record),
+    };
+    record.encode_to_vec().into()
+}
+
+/// Makes a record of an encoded event and its place in the log, without reading the event. The place
+/// counts even where the event states another: of a field that comes twice, the last one is valid.
+pub fn encode_event(event: &[u8], sequence: u64) -> Bytes {
+    let length = event.len() + key_len(SEQUENCE) + encoded_len_varint(sequence);
+    let capacity = key_len(EVENT) + encoded_len_varint(length as u64) + length;
+    let mut record = BytesMut::with_capacity(capacity);
+    encode_key(EVENT, WireType::LengthDelimited, &mut record);
+    encode_varint(length as u64, &mut record);
+    record.put_slice(event);
+    encode_key(SEQUENCE, WireType::Varint, &mut record);
+    encode_varint(sequence, &mut record);
+    record.freeze()
+}
+
+/// Whether a record is an event.
+pub fn is_event(record: &[u8]) -> bool {
+    record.first() == Some(&((EVENT << 3 | WireType::LengthDelimited as u32) as u8))
+}
+
+/// Reads a record; nothing if it has a kind that this version does not know.
+///
+/// # Errors
+/// INTERNAL if the bytes are no record.
+pub fn decode(record: Bytes) -> Result<Option<Record>, Status> {
+    let read = WatchRecord::decode(record);
+    let read = read.map_err(|error| Status::internal(format!("not a watch record: {error}")))?;
+    Ok(read.record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tavern::common::v1::{RunEvent, WatchHeartbeat};
+
+    #[test]
+    fn an_encoded_event_gets_its_place_in_the_log() {
+        for (stated, sequence) in [(0, 1), (0, 300), (7, 9)] {
+            let event = RunEvent {
+                sequence: stated,
+                run_id: "flow_1".to_owned(),
+                ..RunEvent::default()
+            };
+            let record = encode_event(&event.encode_to_vec(), sequence);
+            let placed = RunEvent { sequence, ..event };
+            assert!(is_event(&record));
+            assert_eq!(decode(record).unwrap(), Some(Record::Event(placed)));
+        }
+    }
+
+    #[test]
+    fn a_record_is_read_back_and_other_bytes_are_refused() {
+        let record = Record::Heartbeat(WatchHeartbeat::default());
+        assert!(!is_event(&encode(record.clone())));
+        assert_eq!(decode(encode(record.clone())).unwrap(), Some(record));
+        assert_eq!(decode(Bytes::new()).unwrap(), None);
+        let refused = decode(Bytes::from_static(b"\xff")).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::Internal);
+    }
+}
