@@ -146,6 +146,8 @@ where
         .with_threads(false)
         .with_target(false)
         .with_tracked_inactivity(false)
+        // Nothing here reads the context of OpenTelemetry, only that of tracing, so no poll sets it.
+        .with_context_activation(false)
         .with_filter(exported())
 }
 
