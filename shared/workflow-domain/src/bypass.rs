@@ -18,7 +18,10 @@ pub fn pass_by(call: NodeCall<'_>) -> Vec<Arc<Value>> {
             if taken[at] || slot.excluded_from_bypass || wanted.excluded_from_bypass {
                 continue;
             }
-            if let Some(value) = value.as_ref().and_then(|value| passed(slot, value, wanted)) {
+            if let Some(value) = value
+                .as_deref()
+                .and_then(|value| passed(slot, value, wanted))
+            {
                 taken[at] = true;
                 return value;
             }
@@ -49,6 +52,8 @@ fn passed(slot: &Slot, value: &Arc<Value>, wanted: &Slot) -> Option<Arc<Value>> 
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use serde_json::{Map, json};
 
     use super::*;
@@ -60,7 +65,7 @@ mod tests {
         let (slots, values): (Vec<Slot>, Vec<Option<Value>>) = inputs.into_iter().unzip();
         let values: Vec<_> = values
             .into_iter()
-            .map(|value| value.map(Arc::new))
+            .map(|value| value.map(Arc::new).map(Cow::Owned))
             .collect();
         let shape = Shape::new(slots, outputs);
         let config = Map::new();

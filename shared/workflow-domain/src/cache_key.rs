@@ -1,10 +1,10 @@
 //! What a result depends on, and the key that follows from it (rule W46).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::data_flow::Input;
 use super::execution::EXECUTION;
 use super::plan::PlanNode;
 
@@ -21,7 +21,7 @@ pub struct KeyParts(BTreeMap<String, [u8; 16]>);
 
 impl KeyParts {
     /// Collects what the result of a node depends on, without its tools.
-    pub fn of(node: &PlanNode, inputs: &[Option<Arc<Value>>], conversation_id: &str) -> Self {
+    pub fn of(node: &PlanNode, inputs: &[Option<Input<'_>>], conversation_id: &str) -> Self {
         let mut parts = Self::default();
         let full_type = node.definition().full_type;
         parts.add(

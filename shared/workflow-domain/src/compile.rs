@@ -5,6 +5,7 @@ mod edges;
 mod outputs;
 
 use call_outcome::Violation;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -310,7 +311,7 @@ impl<'a> Compiler<'a> {
                     .map(|item| {
                         slot.data_flow
                             .fit(&Arc::new(item.clone()))
-                            .map(|v| v.as_ref().clone())
+                            .map(|item| Arc::unwrap_or_clone(item.into_owned()))
                     })
                     .collect();
                 items.map(|items| Arc::new(Value::Array(items)))
@@ -318,14 +319,19 @@ impl<'a> Compiler<'a> {
             value if slot.multi => slot
                 .data_flow
                 .fit(&Arc::new(value.clone()))
-                .map(|v| Arc::new(Value::Array(vec![v.as_ref().clone()]))),
+                .map(|item| Arc::unwrap_or_clone(item.into_owned()))
+                .map(|item| Arc::new(Value::Array(vec![item]))),
             // An array is a stream of its items, as at the inputs of a run.
             value if slot.is_stream => whole_of(
                 slot,
                 &Arc::new(value.clone()),
                 value.is_array() && slot.streams_values(),
-            ),
-            value => slot.data_flow.fit(&Arc::new(value.clone())),
+            )
+            .map(Cow::into_owned),
+            value => slot
+                .data_flow
+                .fit(&Arc::new(value.clone()))
+                .map(Cow::into_owned),
         };
         let fitted = fitted.map(
             |value| match value.as_array().and_then(|items| items.first()) {

@@ -1,5 +1,6 @@
 //! The types that flow along edges.
 
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Map, Number, Value};
@@ -11,6 +12,12 @@ pub static NULL: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Null));
 /// A value for each of some slots; nothing where it is absent. Nodes have few slots, so that most
 /// lists need no memory of their own.
 pub type Values = SmallVec<[Option<Arc<Value>>; 4]>;
+
+/// A value that a node reads: that of an output or a preset as it stands there, or one that was made of it.
+pub type Input<'a> = Cow<'a, Arc<Value>>;
+
+/// A value for each input of a node; nothing where it is absent.
+pub type Inputs<'a> = SmallVec<[Option<Input<'a>>; 4]>;
 
 /// The type of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,16 +110,16 @@ impl DataFlow {
     ///
     /// # Errors
     /// [`Mismatch`] says what was wanted and what came.
-    pub fn fit(self, value: &Arc<Value>) -> Result<Arc<Value>, Mismatch> {
+    pub fn fit(self, value: &Arc<Value>) -> Result<Input<'_>, Mismatch> {
         if self.holds(value) {
-            return Ok(Arc::clone(value));
+            return Ok(Cow::Borrowed(value));
         }
         match (self, value.as_ref()) {
             (DataFlow::String, Value::Number(number)) => {
-                Ok(Arc::new(Value::String(number.to_string())))
+                Ok(Cow::Owned(Arc::new(Value::String(number.to_string()))))
             }
             (DataFlow::String, Value::Bool(truth)) => {
-                Ok(Arc::new(Value::String(truth.to_string())))
+                Ok(Cow::Owned(Arc::new(Value::String(truth.to_string()))))
             }
             (_, other) => Err(Mismatch {
                 expected: self.json_name(),
@@ -196,9 +203,10 @@ mod tests {
         value: Value,
         expected: Result<Value, (&'static str, &'static str)>,
     ) {
-        let fitted = data_flow.fit(&Arc::new(value.clone()));
+        let given = Arc::new(value.clone());
+        let fitted = data_flow.fit(&given);
         let fitted = fitted
-            .map(|arc| arc.as_ref().clone())
+            .map(|fitted| Arc::unwrap_or_clone(fitted.into_owned()))
             .map_err(|error| (error.expected, error.received));
         assert_eq!(fitted, expected, "{data_flow:?} {value}");
     }

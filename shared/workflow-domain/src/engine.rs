@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::data_flow::{NULL, Values};
+use super::data_flow::{Inputs, NULL, Values};
 use super::gather::{OutputTable, fetch, gather, is_absent};
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
@@ -315,13 +315,28 @@ impl Engine {
     ///
     /// # Errors
     /// A missing or mistyped value fails the node.
-    pub fn inputs_of(&self, node: NodeIndex) -> Result<Values, Failure> {
+    pub fn inputs_of(&self, node: NodeIndex) -> Result<Inputs<'_>, Failure> {
+        let mut inputs = Inputs::new();
+        self.gather_inputs(node, &mut inputs)?;
+        Ok(inputs)
+    }
+
+    /// Puts a value for each input of a node that is ready or running into `inputs`.
+    ///
+    /// # Errors
+    /// A missing or mistyped value fails the node.
+    pub(crate) fn gather_inputs<'a>(
+        &'a self,
+        node: NodeIndex,
+        inputs: &mut Inputs<'a>,
+    ) -> Result<(), Failure> {
         if let Some((producer, failure)) = self.broken_stream(node) {
             let id = &self.node(producer).id;
             let message = format!("node `{id}` failed while it wrote: {}", failure.message);
             return Err(Failure::new(Category::Runtime, "stream_broken", message));
         }
-        gather(&self.plan, self.node(node), &self.inputs, &self.outputs)
+        let planned = self.node(node);
+        gather(&self.plan, planned, &self.inputs, &self.outputs, inputs)
     }
 
     /// Returns the outputs of a node that has succeeded.

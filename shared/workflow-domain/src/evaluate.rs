@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::bypass::pass_by;
-use super::data_flow::Values;
+use super::data_flow::{Inputs, Values};
 use super::engine::{Command, Engine, Event, Outcome};
 use super::interface::RunInputs;
 use super::limits::{MAX_RUN_BYTES, MAX_VALUE_BYTES};
@@ -21,7 +21,8 @@ use super::size::weight;
 /// # Errors
 /// Why the node has no outputs.
 pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
-    let inputs = engine.inputs_of(node)?;
+    let mut inputs = Inputs::new();
+    engine.gather_inputs(node, &mut inputs)?;
     let planned = engine.node(node);
     contain(planned, || {
         if planned.bypassed {
@@ -122,7 +123,11 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
 
 /// Makes outputs of values of which none is absent.
 pub fn all_present(values: Vec<Arc<Value>>) -> Values {
-    values.into_iter().map(Some).collect()
+    let mut all = Values::with_capacity(values.len());
+    for value in values {
+        all.push(Some(value));
+    }
+    all
 }
 
 /// Makes an event of what a node gave.

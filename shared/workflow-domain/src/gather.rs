@@ -1,11 +1,12 @@
 //! Brings the values of a node's inputs together just before it runs.
 
 use call_outcome::Failure;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::data_flow::{Mismatch, NULL, Values};
+use super::data_flow::{Input, Inputs, Mismatch, NULL, Values};
 use super::interface::RunInputs;
 use super::limits::MAX_VALUE_BYTES;
 use super::plan::{Edges, ManyEdge, Plan, PlanInput, PlanNode, Source};
@@ -16,24 +17,25 @@ use super::stream_value::whole_of;
 /// The outputs of the nodes that have run, by node.
 pub type OutputTable = Vec<Option<Values>>;
 
-/// Returns a value for each input of `node` in `plan`.
+/// Puts a value for each input of `node` in `plan` into `values`, where they are not moved again.
 ///
 /// # Errors
 /// A required input without a value, a value that does not fit, or too much at once.
-pub fn gather(
+pub fn gather<'a>(
     plan: &Plan,
-    node: &PlanNode,
-    inputs: &RunInputs,
-    outputs: &OutputTable,
-) -> Result<Values, Failure> {
-    let mut values = Values::with_capacity(node.inputs.len());
+    node: &'a PlanNode,
+    inputs: &'a RunInputs,
+    outputs: &'a OutputTable,
+    values: &mut Inputs<'a>,
+) -> Result<(), Failure> {
+    values.reserve(node.inputs.len());
     for (slot, input) in node.shape.inputs.iter().zip(&node.inputs) {
-        let mut value =
-            gather_one(plan, slot, input, inputs, outputs)?.or_else(|| input.fallback.clone());
+        let fallback = || input.fallback.as_ref().map(Cow::Borrowed);
+        let mut value = gather_one(plan, slot, input, inputs, outputs)?.or_else(fallback);
         if node.accepts_absent() {
             // What leads here brought null, or nothing leads here.
             if value.is_none() && !is_absent(input, inputs, outputs) {
-                value = Some(Arc::clone(&NULL));
+                value = Some(Cow::Borrowed(&*NULL));
             }
         } else if value.is_none() && slot.required && !node.bypassed {
             let message = format!(
@@ -44,19 +46,19 @@ pub fn gather(
         }
         values.push(value);
     }
-    Ok(values)
+    Ok(())
 }
 
-fn gather_one(
+fn gather_one<'a>(
     plan: &Plan,
     slot: &Slot,
-    input: &PlanInput,
-    inputs: &RunInputs,
-    outputs: &OutputTable,
-) -> Result<Option<Arc<Value>>, Failure> {
+    input: &'a PlanInput,
+    inputs: &'a RunInputs,
+    outputs: &'a OutputTable,
+) -> Result<Option<Input<'a>>, Failure> {
     match &input.edges {
         Edges::None => Ok(None),
-        Edges::Whole(source) => Ok(fetch(source, inputs, outputs).cloned()),
+        Edges::Whole(source) => Ok(fetch(source, inputs, outputs).map(Cow::Borrowed)),
         Edges::One(source) => match fetch(source, inputs, outputs) {
             Some(value) if slot.is_stream && !value.is_null() => {
                 let is_stream = plan.output_of(source).is_some_and(|from| from.is_stream);
@@ -70,8 +72,13 @@ fn gather_one(
             }
             _ => Ok(None),
         },
-        Edges::Many(edges) if slot.first => gather_first(slot, edges, inputs, outputs),
-        Edges::Many(edges) => gather_many(slot, edges, inputs, outputs).map(Some),
+        Edges::Many(edges) => {
+            let made = match slot.first {
+                true => gather_first(slot, edges, inputs, outputs)?,
+                false => Some(gather_many(slot, edges, inputs, outputs)?),
+            };
+            Ok(made.map(Cow::Owned))
+        }
     }
 }
 
@@ -138,8 +145,11 @@ fn gather_many(
     Ok(Arc::new(Value::Array(items)))
 }
 
-fn unwrap(value: Arc<Value>) -> Value {
-    Arc::try_unwrap(value).unwrap_or_else(|shared| shared.as_ref().clone())
+fn unwrap(value: Input<'_>) -> Value {
+    match value {
+        Cow::Borrowed(shared) => shared.as_ref().clone(),
+        Cow::Owned(made) => Arc::unwrap_or_clone(made),
+    }
 }
 
 /// Returns what a source holds.
@@ -160,9 +170,9 @@ pub fn fetch<'a>(
     }
 }
 
-fn fit(slot: &Slot, value: &Arc<Value>) -> Result<Arc<Value>, Failure> {
+fn fit<'a>(slot: &Slot, value: &'a Arc<Value>) -> Result<Input<'a>, Failure> {
     if slot.takes_otherwise(value) {
-        return Ok(Arc::clone(value));
+        return Ok(Cow::Borrowed(value));
     }
     // A slot for many takes any array where its values are of any type, so only the item is checked.
     slot.data_flow

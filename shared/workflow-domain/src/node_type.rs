@@ -5,12 +5,13 @@
 //! back. That keeps every node a function, and every effect in one place.
 
 use call_outcome::{Failure, Violation};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::data_flow::{DataFlow, Values};
+use super::data_flow::{DataFlow, Input, Values};
 use super::model::{ModelAnswer, ModelMessage, ModelRequest};
 use super::node_definition::NodeDefinition;
 use super::seed::seed;
@@ -68,7 +69,7 @@ pub struct NodeCall<'a> {
     /// The node's `configValues`.
     pub config: &'a Map<String, Value>,
     /// A value for each input of the shape, of the slot's type; nothing where none was given.
-    pub inputs: &'a [Option<Arc<Value>>],
+    pub inputs: &'a [Option<Input<'a>>],
     /// The node's id.
     pub id: &'a str,
     /// The seed of the run.
@@ -81,7 +82,7 @@ pub struct NodeCall<'a> {
 impl NodeCall<'_> {
     /// Returns the value of the input at `place`.
     pub fn value(&self, place: usize) -> Option<&Arc<Value>> {
-        self.inputs.get(place).and_then(Option::as_ref)
+        self.inputs.get(place)?.as_deref()
     }
 
     /// Returns the value of the input named `key`.
@@ -89,11 +90,25 @@ impl NodeCall<'_> {
         self.value(self.shape.input(key)?)
     }
 
+    /// Returns the inputs from the one at `place` that have a value.
+    pub fn given(&self, place: usize) -> impl Iterator<Item = (&Slot, &Value)> {
+        let inputs = self.shape.inputs.iter().zip(self.inputs).skip(place);
+        inputs.filter_map(|(slot, value)| Some((slot, value.as_deref()?.as_ref())))
+    }
+
+    /// Returns the inputs for longer than the call.
+    pub fn owned_inputs(&self) -> Values {
+        let inputs = self.inputs.iter().cloned();
+        inputs.map(|input| input.map(Cow::into_owned)).collect()
+    }
+
     /// Returns all inputs by name, null where there is none.
     pub fn inputs_by_name(&self) -> Value {
         let inputs = self.shape.inputs.iter().zip(self.inputs);
         let inputs = inputs.map(|(slot, value)| {
-            let value = value.as_deref().cloned().unwrap_or(Value::Null);
+            let value = value
+                .as_deref()
+                .map_or(Value::Null, |value| value.as_ref().clone());
             (slot.key.to_string(), value)
         });
         Value::Object(inputs.collect())

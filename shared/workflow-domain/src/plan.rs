@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::data_flow::Input;
 use super::execution::Execution;
 use super::node_definition::{NodeDefinition, NodeEffects, Role};
 use super::node_type::{Node, NodeCall};
@@ -114,7 +115,7 @@ impl PlanNode {
     }
 
     /// Puts together what the node sees when it runs.
-    pub fn call<'a>(&'a self, inputs: &'a [Option<Arc<Value>>]) -> NodeCall<'a> {
+    pub fn call<'a>(&'a self, inputs: &'a [Option<Input<'a>>]) -> NodeCall<'a> {
         NodeCall {
             shape: &self.own_shape,
             config: &self.config,

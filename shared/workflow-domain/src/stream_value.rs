@@ -3,11 +3,12 @@
 //! A stream of texts is held as their joined text, a stream of other values as the array of these. A slot
 //! for streams of any type holds either. Where values are written down they are JSON lines.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::data_flow::{DataFlow, Mismatch};
+use super::data_flow::{DataFlow, Input, Mismatch};
 use super::slot::Slot;
 
 /// Makes the whole of the stream `slot` of what leads there: the whole of a stream, or a plain value, which
@@ -15,27 +16,37 @@ use super::slot::Slot;
 ///
 /// # Errors
 /// A value is of another type than those of the slot.
-pub fn whole_of(slot: &Slot, value: &Arc<Value>, is_stream: bool) -> Result<Arc<Value>, Mismatch> {
+pub fn whole_of<'a>(
+    slot: &Slot,
+    value: &'a Arc<Value>,
+    is_stream: bool,
+) -> Result<Input<'a>, Mismatch> {
     let each = |items: &[Value]| -> Result<Vec<Value>, Mismatch> {
-        let fit = |item: &Value| slot.data_flow.fit(&Arc::new(item.clone()));
+        let fit = |item: &Value| {
+            slot.data_flow
+                .fit(&Arc::new(item.clone()))
+                .map(Cow::into_owned)
+        };
         let fitted = items.iter().map(|item| fit(item).map(Arc::unwrap_or_clone));
         fitted.collect()
     };
     match value.as_ref() {
         Value::Array(items) if is_stream && slot.streams_values() => {
             match items.iter().all(|item| slot.data_flow.holds(item)) {
-                true => Ok(Arc::clone(value)),
-                false => each(items).map(|items| Arc::new(Value::Array(items))),
+                true => Ok(Cow::Borrowed(value)),
+                false => each(items).map(|items| Cow::Owned(Arc::new(Value::Array(items)))),
             }
         }
         Value::Array(items) if is_stream => {
             let texts = each(items)?;
             let joined: String = texts.iter().filter_map(Value::as_str).collect();
-            Ok(Arc::new(Value::String(joined)))
+            Ok(Cow::Owned(Arc::new(Value::String(joined))))
         }
         _ if !slot.streams_values() => slot.data_flow.fit(value),
-        Value::Null | Value::String(_) if slot.data_flow.is_any() => Ok(Arc::clone(value)),
-        plain => each(std::slice::from_ref(plain)).map(|items| Arc::new(Value::Array(items))),
+        Value::Null | Value::String(_) if slot.data_flow.is_any() => Ok(Cow::Borrowed(value)),
+        plain => {
+            each(std::slice::from_ref(plain)).map(|items| Cow::Owned(Arc::new(Value::Array(items))))
+        }
     }
 }
 
@@ -76,8 +87,11 @@ mod tests {
 
     #[track_caller]
     fn check(data_flow: DataFlow, is_stream: bool, value: Value, expected: Option<Value>) {
-        let whole = whole_of(&stream(data_flow), &Arc::new(value), is_stream);
-        let whole = whole.ok().map(Arc::unwrap_or_clone);
+        let value = Arc::new(value);
+        let whole = whole_of(&stream(data_flow), &value, is_stream);
+        let whole = whole
+            .ok()
+            .map(|whole| Arc::unwrap_or_clone(whole.into_owned()));
         assert_eq!(whole, expected);
         if let Some(whole) = whole {
             assert!(is_whole(&stream(data_flow), &whole), "{whole}");

@@ -225,10 +225,8 @@ pub(super) fn combine(call: NodeCall<'_>, base: usize, first: usize) -> Map<Stri
         .and_then(|value| value.as_object())
         .cloned()
         .unwrap_or_default();
-    for (slot, value) in call.shape.inputs.iter().zip(call.inputs).skip(first) {
-        if let Some(value) = value {
-            combined.insert(slot.key.to_string(), value.as_ref().clone());
-        }
+    for (slot, value) in call.given(first) {
+        combined.insert(slot.key.to_string(), value.clone());
     }
     combined
 }

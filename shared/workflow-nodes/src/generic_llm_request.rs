@@ -109,16 +109,8 @@ impl Node for GenericLlmRequest {
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let mut parameters = written(call.text(PARAMETERS).unwrap_or(""))?;
-        let inputs = call
-            .shape
-            .inputs
-            .iter()
-            .zip(call.inputs)
-            .skip(FIRST_PARAMETER);
-        for (slot, value) in inputs {
-            if let Some(value) = value {
-                parameters.insert(slot.key.to_string(), value.as_ref().clone());
-            }
+        for (slot, value) in call.given(FIRST_PARAMETER) {
+            parameters.insert(slot.key.to_string(), value.clone());
         }
         Ok(Step::Effect(Effect::AskModel(ModelRequest {
             model: call.text(MODEL).unwrap_or("").to_owned(),

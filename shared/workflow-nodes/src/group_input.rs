@@ -65,5 +65,5 @@ fn relaying(slots: &[Slot]) -> Vec<Slot> {
 
 /// Returns the inputs as outputs; what is absent stays absent.
 pub(super) fn present(call: NodeCall<'_>) -> Values {
-    call.inputs.into()
+    call.owned_inputs()
 }

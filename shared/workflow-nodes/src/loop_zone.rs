@@ -114,7 +114,7 @@ pub(super) fn zone_shape(
 
 /// Asks for the iterations of a zone.
 pub(super) fn run_zone(call: NodeCall<'_>) -> Step {
-    let inputs = call.inputs.into();
+    let inputs = call.owned_inputs();
     Step::Effect(Effect::RunZone { inputs })
 }
 

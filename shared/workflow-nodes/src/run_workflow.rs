@@ -70,11 +70,9 @@ impl Node for RunWorkflow {
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
         let id = call.config.get(WORKFLOW_ID).and_then(Value::as_str);
-        let inputs = call.shape.inputs.iter().zip(call.inputs);
+        let inputs = call.given(0);
         let arguments: Map<String, Value> = inputs
-            .filter_map(|(slot, value)| {
-                Some((slot.key.to_string(), value.as_ref()?.as_ref().clone()))
-            })
+            .map(|(slot, value)| (slot.key.to_string(), value.clone()))
             .collect();
         Ok(Step::Effect(Effect::CallTool {
             tool_id: format!("workflow:{}", id.unwrap_or_default()),

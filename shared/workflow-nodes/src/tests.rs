@@ -4,6 +4,7 @@ mod agent;
 mod control;
 mod values;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -330,6 +331,7 @@ fn effect(
             .cloned()
             .map(Arc::new)
             .or(slot.default.clone())
+            .map(Cow::Owned)
     };
     let values: Vec<_> = shape.inputs.iter().map(value).collect();
     let call = NodeCall {

@@ -2,6 +2,7 @@
 //!
 //! The graph has 100 chains of 100 additions, each of which needs the sum of the one before it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use grpc_kit::Transport;
 use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
 use serde_json::{Map, Value, json};
 use workflow_domain::compile::compile_text;
+use workflow_domain::data_flow::{Input, Values};
 use workflow_domain::engine::{Engine, Outcome};
 use workflow_domain::evaluate;
 use workflow_domain::interface::{RunInputs, bind};
@@ -62,11 +64,16 @@ fn pure(text: &str, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     for round in 0..=effort.times(50) {
         let compile = seconds_of(compile);
         let parse = seconds_of(|| serde_json::from_str::<Value>(text));
-        let drive = seconds_of(|| evaluate::run_pure(Arc::clone(&plan), Arc::clone(&inputs)));
-        let call = seconds_of(|| call_all(&plan, &given));
         if round > 0 {
             compiled.push(compile);
             parsed.push(parse);
+        }
+    }
+    // By themselves, so that both find the plan in the caches.
+    for round in 0..=effort.times(50) {
+        let drive = seconds_of(|| evaluate::run_pure(Arc::clone(&plan), Arc::clone(&inputs)));
+        let call = seconds_of(|| call_all(&plan, &given));
+        if round > 0 {
             driven.push(drive);
             bare.push(call);
         }
@@ -92,6 +99,10 @@ fn looped(effort: &Effort) -> anyhow::Result<Figure> {
     let engine = Engine::start(Arc::clone(&plan), inputs, &mut Vec::new());
     let planned = plan.nodes.first().context("the plan has no node")?;
     let inputs = engine.inputs_of(0).map_err(|wrong| anyhow!("{wrong:?}"))?;
+    let inputs: Values = inputs
+        .into_iter()
+        .map(|input| input.map(Cow::into_owned))
+        .collect();
     let body = planned.body.as_ref().context("the loop has no body")?;
     let add = body.nodes.get(1).context("the body has no addition")?;
     let given = &self::given(body)[1];
@@ -204,14 +215,16 @@ async fn append_all() -> anyhow::Result<f64> {
     Ok(begin.elapsed().as_secs_f64())
 }
 
-type Given = Vec<Vec<Option<Arc<Value>>>>;
+type Given = Vec<Vec<Option<Input<'static>>>>;
 
 /// Returns something to give each node: its defaults, and a number where there is none.
 fn given(plan: &Plan) -> Given {
     let one = Arc::new(json!(1));
     let slots = plan.nodes.iter().map(|node| node.shape.inputs.iter());
-    let value =
-        |default: &Option<Arc<Value>>| Some(default.clone().unwrap_or_else(|| Arc::clone(&one)));
+    let value = |default: &Option<Arc<Value>>| {
+        let value = default.clone().unwrap_or_else(|| Arc::clone(&one));
+        Some(Cow::Owned(value))
+    };
     slots
         .map(|slots| slots.map(|slot| value(&slot.default)).collect())
         .collect()
