@@ -17,7 +17,7 @@ use agent_store::{
     store::StateOwner,
     turn_log::journal::message_given,
 };
-use call_text::Dialect;
+use call_catalogue::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
 use grpc_kit::Failure;

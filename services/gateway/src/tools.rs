@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use call_text::Catalogue;
+use call_catalogue::Catalogue;
 use contracts::tavern::agent::v1::{GetToolScopeRequest, get_tool_scope_request::Agent};
 use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
 use tonic::Status;

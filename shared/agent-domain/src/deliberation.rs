@@ -1,6 +1,6 @@
 //! What a deliberation workflow is given, and which of its outputs is the answer (rules G201 and G202).
 
-use call_text::squash;
+use call_catalogue::names::squash;
 use serde_json::{Map, Value, json};
 
 /// The outputs that are the answer, squashed; the first that is there.

@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use call_text::{Dialect, Policy, prompt::Language};
+use call_catalogue::Dialect;
+use call_text::Policy;
+use call_text::prompt::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

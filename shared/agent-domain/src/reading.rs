@@ -6,10 +6,10 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use call_text::{
-    Block, Call, Catalogue, Diagnostic, Dialect, Parsed, Policy, Problem, ProblemCode, Rule, Span,
-    echo::Echo, native, native::NativeCall, observation,
-};
+use call_catalogue::{Catalogue, Diagnostic, Dialect, Problem, ProblemCode, Rule, Span};
+use call_text::echo::Echo;
+use call_text::native::NativeCall;
+use call_text::{Block, Call, Parsed, Policy, native, observation};
 
 use super::{
     budgets::Budget,
@@ -256,7 +256,7 @@ pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
 fn remarks(parsed: &Parsed) -> Vec<Diagnostic> {
     let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
     let mut remarks = parsed.diagnostics.clone();
-    remarks.extend(tolerances.map(call_text::Tolerance::to_diagnostic));
+    remarks.extend(tolerances.map(call_catalogue::Tolerance::to_diagnostic));
     remarks.sort_by_key(|remark| remark.span.start);
     remarks.dedup();
     remarks.truncate(MAX_REMARKS);

@@ -1,6 +1,6 @@
 //! Workflows that shorten long outputs of calls before the model reads them (rule G605).
 
-use call_text::squash;
+use call_catalogue::names::squash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -6,11 +6,11 @@
 //! text, or if the text writes its tool's name in the place of a call's name and holds every one of its
 //! values behind it.
 
+use call_catalogue::{alias_of, names};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::catalogue::alias_of;
 use crate::typing::text::decode_entities;
-use crate::{Call, Parsed, names};
+use crate::{Call, Parsed};
 
 /// Untrusted texts, prepared for comparison.
 #[derive(Debug, Clone, Default)]
@@ -173,10 +173,11 @@ fn unescape_json(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use call_catalogue::{Catalogue, Tool};
     use serde_json::json;
 
     use super::*;
-    use crate::{Catalogue, Policy, Tool, parse};
+    use crate::{Policy, parse};
 
     fn is_echo(message: &str, untrusted: &str) -> bool {
         let schema = json!({"properties": {"path": {"type": "string"}, "n": {"type": "integer"}}});

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use call_catalogue::{Diagnostic, Dialect, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{Block, Call, Diagnostic, Dialect, Span};
+use crate::{Block, Call};
 
 /// What is known about the tool of a call when its name has been read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,12 +14,11 @@ mod gbnf;
 mod json;
 mod value;
 
+use call_catalogue::{Catalogue, Dialect, Entry};
 use serde_json::{Value, json};
 
 use self::block::Blocks;
 use self::gbnf::{CharClass, Expr, Rules};
-use crate::catalogue::Entry;
-use crate::{Catalogue, Dialect};
 
 /// The most tools of a grammar.
 pub const MAX_TOOLS: usize = 64;

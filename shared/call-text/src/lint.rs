@@ -4,10 +4,11 @@
 //! None of this is a matter of parsing: the calls stay what they are, and a remark says what is
 //! odd about them.
 
+use call_catalogue::schema::Schema;
+use call_catalogue::{Catalogue, Diagnostic, Rule, Severity, Span};
 use serde_json::Value;
 
-use crate::schema::Schema;
-use crate::{Call, Catalogue, Diagnostic, Rule, Severity, Span};
+use crate::Call;
 
 /// The values of a call that were copied from its tool's manual instead of being made up: the
 /// description of the parameter, the words of the worked example, or an example that is a
@@ -36,7 +37,7 @@ pub fn placeholders(call: &Call, catalogue: &Catalogue) -> Vec<Diagnostic> {
             span: place(name),
             message: format!(
                 "Parameter '{name}' holds the words of the manual: '{}'",
-                crate::diagnostic::cut(written)
+                call_catalogue::cut(written)
             ),
             hint: "write the real value".to_owned(),
         })
@@ -52,7 +53,7 @@ pub fn placeholder_examples(parameters: &Value) -> Vec<String> {
         let given = given.find_map(|value| value.as_str().filter(|text| is_placeholder(text)))?;
         Some(format!(
             "parameter '{name}' has the example '{}', which models copy as it stands; give a real value",
-            crate::diagnostic::cut(given)
+            call_catalogue::cut(given)
         ))
     };
     schema
@@ -107,10 +108,11 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use call_catalogue::Tool;
     use serde_json::json;
 
     use super::*;
-    use crate::{Policy, Tool, parse};
+    use crate::{Policy, parse};
 
     fn parameters() -> Value {
         json!({"properties": {

@@ -4,16 +4,16 @@ mod given;
 
 use std::sync::Arc;
 
+use call_catalogue::{
+    Catalogue, Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::dialect::context::Context;
 use crate::dialect::json::arguments_of;
 use crate::dialect::raw::RawCall;
-use crate::{
-    Block, BlockEnd, Call, Catalogue, Class, Diagnostic, Dialect, FinishReason, Parsed, Policy,
-    Problem, ProblemCode, Rule, Severity, Span, typing,
-};
+use crate::{Block, BlockEnd, Call, FinishReason, Parsed, Policy, typing};
 
 pub use given::{Given, read};
 

@@ -6,17 +6,17 @@
 mod neutralise;
 mod skeleton;
 
+use call_catalogue::names::listed;
+use call_catalogue::{
+    Catalogue, Class, Diagnostic, Dialect, NEAR_MISS, Problem, ProblemCode, Severity, Tolerance,
+};
 use serde_json::Value;
 
 pub use neutralise::neutralise;
 pub(crate) use skeleton::example as example_value;
 pub use skeleton::{corrected, outline, skeleton};
 
-use crate::diagnostic::NEAR_MISS;
-use crate::names::listed;
-use crate::{
-    Block, Call, Catalogue, Diagnostic, Parsed, Problem, ProblemCode, Severity, Tolerance,
-};
+use crate::{Block, Call, Parsed};
 
 /// A tool's failure as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,7 +147,7 @@ pub fn skipped(tool: &str, failed_tool: &str) -> String {
 /// A call that does not run by itself because it was not written exactly.
 pub fn confirmation(call: &Call) -> String {
     let repairs = call.tolerances.iter();
-    let repairs = repairs.filter(|tolerance| tolerance.class == crate::Class::Repair);
+    let repairs = repairs.filter(|tolerance| tolerance.class == Class::Repair);
     let mut reasons: Vec<String> = repairs.map(repair).collect();
     reasons.dedup();
     let why = if reasons.is_empty() {
@@ -251,10 +251,8 @@ pub fn for_block(block: &Block) -> Option<String> {
         return None;
     }
     let kind = match block.dialect {
-        crate::Dialect::Action => "Malformed XML in ACTION block",
-        crate::Dialect::ToolTag | crate::Dialect::ToolJson | crate::Dialect::Native => {
-            "Malformed tool call"
-        }
+        Dialect::Action => "Malformed XML in ACTION block",
+        Dialect::ToolTag | Dialect::ToolJson | Dialect::Native => "Malformed tool call",
         _ => "Malformed TAM block",
     };
     Some(format!(

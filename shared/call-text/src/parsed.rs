@@ -4,12 +4,11 @@ mod source;
 
 use std::sync::Arc;
 
+use call_catalogue::{Class, Diagnostic, Dialect, Problem, Span, Tolerance};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use source::SourceText;
-
-use crate::{Class, Diagnostic, Dialect, Problem, Span, Tolerance};
 
 /// Everything that was understood of a message, and everything that was wrong with it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -208,6 +207,6 @@ impl Call {
 
     /// The same bytes for the same call in every dialect: compact JSON with sorted keys.
     pub fn canonical(&self) -> String {
-        crate::canonical::call(&self.tool_id, &self.arguments)
+        call_catalogue::canonical::call(&self.tool_id, &self.arguments)
     }
 }

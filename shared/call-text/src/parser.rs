@@ -14,13 +14,13 @@ mod text_scanner;
 
 use std::cell::Cell;
 
+use call_catalogue::{Catalogue, Diagnostic, Rule, Severity, Span};
+
 use self::assembler::Assembler;
 use self::text_scanner::TextScanner;
 use crate::dialect::context::Context;
 use crate::scan::Feed;
-use crate::{
-    Catalogue, Diagnostic, Event, FinishReason, Parsed, Policy, Rule, SegmentKind, Severity, Span,
-};
+use crate::{Event, FinishReason, Parsed, Policy, SegmentKind};
 
 /// Parses a whole message of which nothing more is known than its text.
 pub fn parse(text: &str, catalogue: &Catalogue, policy: &Policy) -> Parsed {

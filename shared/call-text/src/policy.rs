@@ -1,8 +1,7 @@
 //! What a caller may decide about parsing.
 
+use call_catalogue::Dialect;
 use serde::{Deserialize, Serialize};
-
-use crate::Dialect;
 
 /// Which blocks of a message run (A1, T2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]

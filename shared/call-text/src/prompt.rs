@@ -7,15 +7,14 @@ mod words;
 
 use std::fmt::Write;
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Catalogue, Dialect, Entry, ToolKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use self::words::Words;
-use crate::catalogue::Entry;
 use crate::observation::neutralise;
-use crate::schema::{Schema, Types};
-use crate::{Catalogue, Dialect, ToolKind};
 
 /// The language of the section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -43,7 +42,7 @@ impl Language {
             "" if tag.is_empty() => Ok(Self::En),
             "en" if tag.split('-').all(subtag) => Ok(Self::En),
             "zh" if tag.split('-').all(subtag) => Ok(Self::Zh),
-            _ => Err(UnknownLanguage(crate::diagnostic::cut(tag))),
+            _ => Err(UnknownLanguage(call_catalogue::cut(tag))),
         }
     }
 }

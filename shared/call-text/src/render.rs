@@ -6,11 +6,11 @@ mod fields;
 
 pub(crate) use fields::field;
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Catalogue, Class, Dialect, Entry, canonical};
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::Entry;
-use crate::schema::{Schema, Types};
-use crate::{Catalogue, Class, Dialect, FinishReason, Policy, canonical, parse_finished};
+use crate::{FinishReason, Policy, parse_finished};
 
 /// Why a call cannot be written in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

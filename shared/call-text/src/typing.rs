@@ -16,16 +16,15 @@ pub(crate) mod value;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use call_catalogue::{
+    Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span, Tolerance, ToolMatch,
+};
 use serde_json::Map;
 
 use self::steps::StepCall;
-use crate::catalogue::ToolMatch;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Controls, RawBlock, RawCall, ScannedBlock};
-use crate::{
-    Block, BlockEnd, Call, Class, Diagnostic, FinishReason, Problem, ProblemCode, Rule, Severity,
-    SourceText, Span, Tolerance,
-};
+use crate::{Block, BlockEnd, Call, FinishReason, SourceText};
 
 pub(crate) use ahead::TypedAhead;
 pub(crate) use call::type_call;
@@ -160,7 +159,7 @@ fn advise(problems: &mut [Problem], finish: FinishReason) {
 }
 
 /// One remark about all text that stands between the calls of a block, if there is any.
-fn stray_of(raw: &RawBlock, dialect: crate::Dialect, text: &str) -> Option<Diagnostic> {
+fn stray_of(raw: &RawBlock, dialect: Dialect, text: &str) -> Option<Diagnostic> {
     raw.stray
         .iter()
         .copied()
@@ -172,7 +171,7 @@ fn stray_of(raw: &RawBlock, dialect: crate::Dialect, text: &str) -> Option<Diagn
 /// Makes calls of the fields of a block; gives the block's controls and its steps.
 fn calls_of_fields(
     raw: &mut RawBlock,
-    dialect: crate::Dialect,
+    dialect: Dialect,
     span: Span,
     text: &str,
     context: &Context<'_>,
@@ -230,7 +229,7 @@ fn problem_diagnostic(problem: &Problem) -> Diagnostic {
     }
 }
 
-fn stray_text(span: Span, dialect: crate::Dialect, text: &str) -> Diagnostic {
+fn stray_text(span: Span, dialect: Dialect, text: &str) -> Diagnostic {
     let rule = if dialect.is_field_based() {
         Rule::T33
     } else {
@@ -244,7 +243,7 @@ fn stray_text(span: Span, dialect: crate::Dialect, text: &str) -> Diagnostic {
         span,
         message: format!(
             "text between the parts of the block was left out: '{}'",
-            crate::diagnostic::cut(span.of(text).trim())
+            call_catalogue::cut(span.of(text).trim())
         ),
         hint: "write remarks before the block".to_owned(),
     }
@@ -269,7 +268,7 @@ fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Probl
         message.push_str(&format!(", did you mean '{first}'?"));
     }
     Problem::new(ProblemCode::UnknownTool, Rule::N4, raw.name_span, message)
-        .expected(crate::names::listed(ids.into_iter()))
+        .expected(call_catalogue::names::listed(ids.into_iter()))
         .received(&raw.name)
         .suggesting(nearest)
 }

@@ -1,6 +1,6 @@
 //! Tools of the registry as the catalogue that decides what is a tag and what is text.
 
-use call_text::{Catalogue, CatalogueError, Tool, ToolKind};
+use call_catalogue::{Catalogue, CatalogueError, Tool, ToolKind};
 use contracts::tavern::registry::v1 as registry;
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Dialects and finish reasons.
 
-use call_text::{Dialect, FinishReason};
+use call_catalogue::Dialect;
+use call_text::FinishReason;
 use contracts::tavern::common::v1 as common;
 
 /// A number that names no dialect.

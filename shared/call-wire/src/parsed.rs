@@ -1,9 +1,8 @@
 //! A parsed text as a message.
 
+use call_catalogue::{Catalogue, Class, Diagnostic, Severity, Span, Tolerance};
 use call_text::echo::Echo;
-use call_text::{
-    Call, Catalogue, Class, Diagnostic, Parsed, RawArgument, Severity, Span, Tolerance,
-};
+use call_text::{Call, Parsed, RawArgument};
 use call_text::{StepControl, lint, observation};
 use contracts::tavern::common::v1 as common;
 use serde_json::{Map, Value};
@@ -187,7 +186,8 @@ pub fn span_to_proto(span: Span) -> common::TextSpan {
 
 #[cfg(test)]
 mod tests {
-    use call_text::{FinishReason, Policy, Tool, parse, parse_finished};
+    use call_catalogue::Tool;
+    use call_text::{FinishReason, Policy, parse, parse_finished};
     use serde_json::json;
 
     use super::*;

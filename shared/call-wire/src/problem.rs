@@ -1,6 +1,6 @@
 //! What is wrong with a call that was read from text.
 
-use call_text::Problem;
+use call_catalogue::Problem;
 use contracts::tavern::common::v1 as common;
 
 /// Writes what the text library found.

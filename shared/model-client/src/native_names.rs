@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use call_text::alias_of;
+use call_catalogue::alias_of;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

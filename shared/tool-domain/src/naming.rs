@@ -119,7 +119,7 @@ pub fn derived_id(written: &str) -> Option<String> {
 /// Returns the alias of `id`: its spelling as a plain XML name, made unique by digits of the id's
 /// hash if another tool has it, by `taken`.
 pub fn unique_alias(id: &str, taken: impl Fn(&str) -> bool) -> String {
-    let alias = call_text::alias_of(id);
+    let alias = call_catalogue::alias_of(id);
     if alias == id || !taken(&alias) {
         return alias;
     }

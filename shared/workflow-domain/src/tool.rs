@@ -1,7 +1,7 @@
 //! Tools as nodes hand them on, and calls that a model asked for.
 
+use call_catalogue::{Catalogue, Tool};
 use call_outcome::Failure;
-use call_text::{Catalogue, Tool};
 use serde_json::{Map, Value, json};
 
 /// Writes a tool as an item of a list of tools.

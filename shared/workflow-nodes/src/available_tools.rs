@@ -1,7 +1,7 @@
 //! `core:AvailableTools`: lists the tools that a model may call.
 
+use call_catalogue::Dialect;
 use call_outcome::{Failure, Violation};
-use call_text::Dialect;
 use call_text::prompt::{Detail, Language, render_tools};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `core:DecisionPrompt`: puts the chat for the next decision of a model together.
 
+use call_catalogue::{Catalogue, Dialect};
 use call_outcome::{Failure, Violation};
 use call_text::prompt::{Detail, Language, render_tools};
-use call_text::{Catalogue, Dialect};
 use std::sync::Arc;
 
 use serde_json::{Value, json};

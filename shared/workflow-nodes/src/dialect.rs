@@ -1,7 +1,7 @@
 //! The setting `dialect` of nodes that teach and read calls.
 
+use call_catalogue::Dialect;
 use call_outcome::Violation;
-use call_text::Dialect;
 use serde_json::{Map, Value};
 
 use workflow_domain::data_flow::DataFlow;

@@ -1,8 +1,9 @@
 //! `core:ParseLlmDecision`: reads the calls of a model's answer.
 
+use call_catalogue::{Catalogue, Dialect};
 use call_outcome::{Failure, Violation};
 use call_text::echo::Echo;
-use call_text::{Call, Catalogue, Dialect, Parsed, Policy, native, observation};
+use call_text::{Call, Parsed, Policy, native, observation};
 
 use serde_json::{Value, json};
 

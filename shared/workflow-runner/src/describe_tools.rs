@@ -1,7 +1,7 @@
 //! Asking the registry what tools are like.
 
+use call_catalogue::{Tool, ToolKind};
 use call_outcome::{Category, Failure};
-use call_text::{Tool, ToolKind};
 use contracts::tavern::registry::v1::{self as registry, BatchGetToolsRequest, ImplementationType};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
-use call_text::{Call, Catalogue, FinishReason, Parsed, Policy, Tool};
+use call_catalogue::{Catalogue, Tool};
+use call_text::{Call, FinishReason, Parsed, Policy};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -151,7 +152,9 @@ pub fn differences(case: &Case, parsed: &Parsed, catalogue: &Catalogue) -> Vec<S
     let expected = &case.expected;
     let mut found = Differences::default();
     if let Some(dialect) = &expected.dialect {
-        let actual = parsed.dialect.map_or("none", call_text::Dialect::as_str);
+        let actual = parsed
+            .dialect
+            .map_or("none", call_catalogue::Dialect::as_str);
         found.compare("dialect", dialect, actual);
     }
     if let Some(text) = &expected.response_text {

@@ -6,7 +6,8 @@
 
 mod text;
 
-use call_text::{Call, Catalogue, FinishReason, Policy, Tool, parse_finished};
+use call_catalogue::{Catalogue, Tool};
+use call_text::{Call, FinishReason, Policy, parse_finished};
 use serde_json::{Map, Value, json};
 
 pub use text::{Form, Written};

@@ -1,7 +1,8 @@
 //! Any strings as arguments: rendered and read back as the same call, or refused.
 #![no_main]
 
-use call_text::{Dialect, Policy, parse, render};
+use call_catalogue::Dialect;
+use call_text::{Policy, parse, render};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 

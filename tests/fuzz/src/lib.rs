@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use call_text::{Catalogue, Tool};
+use call_catalogue::{Catalogue, Tool};
 
 /// The tools that fuzzed messages may call.
 pub fn catalogue() -> &'static Catalogue {

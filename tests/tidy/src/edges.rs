@@ -8,11 +8,12 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 27] = [
+const SHARED: [(&str, &[&str]); 28] = [
     ("contracts", &[]),
     ("core-types", &[]),
-    ("call-text", &["json-schema"]),
     ("json-schema", &[]),
+    ("call-catalogue", &["json-schema"]),
+    ("call-text", &["call-catalogue", "json-schema"]),
     ("canonical-json", &[]),
     ("cel-guard", &[]),
     ("approval-rules", &["cel-guard"]),
@@ -24,18 +25,24 @@ const SHARED: [(&str, &[&str]); 27] = [
     ("proto-json", &["call-outcome", "json-schema"]),
     (
         "call-wire",
-        &["contracts", "core-types", "call-outcome", "call-text", "json-schema"],
+        &["contracts", "core-types", "call-catalogue", "call-outcome", "call-text", "json-schema"],
     ),
     (
         "agent-domain",
-        &["approval-rules", "call-outcome", "call-text", "cel-guard", "core-types", "json-schema", "schedules"],
+        &[
+            "approval-rules", "call-catalogue", "call-outcome", "call-text", "cel-guard", "core-types",
+            "json-schema", "schedules",
+        ],
     ),
     (
         "tool-domain",
-        &["approval-rules", "call-outcome", "call-text", "canonical-json", "core-types", "json-schema", "settings"],
+        &[
+            "approval-rules", "call-catalogue", "call-outcome", "call-text", "canonical-json", "core-types",
+            "json-schema", "settings",
+        ],
     ),
     ("telemetry", &["settings"]),
-    ("model-client", &["agent-domain", "call-text", "settings", "telemetry"]),
+    ("model-client", &["agent-domain", "call-catalogue", "call-text", "settings", "telemetry"]),
     ("sql-store", &["core-types"]),
     ("run-log", &["core-types", "sql-store"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
@@ -49,31 +56,34 @@ const SHARED: [(&str, &[&str]); 27] = [
     (
         "agent-store",
         &[
-            "contracts", "core-types", "call-text", "call-wire", "agent-domain", "sql-store", "run-log",
-            "grpc-kit", "run-events",
+            "contracts", "core-types", "call-catalogue", "call-text", "call-wire", "agent-domain",
+            "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
     (
         "workflow-domain",
-        &["core-types", "call-outcome", "call-text", "canonical-json", "cel-guard", "json-schema"],
+        &["core-types", "call-catalogue", "call-outcome", "canonical-json", "cel-guard", "json-schema"],
     ),
     (
         "workflow-nodes",
-        &["call-outcome", "call-text", "call-wire", "cel-guard", "json-schema", "workflow-domain"],
+        &[
+            "call-catalogue", "call-outcome", "call-text", "call-wire", "cel-guard", "json-schema",
+            "workflow-domain",
+        ],
     ),
     (
         "workflow-runner",
         &[
-            "contracts", "core-types", "call-outcome", "call-text", "call-wire", "json-schema", "sql-store",
-            "run-log", "telemetry", "grpc-kit", "run-events", "script-client",
+            "contracts", "core-types", "call-catalogue", "call-outcome", "call-text", "call-wire",
+            "json-schema", "sql-store", "run-log", "telemetry", "grpc-kit", "run-events", "script-client",
             "workflow-domain", "workflow-nodes",
         ],
     ),
 ];
 
 /// Shared crates that only some services link, because they read or write the text dialects.
-const OF_CALLS: [&str; 2] = ["call-text", "call-wire"];
+const OF_CALLS: [&str; 3] = ["call-catalogue", "call-text", "call-wire"];
 
 /// The services that may link them.
 const READS_CALLS: [&str; 4] = [

@@ -27,7 +27,7 @@ pub(super) struct Asked {
     pub(super) input: TurnInput,
     pub(super) conversation_id: String,
     pub(super) budgets: Limits,
-    pub(super) dialect: Option<call_text::Dialect>,
+    pub(super) dialect: Option<call_catalogue::Dialect>,
 }
 
 /// Reads a request; every field that is wrong is named.
@@ -165,9 +165,9 @@ pub(super) fn granted(grant: &common::CallGrant) -> Limits {
     }
 }
 
-fn dialect(number: i32, failure: &mut Failure) -> Option<call_text::Dialect> {
+fn dialect(number: i32, failure: &mut Failure) -> Option<call_catalogue::Dialect> {
     match call_wire::dialect_from_proto(number) {
-        Ok(Some(call_text::Dialect::Native)) => {
+        Ok(Some(call_catalogue::Dialect::Native)) => {
             failure.add_violation(
                 "dialect",
                 "is native, which no text is written in; leave it out",

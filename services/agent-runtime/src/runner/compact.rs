@@ -7,7 +7,7 @@ use agent_domain::{
     deliberation::Situation,
     prompt,
 };
-use call_text::squash;
+use call_catalogue::names::squash;
 use contracts::tavern::common::v1::{
     ConversationCompacted, ModelUsage, conversation_compacted::Method, run_event::Kind,
 };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use call_text::Catalogue;
+use call_catalogue::Catalogue;
 use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;

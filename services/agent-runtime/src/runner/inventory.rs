@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use agent_domain::{plan::Plan, spelling::HANDLE_TOOLS};
-use call_text::Catalogue;
+use call_catalogue::Catalogue;
 use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
     registry::v1 as registry,

@@ -7,7 +7,8 @@ use agent_domain::{
     plan::Plan,
     prompt::{self, Prompt},
 };
-use call_text::{Catalogue, prompt as tool_prompt};
+use call_catalogue::Catalogue;
+use call_text::prompt as tool_prompt;
 use serde_json::Value;
 
 /// The states that the model is shown.

@@ -1,7 +1,8 @@
 //! What the reading of an answer depends on, and how a call that was read is recorded.
 
 use agent_domain::reading::{CallReading, RefusalKind};
-use call_text::{Catalogue, Parser, Policy};
+use call_catalogue::Catalogue;
+use call_text::{Parser, Policy};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::journal;

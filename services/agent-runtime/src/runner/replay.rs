@@ -21,7 +21,7 @@ use agent_store::turn_log::{
     forked::Forked,
     replay::{opening, time_of},
 };
-use call_text::Catalogue;
+use call_catalogue::Catalogue;
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 use core_types::RunId;
 use serde_json::Value;

@@ -1,7 +1,8 @@
 //! What is done with an answer while the model is still writing it.
 
 use agent_domain::reading::{Reader, UnknownCall};
-use call_text::{Dialect, Event, ToolState};
+use call_catalogue::Dialect;
+use call_text::{Event, ToolState};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
@@ -33,7 +34,7 @@ impl StreamingAnswer {
     /// Looks at the name of a call. Only the first of a block counts, as those before it would
     /// still run; and only where the name is certain at once: in a block of fields a later field
     /// can change which tool is meant (T18).
-    fn look_at(&mut self, name: String, tool: &ToolState, span: call_text::Span) {
+    fn look_at(&mut self, name: String, tool: &ToolState, span: call_catalogue::Span) {
         let Some((block, dialect)) = self.opened.take() else {
             return;
         };

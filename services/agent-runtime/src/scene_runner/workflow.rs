@@ -8,7 +8,7 @@ use agent_domain::{
     state::{MAX_WORLD_BYTES, from_patch},
 };
 use agent_store::store::StateOwner;
-use call_text::squash;
+use call_catalogue::names::squash;
 use contracts::tavern::{
     common::v1::{
         ErrorCategory, RunOptions, RunState, SceneWorkflowEnded, SceneWorkflowStarted, WorkKind,

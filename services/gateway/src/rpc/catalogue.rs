@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use call_text::{Catalogue, Tool};
+use call_catalogue::{Catalogue, Tool};
 use contracts::tavern::gateway::v1::{ToolCatalogue, ToolDeclaration, ToolScope};
 use core_types::ToolId;
 use json_schema::Schema;

@@ -1,8 +1,9 @@
 //! Reading a text, and writing a call.
 
+use call_catalogue::{Catalogue, ProblemCode};
 use call_text::echo::Echo;
 use call_text::render::render_call;
-use call_text::{Catalogue, Parsed, Policy, ProblemCode, native};
+use call_text::{Parsed, Policy, native};
 use contracts::tavern::common::v1::ParsedText;
 use contracts::tavern::gateway::v1::{
     ParseTextRequest, ParseTextResponse, RenderCallRequest, RenderCallResponse,
@@ -112,7 +113,8 @@ fn names_no_tool(code: ProblemCode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use call_text::{Dialect, FinishReason, Tool};
+    use call_catalogue::{Dialect, Tool};
+    use call_text::FinishReason;
     use serde_json::json;
 
     use super::*;

@@ -1,6 +1,7 @@
 //! How a text is read, from the wire.
 
-use call_text::{Dialect, FencePolicy, MultiBlock, NameMatch, Policy, Repair};
+use call_catalogue::Dialect;
+use call_text::{FencePolicy, MultiBlock, NameMatch, Policy, Repair};
 use contracts::tavern::gateway::v1 as wire;
 
 use super::problems::Problems;

@@ -1,6 +1,6 @@
 //! Everything that is wrong with a request, collected to be refused at once.
 
-use call_text::Dialect;
+use call_catalogue::Dialect;
 use grpc_kit::Failure;
 use serde_json::Value;
 use tonic::Status;

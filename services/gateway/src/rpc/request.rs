@@ -1,8 +1,9 @@
 //! How a text is to be read and a prompt to be written, checked.
 
+use call_catalogue::Dialect;
 use call_text::grammar::Mode;
 use call_text::prompt::{Detail as PromptDetail, Language};
-use call_text::{Dialect, FinishReason, Policy};
+use call_text::{FinishReason, Policy};
 use contracts::tavern::gateway::v1::{
     CallsTarget, Detail, GrammarMode, ParsePolicy, ParseTextRequest, RenderCallRequest,
     RenderGrammarRequest, RenderToolsRequest, StreamTextEnd, StreamTextStart, ToolCatalogue,

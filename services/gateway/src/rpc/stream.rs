@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use async_stream::try_stream;
+use call_catalogue::Catalogue;
 use call_text::echo::Echo;
-use call_text::{Block, Call, Catalogue, Event, FinishReason, Parser, ToolState};
+use call_text::{Block, Call, Event, FinishReason, Parser, ToolState};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event as Wire;
 use contracts::tavern::gateway::v1::{

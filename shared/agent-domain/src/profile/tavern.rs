@@ -1,7 +1,8 @@
 //! `custom_metadata.tavern`: what a profile says to Tavern. Unlike the rest of a profile it is strict
 //! (rule G101).
 
-use call_text::{Dialect, prompt::Language};
+use call_catalogue::Dialect;
+use call_text::prompt::Language;
 use serde_json::{Map, Value};
 
 use super::{MAX_SYSTEM_PROMPT_BYTES, approvals};

@@ -1,4 +1,5 @@
-use call_text::{Dialect, prompt::Language};
+use call_catalogue::Dialect;
+use call_text::prompt::Language;
 
 use super::*;
 use crate::plan::ToolOffer;

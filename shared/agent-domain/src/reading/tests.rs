@@ -1,4 +1,5 @@
-use call_text::{FinishReason, Tool, parse_finished};
+use call_catalogue::Tool;
+use call_text::{FinishReason, parse_finished};
 use serde_json::json;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! The workflows of a scene and the moments at which they run (rule G109).
 
-use call_text::squash;
+use call_catalogue::names::squash;
 use serde_json::{Map, Value};
 
 use crate::{document::Reader, profile::workflow_stem};

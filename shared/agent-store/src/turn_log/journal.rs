@@ -132,7 +132,7 @@ pub fn given_message(kind: &Kind) -> Option<ChatMessage> {
 }
 
 /// Writes a remark of the parser.
-pub fn diagnosed(diagnostic: &call_text::Diagnostic) -> Kind {
+pub fn diagnosed(diagnostic: &call_catalogue::Diagnostic) -> Kind {
     Kind::Diagnosed(common::Diagnosed {
         diagnostic: Some(call_wire::diagnostic_to_proto(diagnostic)),
     })

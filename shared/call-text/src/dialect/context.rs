@@ -1,6 +1,8 @@
 //! What every scanner may ask about.
 
-use crate::{Catalogue, FinishReason, Policy};
+use call_catalogue::Catalogue;
+
+use crate::{FinishReason, Policy};
 
 /// What a scanner may ask about.
 #[derive(Clone, Copy)]

@@ -12,6 +12,7 @@ mod short;
 mod surroundings;
 mod value;
 
+use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
 pub(crate) use open::{Opening, opening};
 
 use self::ahead::Ahead;
@@ -19,13 +20,11 @@ use self::mode::Mode;
 use self::value::{Doubt, ValueScan, ValueStep};
 use super::context::Context;
 use super::raw::{Early, Progress, RawBlock, RawCall};
-use crate::catalogue::ToolMatch;
-use crate::diagnostic::Tolerance;
 use crate::scan::gap::GapMemo;
 use crate::scan::json::JsonEnd;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{BlockEnd, Class, Dialect, FinishReason, Problem, ProblemCode, Repair, Rule, Span};
+use crate::{BlockEnd, FinishReason, Repair};
 
 #[derive(Debug)]
 enum State {

@@ -9,14 +9,15 @@ mod key;
 pub(crate) mod marks;
 mod value;
 
+use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
+
 use self::command::Key;
 use self::marks::{BlockFamily, Marker};
 use self::value::{FieldValue, ValueStep};
 use super::context::Context;
 use super::raw::{Early, Plain, Progress, RawBlock, RawField, Written};
-use crate::diagnostic::Tolerance;
+use crate::BlockEnd;
 use crate::scan::{Feed, Look};
-use crate::{BlockEnd, Class, Dialect, Problem, ProblemCode, Rule, Span};
 
 #[derive(Debug)]
 enum State {

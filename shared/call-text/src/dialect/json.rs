@@ -1,11 +1,10 @@
 //! Calls written as JSON objects: Hermes, and JSON inside ACTION (A13).
 
+use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 use serde_json::{Map, Value};
 
 use super::raw::{Content, RawBlock, RawCall, RawValue, Written};
-use crate::diagnostic::Tolerance;
 use crate::scan::json;
-use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span};
 
 /// Reads the JSON value at `span` as one call or a list of calls.
 pub(crate) fn read_calls(text: &str, span: Span, in_action: bool, block: &mut RawBlock) {

@@ -1,10 +1,10 @@
 //! What stage one hands to stage two: names and values with places, without types (G1).
 
+use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
 use serde_json::{Map, Value};
 
 use super::fields::command::Key;
-use crate::catalogue::ToolMatch;
-use crate::{BlockEnd, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
+use crate::BlockEnd;
 
 /// A block as cut by a scanner.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +39,7 @@ impl Written {
     /// The name at a place, without what may stand round it (N7, V11).
     pub(crate) fn cleaned(span: Span, text: &str) -> Self {
         let whole = span.of(text);
-        let cleaned = crate::names::clean(whole);
+        let cleaned = call_catalogue::names::clean(whole);
         match cleaned.len() == whole.len() {
             true => Self::At(span),
             false => Self::Other(cleaned.into_owned()),

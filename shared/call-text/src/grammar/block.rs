@@ -1,15 +1,14 @@
 //! Blocks of each dialect.
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Dialect, Entry};
 use serde_json::Value;
 
 use super::gbnf::{Expr, Rules};
 use super::json::{Place, Values};
 use super::value::Text;
 use super::{GrammarError, MAX_CALLS, Unenforced};
-use crate::Dialect;
-use crate::catalogue::Entry;
 use crate::render;
-use crate::schema::{Schema, Types};
 
 /// What is written about the blocks of one grammar.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Values as JSON, by schema.
 
+use call_catalogue::schema::{Schema, Types};
 use serde_json::Value;
 
 use super::gbnf::{CharClass, Expr, Rules};
 use super::{GrammarError, Unenforced};
-use crate::schema::{Schema, Types};
 
 /// What a schema may ask for that a grammar does not express.
 const UNENFORCED: [&str; 20] = [

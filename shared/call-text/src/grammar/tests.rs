@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
 
+use call_catalogue::{Class, Diagnostic, Severity, Tool};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{Class, FinishReason, Policy, Severity, Tool, parse_finished};
+use crate::{FinishReason, Policy, parse_finished};
 
 const WRITTEN: [Dialect; 6] = [
     Dialect::Action,
@@ -238,7 +239,7 @@ fn check(
             );
             prop_assert!(!call.ambiguous, "{}: ambiguous {:?}", dialect, text);
         }
-        let serious = |remark: &&crate::Diagnostic| {
+        let serious = |remark: &&Diagnostic| {
             remark.severity != Severity::Hint && remark.class != Some(Class::Verbatim)
         };
         let remarked = parsed.diagnostics.iter().find(serious);

@@ -1,10 +1,11 @@
 //! Values as the text of an element or field.
 
+use call_catalogue::Dialect;
+use call_catalogue::schema::Types;
+
 use super::GrammarError;
 use super::gbnf::{CharClass, Expr};
 use super::json::{Place, Values};
-use crate::Dialect;
-use crate::schema::Types;
 
 /// White space that a reader takes off the ends of a line, and characters that nothing shows.
 const BLANKS: &str = " \t\n\r\u{b}\u{c}\u{85}\u{a0}\u{1680}\u{3000}\u{feff}";

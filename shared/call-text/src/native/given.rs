@@ -1,9 +1,9 @@
 //! Reading structured calls that the caller has collected, in whichever shape.
 
+use call_catalogue::Diagnostic;
 use serde_json::{Map, Value};
 
 use super::{NativeCall, json_text, remark};
-use crate::Diagnostic;
 use crate::dialect::json::name_and_arguments;
 
 /// Structured calls, and remarks on what is none.
@@ -115,7 +115,7 @@ impl Reader {
         };
         let mut remark = remark(
             UNREADABLE,
-            &crate::diagnostic::cut(&format!("{what} is no call: {why}")),
+            &call_catalogue::cut(&format!("{what} is no call: {why}")),
         );
         remark.hint = r#"write {"name": ..., "arguments": {...}}"#.to_owned();
         self.given.remarks.push(remark);

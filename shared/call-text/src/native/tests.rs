@@ -1,7 +1,8 @@
+use call_catalogue::Tool;
 use serde_json::json;
 
 use super::*;
-use crate::{Tool, parse};
+use crate::parse;
 
 fn catalogue() -> Catalogue {
     let schema = json!({"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]});

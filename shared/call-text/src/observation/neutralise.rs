@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use call_catalogue::names::is_invisible;
+
 /// What stands for the bracket of a mark: visible, and no part of any dialect.
 const BROKEN: char = '‹';
 
@@ -76,9 +78,8 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
 fn starts_mark(after: &str) -> bool {
     const LONGEST: usize = 24;
     let skip = |text: &str| -> usize {
-        let blank = |c: &char| {
-            c.is_whitespace() || matches!(c, '/' | '<' | '＜') || crate::names::is_invisible(*c)
-        };
+        let blank =
+            |c: &char| c.is_whitespace() || matches!(c, '/' | '<' | '＜') || is_invisible(*c);
         text.chars()
             .take(8)
             .take_while(blank)
@@ -91,7 +92,7 @@ fn starts_mark(after: &str) -> bool {
     }
     let name: String = rest
         .chars()
-        .filter(|c| !crate::names::is_invisible(*c))
+        .filter(|c| !is_invisible(*c))
         .take(LONGEST)
         .take_while(|c| c.is_alphanumeric() || *c == '_')
         .collect();

@@ -1,11 +1,12 @@
 //! Calls to copy: a tool's call with values from its schema, and a wrong call set right.
 
+use call_catalogue::placeholder::PLACEHOLDER;
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Catalogue, Dialect, ProblemCode, Tool};
 use serde_json::{Map, Value};
 
 use super::neutralise;
-use crate::placeholder::PLACEHOLDER;
-use crate::schema::{Schema, Types};
-use crate::{Call, Catalogue, Dialect, ProblemCode, Tool, render};
+use crate::{Call, render};
 
 /// A call of a tool with a placeholder for each required parameter, which cannot run as it stands.
 pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {

@@ -1,7 +1,8 @@
+use call_catalogue::Tool;
 use serde_json::json;
 
 use super::*;
-use crate::{FinishReason, Policy, Tool, parse, parse_finished};
+use crate::{FinishReason, Policy, parse, parse_finished};
 
 #[test]
 fn marks_in_tool_output_lose_their_meaning_and_stay_readable() {
@@ -151,12 +152,12 @@ fn an_example_after_an_error_never_runs() {
         let tool = Tool::new("files", "", parameters).read_only();
         let catalogue = Catalogue::new(vec![tool.clone()], vec![]).unwrap();
         for dialect in [
-            crate::Dialect::Action,
-            crate::Dialect::TamV1,
-            crate::Dialect::TamV2,
-            crate::Dialect::Vcp,
-            crate::Dialect::ToolTag,
-            crate::Dialect::ToolJson,
+            Dialect::Action,
+            Dialect::TamV1,
+            Dialect::TamV2,
+            Dialect::Vcp,
+            Dialect::ToolTag,
+            Dialect::ToolJson,
         ] {
             let outline = outline(&tool, dialect, &catalogue).unwrap();
             let parsed = parse(&outline, &catalogue, &Policy::default());

@@ -3,9 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use call_catalogue::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::Span;
 
 /// A piece of what the model wrote. The pieces of one block share its memory, so that keeping the
 /// source of every argument costs one copy of the block. Reads as a `str`.

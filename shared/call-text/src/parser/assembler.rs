@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::ToolMatch;
+use call_catalogue::{
+    Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span, ToolMatch,
+};
+
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Early, ScannedBlock};
 use crate::typing::{self, TypedAhead};
-use crate::{
-    BlockEnd, Call, Class, Diagnostic, Event, MultiBlock, Parsed, Problem, ProblemCode, Rule,
-    Segment, SegmentKind, Severity, Span, ToolState,
-};
+use crate::{BlockEnd, Call, Event, MultiBlock, Parsed, Segment, SegmentKind, ToolState};
 
 /// A piece whose fate is open until the end of the message (A7).
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl Assembler {
         });
     }
 
-    pub(super) fn block_opened(&mut self, dialect: crate::Dialect, at: usize) {
+    pub(super) fn block_opened(&mut self, dialect: Dialect, at: usize) {
         let block = self.next_block();
         self.event(|| Event::BlockOpened { block, dialect, at });
     }

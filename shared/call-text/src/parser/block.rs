@@ -1,7 +1,10 @@
 //! A block that is being scanned by the scanner of its dialect.
 
+use call_catalogue::{Dialect, Span};
+
 use super::assembler::Assembler;
 use super::code::Fence;
+use crate::BlockEnd;
 use crate::dialect::context::Context;
 use crate::dialect::element::{ElementScanner, Opening, opening};
 use crate::dialect::fields::FieldScanner;
@@ -10,7 +13,6 @@ use crate::dialect::raw::{Early, Progress, ScannedBlock};
 use crate::scan::tag::{self, Tag};
 use crate::scan::{Feed, Look};
 use crate::typing::TypedAhead;
-use crate::{BlockEnd, Dialect, Span};
 
 #[derive(Debug)]
 enum Scanner {

@@ -1,5 +1,7 @@
 //! Following a block to its end, alone or inside a fence.
 
+use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Severity, Span};
+
 use super::assembler::{Assembler, Held};
 use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence};
@@ -9,9 +11,7 @@ use crate::dialect::context::Context;
 use crate::dialect::raw::{Progress, RawBlock, ScannedBlock};
 use crate::scan::{Feed, Look};
 use crate::typing::TypedAhead;
-use crate::{
-    BlockEnd, Dialect, FencePolicy, Problem, ProblemCode, Rule, SegmentKind, Severity, Span,
-};
+use crate::{BlockEnd, FencePolicy, SegmentKind};
 
 impl TextScanner {
     /// Continues with the block that is being scanned.

@@ -1,8 +1,9 @@
 //! Regions of prose in which nothing is a call, and what looks like a block in them.
 
+use call_catalogue::{Dialect, Rule, Severity, Span};
+
 use super::assembler::Assembler;
 use crate::scan::{Feed, Look};
-use crate::{Dialect, Rule, Severity, Span};
 
 pub(super) fn is_thought(name: &str) -> bool {
     ["think", "thinking", "reasoning", "thought"]
@@ -146,7 +147,7 @@ fn near_misses(text: &str, assembler: &mut Assembler) {
         assembler.diagnose(
             Rule::T1,
             severity,
-            crate::diagnostic::NEAR_MISS,
+            call_catalogue::NEAR_MISS,
             span,
             message,
             right,

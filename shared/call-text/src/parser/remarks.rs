@@ -2,12 +2,12 @@
 
 use std::sync::LazyLock;
 
+use call_catalogue::{Rule, Severity, Span};
 use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
 use super::text_scanner::TextScanner;
 use crate::scan::Feed;
-use crate::{Rule, Severity, Span};
 
 /// What fields are made of, with ESCAPE or without.
 static MARKS: LazyLock<[Finder<'static>; 3]> =

@@ -1,7 +1,7 @@
+use call_catalogue::Tool;
 use serde_json::json;
 
 use super::*;
-use crate::Tool;
 
 fn catalogue() -> Catalogue {
     Catalogue::new(
@@ -53,5 +53,29 @@ fn dialects_give_the_same_call() {
             "{text}\n{:#?}",
             parse(text, &catalogue(), &Policy::default())
         );
+    }
+}
+
+#[test]
+fn workflows_and_nodes_are_called_as_the_seeds_write_them() {
+    let ids = [
+        "workflow:greet_player",
+        "workflow:skill_npc",
+        "node:core:TextMerge",
+    ];
+    let tools = ids.map(|id| Tool::new(id, "", json!({})));
+    let catalogue = Catalogue::new(tools.into(), vec![]).unwrap();
+    for written in [
+        "skill_greet_player",
+        "workflows/skills/greet_player.json",
+        "`workflows/skills/greet_player.json`",
+        "skill_npc",
+        "workflows/skills/skill_npc.json",
+        "core:TextMerge",
+        "core__TextMerge",
+    ] {
+        let message = format!("<ACTION><{written}></{written}></ACTION>");
+        let parsed = parse(&message, &catalogue, &Policy::default());
+        assert_eq!(parsed.ready_calls().count(), 1, "{written}: {parsed:?}");
     }
 }

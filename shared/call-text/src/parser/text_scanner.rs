@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use call_catalogue::{Rule, Severity, Span, ToolMatch};
 use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
@@ -10,13 +11,12 @@ use super::code::{self, Fence, InlineSearch};
 use super::regions::{
     closes_block, holds_block, is_thought, remark_on_lookalikes, starts_block, thought_end,
 };
-use crate::catalogue::ToolMatch;
+use crate::FencePolicy;
 use crate::dialect::context::Context;
 use crate::dialect::element::{Opening, opening};
 use crate::dialect::fields::marks;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{FencePolicy, Rule, Severity, Span};
 
 /// Where the scanner is.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 
 use std::{fmt::Write, sync::Arc};
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Catalogue, Dialect, Entry, ProblemCode};
 use serde_json::{Map, Value};
 
 use super::words::{Example, Words};
-use crate::catalogue::Entry;
 use crate::observation::{example_value, invalid};
-use crate::schema::{Schema, Types};
-use crate::{Call, Catalogue, Dialect, FinishReason, Policy, ProblemCode, parse_finished, render};
+use crate::{Call, FinishReason, Policy, parse_finished, render};
 
 /// How many tools are looked at for an example.
 const TOOLS_TRIED: usize = 32;

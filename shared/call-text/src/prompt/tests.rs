@@ -1,8 +1,9 @@
+use call_catalogue::Tool;
 use serde_json::json;
 
 use super::words::Example;
 use super::*;
-use crate::{Policy, Tool, parse};
+use crate::{Policy, parse};
 
 fn seed_tools() -> Catalogue {
     let publish = json!({

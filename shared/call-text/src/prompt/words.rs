@@ -1,7 +1,8 @@
 //! The wording of the section in each language.
 
+use call_catalogue::Dialect;
+
 use super::Language;
-use crate::Dialect;
 
 /// What a worked example shows.
 #[derive(Clone, Copy)]

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
+use call_catalogue::schema::Schema;
 use quick_xml::Writer;
 use quick_xml::events::{BytesCData, BytesEnd, BytesStart, BytesText, Event};
 use serde_json::{Map, Value};
 
 use super::{is_plain_string, text_of};
-use crate::schema::Schema;
 
 /// The JSON pointer of an argument, and why it cannot be written.
 pub(crate) type Refusal = (String, String);

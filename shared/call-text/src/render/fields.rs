@@ -1,11 +1,10 @@
 //! TAM and VCP blocks.
 
+use call_catalogue::schema::Schema;
+use call_catalogue::{Dialect, Entry};
 use serde_json::{Map, Value};
 
 use super::text_of;
-use crate::Dialect;
-use crate::catalogue::Entry;
-use crate::schema::Schema;
 
 const PROTOCOL_WORDS: &[&str] = &[
     "「始",

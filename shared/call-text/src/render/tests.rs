@@ -1,8 +1,8 @@
+use call_catalogue::Tool;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::Tool;
 
 fn catalogue() -> Catalogue {
     let parameters = json!({

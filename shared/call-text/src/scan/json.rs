@@ -134,7 +134,7 @@ impl<'de> Visitor<'de> for Strict {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format!(
                     "duplicate key '{}'",
-                    crate::diagnostic::cut(&key)
+                    call_catalogue::cut(&key)
                 )));
             }
             map.insert(key, value);

@@ -1,7 +1,9 @@
 //! Tags as models write them: any id as a name (N7), attributes, drifted spellings (A4, V12).
 
+use call_catalogue::Span;
+
 use super::{Feed, Look};
-use crate::{Limits, Span};
+use crate::Limits;
 
 /// What a tag does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +114,10 @@ pub(crate) fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     let slash = feed.bytes().get(at + 1) == Some(&b'/');
     let start = feed.skip_space(at + 1 + usize::from(slash));
     let rest = &feed.bytes()[start..];
-    let Some(width) = rest.iter().position(|byte| !crate::names::is_plain(*byte)) else {
+    let Some(width) = rest
+        .iter()
+        .position(|byte| !call_catalogue::names::is_plain(*byte))
+    else {
         return Glance::Unclear;
     };
     feed.count(width);
@@ -154,7 +159,7 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
     };
     let width = rest
         .iter()
-        .position(|byte| !crate::names::is_plain(*byte))?;
+        .position(|byte| !call_catalogue::names::is_plain(*byte))?;
     if width == 0 || width > limits.name_bytes || rest[width] != b'>' {
         return None;
     }

@@ -7,12 +7,13 @@
 
 use std::collections::VecDeque;
 
+use call_catalogue::Dialect;
 use serde_json::Map;
 
 use super::{Source, steps, type_call};
+use crate::Call;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, RawCall, RawField};
-use crate::{Call, Dialect};
 
 /// The results so far.
 #[derive(Debug, Default)]

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::Entry;
+use call_catalogue::schema::Types;
+use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, Tolerance, names};
+
+use crate::NameMatch;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, RawCall, RawValue, Written};
 use crate::typing::structure::Children;
 use crate::typing::value::{Typer, escape_pointer};
-use crate::{Class, Dialect, NameMatch, Problem, ProblemCode, Rule, Span, Tolerance, names};
 
 /// An argument under the name of its parameter.
 #[derive(Debug)]
@@ -157,7 +159,7 @@ fn ambiguous(written: &str, span: Span, candidates: Vec<String>) -> Problem {
 /// The problem of a name that no parameter has, with the nearest ones.
 pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
     let nearest = names::nearest(&names::clean(written), entry.parameter_names());
-    let mut message = format!("Unknown parameter '{}'", crate::diagnostic::cut(written));
+    let mut message = format!("Unknown parameter '{}'", call_catalogue::cut(written));
     if let Some(first) = nearest.first() {
         message.push_str(&format!(", did you mean '{first}'?"));
     }
@@ -229,11 +231,7 @@ fn stray_as_value(
     };
     let text = span.of(typer.text);
     if let ([only], true) = (entry.required.as_slice(), values.is_empty())
-        && entry
-            .schema()
-            .member(only)
-            .types()
-            .has(crate::schema::Types::STRING)
+        && entry.schema().member(only).types().has(Types::STRING)
     {
         typer.notes.push(Tolerance::new(
             Rule::A16,

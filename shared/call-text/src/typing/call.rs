@@ -3,17 +3,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, ToolMatch};
 use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
 use super::check::check;
 use super::value::{Place, Typer, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
-use crate::catalogue::{Entry, ToolMatch};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall};
-use crate::schema::{Schema, Types};
-use crate::{Call, Class, Dialect, Problem, ProblemCode, RawArgument, Rule, Span, StepControl};
+use crate::{Call, RawArgument, StepControl};
 
 /// Types a call. `hints` are the encoding hints by written name, `fetched` the parameters whose
 /// value is to be fetched from a URI.

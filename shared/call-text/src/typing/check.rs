@@ -1,13 +1,13 @@
 //! Typed arguments held against the whole schema, as dispatch does it: ranges, lengths, patterns and
 //! whatever else types alone do not say.
 
+use call_catalogue::placeholder::is_placeholder;
+use call_catalogue::{Entry, Problem, ProblemCode, Rule, Span};
 use json_schema::{Violation, ViolationCode};
 use serde_json::{Map, Value};
 
 use super::value::Typer;
-use crate::catalogue::Entry;
-use crate::placeholder::is_placeholder;
-use crate::{Problem, ProblemCode, RawArgument, Rule, Span};
+use crate::RawArgument;
 
 /// Checks the arguments and gives them back. What typing has reported is not reported again, nor
 /// the absence of what is `fetched`.
@@ -101,9 +101,10 @@ fn problem(violation: Violation, span: Span) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use call_catalogue::{Catalogue, Tool};
     use serde_json::json;
 
-    use crate::{Catalogue, Policy, Tool, parse};
+    use crate::{Policy, parse};
 
     /// What typing lets pass is what the schema that dispatch uses lets pass.
     #[test]

@@ -1,11 +1,10 @@
 //! Values that are JSON already: checked against the schema, with the same tolerances as text.
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Class, Problem, ProblemCode, Rule, canonical, scalar};
 use serde_json::{Map, Value};
 
 use super::value::{Place, Typer};
-use crate::scalar;
-use crate::schema::{Schema, Types};
-use crate::{Class, Problem, ProblemCode, Rule};
 
 impl Typer<'_> {
     /// Types a JSON value. `None` means that it counts as absent.
@@ -27,7 +26,7 @@ impl Typer<'_> {
         if let Some(allowed) = schema.allowed() {
             if allowed
                 .iter()
-                .any(|wanted| crate::canonical::value(wanted) == crate::canonical::value(&value))
+                .any(|wanted| canonical::value(wanted) == canonical::value(&value))
             {
                 return Some(value);
             }

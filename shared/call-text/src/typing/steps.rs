@@ -6,6 +6,10 @@ mod keys;
 mod list;
 mod place;
 
+use call_catalogue::{
+    Class, Dialect, Entry, NameReading, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch,
+    names,
+};
 use serde_json::{Map, Value};
 
 use self::declared::tool_declares;
@@ -13,11 +17,10 @@ use self::give::uri_conflicts;
 use self::keys::{Control, suffixes};
 use self::list::StepList;
 use self::place::{Placing, own_step};
-use crate::catalogue::{Entry, ToolMatch};
+use crate::StepControl;
 use crate::dialect::context::Context;
 use crate::dialect::fields::command::Key;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
-use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span, StepControl, Tolerance, names};
 
 /// The calls of a block and what belongs to the block as a whole.
 #[derive(Default)]
@@ -324,8 +327,8 @@ fn entry_of<'c>(call: &mut RawCall, context: &Context<'c>) -> Option<&'c Entry> 
         return None;
     };
     let entry = context.catalogue.entry(index);
-    if reading != crate::NameReading::Exact {
-        let rule = if reading == crate::NameReading::CaseFolded {
+    if reading != NameReading::Exact {
+        let rule = if reading == NameReading::CaseFolded {
             Rule::N6
         } else {
             Rule::N7

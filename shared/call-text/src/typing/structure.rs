@@ -1,13 +1,13 @@
 //! Values between tags: lists, objects and text (A19, A21, A22, C2, C7, C8).
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Class, Problem, ProblemCode, Rule, Span};
 use serde_json::{Map, Value};
 
 use super::text;
 use super::value::{Place, Typer};
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look};
-use crate::schema::{Schema, Types};
-use crate::{Class, Problem, ProblemCode, Rule, Span};
 
 /// An element inside a value.
 #[derive(Debug, Clone)]
@@ -155,7 +155,7 @@ impl Typer<'_> {
             let generic = ["param", "parameter", "arg"].contains(&name);
             let name = named.filter(|_| generic).unwrap_or(name);
             children.elements.push(Child {
-                name: crate::names::clean(name).into_owned(),
+                name: call_catalogue::names::clean(name).into_owned(),
                 inner,
             });
             if children.elements.len() > 4096 {

@@ -5,7 +5,7 @@ mod entities;
 
 use std::borrow::Cow;
 
-use crate::schema::Schema;
+use call_catalogue::schema::{Schema, Types};
 
 /// A piece of a value between tags.
 #[derive(Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ fn without_outer_space<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
 
 /// The text of a delimited value (T16).
 pub(crate) fn of_plain<'t>(source: &'t str, schema: Schema<'_>, bare: bool) -> &'t str {
-    match !bare && schema.types().has(crate::schema::Types::STRING) {
+    match !bare && schema.types().has(Types::STRING) {
         true => without_outer_space(source, schema),
         false => trim(source),
     }

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use call_catalogue::scalar::{self, Choice};
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Class, Problem, ProblemCode, Rule, Span, Tolerance};
 use serde_json::Value;
 
-use crate::scalar::{self, Choice};
+use crate::Limits;
 use crate::scan::json;
-use crate::schema::{Schema, Types};
-use crate::{Class, Limits, Problem, ProblemCode, Rule, Span, Tolerance};
 
 /// Types values and collects what was tolerated and what was wrong.
 pub(crate) struct Typer<'t> {
@@ -369,7 +370,8 @@ impl Typer<'_> {
                     .map_or_else(|| value.to_string(), str::to_owned)
             })
             .collect();
-        let nearest = crate::names::nearest(text.trim(), listed.iter().map(String::as_str));
+        let nearest =
+            call_catalogue::names::nearest(text.trim(), listed.iter().map(String::as_str));
         let message = format!(
             "Parameter '{}' must be one of {}",
             place.name(),
@@ -423,7 +425,7 @@ impl Typer<'_> {
             }
             other => format!(
                 "the hint '{}' is not known; use text, json or base64",
-                crate::diagnostic::cut(other)
+                call_catalogue::cut(other)
             ),
         };
         let message = format!("Parameter '{}': {conflict}", place.name());

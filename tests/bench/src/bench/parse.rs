@@ -6,7 +6,8 @@
 mod corpus;
 
 use anyhow::ensure;
-use call_text::{Catalogue, FinishReason, Parser, Policy};
+use call_catalogue::Catalogue;
+use call_text::{FinishReason, Parser, Policy};
 use quick_xml::events::Event;
 use quick_xml::reader::Reader;
 

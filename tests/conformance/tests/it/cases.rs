@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use call_text::{Rule, parse_finished};
+use call_catalogue::Rule;
+use call_text::parse_finished;
 use conformance::{cases, catalogue, differences};
 
 #[test]

@@ -1,9 +1,10 @@
 //! The injection grid: carriers of untrusted text × payloads × encodings × what a model does with
 //! them. Nothing runs that the model did not mean.
 
+use call_catalogue::{Catalogue, Dialect};
 use call_text::echo::Echo;
 use call_text::observation::neutralise;
-use call_text::{Catalogue, Dialect, FinishReason, Parsed, Policy, parse_finished, render};
+use call_text::{FinishReason, Parsed, Policy, parse_finished, render};
 use conformance::catalogue;
 use serde_json::{Map, Value, json};
 

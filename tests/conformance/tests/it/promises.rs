@@ -1,8 +1,7 @@
 //! What holds for every text: no byte lost, no difference by chunk, nothing incomplete run.
 
-use call_text::{
-    Catalogue, Event, FinishReason, Parsed, Parser, Policy, SegmentKind, parse_finished,
-};
+use call_catalogue::Catalogue;
+use call_text::{Event, FinishReason, Parsed, Parser, Policy, SegmentKind, parse_finished};
 use conformance::{Case, cases, catalogue};
 use proptest::prelude::*;
 

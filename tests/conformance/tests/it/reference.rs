@@ -4,7 +4,8 @@
 //! arguments by the rules for values without a schema (A19, A21). White space round a value (V5,
 //! V10) is left out on both sides.
 
-use call_text::{Catalogue, Policy, Tool, parse};
+use call_catalogue::{Catalogue, Tool};
+use call_text::{Policy, parse};
 use proptest::prelude::*;
 use quick_xml::Reader;
 use quick_xml::events::Event;

@@ -6,7 +6,7 @@ use agent_domain::{
     message::{ChatMessage, TurnMessage},
     plan::Plan,
 };
-use call_text::Catalogue;
+use call_catalogue::Catalogue;
 use contracts::tavern::{common::v1::RunEvent, registry::v1::Tool};
 use core_types::Timestamp;
 use prost_reflect::{DescriptorPool, DynamicMessage, prost::Message};

@@ -1,7 +1,8 @@
 //! What stands between the parts of a block: text that belongs to nothing, CDATA, JSON.
 
+use call_catalogue::Span;
+
 use super::{ElementScanner, State};
-use crate::Span;
 use crate::dialect::raw::Progress;
 use crate::scan::{Feed, Look, gap};
 

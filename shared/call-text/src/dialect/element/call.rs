@@ -1,17 +1,17 @@
 //! The inside of a call: parameters, stray text, its end.
 
+use call_catalogue::{Class, NameReading, Rule, Span, Tolerance, ToolMatch};
+
 use super::open::{is_generic_call, is_generic_parameter};
 use super::short::Opened;
 use super::surroundings::Surroundings;
 use super::value::ValueScan;
 use super::{ElementScanner, State};
-use crate::catalogue::{NameReading, ToolMatch};
-use crate::diagnostic::Tolerance;
+use crate::BlockEnd;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue, Written};
 use crate::scan::tag::{Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{BlockEnd, Class, Rule, Span};
 
 impl ElementScanner {
     /// Enters a call whose opening tag was read.

@@ -1,8 +1,9 @@
 //! Which tags open a block or a call.
 
-use crate::catalogue::ToolMatch;
+use call_catalogue::{Catalogue, Dialect, ToolMatch};
+
+use crate::Policy;
 use crate::scan::tag::{Tag, TagKind};
-use crate::{Catalogue, Dialect, Policy};
 
 /// What an opening tag in the text begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 //! another parameter or the end of the call follows it. [`super::value`] decides all others, and
 //! would decide the same for these.
 
+use call_catalogue::Span;
+
 use super::ElementScanner;
 use super::surroundings::Surroundings;
-use crate::Span;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Early, RawValue, Written};
 use crate::scan::tag::{self, Tag, TagKind};

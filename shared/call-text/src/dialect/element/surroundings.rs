@@ -1,12 +1,13 @@
 //! What may stand after a value.
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Entry, ToolMatch, names};
+
 use super::open::{is_generic_call, is_generic_parameter};
-use crate::catalogue::{Entry, ToolMatch};
+use crate::NameMatch;
 use crate::dialect::context::Context;
 use crate::scan::Feed;
 use crate::scan::tag::Tag;
-use crate::schema::{Schema, Types};
-use crate::{NameMatch, names};
 
 /// What may stand after a value.
 pub(super) struct Surroundings<'s> {

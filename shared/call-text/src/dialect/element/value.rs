@@ -10,17 +10,17 @@ mod cdata;
 mod follow;
 mod reading;
 
+use call_catalogue::{Class, Rule, Span, Tolerance};
+
 use self::follow::Follow;
 pub(super) use self::reading::Doubt;
 use super::ahead::Ahead;
 use super::mode::{MOST_REWINDS, Mode};
 use super::surroundings::Surroundings;
-use crate::diagnostic::Tolerance;
 use crate::dialect::raw::{Content, RawValue, Written};
 use crate::scan::gap::GapMemo;
 use crate::scan::tag::{self, Glance, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{Class, Rule, Span};
 
 /// A place where the value may end.
 #[derive(Debug, Clone, Copy)]
@@ -336,7 +336,7 @@ impl ValueScan {
     ) -> Look<Option<ValueStep>> {
         let name = tag.name.of(feed.text);
         if name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
-            || crate::names::clean(name) == self.name.of(feed.text)
+            || call_catalogue::names::clean(name) == self.name.of(feed.text)
         {
             return self.at_own_close(feed, around, mode, ahead, tag);
         }

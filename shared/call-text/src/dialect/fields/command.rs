@@ -1,6 +1,6 @@
 //! What a key says of commands: whether it names a tool, and of which step (T18, T20).
 
-use crate::names;
+use call_catalogue::names;
 
 /// What a key says of commands. Read once, when its field is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What stands inside a value and shows that its end was missed (T5, T9).
 
+use call_catalogue::{Class, Rule, Span, Tolerance};
+
 use super::command::Key;
 use super::key;
 use super::marks::{self, Delimiters};
 use crate::scan::{Feed, Look};
-use crate::{Class, Rule, Span, Tolerance};
 
 /// The marks inside a value.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! The keys of fields: their alphabet (T13), the colon (T11) and what follows it.
 
+use call_catalogue::{Span, names};
+
 use super::marks::{self, Delimiters};
 use crate::scan::{Feed, Look, look};
-use crate::{Span, names};
 
 /// A longer run of key characters holds no key.
 pub(super) const MOST_KEY_BYTES: usize = 128;

@@ -1,9 +1,9 @@
 //! The marks of TAM and VCP: block markers and delimiter families (T1, T7, T8).
 
-use crate::{
-    Dialect, Policy,
-    scan::{Feed, Look, look},
-};
+use call_catalogue::Dialect;
+
+use crate::Policy;
+use crate::scan::{Feed, Look, look};
 
 /// Which blocks a marker belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! Where a delimited value ends (T5): at the first closing delimiter after which the block continues
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
+use call_catalogue::{Class, Rule, Span, Tolerance};
+
 use super::command::Key;
 use super::inside::{self, Inside};
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
-use crate::diagnostic::Tolerance;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Plain, RawField, Written};
 use crate::scan::{Feed, Look};
-use crate::{Class, Rule, Span};
 
 #[derive(Debug, Clone, Copy)]
 struct Cut {

@@ -1,8 +1,8 @@
 //! Which names the tool of a step declares (N1, T19).
 
+use call_catalogue::{Entry, names};
+
 use super::Step;
-use crate::catalogue::Entry;
-use crate::names;
 
 /// Whether the tool of a step has a parameter of this name.
 pub(super) fn declares(step: &Step<'_>, name: &str) -> bool {

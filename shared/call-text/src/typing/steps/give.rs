@@ -1,5 +1,6 @@
 //! Giving a step a value, a control key or a shared parameter (T23, T26 to T28, T30).
 
+use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, names};
 use serde_json::Value;
 
 use super::declared::{declared_name, declares};
@@ -7,7 +8,6 @@ use super::keys::Control;
 use super::list::StepList;
 use super::{Number, Step, StepCall};
 use crate::dialect::raw::{Content, RawCall, RawField, RawValue, Written};
-use crate::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, names};
 
 /// A value that several steps share; a step's own value wins (T23).
 pub(super) fn share(
@@ -136,7 +136,7 @@ fn set(step: &mut Step<'_>, control: Control, key_span: Span, value_span: Span, 
 fn refuse_control(call: &mut RawCall, key: &str, expected: &str, value: &str, span: Span) {
     let message = format!(
         "{key} must be {expected}, not '{}'",
-        crate::diagnostic::cut(value)
+        call_catalogue::cut(value)
     );
     let problem = Problem::new(ProblemCode::NotInEnum, Rule::T26, span, message);
     call.problems

@@ -1,6 +1,6 @@
 //! What a key says beside commands: its step number and the control keys (T21, T28).
 
-use crate::{Dialect, names};
+use call_catalogue::{Dialect, names};
 
 /// One way to cut a step number off a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The steps of a block while they are put together, in the order of their numbers.
 
+use call_catalogue::Entry;
+
 use super::{Number, Step, StepCall};
-use crate::catalogue::Entry;
 
 /// Steps by number. Blocks have few of them and name them in order, so a sorted list it is.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Where a field belongs: a control, a parameter of one step, or of all that declare it (T21 to
 //! T23, T25).
 
+use call_catalogue::{Dialect, Entry, Problem, ProblemCode, Rule, Span};
 use serde_json::Value;
 
 use super::declared::{Asked, declares, tool_declares};
@@ -8,9 +9,7 @@ use super::give::{control_for, give, share};
 use super::keys::{Control, Suffix, suffixes};
 use super::list::StepList;
 use super::{Field, Number, Step, Steps};
-use crate::catalogue::Entry;
 use crate::dialect::raw::RawField;
-use crate::{Dialect, Problem, ProblemCode, Rule, Span};
 
 /// The step that a key's number says, and the control key that the rest is, if it is one.
 pub(super) struct Own {

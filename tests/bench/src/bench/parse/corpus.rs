@@ -1,6 +1,6 @@
 //! Messages as models write them: a few kilobytes each, some prose before the calls.
 
-use call_text::{Catalogue, Tool};
+use call_catalogue::{Catalogue, Tool};
 use serde_json::{Value, json};
 
 /// What call markup shall reach, in MB/s.

@@ -1,13 +1,13 @@
 //! CDATA inside a value: where a section opens and what ends it (V7 to V9).
 
+use call_catalogue::{Class, Rule, Span, Tolerance};
+
 use super::follow::Follow;
 use super::{Cut, ValueScan, ValueStep, other_than_yes};
-use crate::diagnostic::Tolerance;
 use crate::dialect::element::ahead::Ahead;
 use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look};
-use crate::{Class, Rule, Span};
 
 impl ValueScan {
     /// `<![CDATA[`, also with drifted case or a space (V9).

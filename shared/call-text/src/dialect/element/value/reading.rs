@@ -1,14 +1,14 @@
 //! Whether a value that was cut could have ended earlier (V1): it holds its own closing tag, a tag
 //! that begins another parameter or another call, or the end of its call.
 
+use call_catalogue::schema::{Schema, Types};
+use call_catalogue::{Class, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch, names};
+
 use super::ValueScan;
-use crate::catalogue::ToolMatch;
 use crate::dialect::element::open::{is_generic_call, is_generic_parameter, names_call};
 use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, Glance, Tag, TagKind};
 use crate::scan::{Feed, Look};
-use crate::schema::{Schema, Types};
-use crate::{Class, Problem, ProblemCode, Rule, Span, Tolerance, names};
 
 /// A second reading of a value.
 #[derive(Debug)]
@@ -331,7 +331,7 @@ impl ValueScan {
         let name = self.name.of(feed.text);
         let message = format!(
             "The value of '{name}' holds {}: {missing} is missing before it, or the value must stand in CDATA",
-            crate::diagnostic::cut(span.of(feed.text))
+            call_catalogue::cut(span.of(feed.text))
         );
         let code = ProblemCode::UnterminatedValue;
         Doubt::Refused(

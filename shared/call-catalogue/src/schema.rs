@@ -1,6 +1,6 @@
 //! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
 //! Local references are resolved (C15). Everything else a schema says is held against the typed
-//! arguments by [`Checked`].
+//! arguments by its compiled form.
 
 mod checked;
 mod facts;
@@ -13,22 +13,30 @@ pub(crate) use facts::Facts;
 
 /// A set of JSON types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Types(u8);
+pub struct Types(u8);
 
 impl Types {
-    pub(crate) const NULL: Types = Types(1);
-    pub(crate) const BOOLEAN: Types = Types(2);
-    pub(crate) const INTEGER: Types = Types(4);
-    pub(crate) const NUMBER: Types = Types(8);
-    pub(crate) const STRING: Types = Types(16);
-    pub(crate) const ARRAY: Types = Types(32);
-    pub(crate) const OBJECT: Types = Types(64);
+    /// `null`.
+    pub const NULL: Types = Types(1);
+    /// `true` and `false`.
+    pub const BOOLEAN: Types = Types(2);
+    /// Whole numbers.
+    pub const INTEGER: Types = Types(4);
+    /// Numbers with a fraction.
+    pub const NUMBER: Types = Types(8);
+    /// Strings.
+    pub const STRING: Types = Types(16);
+    /// Arrays.
+    pub const ARRAY: Types = Types(32);
+    /// Objects.
+    pub const OBJECT: Types = Types(64);
     /// The types that one word spells.
-    pub(crate) const SCALARS: Types = Types(15);
+    pub const SCALARS: Types = Types(15);
     const ALL: Types = Types(127);
     const NONE: Types = Types(0);
 
-    pub(crate) fn has(self, other: Types) -> bool {
+    /// Whether the sets have a type in common.
+    pub fn has(self, other: Types) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -37,12 +45,12 @@ impl Types {
     }
 
     /// No type is excluded: nothing is known.
-    pub(crate) fn is_any(self) -> bool {
+    pub fn is_any(self) -> bool {
         self == Self::ALL
     }
 
     /// The names of the types, joined by `or`.
-    pub(crate) fn describe(self) -> String {
+    pub fn describe(self) -> String {
         let names = [
             (Self::STRING, "string"),
             (Self::INTEGER, "integer"),
@@ -76,7 +84,8 @@ impl Types {
         }
     }
 
-    pub(crate) fn of_value(value: &Value) -> Types {
+    /// The types of which a value is; a whole number is a number as well.
+    pub fn of_value(value: &Value) -> Types {
         match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
@@ -93,7 +102,7 @@ impl Types {
 
 /// A schema and the document in which its references are resolved.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Schema<'s> {
+pub struct Schema<'s> {
     root: &'s Value,
     /// `None` for a parameter of a catalogue: its facts say where it stands, and answer most
     /// questions without it.
@@ -123,12 +132,13 @@ fn look_up<'v>(value: &'v Value, key: &str) -> Option<&'v Value> {
 }
 
 impl<'s> Schema<'s> {
-    pub(crate) fn root(value: &'s Value) -> Self {
+    /// The schema that a document holds as a whole.
+    pub fn root(value: &'s Value) -> Self {
         Self::plain(value, value).resolved()
     }
 
     /// The schema of a value about which nothing is known.
-    pub(crate) fn unknown() -> Schema<'static> {
+    pub fn unknown() -> Schema<'static> {
         Schema::plain(&NOTHING, &NOTHING)
     }
 
@@ -160,7 +170,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The same schema for many questions about what stands in it.
-    pub(crate) fn located(self) -> Self {
+    pub fn located(self) -> Self {
         Self {
             node: Some(self.node()),
             ..self
@@ -212,7 +222,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The types admitted; every type where the schema does not say.
-    pub(crate) fn types(self) -> Types {
+    pub fn types(self) -> Types {
         match self.facts {
             Some(facts) => facts.types,
             None => self.types_within(MOST_DEPTH),
@@ -271,7 +281,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The alternatives of `anyOf` and `oneOf`.
-    pub(crate) fn branches(self) -> Vec<Schema<'s>> {
+    pub fn branches(self) -> Vec<Schema<'s>> {
         self.list("anyOf")
             .iter()
             .chain(self.list("oneOf"))
@@ -280,7 +290,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The values of `enum` or `const`.
-    pub(crate) fn allowed(self) -> Option<Vec<&'s Value>> {
+    pub fn allowed(self) -> Option<Vec<&'s Value>> {
         if self.facts.is_some_and(|facts| !facts.chooses) {
             return None;
         }
@@ -291,13 +301,13 @@ impl<'s> Schema<'s> {
     }
 
     /// Whether a text is one of the allowed values as it stands.
-    pub(crate) fn allows_exactly(self, text: &str) -> bool {
+    pub fn allows_exactly(self, text: &str) -> bool {
         let mut allowed = self.allowed().into_iter().flatten();
         allowed.any(|value| value.as_str() == Some(text))
     }
 
     /// The schema of a property.
-    pub(crate) fn property(self, name: &str) -> Option<Schema<'s>> {
+    pub fn property(self, name: &str) -> Option<Schema<'s>> {
         self.property_within(name, MOST_DEPTH)
     }
 
@@ -322,7 +332,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The schema of the first of `patternProperties` that a name matches.
-    pub(crate) fn by_pattern(self, name: &str) -> Option<Schema<'s>> {
+    pub fn by_pattern(self, name: &str) -> Option<Schema<'s>> {
         let patterns = self.get("patternProperties")?.as_object()?;
         let compiled = self.checked?.compiled(self.root)?;
         patterns
@@ -333,7 +343,7 @@ impl<'s> Schema<'s> {
 
     /// The schema of what an object holds under a name: its property, that of a pattern which the
     /// name matches, or the additional ones'.
-    pub(crate) fn member(self, name: &str) -> Schema<'s> {
+    pub fn member(self, name: &str) -> Schema<'s> {
         self.property(name)
             .or_else(|| self.by_pattern(name))
             .or_else(|| {
@@ -345,7 +355,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The names of all properties, in schema order.
-    pub(crate) fn property_names(self) -> Vec<String> {
+    pub fn property_names(self) -> Vec<String> {
         let mut names = Vec::new();
         self.collect_names(&mut names, MOST_DEPTH);
         names
@@ -373,7 +383,7 @@ impl<'s> Schema<'s> {
 
     /// Whether parameters beyond the declared ones are welcome (N3): declared so, or nothing is
     /// declared at all.
-    pub(crate) fn is_open(self) -> bool {
+    pub fn is_open(self) -> bool {
         match self.get("additionalProperties") {
             Some(Value::Bool(open)) => *open,
             Some(Value::Object(_)) => true,
@@ -383,7 +393,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The schema of an array's items.
-    pub(crate) fn items(self) -> Schema<'s> {
+    pub fn items(self) -> Schema<'s> {
         match self.facts.and_then(|facts| facts.items.as_deref()) {
             Some(facts) => Self {
                 node: None,
@@ -406,7 +416,7 @@ impl<'s> Schema<'s> {
     }
 
     /// The names of the required properties.
-    pub(crate) fn required(self) -> Vec<&'s str> {
+    pub fn required(self) -> Vec<&'s str> {
         let own = self.list("required").iter();
         let parts = self
             .list("allOf")
@@ -415,22 +425,25 @@ impl<'s> Schema<'s> {
         own.chain(parts).filter_map(Value::as_str).collect()
     }
 
-    pub(crate) fn default(self) -> Option<&'s Value> {
+    /// The value that stands for a missing one.
+    pub fn default(self) -> Option<&'s Value> {
         self.get("default")
     }
 
-    pub(crate) fn description(self) -> &'s str {
+    /// What the schema says about the value in words; empty if it says nothing.
+    pub fn description(self) -> &'s str {
         self.get("description")
             .and_then(Value::as_str)
             .unwrap_or("")
     }
 
-    pub(crate) fn examples(self) -> &'s [Value] {
+    /// The values of `examples`.
+    pub fn examples(self) -> &'s [Value] {
         self.list("examples")
     }
 
     /// Whether the schema has a keyword of its own.
-    pub(crate) fn says(self, keyword: &str) -> bool {
+    pub fn says(self, keyword: &str) -> bool {
         self.get(keyword).is_some()
     }
 
@@ -439,7 +452,7 @@ impl<'s> Schema<'s> {
     }
 
     /// Code or other raw text: entities are never decoded, outer white space is kept (V3, T16).
-    pub(crate) fn is_raw(self) -> bool {
+    pub fn is_raw(self) -> bool {
         if let Some(facts) = self.facts {
             return facts.raw;
         }
@@ -451,7 +464,7 @@ impl<'s> Schema<'s> {
     }
 
     /// Every byte of outer white space is kept (V10).
-    pub(crate) fn preserves_white_space(self) -> bool {
+    pub fn preserves_white_space(self) -> bool {
         match self.facts {
             Some(facts) => facts.preserves_white_space,
             None => self.flag("x-preserve-whitespace"),
@@ -459,7 +472,7 @@ impl<'s> Schema<'s> {
     }
 
     /// `\n` written as two characters is meant as a line break (T15).
-    pub(crate) fn unescapes(self) -> bool {
+    pub fn unescapes(self) -> bool {
         match self.facts {
             Some(facts) => facts.unescapes,
             None => self.flag("x-unescape"),

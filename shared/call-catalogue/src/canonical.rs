@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// `{"arguments":{…},"tool":"…"}` without white space, keys sorted at every level.
-pub(crate) fn call(tool_id: &str, arguments: &Map<String, Value>) -> String {
+pub fn call(tool_id: &str, arguments: &Map<String, Value>) -> String {
     let mut out = String::from("{\"arguments\":");
     write_object(arguments, &mut out);
     out.push_str(",\"tool\":");
@@ -13,7 +13,7 @@ pub(crate) fn call(tool_id: &str, arguments: &Map<String, Value>) -> String {
 }
 
 /// Compact JSON with sorted keys.
-pub(crate) fn value(value: &Value) -> String {
+pub fn value(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
     out

@@ -10,28 +10,30 @@ use crate::schema::{Checked, Facts, Schema};
 
 /// A tool and what was derived from it once.
 #[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) tool: Tool,
+pub struct Entry {
+    /// The tool as it was given.
+    pub tool: Tool,
     /// The name published for dialects that need an XML name (N7).
-    pub(crate) alias: String,
+    pub alias: String,
     /// The name before another tool's made it longer.
-    pub(crate) plain_alias: String,
+    plain_alias: String,
     /// Top-level parameters in schema order.
-    pub(crate) parameters: Vec<Parameter>,
-    /// The names of the required ones.
-    pub(crate) required: Vec<String>,
+    pub parameters: Vec<Parameter>,
+    /// The names of the required parameters.
+    pub required: Vec<String>,
     /// `arg_command` → `command` for TAM (T19).
-    pub(crate) command_alias: bool,
+    pub command_alias: bool,
     checked: Checked,
 }
 
 /// A top-level parameter.
 #[derive(Debug)]
-pub(crate) struct Parameter {
-    pub(crate) name: Arc<str>,
+pub struct Parameter {
+    /// Its name as the schema spells it.
+    pub name: Arc<str>,
     /// Lower case, letters and digits only (N1).
-    pub(crate) squashed: String,
-    pub(crate) facts: Facts,
+    pub(super) squashed: String,
+    facts: Facts,
 }
 
 impl Entry {
@@ -60,27 +62,27 @@ impl Entry {
         }
     }
 
+    // Inlined, for the scanners of `call-text` ask it about every name.
     /// The position of the parameter of exactly this name.
-    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+    #[inline]
+    pub fn position(&self, name: &str) -> Option<usize> {
         let mut parameters = self.parameters.iter();
         parameters.position(|parameter| &*parameter.name == name)
     }
 
     /// Whether a parameter has exactly this name.
-    pub(crate) fn declares(&self, name: &str) -> bool {
+    #[inline]
+    pub fn declares(&self, name: &str) -> bool {
         self.position(name).is_some()
     }
 
     /// The names of the parameters, in schema order.
-    pub(crate) fn parameter_names(&self) -> impl Iterator<Item = &str> {
+    pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
         self.parameters.iter().map(|parameter| &*parameter.name)
     }
 
     /// The positions of the parameters whose squashed form equals that of a written name (N1).
-    pub(crate) fn squashed_matches<'e>(
-        &'e self,
-        written: &'e str,
-    ) -> impl Iterator<Item = usize> + 'e {
+    pub fn squashed_matches<'e>(&'e self, written: &'e str) -> impl Iterator<Item = usize> + 'e {
         // Most names differ in their last letter, above all those with a step number.
         let last = names::last_letter(written);
         let parameters = self.parameters.iter().enumerate();
@@ -93,31 +95,28 @@ impl Entry {
     }
 
     /// The only parameter whose squashed form equals that of a written name.
-    pub(crate) fn only_squashed_match(&self, written: &str) -> Option<usize> {
+    pub fn only_squashed_match(&self, written: &str) -> Option<usize> {
         let mut matches = self.squashed_matches(written);
         matches.next().filter(|_| matches.next().is_none())
     }
 
-    /// The schema of the parameter at a position.
-    pub(crate) fn parameter_schema(&self, position: usize) -> Schema<'_> {
+    /// The schema of the parameter at a position of [`Entry::parameters`].
+    pub fn parameter_schema(&self, position: usize) -> Schema<'_> {
         Schema::known(&self.tool.parameters, &self.parameters[position].facts).with(&self.checked)
     }
 
     /// The schema of the arguments.
-    pub(crate) fn schema(&self) -> Schema<'_> {
+    pub fn schema(&self) -> Schema<'_> {
         Schema::root(&self.tool.parameters).with(&self.checked)
     }
 
     /// The compiled schema of the arguments, where it can find more in these than typing does.
-    pub(crate) fn beyond_typing(
-        &self,
-        arguments: &Map<String, Value>,
-    ) -> Option<&json_schema::Schema> {
+    pub fn beyond_typing(&self, arguments: &Map<String, Value>) -> Option<&json_schema::Schema> {
         self.checked.beyond_typing(&self.tool.parameters, arguments)
     }
 
     /// Whether a closing tag's name closes this tool's element.
-    pub(crate) fn is_closed_by(&self, cleaned: &str) -> bool {
+    pub fn is_closed_by(&self, cleaned: &str) -> bool {
         cleaned.eq_ignore_ascii_case(&self.tool.id)
             || cleaned.eq_ignore_ascii_case(&self.alias)
             || cleaned.eq_ignore_ascii_case(&self.plain_alias)

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde_json::{Number, Value};
 
 /// An integer with every digit kept, and whether another spelling was tolerated.
-pub(crate) fn integer(text: &str) -> Option<(Value, bool)> {
+pub fn integer(text: &str) -> Option<(Value, bool)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         let digits = unsigned.trim_start_matches('0');
@@ -78,7 +78,7 @@ pub(crate) fn is_integral(text: &str) -> bool {
 }
 
 /// A JSON number, or one with a leading `+` or point; and whether that was tolerated.
-pub(crate) fn number(text: &str) -> Option<(Value, bool)> {
+pub fn number(text: &str) -> Option<(Value, bool)> {
     let plain = text.strip_prefix('+').unwrap_or(text);
     let (sign, unsigned) = plain
         .strip_prefix('-')
@@ -97,7 +97,7 @@ pub(crate) fn number(text: &str) -> Option<(Value, bool)> {
 }
 
 /// Whether the text follows the JSON grammar of numbers but does not fit any finite double (X6).
-pub(crate) fn is_out_of_range(text: &str) -> bool {
+pub fn is_out_of_range(text: &str) -> bool {
     is_json_number(text) && !is_representable(text)
 }
 
@@ -124,7 +124,7 @@ fn is_json_number(text: &str) -> bool {
 }
 
 /// A boolean, and whether another spelling than `true` and `false` was tolerated.
-pub(crate) fn boolean(text: &str) -> Option<(bool, bool)> {
+pub fn boolean(text: &str) -> Option<(bool, bool)> {
     let is = |word: &&str| text.eq_ignore_ascii_case(word);
     if ["true", "1", "yes", "on"].iter().any(is) {
         Some((true, text != "true"))
@@ -137,14 +137,17 @@ pub(crate) fn boolean(text: &str) -> Option<(bool, bool)> {
 
 /// How a text was found among the allowed values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub enum Choice {
+    /// As it stands, or as the number, boolean or null that it spells.
     Exact,
+    /// Without the white space round it.
     Trimmed,
+    /// In another letter case.
     CaseFolded,
 }
 
 /// The allowed value that a text means (C10).
-pub(crate) fn choose<'v>(text: &str, allowed: &[&'v Value]) -> Option<(&'v Value, Choice)> {
+pub fn choose<'v>(text: &str, allowed: &[&'v Value]) -> Option<(&'v Value, Choice)> {
     let strings = || {
         allowed
             .iter()

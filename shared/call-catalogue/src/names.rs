@@ -14,19 +14,24 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
+// What is inlined below, the scanners of `call-text` ask at every mark.
+
 /// Whether a byte stands in most names.
-pub(crate) fn is_plain(byte: u8) -> bool {
+#[inline]
+pub fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Whether a name is made of such bytes only.
-pub(crate) fn is_all_plain(name: &str) -> bool {
+/// Whether a name is made only of bytes that stand in most names.
+#[inline]
+pub fn is_all_plain(name: &str) -> bool {
     name.bytes().all(is_plain)
 }
 
 /// Takes off what may stand round a name without belonging to it: white space, backticks, quotes,
 /// byte order marks and zero-width characters (N7, V11).
-pub(crate) fn clean(name: &str) -> Cow<'_, str> {
+#[inline]
+pub fn clean(name: &str) -> Cow<'_, str> {
     let stays = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_graphic() && byte != b'`');
     if name.is_ascii() && stays(name.bytes().next()) && stays(name.bytes().next_back()) {
         return Cow::Borrowed(name);
@@ -40,7 +45,8 @@ pub(crate) fn clean(name: &str) -> Cow<'_, str> {
 }
 
 /// Characters that take no room and belong to no name.
-pub(crate) fn is_invisible(c: char) -> bool {
+#[inline]
+pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{00ad}' | '\u{202a}'..='\u{202e}')
 }
 
@@ -56,7 +62,7 @@ pub fn squash(name: &str) -> String {
 }
 
 /// Hands the squashed form of a name on; names of usual length need no memory for it.
-pub(crate) fn with_squashed<T>(name: &str, read: impl FnOnce(&str) -> T) -> T {
+pub fn with_squashed<T>(name: &str, read: impl FnOnce(&str) -> T) -> T {
     let mut short = [0; 48];
     if name.len() > short.len() || !name.is_ascii() {
         return read(&squash(name));
@@ -95,7 +101,7 @@ pub(crate) fn last_letter(name: &str) -> Option<u8> {
 }
 
 /// Whether a name has this squashed form.
-pub(crate) fn squashes_to(name: &str, form: &str) -> bool {
+pub fn squashes_to(name: &str, form: &str) -> bool {
     if name.is_ascii() {
         if form.len() > name.len() {
             return false;
@@ -113,7 +119,7 @@ pub(crate) fn squashes_to(name: &str, form: &str) -> bool {
 }
 
 /// Whether two names have the same squashed form.
-pub(crate) fn same_squashed(a: &str, b: &str) -> bool {
+pub fn same_squashed(a: &str, b: &str) -> bool {
     if a.is_ascii() && b.is_ascii() {
         let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
         loop {
@@ -175,7 +181,7 @@ const LONGEST_COMPARED: usize = 128;
 
 /// Up to three candidates within an edit distance of max(2, length / 3), nearest first; ties keep
 /// the candidates' order (N3).
-pub(crate) fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c str>) -> Vec<String> {
+pub fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c str>) -> Vec<String> {
     let written: String = written.chars().take(LONGEST_COMPARED).collect();
     let lowered = written.to_lowercase();
     let allowed = (written.chars().count() / 3).max(2);
@@ -202,7 +208,7 @@ pub(crate) fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c st
 const MOST_NAMES: usize = 20;
 
 /// Names as a list; beyond the bound only how many there are.
-pub(crate) fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
+pub fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
     let first: Vec<&str> = names.by_ref().take(MOST_NAMES).collect();
     match names.count() {
         0 => first.join(", "),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use alias::alias_of;
-pub(crate) use entry::Entry;
+pub use entry::{Entry, Parameter};
 use lengths::Lengths;
 pub use lookup::{NameReading, ToolMatch};
 
@@ -182,7 +182,8 @@ impl Catalogue {
         self.inner.entries.is_empty()
     }
 
-    pub(crate) fn entry_of(&self, id: &str) -> Option<&Entry> {
+    /// The visible tool of exactly this id, with what was derived from it.
+    pub fn entry_of(&self, id: &str) -> Option<&Entry> {
         let index = *self.inner.exact.get(id)?;
         self.inner
             .entries
@@ -190,17 +191,22 @@ impl Catalogue {
             .filter(|entry| entry.tool.id == id)
     }
 
-    pub(crate) fn entry(&self, index: usize) -> &Entry {
+    /// The visible tool at a position that [`ToolMatch::Visible`] gave.
+    ///
+    /// # Panics
+    /// If this catalogue has no such position.
+    pub fn entry(&self, index: usize) -> &Entry {
         &self.inner.entries[index]
     }
 
     /// Whether a key of a TAM or VCP field is a control key or a parameter of a visible tool, with
     /// or without a step number.
-    pub(crate) fn is_known_field(&self, key: &str) -> bool {
+    pub fn is_known_field(&self, key: &str) -> bool {
         crate::names::with_squashed(key, |squashed| self.inner.is_known(squashed))
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
+    /// The visible tools in the order given, with what was derived from them.
+    pub fn entries(&self) -> &[Entry] {
         &self.inner.entries
     }
 }

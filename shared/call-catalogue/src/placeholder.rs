@@ -1,10 +1,10 @@
 //! Placeholders for values in examples, which no call can carry.
 
 /// What a placeholder begins and ends with.
-pub(crate) const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
+pub const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
 
-/// Whether a text is such a placeholder.
-pub(crate) fn is_placeholder(text: &str) -> bool {
+/// Whether a text is a placeholder.
+pub fn is_placeholder(text: &str) -> bool {
     let (open, close) = PLACEHOLDER;
     let inner = text.trim_start().strip_prefix(open);
     let inner = inner.and_then(|text| text.trim_end().strip_suffix(close));

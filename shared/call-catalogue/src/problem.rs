@@ -128,12 +128,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(
-        code: ProblemCode,
-        rule: Rule,
-        span: Span,
-        message: impl Into<String>,
-    ) -> Self {
+    /// Makes a problem of the call or block as a whole, without advice.
+    pub fn new(code: ProblemCode, rule: Rule, span: Span, message: impl Into<String>) -> Self {
         Self {
             code,
             rule,
@@ -146,22 +142,26 @@ impl Problem {
         }
     }
 
-    pub(crate) fn at(mut self, path: impl Into<String>) -> Self {
+    /// The same problem at a JSON pointer into the arguments.
+    pub fn at(mut self, path: impl Into<String>) -> Self {
         self.path = path.into();
         self
     }
 
-    pub(crate) fn expected(mut self, expected: impl Into<String>) -> Self {
+    /// The same problem with what was expected.
+    pub fn expected(mut self, expected: impl Into<String>) -> Self {
         self.expected = expected.into();
         self
     }
 
-    pub(crate) fn received(mut self, received: &str) -> Self {
+    /// The same problem with what was received, cut to 200 bytes.
+    pub fn received(mut self, received: &str) -> Self {
         self.received = crate::diagnostic::cut(received);
         self
     }
 
-    pub(crate) fn suggesting(mut self, suggestions: Vec<String>) -> Self {
+    /// The same problem with the nearest names.
+    pub fn suggesting(mut self, suggestions: Vec<String>) -> Self {
         self.suggestions = suggestions;
         self
     }

@@ -63,7 +63,7 @@ impl Catalogue {
     }
 
     /// Up to three visible ids that resemble a written name, and all of them, nearest first.
-    pub(crate) fn by_nearness(&self, written: &str) -> (Vec<String>, Vec<&str>) {
+    pub fn by_nearness(&self, written: &str) -> (Vec<String>, Vec<&str>) {
         let ids = self.inner.entries.iter();
         let ids = ids.map(|entry| entry.tool.id.as_str());
         let ranked = names::rank_tools(&names::clean(written), ids);

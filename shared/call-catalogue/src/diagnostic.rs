@@ -53,7 +53,8 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    pub(crate) fn new(
+    /// Makes the record of a deviation; what was written and what it was taken for are cut.
+    pub fn new(
         rule: Rule,
         class: Class,
         code: &str,
@@ -91,7 +92,7 @@ impl Tolerance {
 }
 
 /// Cuts a text for a message: at most 200 bytes, at a character boundary, with a mark.
-pub(crate) fn cut(text: &str) -> String {
+pub fn cut(text: &str) -> String {
     const MOST: usize = 200;
     if text.len() <= MOST {
         return text.to_owned();
@@ -104,4 +105,4 @@ pub(crate) fn cut(text: &str) -> String {
 }
 
 /// The code of the remark on a marker that resembles one.
-pub(crate) const NEAR_MISS: &str = "near_miss_marker";
+pub const NEAR_MISS: &str = "near_miss_marker";
