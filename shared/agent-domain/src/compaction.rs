@@ -1,6 +1,7 @@
 //! Replacing earlier turns of a conversation by a summary (rules G603 and G604).
 
-use call_text::{observation::neutralise, prompt::Language};
+use call_prompt::observation::neutralise;
+use call_prompt::prompt::Language;
 use core_types::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -203,7 +203,7 @@ pub fn opening(events: &[Value]) -> String {
             text(&event["type"]),
             text(&source["kind"]),
             text(&source["id"]),
-            call_text::observation::neutralise(&payload[..end])
+            call_prompt::observation::neutralise(&payload[..end])
         )
     };
     events.iter().map(line).collect::<Vec<_>>().join("\n")

@@ -1,6 +1,7 @@
 //! The goals of an agent (rule G106): a JSON object by goal id, kept in versions as states are.
 
-use call_text::{observation, prompt::Language};
+use call_prompt::observation;
+use call_prompt::prompt::Language;
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -1,6 +1,7 @@
 //! What the model reads besides the results of its calls, and how long it may be.
 
-use call_text::{observation, prompt::Language};
+use call_prompt::observation;
+use call_prompt::prompt::Language;
 use serde_json::Value;
 
 use super::budgets::Budget;

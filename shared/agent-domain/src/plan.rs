@@ -3,8 +3,8 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use call_catalogue::Dialect;
+use call_prompt::prompt::Language;
 use call_text::Policy;
-use call_text::prompt::Language;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -7,9 +7,10 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use call_catalogue::{Catalogue, Diagnostic, Dialect, Problem, ProblemCode, Rule, Span};
-use call_text::echo::Echo;
+use call_prompt::echo::Echo;
+use call_prompt::observation;
 use call_text::native::NativeCall;
-use call_text::{Block, Call, Parsed, Policy, native, observation};
+use call_text::{Block, Call, Parsed, Policy, native};
 
 use super::{
     budgets::Budget,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied_world};
-use call_text::prompt::Language;
+use call_prompt::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};

@@ -1,4 +1,4 @@
-//! Reads and writes the dialects in which language models call tools.
+//! Reads the dialects in which language models call tools.
 //!
 //! A message of a model goes through two stages. Stage one ([`Parser`], or [`parse`] for a whole
 //! message) finds the blocks and cuts them into names and values, led by the names of the visible
@@ -7,23 +7,13 @@
 //!
 //! Nothing here fails: any text gives segments, calls and diagnostics. Nothing here does I/O,
 //! asks the time or starts a thread.
-//!
-//! The other direction is here as well: [`prompt`] writes the section that teaches a model to
-//! call tools, [`grammar`] keeps it to well-formed calls, [`render`] writes a call, [`observation`] writes
-//! what a model reads about one.
 
 mod dialect;
-pub mod echo;
 mod event;
-pub mod grammar;
-pub mod lint;
 pub mod native;
-pub mod observation;
 mod parsed;
 mod parser;
 mod policy;
-pub mod prompt;
-pub mod render;
 mod scan;
 mod typing;
 
@@ -33,3 +23,4 @@ pub use parsed::{
 };
 pub use parser::{Parser, parse, parse_finished};
 pub use policy::{FencePolicy, FinishReason, Limits, MultiBlock, NameMatch, Policy, Repair};
+pub use typing::text::decode_entities;

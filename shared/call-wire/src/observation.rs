@@ -1,7 +1,7 @@
 //! The report to a model of a call that has ended.
 
 use call_catalogue::{Problem, ProblemCode, Rule, Span};
-use call_text::observation::{self as words, LongOutput};
+use call_prompt::observation::{self as words, LongOutput};
 use contracts::tavern::common::v1::{CallError, CallResult, CallStatus, ErrorCategory, Violation};
 use serde_json::Value;
 

@@ -1,9 +1,10 @@
 //! A parsed text as a message.
 
 use call_catalogue::{Catalogue, Class, Diagnostic, Severity, Span, Tolerance};
-use call_text::echo::Echo;
+use call_prompt::echo::Echo;
+use call_prompt::{lint, observation};
+use call_text::StepControl;
 use call_text::{Call, Parsed, RawArgument};
-use call_text::{StepControl, lint, observation};
 use contracts::tavern::common::v1 as common;
 use serde_json::{Map, Value};
 

@@ -287,7 +287,7 @@ pub fn read_value(source: Value) -> Result<Definition, Vec<Violation>> {
         let words = naming::reserved_word_warnings(parameters).into_iter();
         diagnostics
             .extend(words.map(|word| Diagnostic::warning("/parameters", "reserved_word", word)));
-        let examples = call_text::lint::placeholder_examples(parameters).into_iter();
+        let examples = call_prompt::lint::placeholder_examples(parameters).into_iter();
         diagnostics.extend(
             examples
                 .map(|example| Diagnostic::warning("/parameters", "placeholder_example", example)),

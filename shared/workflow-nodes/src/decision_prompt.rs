@@ -2,7 +2,7 @@
 
 use call_catalogue::{Catalogue, Dialect};
 use call_outcome::{Failure, Violation};
-use call_text::prompt::{Detail, Language, render_tools};
+use call_prompt::prompt::{Detail, Language, render_tools};
 use std::sync::Arc;
 
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 mod requests;
 
 use call_outcome::{Failure, Violation};
-use call_text::observation;
+use call_prompt::observation;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};

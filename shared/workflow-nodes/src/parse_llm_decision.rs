@@ -2,8 +2,9 @@
 
 use call_catalogue::{Catalogue, Dialect};
 use call_outcome::{Failure, Violation};
-use call_text::echo::Echo;
-use call_text::{Call, Parsed, Policy, native, observation};
+use call_prompt::echo::Echo;
+use call_prompt::observation;
+use call_text::{Call, Parsed, Policy, native};
 
 use serde_json::{Value, json};
 

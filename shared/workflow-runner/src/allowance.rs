@@ -128,7 +128,7 @@ impl Allowance {
     pub(super) fn take_remark(&self) -> Option<String> {
         let times = self.used().remark.take();
         let times = times.filter(|_| self.grant.is_some());
-        times.map(call_text::observation::repeated)
+        times.map(call_prompt::observation::repeated)
     }
 
     /// Counts what models used.

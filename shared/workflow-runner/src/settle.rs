@@ -96,7 +96,7 @@ pub(super) fn settled_batch(
 }
 
 fn skipped(tool: &str, failed: &str) -> ToolOutcome {
-    let observation = call_text::observation::skipped(tool, failed);
+    let observation = call_prompt::observation::skipped(tool, failed);
     ToolOutcome {
         status: "skipped",
         output: Value::Null,

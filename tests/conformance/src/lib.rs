@@ -184,7 +184,7 @@ pub fn differences(case: &Case, parsed: &Parsed, catalogue: &Catalogue) -> Vec<S
         );
     }
     if let Some(observation) = &expected.observation {
-        let actual = call_text::observation::feedback(parsed, catalogue).unwrap_or_default();
+        let actual = call_prompt::observation::feedback(parsed, catalogue).unwrap_or_default();
         found.compare("observation", observation, &actual);
     }
     if let Some(controls) = &expected.controls {

@@ -2,7 +2,8 @@
 #![no_main]
 
 use call_catalogue::Dialect;
-use call_text::{Policy, parse, render};
+use call_prompt::render;
+use call_text::{Policy, parse};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 

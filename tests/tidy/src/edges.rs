@@ -8,12 +8,13 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 28] = [
+const SHARED: [(&str, &[&str]); 29] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
     ("call-catalogue", &["json-schema"]),
     ("call-text", &["call-catalogue", "json-schema"]),
+    ("call-prompt", &["call-catalogue", "call-text"]),
     ("canonical-json", &[]),
     ("cel-guard", &[]),
     ("approval-rules", &["cel-guard"]),
@@ -25,19 +26,22 @@ const SHARED: [(&str, &[&str]); 28] = [
     ("proto-json", &["call-outcome", "json-schema"]),
     (
         "call-wire",
-        &["contracts", "core-types", "call-catalogue", "call-outcome", "call-text", "json-schema"],
+        &[
+            "contracts", "core-types", "call-catalogue", "call-outcome", "call-prompt", "call-text",
+            "json-schema",
+        ],
     ),
     (
         "agent-domain",
         &[
-            "approval-rules", "call-catalogue", "call-outcome", "call-text", "cel-guard", "core-types",
-            "json-schema", "schedules",
+            "approval-rules", "call-catalogue", "call-outcome", "call-prompt", "call-text", "cel-guard",
+            "core-types", "json-schema", "schedules",
         ],
     ),
     (
         "tool-domain",
         &[
-            "approval-rules", "call-catalogue", "call-outcome", "call-text", "canonical-json", "core-types",
+            "approval-rules", "call-catalogue", "call-outcome", "call-prompt", "canonical-json", "core-types",
             "json-schema", "settings",
         ],
     ),
@@ -56,8 +60,8 @@ const SHARED: [(&str, &[&str]); 28] = [
     (
         "agent-store",
         &[
-            "contracts", "core-types", "call-catalogue", "call-text", "call-wire", "agent-domain",
-            "sql-store", "run-log", "grpc-kit", "run-events",
+            "contracts", "core-types", "call-catalogue", "call-prompt", "call-text", "call-wire",
+            "agent-domain", "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
@@ -68,14 +72,14 @@ const SHARED: [(&str, &[&str]); 28] = [
     (
         "workflow-nodes",
         &[
-            "call-catalogue", "call-outcome", "call-text", "call-wire", "cel-guard", "json-schema",
-            "workflow-domain",
+            "call-catalogue", "call-outcome", "call-prompt", "call-text", "call-wire", "cel-guard",
+            "json-schema", "workflow-domain",
         ],
     ),
     (
         "workflow-runner",
         &[
-            "contracts", "core-types", "call-catalogue", "call-outcome", "call-text", "call-wire",
+            "contracts", "core-types", "call-catalogue", "call-outcome", "call-prompt", "call-wire",
             "json-schema", "sql-store", "run-log", "telemetry", "grpc-kit", "run-events", "script-client",
             "workflow-domain", "workflow-nodes",
         ],
@@ -83,7 +87,7 @@ const SHARED: [(&str, &[&str]); 28] = [
 ];
 
 /// Shared crates that only some services link, because they read or write the text dialects.
-const OF_CALLS: [&str; 3] = ["call-catalogue", "call-text", "call-wire"];
+const OF_CALLS: [&str; 4] = ["call-catalogue", "call-prompt", "call-text", "call-wire"];
 
 /// The services that may link them.
 const READS_CALLS: [&str; 4] = [

@@ -12,10 +12,6 @@ const LONGEST_FUNCTION: usize = 80;
 /// Types of one crate, those of tests left out.
 const MOST_TYPES: usize = 120;
 
-/// Types of call-text, which had more than the rule allows when the rule came: it may lose types, and gain
-/// none.
-const TYPES_OF_CALL_TEXT: usize = 130;
-
 /// Refuses source files that are too long to read.
 pub fn files(tree: &Tree) -> Vec<Finding> {
     tree.texts(&[".rs", ".py", ".proto"])
@@ -41,14 +37,10 @@ pub fn types(tree: &Tree) -> Vec<Finding> {
             .filter(|(path, _)| path.starts_with(&sources) && !is_of_tests(path))
             .map(|(_, text)| types_of(&code_only(text)))
             .sum();
-        let most = match root.as_str() {
-            "shared/call-text" => TYPES_OF_CALL_TEXT,
-            _ => MOST_TYPES,
-        };
-        if types > most {
+        if types > MOST_TYPES {
             findings.push(Finding::new(
                 &root,
-                format!("defines {types} types, more than {most}"),
+                format!("defines {types} types, more than {MOST_TYPES}"),
                 "move what has a reason of its own to change into a crate of its own",
             ));
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use agent_domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt};
 use agent_store::turn_log::forked;
-use call_text::grammar::{Mode, render_grammar};
+use call_prompt::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream};
 use model_client::{AnswerEnd, GrammarUse, Model, ModelRequest, Piece, Pieces};

@@ -165,7 +165,7 @@ impl Driver {
         match ask {
             Ask::Round(iteration) => {
                 if let Some(times) = self.turn.remarked_repetition() {
-                    let remark = call_text::observation::repeated(times);
+                    let remark = call_prompt::observation::repeated(times);
                     self.note(journal::observation(None, remark))?;
                 }
                 if iteration > 1 {

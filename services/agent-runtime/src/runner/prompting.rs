@@ -8,7 +8,7 @@ use agent_domain::{
     prompt::{self, Prompt},
 };
 use call_catalogue::Catalogue;
-use call_text::prompt as tool_prompt;
+use call_prompt::prompt as tool_prompt;
 use serde_json::Value;
 
 /// The states that the model is shown.

@@ -417,7 +417,7 @@ impl<'a> Replay<'a> {
             .filter(|_| !self.is_remarked)
         {
             self.is_remarked = true;
-            return Some(call_text::observation::repeated(times));
+            return Some(call_prompt::observation::repeated(times));
         }
         match self.turn.next() {
             Command::Ask(Ask::Last(budget)) => Some(observation::no_calls_remain(budget)),

@@ -1,8 +1,8 @@
 //! Reading a text, and writing a call.
 
 use call_catalogue::{Catalogue, ProblemCode};
-use call_text::echo::Echo;
-use call_text::render::render_call;
+use call_prompt::echo::Echo;
+use call_prompt::render::render_call;
 use call_text::{Parsed, Policy, native};
 use contracts::tavern::common::v1::ParsedText;
 use contracts::tavern::gateway::v1::{

@@ -1,7 +1,7 @@
 //! Writing what brings a model to call tools: the section of a prompt, and a grammar.
 
-use call_text::grammar::{Unenforced, render_grammar};
-use call_text::prompt::render_tools;
+use call_prompt::grammar::{Unenforced, render_grammar};
+use call_prompt::prompt::render_tools;
 use contracts::tavern::gateway::v1::{
     RenderGrammarRequest, RenderGrammarResponse, RenderToolsRequest, RenderToolsResponse,
     UnenforcedKeyword,

@@ -1,8 +1,8 @@
 //! How a text is to be read and a prompt to be written, checked.
 
 use call_catalogue::Dialect;
-use call_text::grammar::Mode;
-use call_text::prompt::{Detail as PromptDetail, Language};
+use call_prompt::grammar::Mode;
+use call_prompt::prompt::{Detail as PromptDetail, Language};
 use call_text::{FinishReason, Policy};
 use contracts::tavern::gateway::v1::{
     CallsTarget, Detail, GrammarMode, ParsePolicy, ParseTextRequest, RenderCallRequest,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_stream::try_stream;
 use call_catalogue::Catalogue;
-use call_text::echo::Echo;
+use call_prompt::echo::Echo;
 use call_text::{Block, Call, Event, FinishReason, Parser, ToolState};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event as Wire;

@@ -2,7 +2,7 @@
 //! (rule G101).
 
 use call_catalogue::Dialect;
-use call_text::prompt::Language;
+use call_prompt::prompt::Language;
 use serde_json::{Map, Value};
 
 use super::{MAX_SYSTEM_PROMPT_BYTES, approvals};

@@ -1,5 +1,5 @@
 use call_catalogue::Dialect;
-use call_text::prompt::Language;
+use call_prompt::prompt::Language;
 
 use super::*;
 use crate::plan::ToolOffer;

@@ -253,9 +253,9 @@ fn decode<'t>(text: &'t str, schema: Schema<'_>, noticed: &mut Noticed) -> Cow<'
     Cow::Owned(decoded)
 }
 
-/// Decodes the five XML names, numeric forms and the names of letters and signs; everything else
+/// Decodes the five XML names, numeric forms and the names of letters and signs once; everything else
 /// stays.
-pub(crate) fn decode_entities(text: &str) -> String {
+pub fn decode_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for at in memchr::memchr_iter(b'&', text.as_bytes()) {

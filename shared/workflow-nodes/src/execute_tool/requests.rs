@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use call_outcome::Failure;
-use call_text::observation;
+use call_prompt::observation;
 use serde_json::{Map, Value, json};
 
 use workflow_domain::data_flow::NULL;

@@ -2,9 +2,10 @@
 //! them. Nothing runs that the model did not mean.
 
 use call_catalogue::{Catalogue, Dialect};
-use call_text::echo::Echo;
-use call_text::observation::neutralise;
-use call_text::{FinishReason, Parsed, Policy, parse_finished, render};
+use call_prompt::echo::Echo;
+use call_prompt::observation::neutralise;
+use call_prompt::render;
+use call_text::{FinishReason, Parsed, Policy, parse_finished};
 use conformance::catalogue;
 use serde_json::{Map, Value, json};
 

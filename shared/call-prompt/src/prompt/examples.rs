@@ -5,11 +5,12 @@ use std::{fmt::Write, sync::Arc};
 
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Catalogue, Dialect, Entry, ProblemCode};
+use call_text::{Call, FinishReason, Policy, parse_finished};
 use serde_json::{Map, Value};
 
 use super::words::{Example, Words};
 use crate::observation::{example_value, invalid};
-use crate::{Call, FinishReason, Policy, parse_finished, render};
+use crate::render;
 
 /// How many tools are looked at for an example.
 const TOOLS_TRIED: usize = 32;

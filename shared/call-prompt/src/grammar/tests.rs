@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 
 use call_catalogue::{Class, Diagnostic, Severity, Tool};
+use call_text::{FinishReason, Policy, parse_finished};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{FinishReason, Policy, parse_finished};
 
 const WRITTEN: [Dialect; 6] = [
     Dialect::Action,

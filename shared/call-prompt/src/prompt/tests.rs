@@ -1,9 +1,9 @@
 use call_catalogue::Tool;
+use call_text::{Policy, parse};
 use serde_json::json;
 
 use super::words::Example;
 use super::*;
-use crate::{Policy, parse};
 
 fn seed_tools() -> Catalogue {
     let publish = json!({

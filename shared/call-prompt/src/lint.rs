@@ -6,9 +6,8 @@
 
 use call_catalogue::schema::Schema;
 use call_catalogue::{Catalogue, Diagnostic, Rule, Severity, Span};
+use call_text::Call;
 use serde_json::Value;
-
-use crate::Call;
 
 /// The values of a call that were copied from its tool's manual instead of being made up: the
 /// description of the parameter, the words of the worked example, or an example that is a
@@ -109,10 +108,10 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use call_catalogue::Tool;
+    use call_text::{Policy, parse};
     use serde_json::json;
 
     use super::*;
-    use crate::{Policy, parse};
 
     fn parameters() -> Value {
         json!({"properties": {

@@ -10,13 +10,12 @@ use call_catalogue::names::listed;
 use call_catalogue::{
     Catalogue, Class, Diagnostic, Dialect, NEAR_MISS, Problem, ProblemCode, Severity, Tolerance,
 };
+use call_text::{Block, Call, Parsed};
 use serde_json::Value;
 
 pub use neutralise::neutralise;
 pub(crate) use skeleton::example as example_value;
 pub use skeleton::{corrected, outline, skeleton};
-
-use crate::{Block, Call, Parsed};
 
 /// A tool's failure as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 use call_catalogue::Tool;
+use call_text::{native, parse};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -72,7 +73,7 @@ proptest! {
             }
             if let Ok(block) = rendered {
                 let text = format!("Some words first.\n{block}\nand after");
-                let parsed = crate::parse(&text, &catalogue(), &Policy::default());
+                let parsed = parse(&text, &catalogue(), &Policy::default());
                 prop_assert_eq!(parsed.calls.len(), 1, "{}", text);
                 prop_assert_eq!(parsed.calls[0].canonical(), canonical::call("files:write", &arguments), "{}", text);
             }
@@ -132,4 +133,19 @@ proptest! {
             prop_assert!(block.is_ok(), "{dialect}: {:?}", block);
         }
     }
+}
+
+#[test]
+fn a_native_call_is_read_back() {
+    let arguments = json!({"path": "a.txt", "count": 3});
+    let Value::Object(arguments) = arguments else {
+        unreachable!()
+    };
+    let rendered = render_call("files:write", &arguments, Dialect::Native, &catalogue()).unwrap();
+    let read = native::read(&serde_json::from_str(&rendered).unwrap());
+    assert_eq!(read.remarks, [], "{rendered}");
+    let typed = native::typed(&read.calls, &catalogue(), &Policy::default());
+    assert_eq!(typed.len(), 1, "{rendered}");
+    let expected = canonical::call("files:write", &arguments);
+    assert_eq!(typed[0].canonical(), expected, "{rendered}");
 }

@@ -3,10 +3,11 @@
 use call_catalogue::placeholder::PLACEHOLDER;
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Catalogue, Dialect, ProblemCode, Tool};
+use call_text::Call;
 use serde_json::{Map, Value};
 
 use super::neutralise;
-use crate::{Call, render};
+use crate::render;
 
 /// A call of a tool with a placeholder for each required parameter, which cannot run as it stands.
 pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {

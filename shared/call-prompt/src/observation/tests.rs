@@ -1,8 +1,8 @@
 use call_catalogue::Tool;
+use call_text::{FinishReason, Policy, parse, parse_finished};
 use serde_json::json;
 
 use super::*;
-use crate::{FinishReason, Policy, parse, parse_finished};
 
 #[test]
 fn marks_in_tool_output_lose_their_meaning_and_stay_readable() {

@@ -8,9 +8,8 @@ pub(crate) use fields::field;
 
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Catalogue, Class, Dialect, Entry, canonical};
+use call_text::{FinishReason, Policy, parse_finished};
 use serde_json::{Map, Value, json};
-
-use crate::{FinishReason, Policy, parse_finished};
 
 /// Why a call cannot be written in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,10 +7,8 @@
 //! values behind it.
 
 use call_catalogue::{alias_of, names};
+use call_text::{Call, Parsed, decode_entities};
 use unicode_normalization::UnicodeNormalization;
-
-use crate::typing::text::decode_entities;
-use crate::{Call, Parsed};
 
 /// Untrusted texts, prepared for comparison.
 #[derive(Debug, Clone, Default)]
@@ -174,10 +172,10 @@ fn unescape_json(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use call_catalogue::{Catalogue, Tool};
+    use call_text::{Policy, parse};
     use serde_json::json;
 
     use super::*;
-    use crate::{Policy, parse};
 
     fn is_echo(message: &str, untrusted: &str) -> bool {
         let schema = json!({"properties": {"path": {"type": "string"}, "n": {"type": "integer"}}});
