@@ -68,12 +68,9 @@ impl Runs {
 
 /// Stops a run that a task executes, and returns what has not ended in time.
 async fn stop(active: Active, reason: &str) -> Result<Vec<common::PendingWork>, Failure> {
-    if !active.control.is_cancelled() {
-        request_cancel(&active.recorder, reason).await?;
-    }
-    active
-        .control
-        .cancel(CancelReason::Requested(reason.to_owned()));
+    let requested = CancelReason::Requested(reason.to_owned());
+    let recorded = request_cancel(&active.recorder, reason);
+    active.control.cancel_once(requested, recorded).await?;
     let mut ended = active.ended;
     match tokio::time::timeout(CANCEL_WAIT, ended.wait_for(|ended| *ended)).await {
         Ok(_) => Ok(Vec::new()),

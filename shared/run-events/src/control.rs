@@ -139,10 +139,10 @@ impl RunControl {
     }
 
     /// Admits the start of a step, which is to be recorded while the guard lives; nothing while the
-    /// run is paused.
+    /// run is paused or once it shall end.
     pub async fn admit_start(&self) -> Option<StartGuard<'_>> {
         let starting = self.inner.starting.read().await;
-        (!self.is_paused()).then_some(StartGuard {
+        (!self.is_paused() && !self.is_cancelled()).then_some(StartGuard {
             _starting: starting,
         })
     }
@@ -174,6 +174,21 @@ impl RunControl {
         if self.is_paused() != paused {
             recorded.await?;
             self.inner.paused.send_replace(paused);
+        }
+        Ok(())
+    }
+
+    /// Ends the run once `recorded` has succeeded. No step starts in between, so that none is recorded behind
+    /// the cancel. Nothing happens if the run shall end already.
+    pub(crate) async fn cancel_once<E>(
+        &self,
+        reason: CancelReason,
+        recorded: impl Future<Output = Result<(), E>>,
+    ) -> Result<(), E> {
+        let _no_start = self.inner.starting.write().await;
+        if !self.is_cancelled() {
+            recorded.await?;
+            self.cancel(reason);
         }
         Ok(())
     }
@@ -273,6 +288,31 @@ mod tests {
         control.cancel(CancelReason::Deadline);
         assert!(second.is_cancelled());
         assert_eq!(second.why(), Some(CancelReason::Deadline));
+    }
+
+    #[tokio::test]
+    async fn no_step_starts_behind_a_cancel_that_is_recorded() {
+        let control = control();
+        let requested = || CancelReason::Requested("enough".into());
+        let recorded = async {
+            assert!(control.inner.starting.try_read().is_err());
+            Ok::<(), ()>(())
+        };
+        assert!(control.admit_start().await.is_some());
+        control.cancel_once(requested(), recorded).await.unwrap();
+        assert_eq!(control.why(), Some(requested()));
+        assert!(control.admit_start().await.is_none());
+        // It is recorded once.
+        let again = async { Err(()) };
+        control.cancel_once(requested(), again).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_cancel_that_is_not_recorded_ends_nothing() {
+        let control = control();
+        let failed = control.cancel_once(CancelReason::Deadline, async { Err(()) });
+        assert_eq!(failed.await, Err(()));
+        assert!(!control.is_cancelled() && control.admit_start().await.is_some());
     }
 
     #[tokio::test]
