@@ -131,6 +131,8 @@ struct Drive {
     /// The present attempt of each node that is tried again.
     attempts: Attempts,
     zones: Zones,
+    /// The calls of an earlier process that have not settled and that this one has not taken up.
+    earlier_calls: Vec<(NodeIndex, String)>,
     /// The failures inside zones that have ended and are not recorded yet that were handled.
     handled_inside: HashMap<NodeIndex, Vec<common::NodeFailure>>,
     allowance: Arc<Allowance>,
@@ -157,6 +159,16 @@ impl Drive {
             true => InterfaceStreams::of_run(&prepared.engine),
             false => InterfaceStreams::default(),
         };
+        let unsettled = prepared.calls.iter();
+        let unsettled = unsettled.filter(|(_, call)| call.settled.is_none());
+        let of_zones = prepared.zones.iter().flat_map(|(node, history)| {
+            let effects = history.effects();
+            effects.map(|effect_id| (*node, effect_id.to_owned()))
+        });
+        let earlier_calls = unsettled
+            .map(|((node, _), call)| (*node, call.effect_id.clone()))
+            .chain(of_zones)
+            .collect();
         let mut drive = Self {
             runner,
             path,
@@ -179,6 +191,7 @@ impl Drive {
             written: NodeWrites::default(),
             attempts: prepared.attempts,
             zones: prepared.zones,
+            earlier_calls,
             handled_inside: HashMap::new(),
             begun: prepared.begun,
             allowance: prepared.allowance,
@@ -422,6 +435,7 @@ impl Drive {
         began_before: bool,
     ) -> BoxFuture<'static, (NodeIndex, EffectOutcome)> {
         let WaitingEffect { node, effect, .. } = waiting;
+        self.earlier_calls.retain(|(of, _)| *of != node);
         let planned = self.engine.node(node);
         let span = tracing::info_span!(
             "workflow.node.run",

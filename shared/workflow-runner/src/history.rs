@@ -193,6 +193,11 @@ impl ZoneHistory {
         self.open.keys().any(|open| *open >= index)
     }
 
+    /// Returns the ids of the effects of iterations that had begun and had not ended.
+    pub(super) fn effects(&self) -> impl Iterator<Item = &str> {
+        self.effects.keys().map(String::as_str)
+    }
+
     fn keep(&mut self, iteration: u64, event: common::RunEvent) {
         if let Some(Kind::CallDispatched(dispatched)) = &event.kind {
             self.effects.insert(dispatched.effect_id.clone(), iteration);
@@ -229,7 +234,7 @@ impl Replayed {
         let inside = self
             .zones
             .values()
-            .flat_map(|zone| zone.effects.keys().cloned());
+            .flat_map(|zone| zone.effects().map(str::to_owned));
         own.chain(inside).collect()
     }
 

@@ -248,10 +248,7 @@ impl ToolCall {
     }
 
     async fn cancel(&self) {
-        let reason = match self.control.why() {
-            Some(CancelReason::Requested(reason)) => reason,
-            _ => "the deadline of the run passed".to_owned(),
-        };
+        let reason = cancel_words(&self.control);
         cancel_call(&self.peers, &self.call.effect_id, reason).await;
     }
 
@@ -276,6 +273,14 @@ impl ToolCall {
             durability: durability_to_proto(self.recorder.durability()).into(),
             ..common::CallResult::default()
         }
+    }
+}
+
+/// Returns the reason with which a run ends its calls.
+pub(super) fn cancel_words(control: &RunControl) -> String {
+    match control.why() {
+        Some(CancelReason::Requested(reason)) => reason,
+        _ => "the deadline of the run passed".to_owned(),
     }
 }
 

@@ -85,6 +85,45 @@ async fn a_cancel_ends_every_script() {
     world.sandbox.until_running(0).await;
 }
 
+async fn cancel(world: &World, run_id: &str) {
+    let request = CancelRunRequest {
+        run_id: run_id.to_owned(),
+        reason: "enough".into(),
+    };
+    world.runs.clone().cancel_run(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancel_of_a_paused_run_reaches_what_left_before_a_restart() {
+    let inside = |mut node: serde_json::Value| {
+        node["parentNode"] = json!("loop");
+        node
+    };
+    let zone = [
+        json!({"id": "loop", "type": "core:LoopZone", "inputValues": {"count": 1}}),
+        inside(json!({"id": "begin", "type": "core:ZoneInput"})),
+        inside(tool("t", "wait")),
+        inside(json!({"id": "end", "type": "core:ZoneOutput"})),
+    ];
+    let cases = [
+        (json!({"nodes": [tool("t", "wait")]}), "t"),
+        (json!({"nodes": zone}), "loop#0/t"),
+    ];
+    for (definition, node) in cases {
+        let world = World::new().await;
+        let run = world.start(&definition, json!({})).await;
+        world.events_until(&run.run_id, dispatched).await;
+        world.pause(&run.run_id).await.unwrap();
+        let world = world.restart().await;
+        cancel(&world, &run.run_id).await;
+        let outcome = world.outcome(&run.run_id).await;
+        assert_eq!(outcome.state(), RunState::Cancelled);
+        assert_eq!(outcome.unsettled_effect_ids, Vec::<String>::new());
+        let effect_id = format!("{}/{node}/0", run.run_id);
+        assert_eq!(world.registry.cancelled(), [effect_id]);
+    }
+}
+
 #[tokio::test]
 async fn a_deadline_ends_the_run_as_failed() {
     let world = World::new().await;

@@ -1,13 +1,16 @@
 //! How the loop of a run ends.
 
+use std::sync::Arc;
+
 use contracts::tavern::common::v1 as common;
-use futures::stream::StreamExt;
+use futures::stream::{FuturesUnordered, StreamExt};
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
 use workflow_domain::engine::Engine;
 
 use super::super::settle::{outcome_to_proto, with_partial_result};
+use super::super::tool_call::cancel_words;
 use super::super::zone::Unsettled;
 use super::{Drive, Reached};
 
@@ -24,11 +27,25 @@ impl Drive {
         }
     }
 
-    /// Waits for everything running, which was cancelled.
+    /// Waits for everything running, which was cancelled, and ends the calls of an earlier process that
+    /// still waited for a permit or for the end of a pause.
     pub(super) async fn stop(&mut self) -> Result<Reached, AppendError> {
-        while let Some((node, outcome)) = self.running.next().await {
-            self.settle(node, outcome)?;
-        }
+        let earlier = std::mem::take(&mut self.earlier_calls).into_iter();
+        let earlier: FuturesUnordered<_> = earlier
+            .map(|(_, effect_id)| {
+                let (runner, reason) = (Arc::clone(&self.runner), cancel_words(&self.control));
+                async move { (!runner.cancel_call(&effect_id, reason).await).then_some(effect_id) }
+            })
+            .collect();
+        let running = async {
+            while let Some((node, outcome)) = self.running.next().await {
+                self.settle(node, outcome)?;
+            }
+            Ok::<(), AppendError>(())
+        };
+        let (stopped, left) = tokio::join!(running, earlier.collect::<Vec<_>>());
+        stopped?;
+        self.unended.extend(left.into_iter().flatten());
         self.hand_over().await?;
         Ok(Reached::Stop)
     }
