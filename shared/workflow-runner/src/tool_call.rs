@@ -88,8 +88,10 @@ impl ToolCall {
         };
         tokio::pin!(asking);
         tokio::select! {
-            end = &mut asking => return end,
+            // First, so that what was asked for is also cancelled where both happen at once.
+            biased;
             () = self.control.cancelled() => {}
+            end = &mut asking => return end,
             () = self.overdue() => {
                 // The registry ends the call when its time is over. One that has not ended a while
                 // after that is cancelled, and in doubt unless it then ends (rule W21).
@@ -173,6 +175,10 @@ impl ToolCall {
                 }
             }
             tokio::time::sleep(backoff.after(&status)).await;
+            // The registry may not have taken the call, and nothing leaves after a cancel.
+            if self.control.is_cancelled() {
+                return ToolEnd::NotEnded;
+            }
         }
     }
 
@@ -190,6 +196,10 @@ impl ToolCall {
         };
         let answer = self.peers.calls.clone().call_tool(request).await;
         let mut records = answer.map_err(AskError::Status)?.into_inner();
+        if self.control.is_cancelled() {
+            // The registry may have heard of the cancel before it had the call.
+            self.cancel().await;
+        }
         while let Some(response) = records.message().await.map_err(AskError::Status)? {
             match response.record {
                 Some(Record::Event(event)) => {

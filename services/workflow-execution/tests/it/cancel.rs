@@ -125,6 +125,31 @@ async fn a_cancel_of_a_paused_run_reaches_what_left_before_a_restart() {
 }
 
 #[tokio::test]
+async fn a_call_that_the_registry_takes_after_the_cancel_is_cancelled_too() {
+    let world = World::new().await;
+    let definition = json!({"nodes": [tool("t", "late")]});
+    let run = world.start(&definition, json!({})).await;
+    world.registry.until_asked().await;
+    cancel(&world, &run.run_id).await;
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::Cancelled);
+    assert_eq!(outcome.unsettled_effect_ids, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_registry_that_is_not_there_is_not_asked_again_after_a_cancel() {
+    let world = World::new().await;
+    let definition = json!({"nodes": [tool("t", "absent")]});
+    let run = world.start(&definition, json!({})).await;
+    world.registry.until_asked().await;
+    cancel(&world, &run.run_id).await;
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::Cancelled);
+    // One request may have been under way.
+    assert!(world.registry.asked_after_cancel() <= 1);
+}
+
+#[tokio::test]
 async fn a_deadline_ends_the_run_as_failed() {
     let world = World::new().await;
     let mut request = of_definition(&json!({"nodes": [tool("t", "wait")]}), json!({}));

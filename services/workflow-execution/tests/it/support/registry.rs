@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
 /// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `counts` gives 1 and 2 one after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
-/// there for the first two requests; `busy` waits for others as [`RegistryDouble::keep_busy`] says.
+/// there for the first two requests, and `absent` never; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
     inner: Arc<Inner>,
@@ -37,6 +37,17 @@ struct Inner {
 }
 
 impl Inner {
+    /// Waits until a call was to be cancelled so many times.
+    async fn until_cancelled(&self, request: &CallToolRequest, times: usize) {
+        let effect_id = &request.effect_id;
+        let mut cancelled = self.cancelled.subscribe();
+        let enough = cancelled.wait_for(|all| {
+            let of_call = all.iter().filter(|cancelled| *cancelled == effect_id);
+            of_call.count() >= times
+        });
+        enough.await.expect("its sender is here");
+    }
+
     /// Waits until a call of `wait` may end.
     async fn may_end(&self) {
         let mut released = self.released.subscribe();
@@ -62,6 +73,8 @@ struct State {
     /// How often each effect was really dispatched to its tool.
     dispatched: HashMap<String, usize>,
     settled: HashMap<String, CallResult>,
+    /// How many requests there had been when the first cancel came.
+    asked_before_cancel: Option<usize>,
     /// The calls of `busy` under way, and how many there were at most.
     busy: (usize, usize),
     /// How many of them there shall be before the first ends.
@@ -82,6 +95,19 @@ impl RegistryDouble {
     /// Every request so far.
     pub(crate) fn asked(&self) -> Vec<CallToolRequest> {
         self.inner.state.lock().unwrap().asked.clone()
+    }
+
+    /// Waits for the first request.
+    pub(crate) async fn until_asked(&self) {
+        while self.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// How many requests came after the first cancel.
+    pub(crate) fn asked_after_cancel(&self) -> usize {
+        let state = self.inner.state.lock().unwrap();
+        state.asked.len() - state.asked_before_cancel.unwrap_or_default()
     }
 
     /// How often any effect was dispatched at most.
@@ -132,6 +158,22 @@ impl RegistryDouble {
         self.inner.cancelled.borrow().clone()
     }
 
+    /// Takes a request; returns how the call settled, if it has.
+    fn take(&self, request: &CallToolRequest) -> Result<Option<CallResult>, Status> {
+        let mut state = self.inner.state.lock().unwrap();
+        state.asked.push(request.clone());
+        let times = state
+            .asked
+            .iter()
+            .filter(|asked| asked.effect_id == request.effect_id)
+            .count();
+        match request.tool_id.as_str() {
+            "flaky" if times <= 2 => Err(Status::unavailable("not there yet")),
+            "absent" => Err(Status::unavailable("never there")),
+            _ => Ok(state.settled.get(&attempt_of(request)).cloned()),
+        }
+    }
+
     fn dispatch(&self, request: &CallToolRequest) {
         let mut state = self.inner.state.lock().unwrap();
         *state
@@ -171,6 +213,10 @@ impl RegistryDouble {
                 error.message = "node `b/s` (core:Script): the script ended".to_owned();
                 error.details_json = r#"{"node_id":"b/s","node_type":"core:Script"}"#.to_owned();
                 ended
+            }
+            "late" => {
+                self.inner.until_cancelled(request, 2).await;
+                ended(CallStatus::Cancelled, "cancelled")
             }
             "unknown" => ended(CallStatus::InDoubt, "nobody_knows"),
             "busy" => {
@@ -245,19 +291,10 @@ impl CallService for RegistryDouble {
         request: Request<CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
         let request = request.into_inner();
-        let before = {
-            let mut state = self.inner.state.lock().unwrap();
-            state.asked.push(request.clone());
-            let times = state
-                .asked
-                .iter()
-                .filter(|asked| asked.effect_id == request.effect_id)
-                .count();
-            if request.tool_id == "flaky" && times <= 2 {
-                return Err(Status::unavailable("not there yet"));
-            }
-            state.settled.get(&attempt_of(&request)).cloned()
-        };
+        let before = self.take(&request)?;
+        if request.tool_id == "late" {
+            self.inner.until_cancelled(&request, 1).await;
+        }
         if let Some(mut settled) = before {
             settled.replayed = true;
             let record = CallToolResponse {
@@ -322,6 +359,8 @@ impl CallService for RegistryDouble {
         request: Request<CancelCallRequest>,
     ) -> Result<Response<CancelCallResponse>, Status> {
         let effect_id = request.into_inner().effect_id;
+        let state = &mut *self.inner.state.lock().unwrap();
+        state.asked_before_cancel.get_or_insert(state.asked.len());
         self.inner
             .cancelled
             .send_modify(|cancelled| cancelled.push(effect_id));
