@@ -45,6 +45,8 @@ use crate::{
     tools::Tools,
 };
 
+use recover::{call_of, without_caller};
+
 pub use detached::StartedCall;
 pub use follow::CallProgress;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
@@ -250,7 +252,25 @@ impl Calls {
         effect: &EffectId,
         reason: &str,
     ) -> Result<Vec<PendingWork>, Status> {
+        self.take_up_run(effect).await?;
         self.inner.cancel(effect, reason).await
+    }
+
+    /// Dispatches a call of a run again that a crash cut off and whose owner has not asked for it since. This
+    /// finds its run, which may not have been noted yet, so that the cancel reaches it and the call settles.
+    async fn take_up_run(&self, effect: &EffectId) -> Result<(), Status> {
+        if self.inner.in_flight_calls().contains_key(effect) {
+            return Ok(());
+        }
+        let LedgerEntry::InFlight(open) = self.find(effect).await? else {
+            return Ok(());
+        };
+        let tool = self.inner.tools.find(&open.record.tool_id).await;
+        if open.record.is_run && tool.is_ok_and(|tool| tool.may_repeat()) {
+            let call = call_of(&open, open.record.attempt)?;
+            drop(self.join_within(call, without_caller())?);
+        }
+        Ok(())
     }
 
     /// Takes no more calls, gives those under way some time, and gives up the rest without settling
@@ -346,7 +366,7 @@ impl Inner {
         Ok(in_flight.still_running())
     }
 
-    /// Cancels an effect that no task of this process executes.
+    /// Cancels an effect that no task of this process executes: the tool of its run is gone.
     async fn cancel_unattended(
         &self,
         effect: &EffectId,

@@ -96,6 +96,28 @@ async fn a_run_that_does_not_end_is_named() {
 }
 
 #[tokio::test]
+async fn a_cancel_after_a_crash_ends_a_run_whose_owner_has_not_asked_for_it_since() {
+    // Whether the run was started is not noted if no answer came before the crash.
+    for silent in [true, false] {
+        let mut fixture = Fixture::new().await;
+        fixture.workflows.put("hold", json!({"name": "hold"}));
+        *fixture.workflows.silent.lock().unwrap() = silent;
+        let asked = with_effect("e1", "workflow:hold", json!({}));
+        let call = tokio::spawn(finish(fixture.calls.clone(), asked.clone()));
+        until("the run", || fixture.workflows.run_count() == 1).await;
+        fixture.crash_and_restart().await;
+        call.await.unwrap().unwrap_err();
+        *fixture.workflows.silent.lock().unwrap() = false;
+        assert!(cancel(&fixture, "e1").await.still_running.is_empty());
+        assert_eq!(fixture.workflows.run_count(), 1);
+        assert_eq!(fixture.workflows.open_count(), 0);
+        let (_, result) = fixture.finish(asked).await;
+        assert_eq!(result.status(), CallStatus::Cancelled);
+        assert!(result.replayed, "the cancel has settled the call");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_effect_has_ended() {
     let fixture = Fixture::new().await;
     assert!(

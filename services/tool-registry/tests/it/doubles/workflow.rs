@@ -47,6 +47,8 @@ pub(crate) struct PlayedWorkflows {
     runs: Arc<Mutex<Runs>>,
     /// Makes cancels go unheard.
     pub(crate) deaf: Arc<Mutex<bool>>,
+    /// Lets starts go unanswered, although they happen.
+    pub(crate) silent: Arc<Mutex<bool>>,
     /// What the metadata of `GetWorkflow` said, key and value.
     pub(crate) seen: Arc<Mutex<Vec<(String, String)>>>,
     /// What each run writes, chunk by chunk.
@@ -69,6 +71,13 @@ impl PlayedWorkflows {
                     .get_or_insert(succeeded(&json!({"out": "let go"})));
             });
         }
+    }
+
+    /// How many runs continue.
+    pub(crate) fn open_count(&self) -> usize {
+        let runs = self.runs.lock().unwrap();
+        let open = runs.values().filter(|run| run.borrow().outcome.is_none());
+        open.count()
     }
 
     pub(crate) fn run_count(&self) -> usize {
@@ -318,18 +327,24 @@ impl WorkflowService for PlayedWorkflows {
                 replayed: true,
             }));
         }
-        let mut started = self.started.lock().unwrap();
-        let run = Run {
-            run_id: run_id(started.len()),
-            request_id: request.request_id.clone(),
-            outcome: outcome_of(&request),
-            ..Run::default()
+        let run = {
+            let mut started = self.started.lock().unwrap();
+            let run = Run {
+                run_id: run_id(started.len()),
+                request_id: request.request_id.clone(),
+                outcome: outcome_of(&request),
+                ..Run::default()
+            };
+            started.push(request);
+            run
         };
-        started.push(request);
         self.runs
             .lock()
             .unwrap()
             .insert(run.run_id.clone(), watch::Sender::new(run.clone()));
+        if *self.silent.lock().unwrap() {
+            std::future::pending::<()>().await;
+        }
         Ok(Response::new(StartRunResponse {
             run: Some(run),
             replayed: false,
