@@ -106,13 +106,16 @@ KILLS ?= 200
 CUTS ?= 1000
 # How many histories the engine lives through in simulated time.
 SEEDS ?= 100000
+# How many workflows that run others are killed and cancelled in the service itself.
+PARENTS ?= 200
 
 .PHONY: bars
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut after_kills kills_lose
-	@TAVERN_TEST_SEEDS=$(SEEDS) $(CARGO) test --locked --package workflow-execution --test it -- simulation::
+	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
+	  $(CARGO) test --locked --package workflow-execution --test it -- simulation:: runs_below::
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.

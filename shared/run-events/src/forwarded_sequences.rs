@@ -11,7 +11,7 @@ use core_types::RunId;
 /// enough as a key: it belongs to one call, and what it records of runs further below has a place
 /// in its own log.
 #[derive(Debug)]
-pub(crate) struct ForwardedSequences {
+pub struct ForwardedSequences {
     own: String,
     last: HashMap<String, Forwarded>,
 }
@@ -25,35 +25,40 @@ struct Forwarded {
 }
 
 impl ForwardedSequences {
-    pub(crate) fn new(run: RunId) -> Self {
+    /// Knows of nothing below the run.
+    pub fn new(run: RunId) -> Self {
         Self {
             own: run.to_string(),
             last: HashMap::new(),
         }
     }
 
-    /// Returns true if the event that has the place `origin` below was recorded. What has no place
+    /// Returns an event of a run below as the run records it: without a place in this log, and with the
+    /// place that it had as its origin. Nothing comes back if it was recorded before. What has no place
     /// never was. A tool that begins again writes a log of its own.
-    pub(crate) fn has(&self, event: &RunEvent, origin: u64) -> bool {
-        let (source, generation) = self.source(event);
+    pub fn unrecorded(&self, mut event: RunEvent) -> Option<RunEvent> {
+        event.origin_sequence = std::mem::take(&mut event.sequence);
+        let (source, generation) = self.source(&event);
         let last = self.last.get(source);
         let last = last.filter(|last| last.generation == generation);
-        origin != 0 && last.is_some_and(|last| origin <= last.sequence)
+        let was_recorded = event.origin_sequence != 0
+            && last.is_some_and(|last| event.origin_sequence <= last.sequence);
+        (!was_recorded).then_some(event)
     }
 
-    /// Notes that the event was recorded.
-    pub(crate) fn note(&mut self, event: &RunEvent, origin: u64) {
-        if origin == 0 {
+    /// Notes an event that was recorded. Events of the run itself, which have no origin, are passed over.
+    pub fn note(&mut self, event: &RunEvent) {
+        if event.origin_sequence == 0 {
             return;
         }
         let (source, generation) = self.source(event);
         let noted = Forwarded {
             generation,
-            sequence: origin,
+            sequence: event.origin_sequence,
         };
         match self.last.get_mut(source) {
             Some(last) if last.generation == generation => {
-                last.sequence = origin.max(last.sequence);
+                last.sequence = noted.sequence.max(last.sequence);
             }
             Some(last) => *last = noted,
             None => {
@@ -88,12 +93,23 @@ mod tests {
 
     use super::*;
 
-    fn event(path: &[&str], run: &str) -> RunEvent {
+    /// Makes an event of a run below, with its place in the log below.
+    fn event(path: &[&str], run: &str, sequence: u64) -> RunEvent {
         RunEvent {
+            sequence,
             run_id: run.to_owned(),
             parent_path: path.iter().map(|&step| step.to_owned()).collect(),
             ..RunEvent::default()
         }
+    }
+
+    /// Records an event unless it was recorded; returns whether it was.
+    fn record(forwarded: &mut ForwardedSequences, event: RunEvent) -> bool {
+        let unrecorded = forwarded.unrecorded(event);
+        if let Some(event) = &unrecorded {
+            forwarded.note(event);
+        }
+        unrecorded.is_none()
     }
 
     #[test]
@@ -101,32 +117,44 @@ mod tests {
         let run = SystemIds.next_run(RunOwner::Agent);
         let own = run.to_string();
         let mut forwarded = ForwardedSequences::new(run);
-        let child = event(&["above", &own], "child");
-        let grandchild = event(&["above", &own, "child"], "grandchild");
-        let other = event(&["above", &own], "other");
-        forwarded.note(&child, 1);
-        forwarded.note(&grandchild, 2);
-        assert!(forwarded.has(&child, 2), "both came through one log");
-        assert!(forwarded.has(&grandchild, 1));
-        assert!(!forwarded.has(&child, 3));
-        assert!(!forwarded.has(&other, 1));
+        let child = |sequence| event(&["above", &own], "child", sequence);
+        let grandchild = |sequence| event(&["above", &own, "child"], "grandchild", sequence);
+        assert!(!record(&mut forwarded, child(1)));
+        assert!(!record(&mut forwarded, grandchild(2)));
+        assert!(
+            record(&mut forwarded, child(2)),
+            "both came through one log"
+        );
+        assert!(record(&mut forwarded, grandchild(1)));
+        assert!(!record(&mut forwarded, child(3)));
+        assert!(!record(&mut forwarded, event(&["above", &own], "other", 1)));
+    }
+
+    #[test]
+    fn a_recorded_event_keeps_its_place_as_its_origin() {
+        let run = SystemIds.next_run(RunOwner::Agent);
+        let forwarded = ForwardedSequences::new(run);
+        let unrecorded = forwarded.unrecorded(event(&[&run.to_string()], "child", 7));
+        let unrecorded = unrecorded.unwrap();
+        assert_eq!((unrecorded.sequence, unrecorded.origin_sequence), (0, 7));
     }
 
     #[test]
     fn what_has_no_place_is_always_new() {
         let run = SystemIds.next_run(RunOwner::Agent);
         let mut forwarded = ForwardedSequences::new(run);
-        let child = event(&[&run.to_string()], "child");
-        forwarded.note(&child, 0);
-        assert!(!forwarded.has(&child, 0));
-        forwarded.note(&child, 5);
-        assert!(!forwarded.has(&child, 0));
+        let child = |sequence| event(&[&run.to_string()], "child", sequence);
+        assert!(!record(&mut forwarded, child(0)));
+        assert!(!record(&mut forwarded, child(0)));
+        assert!(!record(&mut forwarded, child(5)));
+        assert!(!record(&mut forwarded, child(0)));
     }
+
     #[test]
     fn what_a_tool_writes_after_it_began_again_is_new() {
         let run = SystemIds.next_run(RunOwner::Agent);
-        let written = |generation| {
-            let mut chunk = event(&[], &run.to_string());
+        let written = |generation, sequence| {
+            let mut chunk = event(&[], &run.to_string(), sequence);
             chunk.kind = Some(Kind::OutputChunk(OutputChunk {
                 effect_id: "e".to_owned(),
                 generation,
@@ -135,11 +163,10 @@ mod tests {
             chunk
         };
         let mut forwarded = ForwardedSequences::new(run);
-        forwarded.note(&written(0), 7);
-        assert!(forwarded.has(&written(0), 7));
-        assert!(!forwarded.has(&written(1_000), 1));
-        forwarded.note(&written(1_000), 1);
-        assert!(forwarded.has(&written(1_000), 1));
-        assert!(!forwarded.has(&written(1_000), 2));
+        assert!(!record(&mut forwarded, written(0, 7)));
+        assert!(record(&mut forwarded, written(0, 7)));
+        assert!(!record(&mut forwarded, written(1_000, 1)));
+        assert!(record(&mut forwarded, written(1_000, 1)));
+        assert!(!record(&mut forwarded, written(1_000, 2)));
     }
 }

@@ -53,6 +53,7 @@ pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure, store_failure};
 pub use follow::{Followed, follow, follow_to_the_end};
+pub use forwarded_sequences::ForwardedSequences;
 pub use meta::RunMeta;
 pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};
 pub use rest::Departure;

@@ -122,7 +122,7 @@ impl Recorder {
         let mut forwarded = self.forwarded();
         let run_id = self.run_id().to_string();
         for event in events {
-            forwarded.note(event, event.origin_sequence);
+            forwarded.note(event);
             self.inner.children.note(event);
             let phase = match &event.kind {
                 Some(Kind::RunQueued(_)) => phase::QUEUED,
@@ -217,16 +217,14 @@ impl Recorder {
     ///
     /// # Errors
     /// [`AppendError`] when the event cannot be taken.
-    pub async fn submit_child(&self, mut event: common::RunEvent) -> Result<(), AppendError> {
-        let origin = std::mem::take(&mut event.sequence);
+    pub async fn submit_child(&self, event: common::RunEvent) -> Result<(), AppendError> {
         self.inner.children.note(&event);
-        if self.forwarded().has(&event, origin) {
+        let Some(event) = self.forwarded().unrecorded(event) else {
             return Ok(());
-        }
-        event.origin_sequence = origin;
+        };
         let stored = encode(&event, self.inner.stamp.clock.now());
         self.inner.writer.submit(stored).await?;
-        self.forwarded().note(&event, origin);
+        self.forwarded().note(&event);
         Ok(())
     }
 

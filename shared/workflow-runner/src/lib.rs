@@ -11,7 +11,7 @@
 //!   needed for that; `checkpoints`: noting them.
 //! - `drive`: the loop of one run.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of
-//!   effects; `node_output`: what a script or model writes; `settle`: what they came to.
+//!   effects; `node_output`: what a script or model writes; [`settle`]: what they came to.
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
 //!   tools write; `yielded`: the values that a script yields.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
@@ -49,7 +49,7 @@ mod result_cache;
 pub mod run_keys;
 mod run_place;
 mod script_call;
-mod settle;
+pub mod settle;
 mod slot_stream;
 mod tool_batch;
 mod tool_call;

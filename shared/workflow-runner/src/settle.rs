@@ -110,7 +110,10 @@ fn skipped(tool: &str, failed: &str) -> ToolOutcome {
 }
 
 /// Makes of a call's result what the node gets.
-pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
+///
+/// # Errors
+/// The output is too large, or is no JSON.
+pub fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
     let status = match result.status() {
         common::CallStatus::Succeeded => {
             let long = result.long_output.as_ref().map(|long| long.total_bytes);
@@ -151,8 +154,8 @@ pub(super) fn settled_tool(result: &common::CallResult) -> Result<Settled, Failu
     })
 }
 
-/// Writes how a run ended.
-pub(super) fn outcome_to_proto(
+/// Writes how a run ended by itself, with the failures that the settings of its nodes handled.
+pub fn outcome_to_proto(
     engine: &Engine,
     ended: Outcome,
     handled_failures: Vec<common::NodeFailure>,

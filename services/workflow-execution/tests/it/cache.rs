@@ -24,7 +24,7 @@ fn doubling(cache: Value) -> Value {
 }
 
 impl World {
-    async fn put(&self, id: &str, definition: &Value) {
+    pub(crate) async fn put(&self, id: &str, definition: &Value) {
         let request = PutWorkflowRequest {
             workflow_id: id.to_owned(),
             definition_json: definition.to_string(),

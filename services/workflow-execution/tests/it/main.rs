@@ -25,6 +25,7 @@ mod queue;
 mod rests;
 mod resume;
 mod runs;
+mod runs_below;
 mod schedules;
 mod simulation;
 mod streams;

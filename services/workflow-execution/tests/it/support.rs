@@ -1,5 +1,6 @@
 //! A service on a directory of its own, and what tests ask of it.
 
+pub(crate) mod below;
 pub(crate) mod clock;
 pub(crate) mod conversations;
 pub(crate) mod models;
@@ -106,6 +107,7 @@ impl World {
         let built = workflow_execution::build_with(settings, peers, of_service, ids);
         let service = built.await.unwrap();
         let transport = grpc_kit::local(&service.services());
+        registry.below().reach(transport.clone());
         Self {
             directory,
             registry,
@@ -168,9 +170,11 @@ impl World {
         directory
     }
 
-    /// Starts another process on what is on the disk now, as after a kill.
+    /// Starts another process on what is on the disk now, as after a kill. The earlier one asks for nothing
+    /// more.
     pub(crate) async fn killed(self) -> Self {
         let directory = Arc::new(self.copy_of_data());
+        self.service.shutdown().await;
         let again = Self::on(
             directory,
             self.registry.clone(),

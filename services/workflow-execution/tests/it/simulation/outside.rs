@@ -1,28 +1,48 @@
-//! What outlives a process: the time, the log of the run, and tools.
+//! What outlives a process: the time, the logs of the runs, tools, and the ledger of the registry.
 
 use std::collections::{BTreeMap, HashMap};
 
-use contracts::tavern::common::v1::RunEvent;
 use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{RunEvent, RunOutcome, RunStarted};
 use fastrand::Rng;
 use workflow_domain::plan::NodeIndex;
+
+use super::children::{Registry, Step};
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
-    /// A node of a process continues.
+    /// A node of a run continues.
     Continue {
         /// The process, by its number; one that was killed does not notice.
         process: u32,
-        /// The zones around it, with the iteration of each.
-        place: Place,
-        node: NodeIndex,
+        /// The node.
+        node: NodeOfRun,
+        /// How.
         how: Continue,
     },
-    /// A signal arrives.
-    Signal(String),
-    /// The process is killed and another recovers the run.
+    /// A call of a workflow gets further at the registry, which is in the same process.
+    Call {
+        process: u32,
+        effect_id: String,
+        step: Step,
+    },
+    /// A signal arrives at a run.
+    Signal { run_id: String, name: String },
+    /// A caller cancels a run that is open, mostly the one at the top.
+    Cancel,
+    /// The time is over in which the calls of a cancelled run have to end.
+    GraceOver { process: u32, run_id: String },
+    /// The process is killed, and another recovers the runs.
     Kill,
+}
+
+/// A node of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeOfRun {
+    pub(super) run_id: String,
+    pub(super) place: Place,
+    pub(super) node: NodeIndex,
 }
 
 /// The zones around a node, the outermost first, and the iteration of each.
@@ -33,6 +53,8 @@ pub(super) type Place = Vec<(NodeIndex, u64)>;
 pub(super) enum Continue {
     /// Its tool has ended.
     ToolEnded,
+    /// Its tool has followed a cancel.
+    ToolCancelled,
     /// Its wait is due.
     Due,
     /// The pause before its next attempt is over.
@@ -43,24 +65,34 @@ pub(super) struct Outside {
     pub(super) random: Rng,
     /// Milliseconds since the beginning.
     pub(super) now: u64,
-    pub(super) log: Vec<RunEvent>,
-    /// How many events of the log survive a kill.
-    pub(super) durable: usize,
-    pub(super) run_id: String,
+    pub(super) registry: Registry,
+    logs: BTreeMap<String, Log>,
+    /// The run that has its turn.
+    present: String,
     schedule: BTreeMap<(u64, u64), Happening>,
     scheduled: u64,
     /// When the tool that carries out an attempt of a call ends, by effect id and attempt.
     tools: HashMap<(String, u32), u64>,
 }
 
+/// The log of a run.
+#[derive(Default)]
+struct Log {
+    /// The runs above, outermost first.
+    path: Vec<String>,
+    events: Vec<RunEvent>,
+    /// How many events survive a kill.
+    durable: usize,
+}
+
 impl Outside {
-    pub(super) fn new(run_id: &str, random: Rng) -> Self {
+    pub(super) fn new(random: Rng) -> Self {
         Self {
             random,
             now: 0,
-            log: Vec::new(),
-            durable: 0,
-            run_id: run_id.to_owned(),
+            registry: Registry::default(),
+            logs: BTreeMap::new(),
+            present: String::new(),
             schedule: BTreeMap::new(),
             scheduled: 0,
             tools: HashMap::new(),
@@ -83,29 +115,91 @@ impl Outside {
         self.schedule.values().any(matches)
     }
 
+    /// Records the start of a run, durably. `above` are the runs above it, the outermost first.
+    pub(super) fn begin_log(&mut self, run_id: &str, above: Vec<String>, started: RunStarted) {
+        let log = Log {
+            path: above,
+            ..Log::default()
+        };
+        let before = self.logs.insert(run_id.to_owned(), log);
+        assert!(before.is_none(), "{run_id} is started twice");
+        let present = std::mem::replace(&mut self.present, run_id.to_owned());
+        self.submit(Kind::RunStarted(started));
+        self.commit();
+        self.present = present;
+    }
+
+    /// Turns to a run, whose log takes what is recorded from now on.
+    pub(super) fn turn_to(&mut self, run_id: &str) {
+        run_id.clone_into(&mut self.present);
+    }
+
     pub(super) fn submit(&mut self, kind: Kind) {
-        self.log.push(RunEvent {
-            run_id: self.run_id.clone(),
-            sequence: self.log.len() as u64 + 1,
+        let event = RunEvent {
+            run_id: self.present.clone(),
+            parent_path: self.log().path.clone(),
             time: Some(time(self.now)),
             kind: Some(kind),
             ..RunEvent::default()
-        });
+        };
+        self.submit_event(event);
+    }
+
+    /// Records an event of this run or of one below it.
+    pub(super) fn submit_event(&mut self, event: RunEvent) {
+        let events = &mut self.log_mut().events;
+        let sequence = events.len() as u64 + 1;
+        events.push(RunEvent { sequence, ..event });
     }
 
     pub(super) fn commit(&mut self) {
-        self.durable = self.log.len();
+        let log = self.log_mut();
+        log.durable = log.events.len();
     }
 
-    /// Loses events that no commit covers; the log keeps a prefix of them.
+    /// Loses events that no commit covers; each log keeps a prefix of them.
     pub(super) fn lose_uncommitted(&mut self) {
-        let kept = self.random.usize(self.durable..=self.log.len());
-        self.log.truncate(kept);
-        self.commit();
+        for log in self.logs.values_mut() {
+            let kept = self.random.usize(log.durable..=log.events.len());
+            log.events.truncate(kept);
+            log.durable = kept;
+        }
     }
 
+    /// Returns what happened in the run that has its turn, without the runs below.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.log.iter().filter_map(|event| event.kind.as_ref())
+        let own = self.log().events.iter();
+        let own = own.filter(|event| event.run_id == self.present);
+        own.filter_map(|event| event.kind.as_ref())
+    }
+
+    /// Returns what a follower of a run sees: what is durable.
+    pub(super) fn events_of(&self, run_id: &str) -> &[RunEvent] {
+        let log = &self.logs[run_id];
+        &log.events[..log.durable]
+    }
+
+    /// Returns how a run ended, if it has.
+    pub(super) fn outcome_of(&self, run_id: &str) -> Option<&RunOutcome> {
+        let last = self.events_of(run_id).last();
+        match &last.filter(|event| event.run_id == run_id)?.kind {
+            Some(Kind::RunFinished(finished)) => finished.outcome.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the runs above a run, the outermost first.
+    pub(super) fn above(&self, run_id: &str) -> &[String] {
+        &self.logs[run_id].path
+    }
+
+    pub(super) fn run_ids(&self) -> Vec<String> {
+        self.logs.keys().cloned().collect()
+    }
+
+    pub(super) fn into_logs(self) -> BTreeMap<String, Vec<RunEvent>> {
+        let logs = self.logs.into_iter();
+        logs.map(|(run_id, log)| (run_id, log.events)).collect()
     }
 
     /// Starts a tool, or joins the one that has the same effect id and attempt; returns when it ends.
@@ -119,6 +213,14 @@ impl Outside {
     pub(super) fn last_attempt(&self, effect_id: &str) -> u32 {
         let attempts = self.tools.keys().filter(|(id, _)| id == effect_id);
         attempts.map(|(_, attempt)| *attempt).max().unwrap_or(0)
+    }
+
+    fn log(&self) -> &Log {
+        &self.logs[&self.present]
+    }
+
+    fn log_mut(&mut self) -> &mut Log {
+        self.logs.get_mut(&self.present).unwrap()
     }
 }
 

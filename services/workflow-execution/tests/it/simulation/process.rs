@@ -1,39 +1,50 @@
 //! A process that runs a workflow: it does what the engine commands, in the order of durability that
 //! the runner keeps, and forgets everything when it is killed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use call_outcome::{Category, Failure};
+use call_outcome::Failure;
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
-use serde_json::{Map, json};
+use run_events::{CancelReason, ForwardedSequences, outcome};
+use serde_json::{Map, Value};
 use workflow_domain::data_flow::Values;
 use workflow_domain::engine::{Command, Engine, Event, Status};
 use workflow_domain::evaluate;
-use workflow_domain::interface::bind;
+use workflow_domain::interface::{bind, read_inputs};
 use workflow_domain::node_type::{Effect, Settled, Step};
 use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_domain::wait::{Due, WaitKind, WaitRequest, Wake};
 use workflow_runner::history::{Attempt, Attempts, Replayed, Zones, replay};
+use workflow_runner::settle::outcome_to_proto;
 use workflow_runner::wire;
 
-use super::outside::{Continue, Happening, Outside, Place, time};
+use super::children::cancelled_result;
+use super::outside::{Continue, Happening, NodeOfRun, Outside, Place, time};
+use super::stop::Stopping;
 use super::zone::Zone;
+
+/// The longest that a call waits for its permit, in milliseconds.
+const MAX_TURN: u64 = 10_000;
 
 /// A process that executes a run.
 pub(super) struct Process {
     run: OfRun,
     root: Scope,
+    /// What was recorded of the runs below.
+    below: ForwardedSequences,
+    stopping: Option<Stopping>,
 }
 
 /// What a process knows of the run.
 pub(super) struct OfRun {
-    number: u32,
-    run_id: String,
+    pub(super) number: u32,
+    pub(super) run_id: String,
     /// What the tools of this run depend on.
-    seed: u64,
+    pub(super) seed: u64,
+    pub(super) is_cancelled: bool,
 }
 
 /// The nodes of the run, or of an iteration in it.
@@ -43,10 +54,15 @@ pub(super) struct Scope {
     place: Place,
     pub(super) engine: Engine,
     commands: Vec<Command>,
-    attempts: Attempts,
-    dispatched: HashSet<NodeIndex>,
+    pub(super) attempts: Attempts,
+    /// The arguments of the calls that were dispatched.
+    pub(super) dispatched: HashMap<NodeIndex, String>,
+    /// The calls of this process that have not ended, with their tools.
+    pub(super) calling: BTreeMap<NodeIndex, String>,
+    /// The calls of an earlier process that have not settled and that this one has not made again.
+    pub(super) not_taken_up: BTreeSet<NodeIndex>,
     /// The recorded ends of calls that an earlier process did not make outputs of.
-    settled: HashMap<NodeIndex, common::CallResult>,
+    pub(super) settled: HashMap<NodeIndex, common::CallResult>,
     waiting: BTreeMap<NodeIndex, common::Wait>,
     /// The zones under way.
     pub(super) zones: BTreeMap<NodeIndex, Zone>,
@@ -55,24 +71,37 @@ pub(super) struct Scope {
 }
 
 impl Process {
-    /// Begins the run, or continues it where its log ends.
+    /// Begins a run, or continues it where its log ends. `of_run` are its id, the seed and the number of the
+    /// process.
     pub(super) fn start(
         plan: &Arc<Plan>,
-        seed: u64,
-        number: u32,
+        (run_id, seed, number): (&str, u64, u32),
         outside: &mut Outside,
         log: &[common::RunEvent],
     ) -> Self {
-        let inputs = bind(&[], &Map::new()).unwrap();
-        let run_id = outside.run_id.clone();
-        let replayed = replay(Arc::clone(plan), inputs, &run_id, log).unwrap();
+        let input_json = log.iter().find_map(|event| match &event.kind {
+            Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
+            _ => None,
+        });
+        let given = read_inputs(input_json.unwrap()).unwrap();
+        let inputs = bind(&plan.interface_inputs, &given).unwrap();
+        let replayed = replay(Arc::clone(plan), inputs, run_id, log).unwrap();
+        let mut below = ForwardedSequences::new(run_id.parse().unwrap());
+        log.iter().for_each(|event| below.note(event));
         let run = OfRun {
             number,
-            run_id,
+            run_id: run_id.to_owned(),
             seed,
+            is_cancelled: replayed.cancelled.is_some(),
         };
+        let stopping = Self::continue_stopping(&run, outside, &replayed);
         let root = Scope::of(&run, outside, String::new(), Place::new(), replayed);
-        Self { run, root }
+        Self {
+            run,
+            root,
+            below,
+            stopping,
+        }
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -84,28 +113,71 @@ impl Process {
         self.root.advance(&self.run, outside);
     }
 
-    pub(super) fn continues(
+    pub(super) fn continues(&mut self, outside: &mut Outside, node: &NodeOfRun, how: Continue) {
+        if let Some(scope) = self.root.inside(&node.place) {
+            scope.continues(&self.run, outside, node.node, how);
+        }
+    }
+
+    /// Takes how a call of a workflow ended.
+    pub(super) fn answered(
         &mut self,
         outside: &mut Outside,
-        place: &[(NodeIndex, u64)],
-        node: NodeIndex,
-        how: Continue,
+        node: &NodeOfRun,
+        result: &common::CallResult,
     ) {
-        let mut scope = &mut self.root;
-        for (zone, iteration) in place {
-            let zone = scope.zones.get_mut(zone);
-            match zone.and_then(|zone| zone.running.get_mut(iteration)) {
-                Some(inside) => scope = inside,
-                // A node may end its zone while others in it wait.
-                None => return,
+        if let Some(scope) = self.root.inside(&node.place) {
+            scope.call_ended(&self.run, outside, node.node, result);
+        }
+    }
+
+    /// Records events of the log of a run below, each once.
+    pub(super) fn record_below(&mut self, outside: &mut Outside, events: Vec<common::RunEvent>) {
+        for event in events {
+            if let Some(event) = self.below.unrecorded(event) {
+                self.below.note(&event);
+                outside.submit_event(event);
             }
         }
-        scope.continues(&self.run, outside, node, how);
+        if outside.random.bool() {
+            outside.commit();
+        }
     }
 
     /// Wakes the node that waits for a signal.
     pub(super) fn signal(&mut self, outside: &mut Outside, name: &str) {
         self.root.signal(&self.run, outside, name);
+    }
+
+    /// Cancels the run, once.
+    pub(super) fn cancel(&mut self, outside: &mut Outside, reason: &str) {
+        if self.stopping.is_none() {
+            self.run.is_cancelled = true;
+            self.stopping = Some(Self::stop(&self.run, &self.root, outside, reason));
+        }
+    }
+
+    /// Returns why the run was cancelled, if it was.
+    pub(super) fn reason_of_cancel(&self) -> Option<&str> {
+        self.stopping.as_ref().map(|stopping| &*stopping.reason)
+    }
+
+    /// Gives up the calls that have not followed the cancel of the run.
+    pub(super) fn grace_is_over(&mut self) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.grace_is_over = true;
+        }
+    }
+
+    /// Returns how the run has ended, if it has.
+    pub(super) fn outcome(&self, outside: &Outside) -> Option<common::RunOutcome> {
+        let Some(stopping) = &self.stopping else {
+            let ended = self.root.engine.outcome()?;
+            return Some(outcome_to_proto(&self.root.engine, ended, Vec::new()));
+        };
+        let left = stopping.left(&self.run, &self.root, outside);
+        let reason = CancelReason::Requested(stopping.reason.clone());
+        (left.is_empty() || stopping.grace_is_over).then(|| outcome::stopped(&reason, left))
     }
 }
 
@@ -118,15 +190,23 @@ impl Scope {
         place: Place,
         replayed: Replayed,
     ) -> Self {
-        let settled = replayed.calls.iter().filter_map(|((node, _), call)| {
+        let calls = replayed.calls.iter();
+        let settled = calls.clone().filter_map(|((node, _), call)| {
             let result = call.settled.clone()?;
             Some((*node, result))
         });
+        let unsettled = calls.clone().filter(|(_, call)| call.settled.is_none());
+        let unsettled = unsettled.map(|((node, _), _)| *node);
+        let dispatched = calls
+            .clone()
+            .map(|((node, _), call)| (*node, call.arguments_json.clone()));
         let mut scope = Self {
             path,
             place,
             commands: replayed.engine.outstanding(),
-            dispatched: replayed.calls.keys().map(|(node, _)| *node).collect(),
+            dispatched: dispatched.collect(),
+            calling: BTreeMap::new(),
+            not_taken_up: unsettled.collect(),
             settled: settled.collect(),
             attempts: replayed.attempts,
             waiting: BTreeMap::new(),
@@ -134,13 +214,17 @@ impl Scope {
             histories: replayed.zones,
             engine: replayed.engine,
         };
-        let attempts = &scope.attempts;
+        let (attempts, not_taken_up) = (&scope.attempts, &scope.not_taken_up);
         let mut paused = Vec::new();
         scope.commands.retain(|command| match command {
             Command::Execute(node) => {
-                let attempt = attempts.get(node);
-                paused.extend(attempt.map(|attempt| (*node, millis_of(attempt.due))));
-                attempt.is_none()
+                let attempt = attempts.get(node).map(|attempt| millis_of(attempt.due));
+                // A call that was dispatched waits for its permit as any other.
+                let waits = not_taken_up.contains(node) && outside.random.u8(0..4) == 0;
+                let turn = waits.then(|| outside.now + outside.random.u64(0..MAX_TURN));
+                let begins = attempt.or(turn);
+                paused.extend(begins.map(|begins| (*node, begins)));
+                begins.is_none()
             }
             Command::Skip { .. } => true,
         });
@@ -151,8 +235,23 @@ impl Scope {
         scope
     }
 
-    /// Carries out commands in a random order until none is left, in zones too.
+    /// Returns the nodes at a place, if what is there has not ended.
+    fn inside(&mut self, place: &[(NodeIndex, u64)]) -> Option<&mut Self> {
+        let mut scope = self;
+        for (zone, iteration) in place {
+            // A node may end its zone while others in it wait.
+            let zone = scope.zones.get_mut(zone)?;
+            scope = zone.running.get_mut(iteration)?;
+        }
+        Some(scope)
+    }
+
+    /// Carries out commands in a random order until none is left, in zones too. Nothing begins in a run that
+    /// was cancelled.
     pub(super) fn advance(&mut self, run: &OfRun, outside: &mut Outside) {
+        if run.is_cancelled {
+            return;
+        }
         loop {
             while !self.commands.is_empty() {
                 let picked = outside.random.usize(..self.commands.len());
@@ -179,11 +278,13 @@ impl Scope {
         match how {
             Continue::ToolEnded => {
                 let result = self.tool_result(run, node);
-                outside.submit(Kind::CallSettled(common::CallSettled {
-                    result: Some(result.clone()),
-                }));
-                self.take_result(run, outside, node, &result);
+                self.call_ended(run, outside, node, &result);
             }
+            Continue::ToolCancelled => {
+                let result = cancelled_result(&self.effect_id(run, node));
+                self.call_ended(run, outside, node, &result);
+            }
+            Continue::Due | Continue::RetryDue if run.is_cancelled => {}
             Continue::Due if self.waiting.contains_key(&node) => {
                 self.wake(run, outside, node, common::WakeCause::Due);
             }
@@ -213,8 +314,9 @@ impl Scope {
             }
             Ok(Step::Branch(outputs)) => self.finish(outside, node, Ok(outputs)),
             Ok(Step::Wait(request)) => self.begin_wait(run, outside, node, *request),
-            Ok(Step::Effect(Effect::CallTool { tool_id, .. })) => {
-                self.call(run, outside, node, tool_id);
+            Ok(Step::Effect(Effect::CallTool { tool_id, arguments })) => {
+                let arguments_json = serde_json::to_string(&arguments).unwrap();
+                self.call(run, outside, node, tool_id, arguments_json);
             }
             Ok(Step::Effect(Effect::RunZone { inputs })) => {
                 self.start(outside, node);
@@ -226,7 +328,7 @@ impl Scope {
         }
     }
 
-    fn start(&mut self, outside: &mut Outside, node: NodeIndex) {
+    pub(super) fn start(&mut self, outside: &mut Outside, node: NodeIndex) {
         if self.engine.status(node) == Status::Ready {
             outside.submit(Kind::NodeStarted(common::NodeStarted {
                 node_id: self.id(node),
@@ -234,56 +336,6 @@ impl Scope {
             }));
             self.apply(Event::Started(node));
         }
-    }
-
-    fn call(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex, tool_id: String) {
-        let effect_id = self.effect_id(run, node);
-        self.start(outside, node);
-        if self.dispatched.insert(node) {
-            outside.submit(Kind::CallDispatched(common::CallDispatched {
-                effect_id: effect_id.clone(),
-                tool_id,
-                node_id: self.id(node),
-                ..common::CallDispatched::default()
-            }));
-        }
-        outside.commit();
-        if let Some(result) = self.settled.remove(&node) {
-            return self.take_result(run, outside, node, &result);
-        }
-        let due = self
-            .attempts
-            .get(&node)
-            .map(|attempt| millis_of(attempt.due));
-        assert!(
-            due.is_none_or(|due| outside.now >= due),
-            "{effect_id} is tried early"
-        );
-        let attempt = self.attempt(node);
-        let last = outside.last_attempt(&effect_id);
-        assert!(attempt <= last + 1, "{effect_id}: no attempt is left out");
-        let ends = outside.call_tool(&effect_id, attempt);
-        self.continue_at(run, outside, ends, node, Continue::ToolEnded);
-    }
-
-    fn take_result(
-        &mut self,
-        run: &OfRun,
-        outside: &mut Outside,
-        node: NodeIndex,
-        result: &common::CallResult,
-    ) {
-        let settled = match &result.error {
-            None => Settled::Tool {
-                output: wire::read_value(&result.output_json).unwrap(),
-                child_run_id: String::new(),
-            },
-            Some(error) => Settled::ToolFailed {
-                status: "failed",
-                failure: call_wire::failure_from_proto(error),
-            },
-        };
-        self.settle(run, outside, node, settled);
     }
 
     fn begin_wait(
@@ -375,7 +427,7 @@ impl Scope {
         cause: common::WakeCause,
     ) {
         let wake = match cause {
-            common::WakeCause::Signal => Wake::Signal(json!(null)),
+            common::WakeCause::Signal => Wake::Signal(Value::Null),
             _ => Wake::Due,
         };
         let due = String::new();
@@ -422,10 +474,12 @@ impl Scope {
     ) -> bool {
         let number = self.attempt(node);
         let execution = self.engine.node(node).execution.as_ref();
-        let pause = execution.and_then(|execution| {
-            let random = outside.random.f64();
-            execution.retry.pause(number, failure, random)
-        });
+        let pause = execution
+            .filter(|_| !run.is_cancelled)
+            .and_then(|execution| {
+                let random = outside.random.f64();
+                execution.retry.pause(number, failure, random)
+            });
         let Some(pause) = pause else {
             return false;
         };
@@ -485,7 +539,7 @@ impl Scope {
         self.engine.apply(event, &mut self.commands).unwrap();
     }
 
-    fn continue_at(
+    pub(super) fn continue_at(
         &self,
         run: &OfRun,
         outside: &mut Outside,
@@ -495,39 +549,21 @@ impl Scope {
     ) {
         let happening = Happening::Continue {
             process: run.number,
-            place: self.place.clone(),
-            node,
+            node: self.node_of_run(run, node),
             how,
         };
         outside.schedule(at, happening);
     }
 
-    /// Decides how the present attempt of a call ends, which never differs.
-    fn tool_result(&self, run: &OfRun, node: NodeIndex) -> common::CallResult {
-        let attempt = u64::from(self.attempt(node));
-        let effect_id = self.effect_id(run, node);
-        let of_effect = effect_id.bytes().fold(run.seed, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        let mut random = fastrand::Rng::with_seed(of_effect ^ attempt);
-        let error = (random.u8(0..3) == 0).then(|| {
-            let failure = Failure::new(Category::Domain, "injected", "the tool failed");
-            call_wire::failure_to_proto(&failure)
-        });
-        let status = match &error {
-            None => common::CallStatus::Succeeded,
-            Some(_) => common::CallStatus::Failed,
-        };
-        common::CallResult {
-            effect_id,
-            status: status.into(),
-            output_json: random.u16(..).to_string(),
-            error,
-            ..common::CallResult::default()
+    pub(super) fn node_of_run(&self, run: &OfRun, node: NodeIndex) -> NodeOfRun {
+        NodeOfRun {
+            run_id: run.run_id.clone(),
+            place: self.place.clone(),
+            node,
         }
     }
 
-    fn attempt(&self, node: NodeIndex) -> u32 {
+    pub(super) fn attempt(&self, node: NodeIndex) -> u32 {
         self.attempts.get(&node).map_or(1, |attempt| attempt.number)
     }
 
@@ -535,7 +571,7 @@ impl Scope {
         format!("{}{}", self.path, self.engine.node(node).id)
     }
 
-    fn effect_id(&self, run: &OfRun, node: NodeIndex) -> String {
+    pub(super) fn effect_id(&self, run: &OfRun, node: NodeIndex) -> String {
         format!("{}/{}/0", run.run_id, self.id(node))
     }
 }
@@ -545,6 +581,6 @@ fn millis(time: &prost_types::Timestamp) -> u64 {
     u64::try_from(time.seconds).unwrap() * 1000 + nanos / 1_000_000
 }
 
-fn millis_of(time: Timestamp) -> u64 {
+pub(super) fn millis_of(time: Timestamp) -> u64 {
     u64::try_from(time.unix_nanos()).unwrap() / 1_000_000
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+use super::below::RunsBelow;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
     CallError, CallResult, CallStatus, ErrorCategory, OutputChunk, RunEvent,
@@ -20,7 +21,8 @@ use tonic::{Request, Response, Status};
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
 /// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `counts` gives 1 and 2 one after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
-/// there for the first two requests, and `absent` never; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says.
+/// there for the first two requests, and `absent` never; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says. Other workflows than
+/// `run_and_report` are run by the service that is tested.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
     inner: Arc<Inner>,
@@ -34,6 +36,7 @@ struct Inner {
     /// Whether enough calls of `busy` were under way together.
     enough: watch::Sender<bool>,
     cancelled: watch::Sender<Vec<String>>,
+    below: RunsBelow,
 }
 
 impl Inner {
@@ -90,6 +93,11 @@ impl RegistryDouble {
     /// Lets one call of `wait` end.
     pub(crate) fn release_one(&self) {
         self.inner.released.send_replace(1);
+    }
+
+    /// The runs that it starts at the service that is tested.
+    pub(crate) fn below(&self) -> &RunsBelow {
+        &self.inner.below
     }
 
     /// Every request so far.
@@ -295,6 +303,9 @@ impl CallService for RegistryDouble {
         if request.tool_id == "late" {
             self.inner.until_cancelled(&request, 1).await;
         }
+        if RunsBelow::carries_out(&request) {
+            return Ok(Response::new(self.below().call(request).boxed()));
+        }
         if let Some(mut settled) = before {
             settled.replayed = true;
             let record = CallToolResponse {
@@ -358,7 +369,8 @@ impl CallService for RegistryDouble {
         &self,
         request: Request<CancelCallRequest>,
     ) -> Result<Response<CancelCallResponse>, Status> {
-        let effect_id = request.into_inner().effect_id;
+        let CancelCallRequest { effect_id, reason } = request.into_inner();
+        self.below().cancel(&effect_id, &reason).await?;
         let state = &mut *self.inner.state.lock().unwrap();
         state.asked_before_cancel.get_or_insert(state.asked.len());
         self.inner
