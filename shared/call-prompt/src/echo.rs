@@ -38,6 +38,9 @@ impl Echo {
 
     /// Whether the call occurs as a call in untrusted text.
     pub fn contains(&self, call: &Call) -> bool {
+        if self.texts.is_empty() {
+            return false;
+        }
         let names = [
             call.tool_id.as_str(),
             call.written_name.as_str(),
