@@ -115,7 +115,7 @@ bars: check-rust python build ## Run what `make test` runs in a small size in it
 	  $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut after_kills kills_lose
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
-	  $(CARGO) test --locked --package workflow-execution --test it -- simulation:: runs_below::
+	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.
