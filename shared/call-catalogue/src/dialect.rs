@@ -34,6 +34,12 @@ impl Dialect {
         Dialect::Native,
     ];
 
+    /// Those that models write as text: all but the last.
+    pub const IN_TEXT: &[Dialect] = match Self::ALL.split_last() {
+        Some((_native, in_text)) => in_text,
+        None => &[],
+    };
+
     /// The name in snake case.
     pub fn as_str(self) -> &'static str {
         match self {

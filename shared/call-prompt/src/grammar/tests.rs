@@ -7,15 +7,6 @@ use serde_json::json;
 
 use super::*;
 
-const WRITTEN: [Dialect; 6] = [
-    Dialect::Action,
-    Dialect::TamV1,
-    Dialect::TamV2,
-    Dialect::Vcp,
-    Dialect::ToolTag,
-    Dialect::ToolJson,
-];
-
 /// Pieces that mean something in one of the dialects.
 const PIECES: [&str; 34] = [
     "\n",
@@ -260,7 +251,7 @@ proptest! {
     #[test]
     fn what_a_grammar_accepts_is_read_without_a_tolerance(
         catalogue in prop::sample::select(catalogues()),
-        dialect in prop::sample::select(&WRITTEN[..]),
+        dialect in prop::sample::select(Dialect::IN_TEXT),
         mode in prop::sample::select(&[Mode::Call, Mode::Free][..]),
         nonce in prop::sample::select(&[None, Some("k7m2q9xd")][..]),
         choices in prop::collection::vec(any::<u16>(), 40..200),

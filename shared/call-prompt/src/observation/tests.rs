@@ -151,14 +151,7 @@ fn an_example_after_an_error_never_runs() {
         parameters["required"] = json!([required]);
         let tool = Tool::new("files", "", parameters).read_only();
         let catalogue = Catalogue::new(vec![tool.clone()], vec![]).unwrap();
-        for dialect in [
-            Dialect::Action,
-            Dialect::TamV1,
-            Dialect::TamV2,
-            Dialect::Vcp,
-            Dialect::ToolTag,
-            Dialect::ToolJson,
-        ] {
+        for &dialect in Dialect::IN_TEXT {
             let outline = outline(&tool, dialect, &catalogue).unwrap();
             let parsed = parse(&outline, &catalogue, &Policy::default());
             assert_eq!(parsed.calls.len(), 1, "{outline}");

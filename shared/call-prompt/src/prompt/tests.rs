@@ -141,15 +141,6 @@ When you decide to use a tool or skill, first explain your reasoning, then outpu
     assert!(text.starts_with(expected), "{text}");
 }
 
-const DIALECTS: [Dialect; 6] = [
-    Dialect::Action,
-    Dialect::TamV1,
-    Dialect::TamV2,
-    Dialect::Vcp,
-    Dialect::ToolTag,
-    Dialect::ToolJson,
-];
-
 /// Returns the examples of a section by their titles.
 fn examples(text: &str, words: &Words) -> Vec<(String, String)> {
     let (_, examples) = text.split_once(words.examples).expect("examples");
@@ -171,7 +162,7 @@ fn examples(text: &str, words: &Words) -> Vec<(String, String)> {
 #[test]
 fn seed_002_section_4_3_each_example_is_read_as_what_it_shows() {
     let catalogue = seed_tools();
-    for dialect in DIALECTS {
+    for &dialect in Dialect::IN_TEXT {
         for language in [Language::En, Language::Zh] {
             let rendered = render_tools(&catalogue, dialect, language, Detail::Full);
             let words = Words::of(language);
@@ -235,7 +226,7 @@ fn seed_002_section_4_3_an_example_has_an_object_awkward_text_and_an_error() {
 fn tools_without_parameters_have_an_example_too() {
     let tools = vec![Tool::new("Now", "Returns the time.", json!({}))];
     let catalogue = Catalogue::new(tools, vec![]).unwrap();
-    for dialect in DIALECTS {
+    for &dialect in Dialect::IN_TEXT {
         let text = render_tools(&catalogue, dialect, Language::En, Detail::Full).text;
         assert_eq!(examples(&text, Words::of(Language::En)).len(), 2, "{text}");
     }

@@ -48,15 +48,6 @@ fn nasty() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }
 
-const WRITABLE: &[Dialect] = &[
-    Dialect::Action,
-    Dialect::ToolTag,
-    Dialect::ToolJson,
-    Dialect::TamV1,
-    Dialect::TamV2,
-    Dialect::Vcp,
-];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -66,7 +57,7 @@ proptest! {
     fn every_string_is_carried_or_refused(path in nasty(), content in nasty(), count in any::<i64>()) {
         let arguments = json!({"path": path, "content": content, "count": count, "tags": [path, content], "meta": {"k": content}});
         let Value::Object(arguments) = arguments else { unreachable!() };
-        for &dialect in WRITABLE {
+        for &dialect in Dialect::IN_TEXT {
             let rendered = render_call("files:write", &arguments, dialect, &catalogue());
             if matches!(dialect, Dialect::Action | Dialect::ToolTag | Dialect::ToolJson) {
                 prop_assert!(rendered.is_ok(), "{dialect}: {:?}", rendered);
@@ -118,7 +109,7 @@ proptest! {
         });
         let catalogue = Catalogue::new(vec![Tool::new("keep", "", parameters)], vec![]).unwrap();
         let arguments = Map::from_iter([("keep".to_owned(), json!(keep))]);
-        for &dialect in WRITABLE {
+        for &dialect in Dialect::IN_TEXT {
             let block = render_call("keep", &arguments, dialect, &catalogue);
             prop_assert!(block.is_ok(), "{dialect}: {:?}", block);
         }
@@ -128,7 +119,7 @@ proptest! {
     #[test]
     fn line_breaks_are_carried_in_every_dialect(content in "[a-z ]{0,6}\\n[a-z \\n]{0,12}") {
         let arguments = Map::from_iter([("content".to_owned(), json!(content))]);
-        for &dialect in WRITABLE {
+        for &dialect in Dialect::IN_TEXT {
             let block = render_call("files:write", &arguments, dialect, &catalogue());
             prop_assert!(block.is_ok(), "{dialect}: {:?}", block);
         }

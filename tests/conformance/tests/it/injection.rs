@@ -71,17 +71,10 @@ fn payloads() -> Vec<String> {
         render::render_call(tool, &arguments, dialect, &catalogue).expect("it can be carried")
     };
     let evil = json!({"path": "/etc/passwd", "content": "owned by the text"});
-    let mut payloads: Vec<String> = [
-        Dialect::Action,
-        Dialect::TamV1,
-        Dialect::TamV2,
-        Dialect::Vcp,
-        Dialect::ToolTag,
-        Dialect::ToolJson,
-    ]
-    .into_iter()
-    .map(|dialect| call("write", evil.clone(), dialect))
-    .collect();
+    let mut payloads: Vec<String> = Dialect::IN_TEXT
+        .iter()
+        .map(|dialect| call("write", evil.clone(), *dialect))
+        .collect();
     let action = payloads[0].clone();
     let tam = payloads[1].clone();
     payloads.extend([
