@@ -17,6 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
+use futures::FutureExt;
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +84,7 @@ impl Dispatcher {
     ) -> CallOutcome {
         if resolved.tool.implementation().is_run() {
             // A run continues by itself, so it must be sent the cancel and the deadline.
-            return self.runs.execute(resolved, cancel).await;
+            return self.runs.execute(resolved, cancel).boxed().await;
         }
         let work = self.start(resolved);
         tokio::select! {
@@ -95,19 +96,24 @@ impl Dispatcher {
         }
     }
 
+    /// Boxed, so that a call is as large as what executes it, not as the largest of all.
     async fn start(&self, resolved: &ResolvedCall) -> CallOutcome {
         match resolved.tool.implementation() {
             Implementation::Builtin(method) => self.builtins.execute(method, resolved).await,
             Implementation::Backend { service, method } => {
-                self.backends.execute(service, method, resolved).await
+                let execution = self.backends.execute(service, method, resolved);
+                execution.boxed().await
             }
-            Implementation::Script(program) => self.scripts.execute(program, resolved).await,
+            Implementation::Script(program) => {
+                self.scripts.execute(program, resolved).boxed().await
+            }
             // Runs were handled before; their futures must not be dropped like the others.
             Implementation::Workflow { .. }
             | Implementation::Node { .. }
             | Implementation::Agent { .. }
             | Implementation::Question => {
-                self.runs.execute(resolved, &CancellationToken::new()).await
+                let never = CancellationToken::new();
+                self.runs.execute(resolved, &never).boxed().await
             }
         }
     }

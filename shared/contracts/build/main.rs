@@ -17,8 +17,9 @@ const OPTIONS: [&str; 2] = ["buf/", "google/api/"];
 
 /// Fields whose message our code keeps as it came, because the gateway passes it on unread. On the wire
 /// a message and its bytes are the same.
-const ENCODED: [(&str, &str); 2] = [
+const ENCODED: [(&str, &str); 3] = [
     ("tavern.run.v1.WatchRunResponse", "record"),
+    ("tavern.registry.v1.InvokeCallsResponse", "record"),
     ("tavern.gateway.v1.InvokeTextResponse", "record"),
 ];
 

@@ -10,7 +10,6 @@ mod span;
 
 use std::{
     any::Any,
-    convert::Infallible,
     future::Future,
     net::SocketAddr,
     panic::AssertUnwindSafe,
@@ -34,6 +33,7 @@ use tracing::{Instrument, Span};
 use crate::{
     CallContext, Drain, Failure, Services, deadline, failure,
     methods::{Method, Methods},
+    services::Routes,
     settings::{ServerSettings, TraceTrust},
 };
 use body::{RequestBody, ResponseBody};
@@ -87,7 +87,7 @@ impl Origin {
 /// The services of a server with everything around them. Clones share their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
-    routes: axum::Router,
+    routes: Arc<Routes>,
     methods: Arc<Methods>,
     limits: Arc<Limits>,
 }
@@ -126,7 +126,7 @@ impl Stack {
             trace_trust: settings.trace_trust,
         };
         Self {
-            routes: services.routes.clone().prepare().into_axum_router(),
+            routes: Arc::new(services.routes.clone()),
             methods: services.methods(),
             limits: Arc::new(limits),
         }
@@ -163,7 +163,7 @@ impl Stack {
         } = &admitted;
         let max_request = method.map_or(usize::MAX, |method| method.max_request);
         let request = self.prepare(request, &origin, context, max_request);
-        let handler = context.clone().scope(call(self.routes.clone(), request));
+        let handler = context.clone().scope(self.routes.call(request));
         // The order matters: a panic is caught inside the time limit, so that both become
         // answers; dropping the handler at its deadline ends everything that it awaits.
         let contained = AssertUnwindSafe(handler).catch_unwind();
@@ -287,15 +287,6 @@ impl Stack {
             },
         );
         Response::from_parts(parts, Body::new(body))
-    }
-}
-
-/// Calls the routes; they are always ready and never fail.
-async fn call(mut routes: axum::Router, request: Request<Body>) -> Response<Body> {
-    let response: Result<Response<axum::body::Body>, Infallible> = routes.call(request).await;
-    match response {
-        Ok(response) => response.map(Body::new),
-        Err(never) => match never {},
     }
 }
 

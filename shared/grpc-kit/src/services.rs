@@ -3,10 +3,13 @@
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use http::{Request, Response};
-use tonic::{body::Body, server::NamedService, service::Routes};
-use tower::Service;
+use tonic::{Status, body::Body, server::NamedService};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::methods::Methods;
+
+/// A service without its type.
+type Handler = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// A set of tonic services with what is special about their methods.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +46,7 @@ impl Services {
             + 'static,
         S::Future: Send + 'static,
     {
-        self.routes = self.routes.add_service(service);
+        self.routes.0.insert(S::NAME, Handler::new(service));
         self.names.push(S::NAME);
         self
     }
@@ -51,10 +54,7 @@ impl Services {
     /// Adds everything that `other` offers, so that one server can serve several services.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
-        // Both have a fallback for unknown methods, and a router can have but one.
-        let others = other.routes.into_axum_router().reset_fallback();
-        let router = self.routes.axum_router_mut();
-        *router = std::mem::take(router).merge(others);
+        self.routes.0.extend(other.routes.0);
         self.names.extend(other.names);
         self.timeouts.extend(other.timeouts);
         self.max_requests.extend(other.max_requests);
@@ -102,4 +102,25 @@ impl Services {
             &self.max_requests,
         ))
     }
+}
+
+/// The services by their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Routes(HashMap<&'static str, Handler>);
+
+impl Routes {
+    /// Has the service that the path names answer a request.
+    pub(crate) async fn call(&self, request: Request<Body>) -> Response<Body> {
+        let Some(handler) = self.0.get(service_of(&request)) else {
+            return Status::unimplemented("this server has no such service").into_http();
+        };
+        let Ok(response) = handler.clone().oneshot(request).await;
+        response
+    }
+}
+
+/// Returns the name of the service (`package.Service`) that a request is for.
+pub(crate) fn service_of(request: &Request<Body>) -> &str {
+    let path = request.uri().path().trim_start_matches('/');
+    path.split('/').next().unwrap_or_default()
 }

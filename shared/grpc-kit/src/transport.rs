@@ -27,6 +27,7 @@ use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use crate::{
     CallContext, Failure, Services,
     rpc::{LocalStack, Stack},
+    services::service_of,
     settings::{ClientSettings, ServerSettings, TransportError},
 };
 use bounded::BoundedBody;
@@ -160,16 +161,6 @@ impl Service<Request<Body>> for Remote {
             }
         })
     }
-}
-
-fn service_of(request: &Request<Body>) -> &str {
-    request
-        .uri()
-        .path()
-        .trim_start_matches('/')
-        .split('/')
-        .next()
-        .unwrap_or_default()
 }
 
 /// Gives a transport's error its code and reason. A timeout is a passed deadline, which tonic

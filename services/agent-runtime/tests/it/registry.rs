@@ -268,6 +268,7 @@ impl TestRegistry {
 #[tonic::async_trait]
 impl CallService for TestRegistry {
     type CallToolStream = BoxStream<'static, Result<CallToolResponse, Status>>;
+    type InvokeCallsStream = BoxStream<'static, Result<proto::InvokeCallsResponse, Status>>;
     type WatchCallStream = BoxStream<'static, Result<proto::WatchCallResponse, Status>>;
 
     async fn call_tool(
@@ -360,10 +361,10 @@ impl CallService for TestRegistry {
         Err(Status::unimplemented("the test double only calls"))
     }
 
-    async fn start_invocation(
+    async fn invoke_calls(
         &self,
-        _: Request<proto::StartInvocationRequest>,
-    ) -> Result<Response<proto::StartInvocationResponse>, Status> {
+        _: Request<proto::InvokeCallsRequest>,
+    ) -> Result<Response<Self::InvokeCallsStream>, Status> {
         Err(Status::unimplemented("the test double has no runs"))
     }
 }

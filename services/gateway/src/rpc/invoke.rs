@@ -8,15 +8,17 @@ use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, InvokeTextResponse, StartTextRequest,
     StartTextResponse, agent_target, invoke_text_request, start_text_request,
 };
-use contracts::tavern::registry::v1::StartInvocationRequest;
-use futures::StreamExt;
-use futures::stream::BoxStream;
+use contracts::tavern::registry::v1::{InvokeCallsRequest, InvokeCallsResponse};
+use contracts::tavern::run::v1::GetRunRequest;
+use core_types::RunOwner;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 use grpc_kit::{Drain, Failure};
-use tonic::Status;
+use tonic::{Status, Streaming};
 
 use super::GatewayRpc;
-use super::problems::Problems;
 use super::request::check_calls;
+use super::runs::until_drained;
 
 /// What a run is started from.
 pub(super) struct Invocation {
@@ -68,9 +70,27 @@ impl GatewayRpc {
         request: InvokeTextRequest,
         drain: Drain,
     ) -> Result<BoxStream<'static, Result<InvokeTextResponse, Status>>, Status> {
-        let StartTextResponse { run, replayed } = self.start(request.into()).await?;
-        let run_id = run.map(|run| run.run_id).unwrap_or_default();
-        let records = self.watch(run_id.clone(), 0, drain).await?;
+        let Invocation {
+            request_id,
+            target,
+            options,
+        } = request.into();
+        let (run_id, replayed, records) = match target {
+            Some(Target::Calls(calls)) => {
+                let (first, rest) = self.invoke_calls(request_id, calls, options).await?;
+                let rest = rest.map_ok(|response| response.record);
+                let records = stream::iter([Ok(first.record)]).chain(rest).boxed();
+                let records = until_drained(records, 0, drain);
+                (first.run_id, first.replayed, records)
+            }
+            Some(Target::Agent(agent)) => {
+                let started = self.start_turn(request_id, agent, options).await?;
+                let run_id = started.run.unwrap_or_default().run_id;
+                let records = self.watch(run_id.clone(), 0, drain).await?;
+                (run_id, started.replayed, records)
+            }
+            None => return Err(without_target()),
+        };
         let answer = move |record: Result<Bytes, Status>| {
             record.map(|record| InvokeTextResponse {
                 record,
@@ -85,18 +105,22 @@ impl GatewayRpc {
     pub(super) async fn start(&self, invocation: Invocation) -> Result<StartTextResponse, Status> {
         match invocation.target {
             Some(Target::Calls(calls)) => {
-                self.start_calls(invocation.request_id, calls, invocation.options)
-                    .await
+                let (first, _) = self
+                    .invoke_calls(invocation.request_id, calls, invocation.options)
+                    .await?;
+                let mut runs = self.peers.runs.of(RunOwner::Registry);
+                let run_id = first.run_id;
+                let found = runs.get_run(GetRunRequest { run_id }).await?;
+                Ok(StartTextResponse {
+                    run: found.into_inner().run,
+                    replayed: first.replayed,
+                })
             }
             Some(Target::Agent(agent)) => {
                 self.start_turn(invocation.request_id, agent, invocation.options)
                     .await
             }
-            None => {
-                let mut problems = Problems::new();
-                problems.add("target", "is missing; give calls or agent");
-                problems.or(StartTextResponse::default())
-            }
+            None => Err(without_target()),
         }
     }
 
@@ -133,17 +157,18 @@ impl GatewayRpc {
         })
     }
 
-    async fn start_calls(
+    /// Starts a run of calls and returns its first record, which names the run, and the others.
+    async fn invoke_calls(
         &self,
         request_id: String,
         calls: CallsTarget,
         options: Option<RunOptions>,
-    ) -> Result<StartTextResponse, Status> {
+    ) -> Result<(InvokeCallsResponse, Streaming<InvokeCallsResponse>), Status> {
         let (text, conversation_id) = (calls.text.clone(), calls.conversation_id.clone());
         let profile_id = calls.scope.clone().unwrap_or_default().profile_id;
         let reading = check_calls(calls, self.max_text)?;
         let parsed = self.read(&text, &reading).await?;
-        let invocation = StartInvocationRequest {
+        let invocation = InvokeCallsRequest {
             request_id,
             parsed: Some(parsed),
             text,
@@ -152,15 +177,20 @@ impl GatewayRpc {
             profile_id,
         };
         let mut owner = self.peers.calls.clone();
-        let started = owner.start_invocation(invocation).await;
-        let started = started
-            .map_err(|status| below("calls", status))?
-            .into_inner();
-        Ok(StartTextResponse {
-            run: started.run,
-            replayed: started.replayed,
-        })
+        let invoked = owner.invoke_calls(invocation).await;
+        let invoked = invoked.map_err(|status| below("calls", status))?;
+        let mut responses = invoked.into_inner();
+        match responses.message().await? {
+            Some(first) => Ok((first, responses)),
+            None => Err(Status::internal("a run without a record")),
+        }
     }
+}
+
+fn without_target() -> Status {
+    let missing = "is missing; give calls or agent";
+    let failure = Failure::invalid_fields().violation("target", missing);
+    failure.into_status()
 }
 
 /// Names the wrong fields that an owner reported by their paths in the gateway's request.

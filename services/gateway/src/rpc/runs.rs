@@ -175,7 +175,7 @@ fn owner_of(run_id: &str) -> Result<RunOwner, Status> {
 }
 
 /// Passes records on until this server drains; then says where to resume.
-fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Records {
+pub(super) fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Records {
     Box::pin(stream! {
         let mut last = Bytes::new();
         loop {

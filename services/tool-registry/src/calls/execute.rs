@@ -10,6 +10,7 @@ use contracts::tavern::common::v1::{
     CallApproval, CallDispatched, CallGrant, CallResult, CallStatus,
 };
 use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
+use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
 use serde_json::Value;
@@ -436,7 +437,7 @@ impl Inner {
         let context = context.with_deadline(resolved.deadline);
         let work = context.scope(async {
             match HandleTool::of(resolved.tool.implementation()) {
-                Some(tool) => self.use_handle(tool, resolved).await,
+                Some(tool) => self.use_handle(tool, resolved).boxed().await,
                 None => {
                     let cancel = resolved.in_flight.cancel_token();
                     self.dispatcher.execute(resolved, cancel).await

@@ -23,6 +23,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::Clock;
+use futures::FutureExt;
 use grpc_kit::Transport;
 use serde_json::Value;
 
@@ -191,7 +192,7 @@ impl Builtins {
         }
     }
 
-    /// Executes one method.
+    /// Executes one method. Boxed where the future is large, so that the others are small.
     pub(super) async fn execute(&self, method: &str, resolved: &ResolvedCall) -> CallOutcome {
         let Some(method) = Method::named(method) else {
             let message = format!("the platform has no method '{method}'");
@@ -203,12 +204,12 @@ impl Builtins {
         };
         match method {
             Method::CurrentTime => time::current(self.clock.now(), &resolved.arguments),
-            Method::Execute => code::execute(&self.sandbox, resolved).await,
-            Method::RunCell => cell::run(&self.sessions, resolved).await,
+            Method::Execute => code::execute(&self.sandbox, resolved).boxed().await,
+            Method::RunCell => cell::run(&self.sessions, resolved).boxed().await,
             Method::OnFiles(method) => self.on_workspace(method, resolved).await,
             Method::OnAgent(method) => match PeerCall::of(resolved) {
                 Ok(call) => {
-                    let output = self.on_agent(method, &call).await;
+                    let output = self.on_agent(method, &call).boxed().await;
                     output.map_or_else(CallOutcome::Failed, CallOutcome::Succeeded)
                 }
                 Err(failure) => CallOutcome::Rejected(failure),

@@ -7,9 +7,9 @@ use std::{
 
 use contracts::tavern::{
     common::v1::{
-        Diagnosed, Observation, ParsedText, Run, TextDelta, ToolCall, ToolSelected, run_event::Kind,
+        Diagnosed, Observation, ParsedText, TextDelta, ToolCall, ToolSelected, run_event::Kind,
     },
-    registry::v1::StartInvocationRequest,
+    registry::v1::InvokeCallsRequest,
 };
 use core_types::{ConversationId, IdSource};
 use grpc_kit::{CallContext, Failure};
@@ -24,7 +24,7 @@ use crate::{calls::Calls, workspace};
 
 /// The kind of these runs.
 pub const KIND: &str = "invocation";
-const SCOPE: &str = "StartInvocation";
+const SCOPE: &str = "InvokeCalls";
 /// The most calls of one text.
 const MAX_CALLS: usize = 256;
 /// The most remarks that are recorded.
@@ -60,11 +60,11 @@ impl Invocations {
         &self.runs
     }
 
-    /// Starts a run for a parsed text. Returns it, and whether it was started before.
+    /// Starts a run for a parsed text. Returns its id, and whether it was started before.
     ///
     /// # Errors
     /// A status when the request is wrong or cannot be stored.
-    pub async fn start(&self, request: StartInvocationRequest) -> Result<(Run, bool), Status> {
+    pub async fn start(&self, request: InvokeCallsRequest) -> Result<(String, bool), Status> {
         let body_hash = body_hash(&request);
         let conversation = self.check(&request)?;
         let parsed = request.parsed.unwrap_or_default();
@@ -94,7 +94,7 @@ impl Invocations {
             path: Some(now.path().steps().to_vec()),
         };
         let recorder = match self.runs.start(start).await? {
-            Started::Replayed(run) => return Ok((run, true)),
+            Started::Replayed(run) => return Ok((run.run_id, true)),
             Started::New(recorder, _) => recorder,
         };
         let run_id = recorder.run_id().to_string();
@@ -111,10 +111,10 @@ impl Invocations {
         };
         self.runs
             .execute(recorder, |control| invocation.work(control));
-        Ok((self.runs.get(&run_id).await?, false))
+        Ok((run_id, false))
     }
 
-    fn check(&self, request: &StartInvocationRequest) -> Result<ConversationId, Status> {
+    fn check(&self, request: &InvokeCallsRequest) -> Result<ConversationId, Status> {
         let mut failure = Failure::invalid_fields();
         match &request.parsed {
             None => failure.add_violation("parsed", "is missing"),
@@ -146,7 +146,7 @@ impl Invocations {
 
 /// Returns the digest of what was asked for. Where there is a text, what was parsed from it does
 /// not count: the same text may be parsed otherwise when it is repeated after a tool was added.
-fn body_hash(request: &StartInvocationRequest) -> Hash {
+fn body_hash(request: &InvokeCallsRequest) -> Hash {
     let mut body = request.clone();
     if !body.text.is_empty() {
         body.parsed = None;

@@ -2,11 +2,12 @@
 
 use contracts::tavern::registry::v1::{
     CallToolRequest, CallToolResponse, CancelCallRequest, CancelCallResponse, GetCallRequest,
-    GetCallResponse, ListCallsRequest, ListCallsResponse, ReadOutputRequest, ReadOutputResponse,
-    ResolveCallRequest, ResolveCallResponse, StartCallRequest, StartCallResponse,
-    StartInvocationRequest, StartInvocationResponse, WatchCallRequest, WatchCallResponse,
+    GetCallResponse, InvokeCallsRequest, InvokeCallsResponse, ListCallsRequest, ListCallsResponse,
+    ReadOutputRequest, ReadOutputResponse, ResolveCallRequest, ResolveCallResponse,
+    StartCallRequest, StartCallResponse, WatchCallRequest, WatchCallResponse,
     call_service_server::CallService,
 };
+use futures::TryStreamExt;
 use grpc_kit::Drain;
 use tonic::{Request, Response};
 
@@ -30,6 +31,7 @@ impl CallRpc {
 #[tonic::async_trait]
 impl CallService for CallRpc {
     type CallToolStream = StreamOf<CallToolResponse>;
+    type InvokeCallsStream = StreamOf<InvokeCallsResponse>;
     type WatchCallStream = StreamOf<WatchCallResponse>;
 
     async fn call_tool(&self, request: Request<CallToolRequest>) -> Answer<Self::CallToolStream> {
@@ -85,14 +87,18 @@ impl CallService for CallRpc {
             .map(Response::new)
     }
 
-    async fn start_invocation(
+    async fn invoke_calls(
         &self,
-        request: Request<StartInvocationRequest>,
-    ) -> Answer<StartInvocationResponse> {
-        let (run, replayed) = self.invocations.start(request.into_inner()).await?;
-        Ok(Response::new(StartInvocationResponse {
-            run: Some(run),
+        request: Request<InvokeCallsRequest>,
+    ) -> Answer<Self::InvokeCallsStream> {
+        let drain = Drain::of(&request);
+        let (run_id, replayed) = self.invocations.start(request.into_inner()).await?;
+        let records = self.invocations.runs().watch(&run_id, 0, drain).await?;
+        let responses = records.map_ok(move |record| InvokeCallsResponse {
+            record,
+            run_id: run_id.clone(),
             replayed,
-        }))
+        });
+        Ok(Response::new(Box::pin(responses)))
     }
 }

@@ -4,7 +4,7 @@ use contracts::tavern::{
     common::v1::{CallResult, CallStatus, ErrorReason},
     registry::v1::{
         AvailabilityLayer, AvailabilityScope, AvailabilityVerdict, BatchGetToolsRequest,
-        ExplainAvailabilityRequest, StartInvocationRequest, ToolAvailability,
+        ExplainAvailabilityRequest, InvokeCallsRequest, ToolAvailability,
     },
 };
 use core_types::CallPath;
@@ -176,7 +176,7 @@ async fn calls_of_a_text_for_an_agent_are_bounded_as_those_of_its_turns() {
         ("", "give", large, CallStatus::Succeeded),
         ("absent", "read", json!({}), CallStatus::Rejected),
     ] {
-        let request = StartInvocationRequest {
+        let request = InvokeCallsRequest {
             profile_id: profile_id.to_owned(),
             ..invoke(vec![call(0, tool, arguments)])
         };

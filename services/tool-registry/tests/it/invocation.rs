@@ -5,7 +5,7 @@ use contracts::tavern::{
         CallStatus, Diagnostic, ParsedText, Run, RunEvent, RunState, ToolCall, Violation,
         run_event::Kind, watch_record::Record,
     },
-    registry::v1::StartInvocationRequest,
+    registry::v1::{InvokeCallsRequest, InvokeCallsResponse},
     run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
 };
 use futures::StreamExt;
@@ -42,33 +42,28 @@ fn failing(index: u32) -> ToolCall {
     )
 }
 
-pub(crate) fn invoke(calls: Vec<ToolCall>) -> StartInvocationRequest {
+pub(crate) fn invoke(calls: Vec<ToolCall>) -> InvokeCallsRequest {
     let parsed = ParsedText {
         response_text: "I will.".into(),
         calls,
         ..ParsedText::default()
     };
-    StartInvocationRequest {
+    InvokeCallsRequest {
         parsed: Some(parsed),
         text: "I will. <ACTION>..".into(),
         conversation_id: "c1".into(),
-        ..StartInvocationRequest::default()
+        ..InvokeCallsRequest::default()
     }
 }
 
-async fn start(fixture: &Fixture, request: StartInvocationRequest) -> Run {
-    fixture
-        .calls
-        .clone()
-        .start_invocation(request)
-        .await
-        .unwrap()
-        .into_inner()
-        .run
-        .unwrap()
+/// Starts a run, and returns its first record.
+pub(crate) async fn start(fixture: &Fixture, request: InvokeCallsRequest) -> InvokeCallsResponse {
+    let records = fixture.calls.clone().invoke_calls(request).await;
+    let first = records.unwrap().into_inner().message().await;
+    first.unwrap().unwrap()
 }
 
-async fn cancel(fixture: &Fixture, run: &Run) -> CancelRunResponse {
+async fn cancel(fixture: &Fixture, run: &InvokeCallsResponse) -> CancelRunResponse {
     let request = CancelRunRequest {
         run_id: run.run_id.clone(),
         reason: "enough".into(),
@@ -101,7 +96,7 @@ async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<RunEvent>, Run) {
 /// Runs calls to the end and returns the names of the events, the statuses, and the run.
 pub(crate) async fn run(
     fixture: &Fixture,
-    request: StartInvocationRequest,
+    request: InvokeCallsRequest,
 ) -> (Vec<&'static str>, Vec<CallStatus>, Run) {
     let started = start(fixture, request).await;
     let (events, run) = watch(fixture.runs.clone(), started.run_id).await;
@@ -323,43 +318,27 @@ async fn the_last_observation_ends_with_what_was_left_out() {
 #[tokio::test]
 async fn the_same_request_gives_the_same_run_and_another_body_is_refused() {
     let fixture = Fixture::new().await;
-    let request = StartInvocationRequest {
+    let request = InvokeCallsRequest {
         request_id: "r1".into(),
         ..invoke(vec![write(0, "a")])
     };
     let first = start(&fixture, request.clone()).await;
-    let again = fixture
-        .calls
-        .clone()
-        .start_invocation(request)
-        .await
-        .unwrap()
-        .into_inner();
+    let again = start(&fixture, request).await;
     assert!(again.replayed);
-    assert_eq!(again.run.unwrap().run_id, first.run_id);
+    assert_eq!(again.run_id, first.run_id);
+    assert_eq!(again.record, first.record);
     // The same text may be parsed otherwise later, so the text is what counts.
-    let parsed_anew = StartInvocationRequest {
+    let parsed_anew = InvokeCallsRequest {
         request_id: "r1".into(),
         ..invoke(vec![write(0, "b")])
     };
-    let same = fixture
-        .calls
-        .clone()
-        .start_invocation(parsed_anew.clone())
-        .await
-        .unwrap()
-        .into_inner();
+    let same = start(&fixture, parsed_anew.clone()).await;
     assert!(same.replayed);
-    let other = StartInvocationRequest {
+    let other = InvokeCallsRequest {
         text: "something else".into(),
         ..parsed_anew
     };
-    let status = fixture
-        .calls
-        .clone()
-        .start_invocation(other)
-        .await
-        .unwrap_err();
+    let status = fixture.calls.clone().invoke_calls(other).await.unwrap_err();
     assert_eq!(status.code(), Code::AlreadyExists);
 }
 
@@ -525,19 +504,19 @@ async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
 #[tokio::test]
 async fn wrong_requests_and_unknown_runs_are_refused() {
     let fixture = Fixture::new().await;
-    let no_text = StartInvocationRequest::default();
-    let elsewhere = StartInvocationRequest {
+    let no_text = InvokeCallsRequest::default();
+    let elsewhere = InvokeCallsRequest {
         conversation_id: "/".into(),
         ..invoke(Vec::new())
     };
     for (request, field) in [(no_text, "parsed"), (elsewhere, "conversation_id")] {
-        let status = fixture.calls.clone().start_invocation(request).await;
+        let status = fixture.calls.clone().invoke_calls(request).await;
         assert_eq!(grpc_kit::violations(&status.unwrap_err())[0].0, field);
     }
     let status = fixture
         .calls
         .clone()
-        .start_invocation(invoke(vec![write(7, "a")]))
+        .invoke_calls(invoke(vec![write(7, "a")]))
         .await
         .unwrap_err();
     assert_eq!(grpc_kit::violations(&status)[0].0, "parsed.calls[0].index");

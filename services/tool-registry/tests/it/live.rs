@@ -3,8 +3,8 @@
 use contracts::tavern::{
     common::v1::{CallStatus, OutputChunk, OutputStream, run_event::Kind, watch_record},
     registry::v1::{
-        Call, CallState, StartCallRequest, StartInvocationRequest, WatchCallRequest,
-        WatchCallResponse, watch_call_response::Record,
+        Call, CallState, StartCallRequest, WatchCallRequest, WatchCallResponse,
+        watch_call_response::Record,
     },
     run::v1::WatchRunRequest,
 };
@@ -16,7 +16,7 @@ use tonic::Streaming;
 use crate::{
     doubles::sandbox::Mode,
     fixture::{Fixture, code_of, script_tool, with_effect},
-    invocation::{call, invoke},
+    invocation::{self, call, invoke},
 };
 
 /// A place in which a test and its scripts meet.
@@ -158,11 +158,10 @@ async fn a_chunk_is_seen_while_its_script_runs() {
 #[tokio::test]
 async fn the_run_of_a_text_shows_a_chunk_before_its_call_has_ended() {
     let (fixture, gate) = (Fixture::new().await, Gate::new());
-    let request: StartInvocationRequest =
-        invoke(vec![call(0, "CodeInterpreter:execute", gate.program())]);
-    let run = fixture.calls.clone().start_invocation(request).await;
+    let request = invoke(vec![call(0, "CodeInterpreter:execute", gate.program())]);
+    let run = invocation::start(&fixture, request).await;
     let watch = |after_sequence| WatchRunRequest {
-        run_id: run.as_ref().unwrap().get_ref().run.clone().unwrap().run_id,
+        run_id: run.run_id.clone(),
         after_sequence,
     };
     let (mut text, mut settled, mut last) = (String::new(), false, 0);

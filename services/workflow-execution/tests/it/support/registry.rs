@@ -292,6 +292,8 @@ fn shown(run_id: &str, parent_path: Vec<String>, chunk: OutputChunk) -> CallTool
 #[tonic::async_trait]
 impl CallService for RegistryDouble {
     type CallToolStream = Pin<Box<dyn Stream<Item = Result<CallToolResponse, Status>> + Send>>;
+    type InvokeCallsStream =
+        Pin<Box<dyn Stream<Item = Result<InvokeCallsResponse, Status>> + Send>>;
     type WatchCallStream = Pin<Box<dyn Stream<Item = Result<WatchCallResponse, Status>> + Send>>;
 
     async fn call_tool(
@@ -421,10 +423,10 @@ impl CallService for RegistryDouble {
         Err(Status::unimplemented("not in the double"))
     }
 
-    async fn start_invocation(
+    async fn invoke_calls(
         &self,
-        _: Request<StartInvocationRequest>,
-    ) -> Result<Response<StartInvocationResponse>, Status> {
+        _: Request<InvokeCallsRequest>,
+    ) -> Result<Response<Self::InvokeCallsStream>, Status> {
         Err(Status::unimplemented("not in the double"))
     }
 }
