@@ -12,7 +12,6 @@ use core_types::ConversationId;
 use futures::{FutureExt, StreamExt, stream};
 use run_events::{End, Recorder, RunControl, outcome};
 use run_log::AppendError;
-use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
@@ -208,13 +207,13 @@ impl Invocation {
             return too_large(message);
         }
         let outputs = self.selected.iter().map(|call| {
-            let output = self
-                .settled
-                .get(&call.index)
-                .map_or("", |result| &result.output_json);
-            serde_json::from_str(output).unwrap_or(Value::Null)
+            let settled = self.settled.get(&call.index);
+            match settled.map_or("", |result| &result.output_json) {
+                "" => "null",
+                output => output,
+            }
         });
-        let result = Value::Array(outputs.collect()).to_string();
+        let result = format!("[{}]", outputs.collect::<Vec<_>>().join(","));
         if result.len() > MAX_RESULT_BYTES {
             let message = format!(
                 "the outputs together have {} bytes, more than {MAX_RESULT_BYTES}; each stands in the event \

@@ -307,6 +307,15 @@ fn contain(panic: &(dyn Any + Send)) -> Status {
     failure::internal_status(&trace_id)
 }
 
+/// How many calls in process are served in one task, one inside the other: a hop to another task costs
+/// more than most handlers, but each call that is served in its caller's task grows that task's stack.
+const MAX_DEPTH: u8 = 2;
+
+tokio::task_local! {
+    /// How many calls in process the present task is serving, one inside the other.
+    static DEPTH: u8;
+}
+
 /// A [`Stack`] behind one origin, as a tower service.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalStack {
@@ -323,13 +332,15 @@ impl Service<Request<Body>> for LocalStack {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let stack = self.stack.clone();
-        let origin = Origin::local();
+        // Boxed, because the handler is moved several times until it runs, and is large.
+        let serving = self.stack.clone().serve(request, Origin::local()).boxed();
+        let depth = DEPTH.try_with(|depth| *depth).unwrap_or_default();
+        if depth < MAX_DEPTH {
+            return Box::pin(DEPTH.scope(depth + 1, serving.map(Ok)));
+        }
         Box::pin(async move {
-            // A task of its own, as over a socket: calls that go round do not grow one stack or
-            // one future, and dropping the call ends the handler.
-            // Boxed, because the handler is moved several times until it runs, and is large.
-            let task = tokio::spawn(stack.serve(request, origin).boxed());
+            // A task of its own, so that calls that go round do not grow one stack.
+            let task = tokio::spawn(serving);
             tokio_util::task::AbortOnDropHandle::new(task)
                 .await
                 .map_err(|_| Status::cancelled("the process ends"))

@@ -235,6 +235,15 @@ async fn messages_are_bounded_in_both_directions(transport: Transport, _: Probe)
     assert_eq!(fits.len(), limit - 100);
 }
 
+#[tokio::test]
+async fn calls_in_process_that_go_round_do_not_grow_one_stack() {
+    let probe = Probe::default();
+    let transport = grpc_kit::local(&services(&probe));
+    probe.itself.set(transport.clone()).unwrap();
+    let mut client = Client::new(transport);
+    assert_eq!(client.say("round 200").await.unwrap(), "round");
+}
+
 fn running(probe: &Probe) -> usize {
     probe.running.load(std::sync::atomic::Ordering::SeqCst)
 }

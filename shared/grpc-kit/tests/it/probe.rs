@@ -8,7 +8,7 @@ use std::{
     net::SocketAddr,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -47,6 +47,8 @@ pub(crate) struct Probe {
     pub(crate) begun: Arc<AtomicUsize>,
     /// Each permit lets one call of `gate` pass.
     pub(crate) gate: Arc<Semaphore>,
+    /// The way to the service itself, for `round`.
+    pub(crate) itself: Arc<OnceLock<Transport>>,
 }
 
 impl Default for Probe {
@@ -55,6 +57,7 @@ impl Default for Probe {
             running: Arc::default(),
             begun: Arc::default(),
             gate: Arc::new(Semaphore::new(0)),
+            itself: Arc::default(),
         }
     }
 }
@@ -139,6 +142,13 @@ async fn say(request: Request<String>, probe: &Probe) -> Result<Response<String>
             probe.gate.acquire().await.unwrap().forget();
             "passed".to_owned()
         }
+        "round" => match argument.parse().unwrap() {
+            0 => "round".to_owned(),
+            more => {
+                let itself = probe.itself.get().unwrap().clone();
+                Client::new(itself).say(format!("round {}", more - 1)).await?
+            }
+        },
         "panic" => panic!("the secret of the handler"),
         "forged" => request.extensions().get::<Forged>().is_some().to_string(),
         "peer" => request.remote_addr().is_some().to_string(),
