@@ -149,7 +149,7 @@ pub(crate) struct SceneInstance {
 
 /// The requests to one scene; it takes none after it is dropped.
 #[derive(Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct SceneInbox {
     pub(crate) requests: mpsc::Receiver<Request>,
     sender: mpsc::Sender<Request>,
     run_id: String,
@@ -178,7 +178,7 @@ impl RunningScenes {
     }
 
     /// Begins to take requests for a scene.
-    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>, revision: u64) -> Inbox {
+    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>, revision: u64) -> SceneInbox {
         let (sender, requests) = mpsc::channel(WAITING);
         let running = RunningScene {
             run_id: run_id.clone(),
@@ -188,7 +188,7 @@ impl RunningScenes {
         };
         let mut scenes = self.by_run.write().unwrap_or_else(PoisonError::into_inner);
         scenes.insert(run_id.clone(), running);
-        Inbox {
+        SceneInbox {
             requests,
             sender,
             run_id,
@@ -197,7 +197,7 @@ impl RunningScenes {
     }
 }
 
-impl Drop for Inbox {
+impl Drop for SceneInbox {
     fn drop(&mut self) {
         let scenes = self.running.by_run.write();
         let mut scenes = scenes.unwrap_or_else(PoisonError::into_inner);

@@ -47,7 +47,7 @@ pub struct Wanted<'a> {
 
 /// What there is for a call that is to be approved.
 #[derive(Debug)]
-pub enum Found {
+pub enum FoundApproval {
     /// It was approved before for the whole conversation, by this approval.
     Remembered(String),
     /// An approval, pending or not.
@@ -164,14 +164,14 @@ impl Approvals {
         &self,
         wanted: Wanted<'_>,
         ask: Ask,
-    ) -> Result<Result<Found, Failure>, StoreError> {
+    ) -> Result<Result<FoundApproval, Failure>, StoreError> {
         let inner = &*self.inner;
         let (tool, digest) = (wanted.tool.id(), wanted.tool.etag());
         let _changing = inner.changing.lock().await;
         if let Some(stored) = inner.store.of_effect(wanted.effect_id).await? {
             if stored.approval.tool_digest == digest {
                 let approval = inner.expired(stored).await?;
-                return Ok(Ok(Found::Approval(Box::new(approval))));
+                return Ok(Ok(FoundApproval::Approval(Box::new(approval))));
             }
             // The tool was declared anew, so what was decided was something else (rule G807).
             inner.end(stored, State::Withdrawn).await?;
@@ -183,7 +183,7 @@ impl Approvals {
                 && let Some(stored) = inner.store.get(&id).await?
                 && stored.approval.covers(&ask)
             {
-                return Ok(Ok(Found::Remembered(id)));
+                return Ok(Ok(FoundApproval::Remembered(id)));
             }
         }
         if !inner.policy.could_decide(&ask.role, ask.needed) {
@@ -221,7 +221,7 @@ impl Approvals {
         };
         inner.store.put(&approval, &wanted.call_json).await?;
         inner.announce(&approval);
-        Ok(Ok(Found::Approval(Box::new(approval))))
+        Ok(Ok(FoundApproval::Approval(Box::new(approval))))
     }
 
     /// Waits until an approval is decided, expires or is withdrawn.

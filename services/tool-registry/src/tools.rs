@@ -149,8 +149,8 @@ impl Tools {
             return self.complete(tool).await;
         }
         let names = match self.shared.find_derived(written).await? {
-            derived::Found::Tool(tool) => return Ok(tool),
-            derived::Found::Nothing { names } => names,
+            derived::DerivedTool::Tool(tool) => return Ok(tool),
+            derived::DerivedTool::Nothing { names } => names,
         };
         let suggestions = catalogue.nearest(written, names.iter().map(String::as_str));
         Err(Missing::Unknown { suggestions })
@@ -244,7 +244,7 @@ impl Tools {
         if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
             return Ok(Arc::clone(tool));
         }
-        let derived::Found::Tool(source) = self.shared.find_derived(&source).await? else {
+        let derived::DerivedTool::Tool(source) = self.shared.find_derived(&source).await? else {
             let message = format!("its implementation '{source}' does not exist");
             return Err(Missing::Invalid(vec![Violation::new(
                 "/implementation",

@@ -25,7 +25,7 @@ use core_types::{ConversationId, IdSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use files::{Entry, EntryKind, Listing};
+pub use files::{EntryKind, ListedFile, Listing};
 
 /// What a workspace may hold.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
@@ -62,10 +62,10 @@ impl Default for WorkspaceLimits {
 /// All workspaces of this service.
 #[derive(Clone)]
 pub struct Workspaces {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkspaces>,
 }
 
-struct Shared {
+struct SharedWorkspaces {
     root: Dir,
     /// Where files are written before they are renamed into their workspace. It is on the same file
     /// system, and what a crash left there is removed at the next start.
@@ -108,7 +108,7 @@ impl Workspaces {
             }
         }
         root.create_dir(STAGING)?;
-        let shared = Shared {
+        let shared = SharedWorkspaces {
             staging: root.open_dir(STAGING)?,
             root,
             limits,
@@ -152,7 +152,7 @@ impl Workspaces {
     }
 }
 
-impl Shared {
+impl SharedWorkspaces {
     fn open_or_make(&self, name: &str) -> io::Result<Dir> {
         match self.root.open_dir(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -176,7 +176,7 @@ impl Shared {
 
 /// The files of one conversation, or of one call.
 pub struct Workspace {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWorkspaces>,
     name: String,
     dir: Dir,
     temporary: bool,

@@ -34,13 +34,13 @@ pub struct Member {
     pub instance_id: String,
     subscriptions: Vec<Subscription>,
     queue_limit: usize,
-    queue: Vec<Entry>,
+    queue: Vec<ChannelEntry>,
     is_busy: bool,
     sleep: Option<Sleep>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct ChannelEntry {
     event_id: String,
     event_type: String,
     priority: Priority,
@@ -164,15 +164,15 @@ impl Member {
     }
 
     /// Returns the entry that is dropped first from a full queue.
-    fn least(&self) -> Option<&Entry> {
+    fn least(&self) -> Option<&ChannelEntry> {
         self.queue
             .iter()
             .filter(|entry| entry.priority != Priority::Critical)
             .min_by_key(|entry| (entry.priority, entry.arrival))
     }
 
-    fn in_order(&self, now: Timestamp) -> Vec<&Entry> {
-        let mut ready: Vec<&Entry> = self
+    fn in_order(&self, now: Timestamp) -> Vec<&ChannelEntry> {
+        let mut ready: Vec<&ChannelEntry> = self
             .queue
             .iter()
             .filter(|entry| entry.ready <= now)
@@ -271,7 +271,7 @@ impl Channel {
             let quiet = event
                 .published
                 .plus(std::time::Duration::from_millis(debounce));
-            member.queue.push(Entry {
+            member.queue.push(ChannelEntry {
                 event_id: event.id.clone(),
                 event_type: event.event_type.clone(),
                 priority: event.priority,

@@ -44,11 +44,11 @@ pub(crate) fn places(problems: &[DocumentProblem]) -> Vec<&str> {
 
 /// Collects what is wrong with a document.
 #[derive(Default)]
-pub(crate) struct Reader {
+pub(crate) struct DocumentReader {
     pub(crate) problems: Vec<DocumentProblem>,
 }
 
-impl Reader {
+impl DocumentReader {
     pub(crate) fn problem(&mut self, pointer: &str, message: impl std::fmt::Display) {
         self.problems.push(DocumentProblem {
             pointer: pointer.to_owned(),
@@ -162,14 +162,18 @@ pub(crate) fn is_used(value: &Value) -> bool {
 
 /// A strict part of a document: an object all of whose keys are known.
 pub(crate) struct Section<'a> {
-    reader: &'a mut Reader,
+    reader: &'a mut DocumentReader,
     object: &'a Map<String, Value>,
     place: String,
 }
 
 impl<'a> Section<'a> {
     /// Opens the part at a place; none, and a problem, if it is not an object.
-    pub(crate) fn open(reader: &'a mut Reader, value: &'a Value, place: &str) -> Option<Self> {
+    pub(crate) fn open(
+        reader: &'a mut DocumentReader,
+        value: &'a Value,
+        place: &str,
+    ) -> Option<Self> {
         let Value::Object(object) = value else {
             reader.problem(place, "it is not an object; give settings by name");
             return None;

@@ -10,7 +10,7 @@ pub(crate) use references::{read_goals, read_knowledge};
 pub(crate) use words::indexed;
 pub use words::search;
 
-use super::document::{self, DocumentError, Reader};
+use super::document::{self, DocumentError, DocumentReader};
 
 /// The largest knowledge file that is read, in bytes.
 pub const MAX_KNOWLEDGE_BYTES: usize = 3 << 20;
@@ -75,7 +75,7 @@ pub fn read(text: &str) -> Result<KnowledgeBase, DocumentError> {
             "the knowledge base is not a JSON object",
         ));
     };
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let id = reader.id(object, "", "kb_id");
     let name = reader.optional_text(object, "", "kb_displayName");
     let description = reader.optional_text(object, "", "kb_description");
@@ -94,7 +94,7 @@ pub fn read(text: &str) -> Result<KnowledgeBase, DocumentError> {
     }
 }
 
-fn entries(reader: &mut Reader, object: &Map<String, Value>) -> Vec<Entry> {
+fn entries(reader: &mut DocumentReader, object: &Map<String, Value>) -> Vec<Entry> {
     let written = match object.get("entries") {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(written)) if written.len() <= MAX_ENTRIES => written,
@@ -122,7 +122,7 @@ fn entries(reader: &mut Reader, object: &Map<String, Value>) -> Vec<Entry> {
     entries
 }
 
-fn one(reader: &mut Reader, object: &Map<String, Value>, place: &str) -> Entry {
+fn one(reader: &mut DocumentReader, object: &Map<String, Value>, place: &str) -> Entry {
     let caiu_id = reader.id(object, place, "id");
     let entry_type = reader.optional_text(object, place, "entry_type");
     let display_name = reader.optional_text(object, place, "displayName");

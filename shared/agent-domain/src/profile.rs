@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 pub use self::tavern::TavernSection;
 pub(crate) use self::tavern::read_section;
 use super::{
-    document::{self, DocumentError, Reader},
+    document::{self, DocumentError, DocumentReader},
     knowledge::{self, GoalReference, KnowledgeReference},
     state::{self, MAX_PRIVATE_BYTES, StateError},
     subscription::{self, Subscription},
@@ -110,7 +110,7 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
     let Value::Object(object) = &source else {
         return Err(DocumentError::whole("the profile is not a JSON object"));
     };
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let id = reader
         .required_text(object, "id")
         .and_then(|id| match ProfileId::new(id) {
@@ -171,7 +171,7 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
 
 /// Reads the schema of the private state and the first state (rules G106 and G303).
 fn private_state(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     object: &Map<String, Value>,
 ) -> (Option<Value>, Option<Value>) {
     const SCHEMA: &str = "initial_private_state_schema";

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::document::{self, DocumentError, Reader};
+use super::document::{self, DocumentError, DocumentReader};
 
 /// The largest project that is read, in bytes.
 pub(crate) const MAX_PROJECT_BYTES: usize = 1 << 20;
@@ -52,7 +52,7 @@ pub fn read(text: &str) -> Result<Project, DocumentError> {
     let Value::Object(object) = &source else {
         return Err(DocumentError::whole("the project is not a JSON object"));
     };
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let id = reader.id(object, "", "id");
     let name = reader.optional_text(object, "", "name");
     let description = reader.optional_text(object, "", "description");
@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Result<Project, DocumentError> {
 
 /// Reads what a list names, each with an id and perhaps a path.
 fn named(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     project: &Map<String, Value>,
     key: &str,
     id_key: &str,

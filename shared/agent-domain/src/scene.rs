@@ -14,7 +14,7 @@ use json_schema::Schema;
 use serde_json::{Map, Value};
 
 use super::{
-    document::{self, DocumentError, Reader},
+    document::{self, DocumentError, DocumentReader},
     event::MAX_TTL_SECONDS,
     state::{self, MAX_WORLD_BYTES, StateError},
 };
@@ -93,7 +93,7 @@ pub fn read(text: &str) -> Result<Scene, DocumentError> {
     let Value::Object(object) = &source else {
         return Err(DocumentError::whole("the scene is not a JSON object"));
     };
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let id = reader.required_text(object, "id");
     let id = id.filter(|id| {
         let is_good = is_id(id);
@@ -140,7 +140,10 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_ID_BYTES && text.chars().all(plain)
 }
 
-fn event_bus(reader: &mut Reader, object: &Map<String, Value>) -> (Option<String>, Option<u32>) {
+fn event_bus(
+    reader: &mut DocumentReader,
+    object: &Map<String, Value>,
+) -> (Option<String>, Option<u32>) {
     const KEY: &str = "event_bus_config";
     let Some(Value::Object(config)) = object.get(KEY) else {
         if !matches!(object.get(KEY), None | Some(Value::Null)) {
@@ -170,7 +173,7 @@ fn event_bus(reader: &mut Reader, object: &Map<String, Value>) -> (Option<String
 }
 
 /// Reads the schema of the world and its first state (rules G106 and G303).
-fn world(reader: &mut Reader, object: &Map<String, Value>) -> (Option<Value>, Value) {
+fn world(reader: &mut DocumentReader, object: &Map<String, Value>) -> (Option<Value>, Value) {
     const STATE: &str = "/initial_world_state";
     const SCHEMA: &str = "/custom_metadata/tavern/world_schema";
     let empty = Value::Object(Map::new());

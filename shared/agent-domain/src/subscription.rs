@@ -3,7 +3,7 @@
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value, json};
 
-use super::{document::Reader, event::Event};
+use super::{document::DocumentReader, event::Event};
 
 /// The key of a profile.
 const KEY: &str = "subscribed_event_types";
@@ -73,7 +73,7 @@ fn holds(source: &str, event: &Event, instance_id: &str) -> bool {
 }
 
 /// Reads the subscriptions of a profile.
-pub(crate) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> Vec<Subscription> {
+pub(crate) fn read(reader: &mut DocumentReader, profile: &Map<String, Value>) -> Vec<Subscription> {
     let entries = match profile.get(KEY) {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(entries)) => entries,
@@ -233,7 +233,7 @@ mod tests {
 
     fn subscriptions(entries: &Value) -> Vec<Subscription> {
         let profile = json!({ KEY: entries });
-        let mut reader = Reader::default();
+        let mut reader = DocumentReader::default();
         let read = read(&mut reader, profile.as_object().unwrap());
         assert!(reader.problems.is_empty(), "{:?}", reader.problems);
         read
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn everything_wrong_is_named_with_its_place() {
         let profile = json!({ KEY: ["a..b", 7, {"type": "t", "debounce_ms": -1, "condition": 1}] });
-        let mut reader = Reader::default();
+        let mut reader = DocumentReader::default();
         read(&mut reader, profile.as_object().unwrap());
         assert_eq!(
             places(&reader.problems),

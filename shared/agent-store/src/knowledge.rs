@@ -45,13 +45,13 @@ struct Inner {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     /// What is known without asking the store. Locked for a look-up or a change, never across an await.
-    known: RwLock<Known>,
+    known: RwLock<KnownBase>,
     /// One change at a time: checking what is there and writing are one step. Held across the commit.
     changing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownBase {
     ids: BTreeSet<String>,
     left_out: Vec<LoadDiagnostic>,
     look: Look,
@@ -129,7 +129,7 @@ impl Knowledge {
         let ids = stored.into_iter().map(|row| row.id);
         let ids = ids.chain(bases.into_iter().map(|base| base.id)).collect();
         self.change(|known| {
-            *known = Known {
+            *known = KnownBase {
                 ids,
                 left_out,
                 look,
@@ -362,12 +362,12 @@ impl Knowledge {
         Ok(all.into_iter().find(|row| row.id == id))
     }
 
-    fn known<T>(&self, read: impl FnOnce(&Known) -> T) -> T {
+    fn known<T>(&self, read: impl FnOnce(&KnownBase) -> T) -> T {
         let known = self.inner.known.read();
         read(&known.unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Known) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut KnownBase) -> T) -> T {
         let known = self.inner.known.write();
         change(&mut known.unwrap_or_else(PoisonError::into_inner))
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::listed::Listed;
+
 /// Everything that keeps a schema from being compiled, found in one pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("schema does not compile: {}", Listed(.problems))]
@@ -96,20 +98,5 @@ impl fmt::Display for CompileProblem {
             &self.pointer
         };
         write!(f, "at {place}: {}", self.message)
-    }
-}
-
-/// Joins problems with semicolons.
-struct Listed<'a>(&'a [CompileProblem]);
-
-impl fmt::Display for Listed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
     }
 }

@@ -21,6 +21,7 @@ mod defaults;
 mod explain;
 mod graph;
 pub mod limits;
+mod listed;
 pub mod names;
 mod pattern;
 mod precheck;

@@ -13,6 +13,7 @@ use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use crate::limits::JsonLimits;
+use crate::listed::Listed;
 use crate::violation::{cut, join_pointer};
 
 /// Duplicate keys listed in one error.
@@ -506,21 +507,6 @@ impl fmt::Display for JsonProblem {
         } else {
             write!(f, " ({})", cut(&self.pointer, 200))
         }
-    }
-}
-
-/// Joins problems with semicolons.
-struct Listed<'a>(&'a [JsonProblem]);
-
-impl fmt::Display for Listed<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("; ")?;
-            }
-            write!(f, "{problem}")?;
-        }
-        Ok(())
     }
 }
 

@@ -147,7 +147,7 @@ impl Provider for HttpModel {
         let inner = Arc::clone(&self.inner);
         Box::pin(async_stream::try_stream! {
             let deadline = Instant::from_std(deadline);
-            let mut token_due = Patience::new(&inner.settings, deadline);
+            let mut token_due = TokenPatience::new(&inner.settings, deadline);
             let key = inner.key().await?;
             let response = inner.send(&request, key.as_ref(), &token_due).await?;
             if says(response.headers(), "text/html") {
@@ -199,7 +199,7 @@ impl Inner {
         &self,
         request: &ModelRequest,
         key: Option<&Secret>,
-        token_due: &Patience,
+        token_due: &TokenPatience,
     ) -> Result<reqwest::Response, ModelError> {
         let headers = self
             .api
@@ -265,7 +265,7 @@ impl Inner {
     async fn read_whole(
         &self,
         response: reqwest::Response,
-        token_due: &Patience,
+        token_due: &TokenPatience,
     ) -> Result<String, ModelError> {
         let limit = limit::MAX_LINE_BYTES;
         let body = read_some(response, limit + 1, token_due).await?;
@@ -289,7 +289,7 @@ impl Inner {
 }
 
 /// How long an endpoint may still be without a token (rule G506).
-struct Patience {
+struct TokenPatience {
     due: Instant,
     gap: Duration,
     what: &'static str,
@@ -298,7 +298,7 @@ struct Patience {
     total: Duration,
 }
 
-impl Patience {
+impl TokenPatience {
     fn new(settings: &EndpointSettings, deadline: Instant) -> Self {
         let limit = settings.first_token_timeout;
         Self {
@@ -335,7 +335,7 @@ impl Patience {
 async fn read_some(
     response: reqwest::Response,
     most: usize,
-    token_due: &Patience,
+    token_due: &TokenPatience,
 ) -> Result<String, ModelError> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();

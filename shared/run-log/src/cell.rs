@@ -25,7 +25,7 @@ pub(crate) struct RunCell {
     /// Held for as long as it takes to hash and queue one append, never across an await.
     chain: Mutex<Chain>,
     /// Held for as long as it takes to copy handles of events, never across an await.
-    tail: Mutex<Tail>,
+    tail: Mutex<ChainTail>,
     progress: watch::Sender<Progress>,
     registry: Weak<Registry>,
 }
@@ -94,7 +94,7 @@ pub(crate) enum Purpose {
 }
 
 #[derive(Debug, Default)]
-struct Tail {
+struct ChainTail {
     followers: usize,
     events: VecDeque<Event>,
     bytes: usize,
@@ -124,7 +124,7 @@ impl RunCell {
         let mut tail = lock(&self.tail);
         tail.followers -= 1;
         if tail.followers == 0 {
-            *tail = Tail::default();
+            *tail = ChainTail::default();
         }
     }
 
@@ -176,7 +176,7 @@ impl Drop for RunCell {
     }
 }
 
-impl Tail {
+impl ChainTail {
     fn push(&mut self, events: &[Event]) {
         let expected = self.events.back().map(|event| event.sequence + 1);
         if expected.is_some_and(|expected| events.first().is_some_and(|e| e.sequence != expected)) {

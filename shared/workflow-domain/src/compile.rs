@@ -19,7 +19,7 @@ use super::execution::{EXECUTION, Execution};
 use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
-use super::node_definition::Role;
+use super::node_definition::InterfaceRole;
 use super::node_type::{Catalogue, Node, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
@@ -263,9 +263,15 @@ impl<'a> Compiler<'a> {
         planned
     }
 
-    fn plan_input(&mut self, at: usize, slot: &Slot, role: Role, mut edges: Edges) -> PlanInput {
+    fn plan_input(
+        &mut self,
+        at: usize,
+        slot: &Slot,
+        role: InterfaceRole,
+        mut edges: Edges,
+    ) -> PlanInput {
         let entry = self.entry(at);
-        let is_entry = role == Role::Entry && is_at_the_top(entry, role);
+        let is_entry = role == InterfaceRole::Entry && is_at_the_top(entry, role);
         if (is_entry || entry.fed_by_interface) && matches!(edges, Edges::None) {
             let place = self
                 .workflow

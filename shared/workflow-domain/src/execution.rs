@@ -120,7 +120,7 @@ impl Execution {
         let Some(settings) = config.get(EXECUTION).filter(|value| !value.is_null()) else {
             return Ok(None);
         };
-        let mut reader = Reader {
+        let mut reader = ExecutionReader {
             violations: Vec::new(),
         };
         let pointer = format!("/configValues/{EXECUTION}");
@@ -224,11 +224,11 @@ impl Retry {
     }
 }
 
-struct Reader {
+struct ExecutionReader {
     violations: Vec<Violation>,
 }
 
-impl Reader {
+impl ExecutionReader {
     fn execution(&mut self, settings: &Value, shape: &Shape, pointer: &str) -> Execution {
         let mut read = Execution::default();
         let Some(settings) = self.object(settings, &KEYS, pointer) else {

@@ -15,7 +15,7 @@ use super::bundle::Children;
 use super::composite::{self, is_composite};
 use super::limits::{MAX_EDGES, MAX_GROUP_DEPTH, MAX_NODES};
 use super::load::load;
-use super::node_definition::Role;
+use super::node_definition::InterfaceRole;
 use super::node_type::Catalogue;
 use super::slot::Shape;
 use super::violation::{Violations, join};
@@ -467,6 +467,6 @@ fn merge(nodes: &mut Vec<NodeEntry>, edges: &mut [EdgeEntry], full_type: &str) -
 }
 
 /// Whether nodes of this role stand at the boundary of the run, not at that of a group.
-pub fn is_at_the_top(node: &NodeEntry, role: Role) -> bool {
-    role != Role::Inner && node.interface.is_none()
+pub fn is_at_the_top(node: &NodeEntry, role: InterfaceRole) -> bool {
+    role != InterfaceRole::Inner && node.interface.is_none()
 }

@@ -7,7 +7,7 @@ use super::slot::Shape;
 
 /// Where a node stands with regard to its workflow's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum InterfaceRole {
     /// Inside.
     #[default]
     Inner,
@@ -137,7 +137,7 @@ pub struct NodeDefinition {
     /// Whether it can wait for a time, a signal or a person.
     pub waits: bool,
     /// Where it stands with regard to the interface.
-    pub role: Role,
+    pub role: InterfaceRole,
     /// What leaves it when it is switched off.
     pub bypass: Bypass,
 }
@@ -171,7 +171,7 @@ impl NodeDefinition {
             effects: NodeEffects::Pure,
             reuse: Reuse::Deterministic,
             waits: false,
-            role: Role::Inner,
+            role: InterfaceRole::Inner,
             bypass: Bypass::Pass,
         }
     }

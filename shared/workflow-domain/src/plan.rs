@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::data_flow::Input;
 use super::execution::Execution;
-use super::node_definition::{NodeDefinition, NodeEffects, Role};
+use super::node_definition::{InterfaceRole, NodeDefinition, NodeEffects};
 use super::node_type::{Node, NodeCall};
 use super::slot::{Shape, Slot};
 
@@ -101,7 +101,10 @@ impl PlanNode {
     /// Whether the node runs although inputs of it are absent, and leaves its outputs of the same
     /// keys absent (rule W7).
     pub fn accepts_absent(&self) -> bool {
-        matches!(self.definition().role, Role::Entry | Role::Exit)
+        matches!(
+            self.definition().role,
+            InterfaceRole::Entry | InterfaceRole::Exit
+        )
     }
 
     /// Whether the node is a zone whose nodes have effects.

@@ -5,7 +5,7 @@
 //! effect that writes them straight to the outputs of the workflow, and no node holds another.
 
 use super::data_flow::DataFlow;
-use super::node_definition::Role;
+use super::node_definition::InterfaceRole;
 use super::plan::{Edges, NodeIndex, Plan, Source};
 use super::slot::Slot;
 
@@ -29,7 +29,7 @@ pub fn streamed_outputs(plan: &Plan) -> Vec<StreamedOutput> {
     outputs
         .filter(|(_, (slot, _))| slot.is_stream)
         .filter_map(|(place, (wanted, source))| {
-            let (node, slot) = behind(plan, source, |role| role == Role::Exit)?;
+            let (node, slot) = behind(plan, source, |role| role == InterfaceRole::Exit)?;
             Some(StreamedOutput {
                 place,
                 writer: writer(plan, source, wanted),
@@ -53,12 +53,13 @@ pub fn readers(plan: &Plan, producer: NodeIndex) -> Vec<NodeIndex> {
 /// Returns the nodes that `reader` reads a stream of.
 pub fn producers(plan: &Plan, reader: NodeIndex) -> impl Iterator<Item = NodeIndex> {
     let node = &plan.nodes[reader as usize];
-    let reads = node.definition().role == Role::Inner && !node.has_effects() && !node.bypassed;
+    let reads =
+        node.definition().role == InterfaceRole::Inner && !node.has_effects() && !node.bypassed;
     let inputs = node.shape.inputs.iter().zip(&node.inputs);
     let streams = inputs.filter(move |(slot, _)| reads && slot.is_stream);
     streams.filter_map(|(_, input)| match &input.edges {
         Edges::One(source) if plan.output_of(source)?.is_stream => {
-            Some(behind(plan, source, |role| role != Role::Inner)?.0)
+            Some(behind(plan, source, |role| role != InterfaceRole::Inner)?.0)
         }
         _ => None,
     })
@@ -66,7 +67,11 @@ pub fn producers(plan: &Plan, reader: NodeIndex) -> impl Iterator<Item = NodeInd
 
 /// Returns the node and the place of its output that a value comes from, behind the nodes of interfaces that
 /// `passed` names.
-fn behind(plan: &Plan, source: &Source, passed: fn(Role) -> bool) -> Option<(NodeIndex, u32)> {
+fn behind(
+    plan: &Plan,
+    source: &Source,
+    passed: fn(InterfaceRole) -> bool,
+) -> Option<(NodeIndex, u32)> {
     let (node, slot) = output(source)?;
     let planned = plan.nodes.get(node as usize)?;
     let edges = planned.inputs.get(slot as usize).map(|input| &input.edges);

@@ -23,7 +23,7 @@ pub struct FormatPrompt {
 
 /// A piece of a template.
 #[derive(Debug, PartialEq)]
-enum Piece<'a> {
+enum TemplatePiece<'a> {
     Text(&'a str),
     Gap(&'a str),
 }
@@ -117,8 +117,8 @@ impl Node for FormatPrompt {
         let mut prompt = String::with_capacity(template.len());
         for piece in pieces(template) {
             match piece {
-                Piece::Text(text) => prompt.push_str(text),
-                Piece::Gap(name) => match lookup(name) {
+                TemplatePiece::Text(text) => prompt.push_str(text),
+                TemplatePiece::Gap(name) => match lookup(name) {
                     Some(Value::String(text)) => prompt.push_str(text),
                     Some(other) => prompt.push_str(&other.to_string()),
                     None => {}
@@ -137,24 +137,24 @@ fn gaps(template: &str) -> impl Iterator<Item = &str> {
     pieces(template)
         .into_iter()
         .filter_map(|piece| match piece {
-            Piece::Gap(name) => Some(name),
-            Piece::Text(_) => None,
+            TemplatePiece::Gap(name) => Some(name),
+            TemplatePiece::Text(_) => None,
         })
 }
 
 /// Splits a template. A brace that does not enclose a name is text, so that JSON can stand in a
 /// template as it is.
-fn pieces(template: &str) -> Vec<Piece<'_>> {
+fn pieces(template: &str) -> Vec<TemplatePiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find(['{', '}']) {
         let (before, from) = rest.split_at(at);
         if !before.is_empty() {
-            pieces.push(Piece::Text(before));
+            pieces.push(TemplatePiece::Text(before));
         }
         let doubled = from.starts_with("{{") || from.starts_with("}}");
         if doubled {
-            pieces.push(Piece::Text(&from[..1]));
+            pieces.push(TemplatePiece::Text(&from[..1]));
             rest = &from[2..];
             continue;
         }
@@ -164,17 +164,17 @@ fn pieces(template: &str) -> Vec<Piece<'_>> {
             .filter(|(name, _)| is_name(name))
         {
             Some((name, after)) => {
-                pieces.push(Piece::Gap(name));
+                pieces.push(TemplatePiece::Gap(name));
                 rest = after;
             }
             None => {
-                pieces.push(Piece::Text(&from[..1]));
+                pieces.push(TemplatePiece::Text(&from[..1]));
                 rest = &from[1..];
             }
         }
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
+        pieces.push(TemplatePiece::Text(rest));
     }
     pieces
 }
@@ -192,16 +192,24 @@ mod tests {
 
     #[test]
     fn only_braces_around_a_name_are_a_gap() {
-        let text = Piece::Text;
+        let text = TemplatePiece::Text;
         for (template, expected) in [
-            ("a {b} c", vec![text("a "), Piece::Gap("b"), text(" c")]),
+            (
+                "a {b} c",
+                vec![text("a "), TemplatePiece::Gap("b"), text(" c")],
+            ),
             ("{{b}}", vec![text("{"), text("b"), text("}")]),
             (
                 r#"{"k": {v}}"#,
-                vec![text("{"), text(r#""k": "#), Piece::Gap("v"), text("}")],
+                vec![
+                    text("{"),
+                    text(r#""k": "#),
+                    TemplatePiece::Gap("v"),
+                    text("}"),
+                ],
             ),
             ("{ b }", vec![text("{"), text(" b "), text("}")]),
-            ("{名字}", vec![Piece::Gap("名字")]),
+            ("{名字}", vec![TemplatePiece::Gap("名字")]),
             ("{", vec![text("{")]),
             ("", vec![]),
         ] {

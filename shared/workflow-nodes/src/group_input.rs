@@ -3,7 +3,7 @@
 use call_outcome::{Failure, Violation};
 
 use workflow_domain::data_flow::Values;
-use workflow_domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
+use workflow_domain::node_definition::{FurtherSlots, InterfaceRole, NodeDefinition, Reuse};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
 
@@ -20,7 +20,7 @@ impl Default for GroupInput {
             description: "Provides the inputs of the workflow. Its outputs are the workflow's interface inputs.",
             category: "io",
             further_slots: FurtherSlots::InterfaceInputs,
-            role: Role::Entry,
+            role: InterfaceRole::Entry,
             reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupInput", "Group input", shape)
         };

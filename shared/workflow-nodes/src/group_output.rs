@@ -1,7 +1,7 @@
 //! `core:GroupOutput`: the outputs of the workflow.
 
 use call_outcome::{Failure, Violation};
-use workflow_domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
+use workflow_domain::node_definition::{FurtherSlots, InterfaceRole, NodeDefinition, Reuse};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::Shape;
 
@@ -20,7 +20,7 @@ impl Default for GroupOutput {
             description: "Takes the outputs of the workflow. Its inputs are the workflow's interface outputs.",
             category: "io",
             further_slots: FurtherSlots::InterfaceOutputs,
-            role: Role::Exit,
+            role: InterfaceRole::Exit,
             reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupOutput", "Group output", shape)
         };

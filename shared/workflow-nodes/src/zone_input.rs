@@ -2,7 +2,7 @@
 
 use call_outcome::{Failure, Violation};
 
-use workflow_domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
+use workflow_domain::node_definition::{FurtherSlots, InterfaceRole, NodeDefinition, Reuse};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::Shape;
 use workflow_domain::zone::settings::ZONE_INPUT;
@@ -22,7 +22,7 @@ impl Default for ZoneInput {
             description: "Provides what an iteration of the zone around it is given.",
             category: "control",
             further_slots: FurtherSlots::SurroundingZone,
-            role: Role::Entry,
+            role: InterfaceRole::Entry,
             reuse: Reuse::Never,
             ..NodeDefinition::new(ZONE_INPUT, "Zone input", shape)
         };

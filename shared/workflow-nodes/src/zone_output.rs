@@ -2,7 +2,7 @@
 
 use call_outcome::{Failure, Violation};
 
-use workflow_domain::node_definition::{FurtherSlots, NodeDefinition, Reuse, Role};
+use workflow_domain::node_definition::{FurtherSlots, InterfaceRole, NodeDefinition, Reuse};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::Shape;
 use workflow_domain::zone::settings::ZONE_OUTPUT;
@@ -22,7 +22,7 @@ impl Default for ZoneOutput {
             description: "Takes what an iteration of the zone around it gives. A variable without a value keeps the one that it has.",
             category: "control",
             further_slots: FurtherSlots::SurroundingZone,
-            role: Role::Exit,
+            role: InterfaceRole::Exit,
             reuse: Reuse::Never,
             ..NodeDefinition::new(ZONE_OUTPUT, "Zone output", shape)
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use core_types::MAX_CALL_DEPTH;
 use run_events::Recorder;
 
-use super::permits::{Admission, Bound, Limit, Permits, Place};
+use super::permits::{Admission, Bound, Limit, Permits, QueuePlace};
 
 /// How many effects may happen at once.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl EffectPermits {
         recorder: &Recorder,
         full_type: &'static str,
         key: Option<Key>,
-        place: Place,
+        place: QueuePlace,
     ) -> Admission {
         let depth = recorder.path().len().min(MAX_CALL_DEPTH);
         let mut bounds = Vec::with_capacity(5);

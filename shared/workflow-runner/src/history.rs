@@ -175,7 +175,7 @@ pub fn replay_iteration<'a>(
 }
 
 /// A node that an event speaks of.
-enum Place {
+enum EventNode {
     /// One of the plan.
     Here(NodeIndex),
     /// One inside a zone of the plan.
@@ -391,20 +391,20 @@ impl Replayed {
 
     fn node(&self, sequence: u64, id: &str) -> Result<NodeIndex, ReplayError> {
         match self.place(id) {
-            Some(Place::Here(node)) => Ok(node),
+            Some(EventNode::Here(node)) => Ok(node),
             _ => Err(unknown_node(sequence, id)),
         }
     }
 
-    fn place(&self, id: &str) -> Option<Place> {
+    fn place(&self, id: &str) -> Option<EventNode> {
         let by_id = &self.engine.plan().by_id;
         let id = id.strip_prefix(self.path.as_str())?;
         if let Some(node) = by_id.get(id) {
-            return Some(Place::Here(*node));
+            return Some(EventNode::Here(*node));
         }
         let (zone, inside) = id.split_once('#')?;
         let (iteration, _) = inside.split_once('/')?;
-        Some(Place::Inside {
+        Some(EventNode::Inside {
             zone: *by_id.get(zone)?,
             iteration: iteration.parse().ok()?,
         })
@@ -429,8 +429,8 @@ impl Replayed {
             _ => return Ok(None),
         };
         match self.place(node_id) {
-            Some(Place::Here(_)) => Ok(None),
-            Some(Place::Inside { zone, iteration }) => Ok(Some((zone, iteration))),
+            Some(EventNode::Here(_)) => Ok(None),
+            Some(EventNode::Inside { zone, iteration }) => Ok(Some((zone, iteration))),
             None => Err(unknown_node(event.sequence, node_id)),
         }
     }

@@ -21,11 +21,11 @@ use workflow_domain::stream_value::{to_lines, whole_of};
 /// an await; only one of the node that writes and the loop of the run uses it at a time.
 #[derive(Clone, Debug)]
 pub(super) struct InterfaceStream {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<InterfaceState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct InterfaceState {
     output: CallOutput,
     /// What the present generation shows, as far as this process knows.
     shown: String,
@@ -37,7 +37,7 @@ struct State {
 
 impl InterfaceStream {
     fn new(key: &str, stale: bool) -> Self {
-        let state = State {
+        let state = InterfaceState {
             output: CallOutput::of_interface(key),
             shown: String::new(),
             lines: false,
@@ -80,12 +80,12 @@ impl InterfaceStream {
         kinds
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InterfaceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl InterfaceState {
     fn begin(&mut self, now: Timestamp) -> Option<Kind> {
         let shows_nothing = !std::mem::take(&mut self.stale) && self.shown.is_empty();
         if shows_nothing {

@@ -63,7 +63,7 @@ pub(super) struct Turn {
 
 /// What orders those who wait: 30 s of waiting count as much as one step of priority (rule W51).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     /// When the wait began.
     pub(super) since: Timestamp,
     /// The priority, 0 to 9.
@@ -92,7 +92,7 @@ impl Permits {
     pub(super) fn ask(
         &self,
         bounds: Vec<Bound>,
-        place: Place,
+        place: QueuePlace,
         most_waiting: usize,
     ) -> Result<Admission, QueueFull> {
         let mut queue = self.lock();

@@ -52,7 +52,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The results of nodes.
 #[derive(Debug)]
 pub struct ResultCache {
-    held: Mutex<Held>,
+    held: Mutex<HeldResults>,
     flights: Flights,
     store: Arc<dyn ResultStore>,
     changes: mpsc::Sender<Change>,
@@ -66,7 +66,7 @@ enum Change {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldResults {
     results: Lru<CacheKey, Kept>,
     outputs: Lru<CacheKey, Arc<str>>,
     last: Lru<CacheKey, (CacheKey, KeyParts)>,
@@ -133,7 +133,7 @@ impl ResultCache {
     /// # Errors
     /// The database failed or is damaged.
     pub async fn open(store: Arc<dyn ResultStore>) -> Result<Arc<Self>, StoreError> {
-        let mut held = Held {
+        let mut held = HeldResults {
             results: Lru::new(MAX_BYTES, MAX_RESULTS),
             outputs: Lru::new(MAX_BYTES_IN_MEMORY, MAX_RESULTS),
             last: Lru::new(usize::MAX, MAX_NODES),
@@ -299,13 +299,13 @@ impl ResultCache {
         self.changes.try_send(Change::Write(change)).ok();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, HeldResults> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns why there is no result.
-fn why(held: &mut Held, wanted: &Wanted) -> Miss {
+fn why(held: &mut HeldResults, wanted: &Wanted) -> Miss {
     match held.last.get(&wanted.node) {
         None => Miss::First,
         Some((key, _)) if *key == wanted.key => Miss::Evicted,

@@ -6,7 +6,7 @@ use core_types::{MAX_CALL_DEPTH, Timestamp};
 use run_events::{Recorder, RunControl};
 use run_log::AppendError;
 
-use super::permits::{Admission, Limit, Permit, Permits, Place, QueueFull, Turn};
+use super::permits::{Admission, Limit, Permit, Permits, QueueFull, QueuePlace, Turn};
 use super::run_keys::RunKey;
 
 /// How many runs may be in each state at once.
@@ -71,7 +71,7 @@ impl RunPlaces {
     }
 
     fn ask(&self, entry: RunEntry, queued: usize) -> Result<RunPlace, QueueFull> {
-        let place = Place {
+        let place = QueuePlace {
             since: entry.since,
             priority: entry.priority,
         };
@@ -184,7 +184,7 @@ impl RunPlace {
         }
         let (places, entry) = (&self.places, &self.entry);
         let bounds = vec![(Limit::WaitingRuns, places.bounds.waiting)];
-        let place = Place {
+        let place = QueuePlace {
             since: entry.since,
             priority: entry.priority,
         };

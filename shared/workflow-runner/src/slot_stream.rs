@@ -22,12 +22,12 @@ pub(super) struct SlotStream {
     key: Arc<str>,
     /// Whether it writes JSON values, each a line, and not text.
     lines: bool,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SlotState>>,
     outputs: Vec<InterfaceStream>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     /// Whether this start of the effect wrote something. What an earlier one wrote is void then.
     begun: bool,
     /// Which start of the child below wrote it.
@@ -72,9 +72,9 @@ impl SlotStream {
 
     /// Begins anew. What was written before is void.
     pub(super) fn begin(&self, now: Timestamp) -> Vec<Kind> {
-        *self.lock() = State {
+        *self.lock() = SlotState {
             begun: true,
-            ..State::default()
+            ..SlotState::default()
         };
         self.outputs
             .iter()
@@ -141,7 +141,7 @@ impl SlotStream {
         kinds
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,11 +11,11 @@ const MAX_BYTES: usize = 64 * 1024;
 /// await.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolText {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TextState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TextState {
     generation: u64,
     text: String,
 }
@@ -38,7 +38,7 @@ impl ToolText {
             Kind::OutputReset(reset)
                 if reset.effect_id == effect_id && reset.generation > state.generation =>
             {
-                *state = State {
+                *state = TextState {
                     generation: reset.generation,
                     text: String::new(),
                 };
@@ -49,7 +49,7 @@ impl ToolText {
             {
                 if chunk.generation > state.generation {
                     // It was joined after it had begun again.
-                    *state = State {
+                    *state = TextState {
                         generation: chunk.generation,
                         text: String::new(),
                     };
@@ -68,7 +68,7 @@ impl ToolText {
 
     /// Forgets everything, before another attempt.
     pub(super) fn clear(&self) {
-        *self.lock() = State::default();
+        *self.lock() = TextState::default();
     }
 
     /// Joins the texts of calls.
@@ -78,7 +78,7 @@ impl ToolText {
         joined
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TextState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,7 +34,7 @@ use super::slot_stream::SlotStream;
 
 /// Drives the nodes of an iteration, with what stands in front of their ids. Gives the state in which
 /// nothing is left to happen, or what is not known where they stopped before.
-pub(super) type Drive =
+pub(super) type IterationDriver =
     Box<dyn Fn(Prepared, String, RunControl) -> BoxFuture<'static, Driven> + Send + Sync>;
 
 /// How the nodes of an iteration ended.
@@ -42,7 +42,7 @@ pub(super) type Driven = Result<Result<Engine, Unsettled>, AppendError>;
 
 /// A zone under way.
 pub(super) struct Zone {
-    pub(super) drive: Drive,
+    pub(super) drive: IterationDriver,
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
     pub(super) activity: Activity,

@@ -23,7 +23,7 @@ const MAX_MESSAGES: usize = 500;
 const MAX_MESSAGES_BYTES: usize = 1 << 20;
 
 /// What a request asks for, apart from the profile.
-pub(super) struct Asked {
+pub(super) struct StartOptions {
     pub(super) input: TurnInput,
     pub(super) conversation_id: String,
     pub(super) budgets: Limits,
@@ -31,7 +31,10 @@ pub(super) struct Asked {
 }
 
 /// Reads a request; every field that is wrong is named.
-pub(super) fn read(request: &StartTurnRequest, ids: &dyn IdSource) -> Result<Asked, Failure> {
+pub(super) fn read(
+    request: &StartTurnRequest,
+    ids: &dyn IdSource,
+) -> Result<StartOptions, Failure> {
     let mut failure = Failure::invalid_fields();
     if !request.request_id.is_empty()
         && let Err(error) = RequestId::new(request.request_id.as_str())
@@ -57,7 +60,7 @@ pub(super) fn read(request: &StartTurnRequest, ids: &dyn IdSource) -> Result<Ask
     let budgets = limits(&request.budgets.unwrap_or_default());
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
-        true => Ok(Asked {
+        true => Ok(StartOptions {
             input: TurnInput { history, opening },
             conversation_id,
             budgets,

@@ -11,7 +11,7 @@ use model_client::{AnswerEnd, GrammarUse, Model, ModelRequest, Piece, Pieces};
 use serde_json::{Value, json};
 
 use super::{
-    deliberation::{Answer, Deliberation, Inputs, Question},
+    deliberation::{Answer, AnswerRequest, Deliberation, Inputs},
     driver::Driver,
     prompting,
     reduce::HelperParts,
@@ -19,14 +19,14 @@ use super::{
 };
 
 /// What gives an answer.
-pub(super) enum Asked {
+pub(super) enum AnswerSource {
     Model(Model),
     Workflow(Box<Deliberation>),
     /// The answer at which the turn was forked.
     Given,
 }
 
-impl Asked {
+impl AnswerSource {
     /// Ends a run that dropping the pieces of the answer does not end.
     pub(super) async fn cancel(&self, reason: &str) {
         if let Self::Workflow(deliberation) = self {
@@ -67,7 +67,7 @@ impl Driver {
         model: &str,
         prompt: Prompt,
         started: Instant,
-    ) -> Result<(Asked, Answer), Asking> {
+    ) -> Result<(AnswerSource, Answer), Asking> {
         if let Some(answer) = self.forked.answer_due(&self.turn) {
             let end = AnswerEnd {
                 finish_reason: answer.finish_reason.clone(),
@@ -76,19 +76,19 @@ impl Driver {
                 ..AnswerEnd::default()
             };
             let pieces = [Piece::Text(answer.text.clone()), Piece::End(end)];
-            return Ok((Asked::Given, stream::iter(pieces.map(Ok)).boxed()));
+            return Ok((AnswerSource::Given, stream::iter(pieces.map(Ok)).boxed()));
         }
         let Some(question) = self.question(&prompt) else {
             let model = self.model(model)?;
             let pieces = self.request(&model, prompt, started);
             let pieces = pieces.map(|piece| piece.map_err(Asking::Model)).boxed();
-            return Ok((Asked::Model(model), pieces));
+            return Ok((AnswerSource::Model(model), pieces));
         };
         let (peers, recorder) = (self.shared.peers.clone(), self.recorder.clone());
         let context = self.control.call_context();
         let prepared = Deliberation::prepare(peers, recorder, context, question).await?;
         let pieces = prepared.answer();
-        Ok((Asked::Workflow(Box::new(prepared)), pieces))
+        Ok((AnswerSource::Workflow(Box::new(prepared)), pieces))
     }
 
     pub(super) fn model(&self, name: &str) -> Result<Model, Asking> {
@@ -101,8 +101,8 @@ impl Driver {
     }
 
     /// Returns what the agent's deliberation workflow is asked; none if there is no such workflow.
-    fn question(&self, prompt: &Prompt) -> Option<Question> {
-        Some(Question {
+    fn question(&self, prompt: &Prompt) -> Option<AnswerRequest> {
+        Some(AnswerRequest {
             workflow_id: self.plan.deliberation.clone()?,
             conversation_id: self.meta.conversation_id.clone(),
             number: match self.turn.steered() {
@@ -135,7 +135,7 @@ impl Driver {
         let conversation_id = self.meta.conversation_id.clone();
         let workflow_id = workflow_id.to_owned();
         Box::new(move |number, inputs| {
-            let question = Question {
+            let question = AnswerRequest {
                 workflow_id,
                 conversation_id,
                 number,

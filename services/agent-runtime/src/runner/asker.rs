@@ -12,7 +12,7 @@ use agent_store::{
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
-use super::stop::Stop;
+use super::stop::TurnStop;
 
 /// What questions of one turn need. Clone, cheap.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl Asker {
         &self,
         call: &ReadCall,
         result: &common::CallResult,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         let pending = is_question(call).then(|| questions::pending(result));
         let Some(run_id) = pending.flatten().filter(|_| !self.is_ephemeral) else {
             return Ok(());
@@ -54,7 +54,7 @@ impl Asker {
         self.questions.keep(question).await.map_err(|error| {
             let category = common::ErrorCategory::Internal;
             let message = format!("a question cannot be kept: {error}");
-            Stop::Failed(Box::new(outcome::error(
+            TurnStop::Failed(Box::new(outcome::error(
                 category,
                 "question_not_kept",
                 message,

@@ -13,7 +13,7 @@ use run_events::outcome;
 use super::{
     driver::{Driver, settled},
     journal,
-    stop::Stop,
+    stop::TurnStop,
 };
 
 impl Driver {
@@ -52,13 +52,13 @@ impl Driver {
     }
 
     /// Notes a budget that keeps calls from leaving; false if there is none.
-    pub(super) fn note_spent(&mut self) -> Result<bool, Stop> {
+    pub(super) fn note_spent(&mut self) -> Result<bool, TurnStop> {
         let spent = self.turn.budgets().spent(&self.used());
         self.note_if_spent(spent)
     }
 
     /// Notes a budget that keeps a round from beginning; false if there is none.
-    pub(super) fn note_spent_before_round(&mut self) -> Result<bool, Stop> {
+    pub(super) fn note_spent_before_round(&mut self) -> Result<bool, TurnStop> {
         let used = self.used();
         let spent = self.turn.budgets().spent_before_round(&used);
         let spent = spent.or_else(|| {
@@ -72,7 +72,7 @@ impl Driver {
         self.note_if_spent(spent)
     }
 
-    fn note_if_spent(&mut self, spent: Option<(Budget, u64)>) -> Result<bool, Stop> {
+    fn note_if_spent(&mut self, spent: Option<(Budget, u64)>) -> Result<bool, TurnStop> {
         if let Some((budget, used)) = spent {
             self.note(journal::budget_reached(budget, used, true))?;
         }
@@ -80,7 +80,7 @@ impl Driver {
     }
 
     /// Informs the model once of each budget that is nearly used up (rule G701).
-    pub(super) fn note_nearly_spent(&mut self) -> Result<(), Stop> {
+    pub(super) fn note_nearly_spent(&mut self) -> Result<(), TurnStop> {
         let used = self.used();
         let budgets = self.turn.budgets();
         for (budget, used) in budgets.nearly_spent(&used) {
@@ -114,7 +114,7 @@ impl Driver {
     }
 
     /// Notes that a call is not started, as a budget is used up.
-    pub(super) fn withhold(&mut self, call: &ReadCall, budget: Budget) -> Result<(), Stop> {
+    pub(super) fn withhold(&mut self, call: &ReadCall, budget: Budget) -> Result<(), TurnStop> {
         self.note(withheld(call, budget))?;
         let text = observation::withheld(&call.tool_id, budget);
         self.note(journal::observation(Some(call.index), text))

@@ -20,12 +20,12 @@ use super::{
     flights::Landed,
     inventory::{self, Inventory, InventoryError},
     journal, reduce,
-    stop::Stop,
+    stop::TurnStop,
 };
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
-    pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, Stop> {
+    pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, TurnStop> {
         if self.plan.inventory.is_empty() {
             return Ok(Inventory::default());
         }
@@ -38,7 +38,9 @@ impl Driver {
             };
             let status = match fetched {
                 Ok(inventory) => return Ok(inventory),
-                Err(InventoryError::Unusable(error)) => return Err(Stop::Failed(Box::new(error))),
+                Err(InventoryError::Unusable(error)) => {
+                    return Err(TurnStop::Failed(Box::new(error)));
+                }
                 Err(InventoryError::Registry(status)) => status,
             };
             if FailureClass::of(&status) != FailureClass::Transient {
@@ -51,7 +53,7 @@ impl Driver {
                     "registry_failed",
                     message,
                 );
-                return Err(Stop::Failed(Box::new(error)));
+                return Err(TurnStop::Failed(Box::new(error)));
             }
             self.wait(backoff.after(&status)).await?;
         }
@@ -59,7 +61,7 @@ impl Driver {
 
     /// Sends a call on its way, once it is in the log that it leaves; returns false if the turn is paused
     /// (rule G811).
-    pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<bool, Stop> {
+    pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<bool, TurnStop> {
         let control = self.control.clone();
         let Some(_not_paused) = control.admit_start().await else {
             return Ok(false);
@@ -81,7 +83,7 @@ impl Driver {
 
     /// Waits until one of the calls that have left has ended, and notes how and what the model is
     /// to read about it.
-    pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), Stop> {
+    pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         // Followers see what has happened so far while the rest continues.
         self.commit().await?;
         for (call, effect_id) in self.on_their_way(left) {
@@ -108,7 +110,7 @@ impl Driver {
     }
 
     /// Notes how a call ended. Returns its place and what the model is to read about it.
-    pub(super) fn land(&mut self, landed: Landed) -> Result<(u32, Option<String>), Stop> {
+    pub(super) fn land(&mut self, landed: Landed) -> Result<(u32, Option<String>), TurnStop> {
         let mut result = landed.ended?;
         result.index = landed.index;
         result.effect_id = landed.effect_id;
@@ -133,7 +135,7 @@ impl Driver {
     }
 
     /// Ends the calls that left before this process began, of an answer that was lost.
-    pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), Stop> {
+    pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         let reason = "the answer that held the call was lost before it was complete";
         for (call, effect_id) in self.on_their_way(left) {
             self.caller().end_call(&effect_id, reason).await;
@@ -148,12 +150,12 @@ impl Driver {
     }
 
     /// Ends every call that is still under way when the turn ends, and notes what became of it.
-    pub(super) async fn end_flights(&mut self) -> Result<(), Stop> {
+    pub(super) async fn end_flights(&mut self) -> Result<(), TurnStop> {
         self.give_up_flights.cancel();
         while let Some(landed) = self.flights.next().await {
             match self.land(landed) {
                 // What is not known is named as unsettled in the turn's outcome.
-                Ok(_) | Err(Stop::Cancelled(_)) => {}
+                Ok(_) | Err(TurnStop::Cancelled(_)) => {}
                 Err(stop) => return Err(stop),
             }
         }
@@ -161,7 +163,7 @@ impl Driver {
     }
 
     /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
-    pub(super) async fn drop_flights(&mut self) -> Result<(), Stop> {
+    pub(super) async fn drop_flights(&mut self) -> Result<(), TurnStop> {
         let ended = self.end_flights().await;
         self.give_up_flights = CancellationToken::new();
         ended
@@ -228,7 +230,7 @@ impl Driver {
             .collect()
     }
 
-    async fn wait(&mut self, delay: Duration) -> Result<(), Stop> {
+    async fn wait(&mut self, delay: Duration) -> Result<(), TurnStop> {
         tokio::select! {
             biased;
             () = self.control.cancelled() => Err(self.stopped()),
@@ -236,8 +238,8 @@ impl Driver {
         }
     }
 
-    pub(super) fn stopped(&self) -> Stop {
-        Stop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
+    pub(super) fn stopped(&self) -> TurnStop {
+        TurnStop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
     }
 }
 

@@ -15,7 +15,7 @@ use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::{asker::Asker, stop::Stop};
+use super::{asker::Asker, stop::TurnStop};
 
 /// How long a call may take to end once it was asked to.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
@@ -48,7 +48,7 @@ impl Caller {
         effect_id: &str,
         left_before: bool,
         grant: common::CallGrant,
-    ) -> Result<common::CallResult, Stop> {
+    ) -> Result<common::CallResult, TurnStop> {
         let mut request = registry::CallToolRequest {
             tool_id,
             arguments_json: self.asker.arguments(call),
@@ -114,7 +114,7 @@ impl Caller {
                 reason = self.stopped() => {
                     // The call may continue in the registry, which no one else would stop.
                     self.end_call(effect_id, "the turn ends").await;
-                    return Err(Stop::Cancelled(reason));
+                    return Err(TurnStop::Cancelled(reason));
                 }
                 () = tokio::time::sleep(backoff.after(&status)) => {}
             }
@@ -136,14 +136,14 @@ impl Caller {
     async fn follow(
         &self,
         request: registry::CallToolRequest,
-    ) -> Result<Result<common::CallResult, Status>, Stop> {
+    ) -> Result<Result<common::CallResult, Status>, TurnStop> {
         let effect_id = request.effect_id.clone();
         let calling = receive(self.calls.clone(), self.recorder.clone(), request);
         tokio::pin!(calling);
         let cause = tokio::select! {
             biased;
             cause = self.stopped() => cause,
-            ended = &mut calling => return ended.map_err(Stop::Storage),
+            ended = &mut calling => return ended.map_err(TurnStop::Storage),
         };
         let reason = match &cause {
             CancelReason::Requested(reason) => reason.clone(),
@@ -158,8 +158,8 @@ impl Caller {
         };
         match ended {
             Some(Ok(Ok(result))) => Ok(Ok(result)),
-            Some(Err(error)) => Err(Stop::Storage(error)),
-            Some(Ok(Err(_))) | None => Err(Stop::Cancelled(cause)),
+            Some(Err(error)) => Err(TurnStop::Storage(error)),
+            Some(Ok(Err(_))) | None => Err(TurnStop::Cancelled(cause)),
         }
     }
 

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     driver::Driver,
-    stop::{Asking, Stop, model_failure},
+    stop::{Asking, TurnStop, model_failure},
 };
 use crate::wire;
 
@@ -52,7 +52,7 @@ impl Default for Summary {
 impl Driver {
     /// Replaces the turns before the last ones, if the request would fill too much of the model's
     /// context.
-    pub(super) async fn compact_if_long(&mut self, name: &str) -> Result<(), Stop> {
+    pub(super) async fn compact_if_long(&mut self, name: &str) -> Result<(), TurnStop> {
         // A deliberation workflow asks the models that it names; that of the profile stands for them.
         let name = self.plan.model.as_deref().unwrap_or(name);
         let fallbacks = self.plan.fallbacks.as_deref();
@@ -85,7 +85,7 @@ impl Driver {
     }
 
     /// Replaces the turns before the last ones because a caller asked for it.
-    pub(super) async fn compact_now(&mut self) -> Result<(), Stop> {
+    pub(super) async fn compact_now(&mut self) -> Result<(), TurnStop> {
         let covered = self.replaceable();
         if covered == 0 || self.compacted.is_some() {
             return Ok(());
@@ -118,7 +118,7 @@ impl Driver {
         model: Option<&Model>,
         covered: usize,
         most_bytes: usize,
-    ) -> Result<Option<Summary>, Stop> {
+    ) -> Result<Option<Summary>, TurnStop> {
         if let Some(workflow) = self.plan.compaction.workflow.clone() {
             return self.summary_by(&workflow, covered, most_bytes).await;
         }
@@ -135,7 +135,7 @@ impl Driver {
         workflow: &str,
         covered: usize,
         most_bytes: usize,
-    ) -> Result<Option<Summary>, Stop> {
+    ) -> Result<Option<Summary>, TurnStop> {
         let turns = &self.earlier[..covered];
         let digest = prompt::assemble("", "", turns, &[], usize::MAX).digest();
         let conversation = turns.iter().flatten().map(|said| {
@@ -224,7 +224,7 @@ impl Driver {
         covered: usize,
         summary: Option<Summary>,
         before: u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         let covered = &self.earlier[..covered];
         let until = covered.last().and_then(|turn| turn.first());
         let Some(until) = until.map(|first| first.time) else {
@@ -263,10 +263,10 @@ impl Driver {
 }
 
 /// Continues without the summary of a workflow, unless the turn ends.
-fn without_summary(error: Asking) -> Result<Option<Summary>, Stop> {
+fn without_summary(error: Asking) -> Result<Option<Summary>, TurnStop> {
     match error {
-        Asking::Stopped(stop @ (Stop::Cancelled(_) | Stop::Storage(_))) => Err(stop),
-        Asking::Stopped(Stop::Failed(error)) => {
+        Asking::Stopped(stop @ (TurnStop::Cancelled(_) | TurnStop::Storage(_))) => Err(stop),
+        Asking::Stopped(TurnStop::Failed(error)) => {
             tracing::warn!(error = error.message, "the workflow gave no summary");
             Ok(None)
         }
@@ -279,11 +279,11 @@ async fn summarise(
     model: &Model,
     request: ModelRequest,
     control: RunControl,
-) -> Result<Option<Summary>, Stop> {
+) -> Result<Option<Summary>, TurnStop> {
     let answered = tokio::select! {
         answered = collect(model, request) => answered,
         () = control.cancelled() => {
-            return Err(Stop::Cancelled(control.why().unwrap_or(CancelReason::Deadline)));
+            return Err(TurnStop::Cancelled(control.why().unwrap_or(CancelReason::Deadline)));
         }
     };
     Ok(match answered {

@@ -18,13 +18,13 @@ use tracing::Instrument;
 
 use super::{
     AskedStates,
-    asked::Asked,
+    asked::AnswerSource,
     deliberation::Answer,
     driver::{Driver, settled},
     history, journal,
-    prompting::{self, Shown},
+    prompting::{self, PromptStates},
     reading_context::{ReadingContext, selected},
-    stop::{Asking, Stop, model_failure},
+    stop::{Asking, TurnStop, model_failure},
     streaming_answer::StreamingAnswer,
     text_coalescer::Part,
 };
@@ -34,7 +34,7 @@ use crate::wire;
 pub(super) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
 
 /// A whole answer.
-struct Answered {
+struct WholeAnswer {
     text: String,
     end: AnswerEnd,
     parsed: Parsed,
@@ -44,7 +44,7 @@ struct Answered {
 
 impl Driver {
     /// Asks the model and carries its answer up to where its calls leave.
-    pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), Stop> {
+    pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
         self.note_ask(ask)?;
         let model = self.model_name()?;
         self.read_state().await?;
@@ -125,7 +125,7 @@ impl Driver {
         model: &str,
         asking: Asking,
         span: &tracing::Span,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         match asking {
             Asking::Stopped(stop) => return Err(stop),
             // As after a crash, the answer is lost and asked for again.
@@ -161,7 +161,7 @@ impl Driver {
     }
 
     /// Notes what the model reads before it is asked.
-    fn note_ask(&mut self, ask: Ask) -> Result<(), Stop> {
+    fn note_ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
         match ask {
             Ask::Round(iteration) => {
                 if let Some(times) = self.turn.remarked_repetition() {
@@ -188,7 +188,7 @@ impl Driver {
     }
 
     /// Returns the name of what is asked, as events give it.
-    fn model_name(&self) -> Result<String, Stop> {
+    fn model_name(&self) -> Result<String, TurnStop> {
         let model = match &self.plan.deliberation {
             Some(workflow) => Some(format!("workflow:{workflow}")),
             None => self.plan.model.clone(),
@@ -200,7 +200,7 @@ impl Driver {
     }
 
     /// Reads the text that the caller gave in the model's place.
-    pub(super) fn read_opening(&mut self, text: &str) -> Result<(), Stop> {
+    pub(super) fn read_opening(&mut self, text: &str) -> Result<(), TurnStop> {
         let policy = self.plan.opening_policy();
         let reading_context = self.reading_context(policy);
         let parsed = call_text::parse_finished(
@@ -258,7 +258,7 @@ impl Driver {
     }
 
     pub(super) fn prompt(&self) -> Prompt {
-        let shown = Shown {
+        let shown = PromptStates {
             private: self.state.as_ref().map(|state| &state.value),
             world: self.world.as_ref().map(|state| &state.value),
             goals: self.goals.as_ref().map(|state| &state.value),
@@ -287,7 +287,7 @@ impl Driver {
         model: &str,
         prompt: Prompt,
         reading_context: &ReadingContext,
-    ) -> Result<Answered, Asking> {
+    ) -> Result<WholeAnswer, Asking> {
         let started = Instant::now();
         let prompt_bytes = prompt.bytes();
         let (asked, pieces) = self.begin(model, prompt, started).await?;
@@ -304,10 +304,10 @@ impl Driver {
     async fn read_answer(
         &mut self,
         model: &str,
-        asked: &Asked,
+        asked: &AnswerSource,
         (mut pieces, prompt_bytes, started): (Answer, usize, Instant),
         reading_context: &ReadingContext,
-    ) -> Result<Answered, Asking> {
+    ) -> Result<WholeAnswer, Asking> {
         let mut parser = reading_context.parser();
         let mut answer = StreamingAnswer::default();
         let mut text = String::new();
@@ -371,7 +371,7 @@ impl Driver {
             let cut = |context: Context<'_>| reading::cut_at(&mut parsed, unknown, context);
             self.reading(reading_context, cut);
         }
-        Ok(Answered {
+        Ok(WholeAnswer {
             text,
             end,
             parsed,
@@ -389,7 +389,7 @@ impl Driver {
         reading_context: &ReadingContext,
         reader: Reader,
         announced: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         let native = end.native_calls();
         let reading = self.reading(reading_context, |context| {
             let mut reading = reader.finish(parsed, &native.calls, context);
@@ -411,7 +411,7 @@ impl Driver {
         }
     }
 
-    fn note_refusal(&mut self, reading: CallReading) -> Result<(), Stop> {
+    fn note_refusal(&mut self, reading: CallReading) -> Result<(), TurnStop> {
         let ended = refused(&reading);
         let Some(refusal) = reading.refusal else {
             return Ok(());

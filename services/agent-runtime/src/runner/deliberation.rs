@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::stop::{Asking, Stop, model_failure};
+use super::stop::{Asking, TurnStop, model_failure};
 use crate::peers::{PATIENCE, Peers};
 
 /// How long the workflow may take to end when it is cancelled.
@@ -57,7 +57,7 @@ pub(super) struct Deliberation {
 pub(super) type Inputs = Box<dyn FnOnce(&Map<String, Value>) -> Map<String, Value> + Send>;
 
 /// What one answer of a turn is asked with.
-pub(super) struct Question {
+pub(super) struct AnswerRequest {
     pub(super) workflow_id: String,
     pub(super) conversation_id: String,
     /// What distinguishes the run from others of the turn: the number of the answer, from 1, and how often
@@ -76,7 +76,7 @@ impl Deliberation {
         peers: Peers,
         recorder: Recorder,
         context: CallContext,
-        question: Question,
+        question: AnswerRequest,
     ) -> Result<Self, Asking> {
         let id = question.workflow_id;
         let definition = peers.workflow_definition(&id, deadline_of(&recorder)).await;
@@ -146,7 +146,7 @@ impl Deliberation {
                                     Err(Asking::Void(event.sequence))?;
                                 }
                             }
-                            _ => this.recorder.submit_child(*event).await.map_err(Stop::Storage)?,
+                            _ => this.recorder.submit_child(*event).await.map_err(TurnStop::Storage)?,
                         }
                     }
                     Followed::Ended(run) => {
@@ -179,7 +179,7 @@ impl Deliberation {
                     () = control.cancelled() => {
                         self.cancel("the turn ends").await;
                         let reason = control.why().unwrap_or(CancelReason::Deadline);
-                        return Err(Asking::Stopped(Stop::Cancelled(reason)));
+                        return Err(Asking::Stopped(TurnStop::Cancelled(reason)));
                     }
                 };
                 match piece {
@@ -273,7 +273,7 @@ impl Deliberation {
             let stop_reason = outcome.stop_reason();
             let error = outcome.error.unwrap_or_default();
             if STOPS.contains(&error.code.as_str()) {
-                return Err(Asking::Stopped(Stop::Failed(Box::new(error))));
+                return Err(Asking::Stopped(TurnStop::Failed(Box::new(error))));
             }
             let wall = self
                 .request
@@ -282,7 +282,7 @@ impl Deliberation {
                 .map_or(0, |grant| grant.wall_seconds);
             let is_spent = wall > 0 && took.is_some_and(|took| took.cast_unsigned() >= wall);
             if is_spent && stop_reason == StopReason::Deadline {
-                return Err(Asking::Stopped(Stop::Failed(Box::new(spent(wall)))));
+                return Err(Asking::Stopped(TurnStop::Failed(Box::new(spent(wall)))));
             }
             let message = format!(
                 "the workflow `{}` gave no answer: {}",

@@ -58,10 +58,10 @@ impl Switchboard {
     }
 
     /// Begins to take directives for a turn.
-    pub(super) fn connect(&self, run_id: String) -> Inbox {
+    pub(super) fn connect(&self, run_id: String) -> TurnInbox {
         let (sender, receiver) = mpsc::channel(WAITING);
         self.lock().insert(run_id.clone(), sender);
-        Inbox {
+        TurnInbox {
             receiver,
             run_id,
             switchboard: self.clone(),
@@ -75,13 +75,13 @@ impl Switchboard {
 
 /// The directives for one turn; it takes none after it is dropped.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct TurnInbox {
     receiver: mpsc::Receiver<Directive>,
     run_id: String,
     switchboard: Switchboard,
 }
 
-impl Inbox {
+impl TurnInbox {
     /// Returns a directive that is there.
     pub(super) fn waiting(&mut self) -> Option<Directive> {
         self.receiver.try_recv().ok()
@@ -97,7 +97,7 @@ impl Inbox {
     }
 }
 
-impl Drop for Inbox {
+impl Drop for TurnInbox {
     fn drop(&mut self) {
         self.switchboard.lock().remove(&self.run_id);
     }

@@ -22,7 +22,7 @@ use super::{
     AskedStates, Inner, Resumed,
     asker::Asker,
     caller::Caller,
-    directives::{Inbox, Steering},
+    directives::{Steering, TurnInbox},
     ending,
     flights::Flights,
     history,
@@ -30,7 +30,7 @@ use super::{
     journal,
     observations::Observations,
     spending::Spending,
-    stop::Stop,
+    stop::TurnStop,
 };
 use crate::states::Snapshot;
 
@@ -84,7 +84,7 @@ pub(super) struct Driver {
     /// The events that opened the turn.
     pub(super) events: Vec<Value>,
     /// What people ask of the turn.
-    pub(super) inbox: Inbox,
+    pub(super) inbox: TurnInbox,
     /// Their messages for the model.
     pub(super) steering: Steering,
     /// The turn's span.
@@ -151,24 +151,24 @@ impl Driver {
             Ok(outcome) => return End::Finished(self.with_totals(outcome)),
             Err(stop) => stop,
         };
-        if !matches!(stop, Stop::Storage(_))
+        if !matches!(stop, TurnStop::Storage(_))
             && let Err(worse) = self.end_flights().await
         {
             stop = worse;
         }
         let outcome = match stop {
-            Stop::Cancelled(reason) => outcome::stopped(&reason, self.turn.unsettled()),
-            Stop::Failed(error) => {
+            TurnStop::Cancelled(reason) => outcome::stopped(&reason, self.turn.unsettled()),
+            TurnStop::Failed(error) => {
                 let reason = ending::stop_reason(&error);
                 ending::failed(&self.turn, *error, reason)
             }
-            Stop::Storage(error) => return self.leave_open(&error),
+            TurnStop::Storage(error) => return self.leave_open(&error),
         };
         let span = tracing::Span::current();
         let error = outcome.error.clone().unwrap_or_default();
         telemetry::spans::fail(&span, &error.code, &error.message);
         match self.commit().await {
-            Err(Stop::Storage(error)) => self.leave_open(&error),
+            Err(TurnStop::Storage(error)) => self.leave_open(&error),
             _ => End::Finished(self.with_totals(outcome)),
         }
     }
@@ -179,14 +179,14 @@ impl Driver {
         outcome
     }
 
-    async fn go(&mut self) -> Result<common::RunOutcome, Stop> {
+    async fn go(&mut self) -> Result<common::RunOutcome, TurnStop> {
         if self.is_behind || self.recorder.is_queued() {
             self.await_turns_before().await?;
         }
         self.spending.resume_at(self.shared.clock.now());
         if let Some(reason) = self.cancelled_before.take() {
             self.cancel_calls().await;
-            return Err(Stop::Cancelled(CancelReason::Requested(reason)));
+            return Err(TurnStop::Cancelled(CancelReason::Requested(reason)));
         }
         self.prepare().await?;
         if self.plan.compact {
@@ -194,7 +194,7 @@ impl Driver {
         }
         loop {
             if let Some(reason) = self.control.why() {
-                return Err(Stop::Cancelled(reason));
+                return Err(TurnStop::Cancelled(reason));
             }
             while let Some(directive) = self.inbox.waiting() {
                 self.obey(directive).await?;
@@ -234,7 +234,7 @@ impl Driver {
     }
 
     /// Reads the states that the model is shown: as it was asked before, if it has not answered.
-    pub(super) async fn read_state(&mut self) -> Result<(), Stop> {
+    pub(super) async fn read_state(&mut self) -> Result<(), TurnStop> {
         let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
         let own = StateOwner::agent(conversation, profile);
         let goals = StateOwner::goals(conversation, profile);
@@ -256,7 +256,7 @@ impl Driver {
         );
         let unreadable = |failure: grpc_kit::Failure| {
             let status = failure.into_status();
-            Stop::Failed(Box::new(outcome::error(
+            TurnStop::Failed(Box::new(outcome::error(
                 common::ErrorCategory::Internal,
                 "state_unreadable",
                 status.message(),
@@ -293,7 +293,7 @@ impl Driver {
     }
 
     /// Waits until the turn is not paused.
-    pub(super) async fn until_resumed(&mut self) -> Result<(), Stop> {
+    pub(super) async fn until_resumed(&mut self) -> Result<(), TurnStop> {
         if self.control.is_paused() {
             // What has ended is shown while the turn waits.
             self.commit().await?;
@@ -308,7 +308,7 @@ impl Driver {
             self.obey(directive).await?;
         }
         match self.control.why() {
-            Some(reason) => Err(Stop::Cancelled(reason)),
+            Some(reason) => Err(TurnStop::Cancelled(reason)),
             None => Ok(()),
         }
     }
@@ -332,7 +332,7 @@ impl Driver {
     }
 
     /// Reads the agent's tools and the conversation so far.
-    async fn prepare(&mut self) -> Result<(), Stop> {
+    async fn prepare(&mut self) -> Result<(), TurnStop> {
         self.inventory = self.fetch_inventory().await?;
         if !self.replayed {
             let remarks: Vec<Kind> = self.inventory.remarks().collect();
@@ -353,7 +353,7 @@ impl Driver {
         );
         let earlier = earlier.await.map_err(|failure| {
             let status = failure.into_status();
-            Stop::Failed(Box::new(outcome::error(
+            TurnStop::Failed(Box::new(outcome::error(
                 common::ErrorCategory::Internal,
                 "history_unreadable",
                 status.message(),
@@ -383,19 +383,19 @@ impl Driver {
     }
 
     /// Lets something happen: now in the turn, and in the log with the next commit.
-    pub(super) fn note(&mut self, kind: Kind) -> Result<(), Stop> {
+    pub(super) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
         self.take(&kind)?;
         self.pending.push(kind);
         Ok(())
     }
 
     /// Lets something happen that need not be durable before the turn continues.
-    pub(super) async fn tell(&mut self, kind: Kind) -> Result<(), Stop> {
+    pub(super) async fn tell(&mut self, kind: Kind) -> Result<(), TurnStop> {
         self.take(&kind)?;
-        self.recorder.submit(kind).await.map_err(Stop::Storage)
+        self.recorder.submit(kind).await.map_err(TurnStop::Storage)
     }
 
-    fn take(&mut self, kind: &Kind) -> Result<(), Stop> {
+    fn take(&mut self, kind: &Kind) -> Result<(), TurnStop> {
         self.untrusted.extend(history::untrusted_of(kind));
         self.handle_given |= history::gives_handle(kind);
         self.observations.take(kind);
@@ -408,13 +408,13 @@ impl Driver {
     }
 
     /// Notes something and makes it durable with everything noted before. Returns its sequence.
-    pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, Stop> {
+    pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, TurnStop> {
         self.note(kind)?;
         self.record().await
     }
 
     /// Makes everything noted durable, in one commit.
-    pub(super) async fn commit(&mut self) -> Result<(), Stop> {
+    pub(super) async fn commit(&mut self) -> Result<(), TurnStop> {
         match self.pending.is_empty() {
             true => Ok(()),
             false => self.record().await.map(drop),
@@ -424,16 +424,16 @@ impl Driver {
     /// Hands everything noted over before the model is asked: the commit runs while it answers, and its
     /// answer comes after it in the log. A deliberation workflow is a run with a request id, which has to
     /// find the same states after a crash.
-    pub(super) async fn hand_over(&mut self) -> Result<(), Stop> {
+    pub(super) async fn hand_over(&mut self) -> Result<(), TurnStop> {
         if self.plan.deliberation.is_some() {
             return self.commit().await;
         }
         let kinds = std::mem::take(&mut self.pending);
         let handed_over = self.recorder.submit_all(kinds).await;
-        handed_over.map_err(Stop::Storage)
+        handed_over.map_err(TurnStop::Storage)
     }
 
-    async fn record(&mut self) -> Result<u64, Stop> {
+    async fn record(&mut self) -> Result<u64, TurnStop> {
         let kinds = std::mem::take(&mut self.pending);
         let mut wait = Duration::from_millis(50);
         for _ in 1..STORE_TRIES {
@@ -444,13 +444,13 @@ impl Driver {
                     tokio::time::sleep(wait).await;
                     wait *= 2;
                 }
-                Err(error) => return Err(Stop::Storage(error)),
+                Err(error) => return Err(TurnStop::Storage(error)),
             }
         }
-        self.recorder.record(kinds).await.map_err(Stop::Storage)
+        self.recorder.record(kinds).await.map_err(TurnStop::Storage)
     }
 
-    fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), Stop> {
+    fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), TurnStop> {
         let text = observation::skipped(&call.tool_id, failed_tool);
         self.note(skipped(call, failed_tool))?;
         self.note(journal::observation(Some(call.index), text))

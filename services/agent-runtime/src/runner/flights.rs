@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 
-use super::stop::Stop;
+use super::stop::TurnStop;
 
 /// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
 pub(super) struct Reduced {
@@ -18,7 +18,7 @@ pub(super) struct Landed {
     pub(super) index: u32,
     pub(super) tool_id: String,
     pub(super) effect_id: String,
-    pub(super) ended: Result<common::CallResult, Stop>,
+    pub(super) ended: Result<common::CallResult, TurnStop>,
     /// What the model read about it in the turn that this one is a fork of; empty if it is to be worded.
     pub(super) observed: String,
     /// What the model reads in the place of a long output.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// The states that the model is shown.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Shown<'a> {
+pub(super) struct PromptStates<'a> {
     /// The agent's own; none if it has none.
     pub(super) private: Option<&'a Value>,
     /// That of the scene; none outside of scenes.
@@ -27,7 +27,7 @@ pub(super) fn prompt(
     plan: &Plan,
     catalogue: &Catalogue,
     (earlier, present): (&[Vec<TurnMessage>], &[TurnMessage]),
-    shown: Shown<'_>,
+    shown: PromptStates<'_>,
     history_bytes: usize,
 ) -> Prompt {
     // A deliberation workflow is given the list of tools beside the messages.

@@ -8,14 +8,14 @@ use futures::StreamExt;
 use grpc_kit::Drain;
 use run_events::Runs;
 
-use super::{driver::Driver, stop::Stop};
+use super::{driver::Driver, stop::TurnStop};
 
 /// How long to wait until a turn is looked at again that could not be followed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Driver {
     /// Waits until every turn before this one has ended, and notes that its turn came.
-    pub(super) async fn await_turns_before(&mut self) -> Result<(), Stop> {
+    pub(super) async fn await_turns_before(&mut self) -> Result<(), TurnStop> {
         let (conversation, own) = (self.meta.conversation_id.clone(), self.recorder.run_id());
         while self.cancelled_before.is_none() {
             let before = self.shared.conversations.turn_before(&conversation, own);
@@ -38,7 +38,7 @@ impl Driver {
                 }
             }
             if let Some(reason) = self.control.why() {
-                return Err(Stop::Cancelled(reason));
+                return Err(TurnStop::Cancelled(reason));
             }
         }
         while self.recorder.is_queued() {
@@ -47,7 +47,7 @@ impl Driver {
                 Some(not_paused) => {
                     let recorder = self.recorder.clone();
                     let dequeued = recorder.dequeue(not_paused).await;
-                    dequeued.map_err(Stop::Storage)?;
+                    dequeued.map_err(TurnStop::Storage)?;
                 }
                 None => self.until_resumed().await?,
             }

@@ -12,7 +12,7 @@ use super::{
     deliberation::Deliberation,
     driver::Driver,
     flights::Reduced,
-    stop::{Asking, Stop},
+    stop::{Asking, TurnStop},
 };
 
 /// Shortens the output of one call.
@@ -81,7 +81,7 @@ impl Reducer {
 }
 
 fn without(workflow: &str, error: &Asking) -> Option<Reduced> {
-    if let Asking::Stopped(Stop::Failed(error)) = error {
+    if let Asking::Stopped(TurnStop::Failed(error)) = error {
         tracing::warn!(workflow, error = error.message, "a long output is cut");
     }
     None

@@ -29,7 +29,7 @@ use serde_json::Value;
 use super::{
     driver::skipped,
     ending, history, journal,
-    prompting::{self, Shown},
+    prompting::{self, PromptStates},
     spending::Spending,
 };
 use answer::Answered;
@@ -261,7 +261,7 @@ impl<'a> Replay<'a> {
             None => self.plan.model.clone()?,
         };
         let header = &self.fixture.header;
-        let shown = Shown {
+        let shown = PromptStates {
             private: header.state(StateKind::Private, asked.state_version),
             world: header.state(StateKind::World, asked.world_version),
             goals: header.state(StateKind::Goals, asked.goals_version),

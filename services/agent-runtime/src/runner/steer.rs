@@ -3,11 +3,11 @@
 use agent_store::wire;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 
-use super::{directives::Directive, driver::Driver, stop::Stop};
+use super::{directives::Directive, driver::Driver, stop::TurnStop};
 
 impl Driver {
     /// Takes a directive. Returns whether the request to the model that is under way is dropped for it.
-    pub(super) async fn obey(&mut self, directive: Directive) -> Result<bool, Stop> {
+    pub(super) async fn obey(&mut self, directive: Directive) -> Result<bool, TurnStop> {
         match directive {
             Directive::Steer {
                 request_id,
@@ -62,7 +62,7 @@ impl Driver {
     }
 
     /// Lets the model read the messages that wait.
-    pub(super) async fn steer(&mut self) -> Result<(), Stop> {
+    pub(super) async fn steer(&mut self) -> Result<(), TurnStop> {
         while let Some(message) = self.steering.waiting.front() {
             let steered = common::Steered {
                 message: message.text.clone(),

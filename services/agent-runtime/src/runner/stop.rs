@@ -8,7 +8,7 @@ use run_log::AppendError;
 
 /// Why a turn ends before the model stops.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum TurnStop {
     /// It was cancelled or its time is over.
     Cancelled(CancelReason),
     /// It cannot continue.
@@ -17,19 +17,19 @@ pub(super) enum Stop {
     Storage(AppendError),
 }
 
-impl From<Divergence> for Stop {
+impl From<Divergence> for TurnStop {
     fn from(error: Divergence) -> Self {
         tracing::error!(error = %error, "a turn went where it cannot go");
         let trace_id = telemetry::context::current_trace_id();
         let error = outcome::internal(&trace_id).error.unwrap_or_default();
-        Stop::Failed(Box::new(error))
+        TurnStop::Failed(Box::new(error))
     }
 }
 
 /// Why there is no answer.
 pub(super) enum Asking {
     /// The turn ends.
-    Stopped(Stop),
+    Stopped(TurnStop),
     /// The model failed.
     Model(ModelError),
     /// The workflow began its answer again; what it wrote before this event of its run is void.
@@ -38,15 +38,15 @@ pub(super) enum Asking {
     Interrupted,
 }
 
-impl From<Stop> for Asking {
-    fn from(stop: Stop) -> Self {
+impl From<TurnStop> for Asking {
+    fn from(stop: TurnStop) -> Self {
         Asking::Stopped(stop)
     }
 }
 
 /// Reports that a model gave no answer.
-pub(super) fn model_failure(code: &str, message: &str, retryable: bool) -> Stop {
+pub(super) fn model_failure(code: &str, message: &str, retryable: bool) -> TurnStop {
     let mut error = outcome::error(common::ErrorCategory::Dependency, code, message);
     error.retryable = retryable;
-    Stop::Failed(Box::new(error))
+    TurnStop::Failed(Box::new(error))
 }

@@ -9,7 +9,7 @@ use super::{
     driver::Driver,
     flights::Landed,
     reading_context::{ReadingContext, selected},
-    stop::Stop,
+    stop::TurnStop,
     text_coalescer::{Part, TextCoalescer},
 };
 
@@ -76,7 +76,7 @@ impl Driver {
         events: Vec<Event>,
         answer: &mut StreamingAnswer,
         reading_context: &ReadingContext,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         for event in events {
             match event {
                 Event::BlockOpened { block, dialect, .. } => {
@@ -102,7 +102,7 @@ impl Driver {
         &mut self,
         events: Vec<Event>,
         coalescer: &mut TextCoalescer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         for event in events {
             self.release_event(event, coalescer).await?;
         }
@@ -114,7 +114,7 @@ impl Driver {
         &mut self,
         event: Event,
         coalescer: &mut TextCoalescer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         let kinds = match event {
             Event::Text {
                 text,
@@ -130,7 +130,7 @@ impl Driver {
     pub(super) async fn tell_all(
         &mut self,
         kinds: impl IntoIterator<Item = Kind>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         for kind in kinds {
             self.tell(kind).await?;
         }
@@ -138,7 +138,7 @@ impl Driver {
     }
 
     /// Notes the calls that nothing can change any more, and sends those that may leave.
-    async fn start_early(&mut self, answer: &mut StreamingAnswer) -> Result<(), Stop> {
+    async fn start_early(&mut self, answer: &mut StreamingAnswer) -> Result<(), TurnStop> {
         let sure = answer.reader.sure();
         if sure.len() > answer.announced {
             // What was said before the calls stands before them in the log.
@@ -151,7 +151,7 @@ impl Driver {
         self.leave_early(answer.announced).await
     }
 
-    async fn leave_early(&mut self, announced: usize) -> Result<(), Stop> {
+    async fn leave_early(&mut self, announced: usize) -> Result<(), TurnStop> {
         let is_sure = |index| usize::try_from(index).is_ok_and(|index| index < announced);
         while let Some(call) = self.turn.next_early(is_sure) {
             if self.note_spent()? || !self.dispatch(call).await? {
@@ -166,7 +166,7 @@ impl Driver {
         &mut self,
         landed: Landed,
         answer: &mut StreamingAnswer,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), TurnStop> {
         let (index, observed) = self.land(landed)?;
         answer.observed.extend(observed.map(|text| (index, text)));
         self.commit().await?;

@@ -18,7 +18,7 @@ use super::{
     tickers::Ticks,
 };
 use crate::{
-    running_scenes::{Change, Inbox, InstanceStatus, Request},
+    running_scenes::{Change, InstanceStatus, Request, SceneInbox},
     wire,
 };
 
@@ -49,7 +49,7 @@ pub(super) struct Actor {
     pub(super) close_by: Option<Timestamp>,
     /// When agents think by themselves.
     pub(super) ticks: Ticks,
-    inbox: Inbox,
+    inbox: SceneInbox,
 }
 
 /// Something under way that has ended.
@@ -68,7 +68,7 @@ pub(super) struct WorkflowEnd {
 }
 
 /// Why a scene ends early.
-pub(super) enum Stop {
+pub(super) enum SceneStop {
     Cancelled(CancelReason),
     Failed(Box<common::CallError>),
     Storage(AppendError),
@@ -79,7 +79,7 @@ impl Actor {
         shared: Arc<Inner>,
         recorder: Recorder,
         control: RunControl,
-        inbox: Inbox,
+        inbox: SceneInbox,
         scene: Arc<Scene>,
         state: Replayed,
     ) -> Self {
@@ -104,32 +104,32 @@ impl Actor {
     pub(super) async fn run(mut self) -> End {
         match self.go().await {
             Ok(()) => End::Finished(outcome::succeeded(Value::Null.to_string())),
-            Err(Stop::Cancelled(reason)) => {
+            Err(SceneStop::Cancelled(reason)) => {
                 self.cancel_all("the scene ends").await;
-                if let Err(Stop::Storage(error)) = self.drop_left().await {
+                if let Err(SceneStop::Storage(error)) = self.drop_left().await {
                     tracing::warn!(%error, "the events that waited in a cancelled scene are not noted");
                 }
                 End::Finished(outcome::stopped(&reason, Vec::new()))
             }
-            Err(Stop::Failed(error)) => {
+            Err(SceneStop::Failed(error)) => {
                 self.cancel_all("the scene failed").await;
                 End::Finished(outcome::failed(*error))
             }
-            Err(Stop::Storage(AppendError::Invalid(error))) => {
+            Err(SceneStop::Storage(AppendError::Invalid(error))) => {
                 tracing::error!(?error, "an event of a scene cannot be stored");
                 End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
             }
-            Err(Stop::Storage(error)) => {
+            Err(SceneStop::Storage(error)) => {
                 tracing::error!(%error, "a scene waits for the storage and continues at the next start");
                 End::LeaveOpen
             }
         }
     }
 
-    async fn go(&mut self) -> Result<(), Stop> {
+    async fn go(&mut self) -> Result<(), SceneStop> {
         if let Some(reason) = self.state.cancelled.take() {
             self.cancel_taken().await;
-            return Err(Stop::Cancelled(CancelReason::Requested(reason)));
+            return Err(SceneStop::Cancelled(CancelReason::Requested(reason)));
         }
         let taken: Vec<_> = self.state.taken.values().cloned().collect();
         for taken in taken {
@@ -137,7 +137,7 @@ impl Actor {
         }
         loop {
             if let Some(reason) = self.control.why() {
-                return Err(Stop::Cancelled(reason));
+                return Err(SceneStop::Cancelled(reason));
             }
             self.drop_expired().await?;
             self.fire_timers().await?;
@@ -154,7 +154,7 @@ impl Actor {
     }
 
     /// Waits until there is something to do.
-    async fn wait(&mut self) -> Result<(), Stop> {
+    async fn wait(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         let due = self.due(now).map_or(LONGEST_SLEEP, |due| due.since(now));
         let is_paused = self.control.is_paused();
@@ -168,7 +168,7 @@ impl Actor {
                 Err(error) => {
                     tracing::error!(%error, "a task of a scene ended with a panic");
                     let error = outcome::internal(&telemetry::context::current_trace_id()).error;
-                    Err(Stop::Failed(Box::new(error.unwrap_or_default())))
+                    Err(SceneStop::Failed(Box::new(error.unwrap_or_default())))
                 }
             },
         }
@@ -188,7 +188,7 @@ impl Actor {
         timers.chain(others).min()
     }
 
-    async fn obey(&mut self, request: Request) -> Result<(), Stop> {
+    async fn obey(&mut self, request: Request) -> Result<(), SceneStop> {
         match request {
             Request::Publish(draft, answer) => {
                 let published = self.publish_for(*draft).await?;
@@ -215,7 +215,7 @@ impl Actor {
         Ok(())
     }
 
-    async fn done(&mut self, done: Done) -> Result<(), Stop> {
+    async fn done(&mut self, done: Done) -> Result<(), SceneStop> {
         match done {
             Done::Turn(handled) => {
                 let instance_id = handled.instance_id.clone();
@@ -246,18 +246,18 @@ impl Actor {
         status.collect()
     }
 
-    async fn drop_expired(&mut self) -> Result<(), Stop> {
+    async fn drop_expired(&mut self) -> Result<(), SceneStop> {
         let expired = self.state.channel.expired(self.shared.clock.now());
         self.note_dropped(&expired).await
     }
 
     /// Notes what no agent takes any more, as the scene ends.
-    async fn drop_left(&mut self) -> Result<(), Stop> {
+    async fn drop_left(&mut self) -> Result<(), SceneStop> {
         let left = self.state.channel.left();
         self.note_dropped(&left).await
     }
 
-    async fn note_dropped(&mut self, dropped: &[Dropped]) -> Result<(), Stop> {
+    async fn note_dropped(&mut self, dropped: &[Dropped]) -> Result<(), SceneStop> {
         let kinds: Vec<Kind> = dropped
             .iter()
             .map(|dropped| Kind::EventDropped(wire::dropped_to_proto(dropped)))
@@ -269,11 +269,11 @@ impl Actor {
     }
 
     /// Makes events durable in one commit, and lets them count.
-    pub(super) async fn record(&mut self, kinds: Vec<Kind>) -> Result<(), Stop> {
+    pub(super) async fn record(&mut self, kinds: Vec<Kind>) -> Result<(), SceneStop> {
         self.recorder
             .record(kinds.clone())
             .await
-            .map_err(Stop::Storage)?;
+            .map_err(SceneStop::Storage)?;
         for kind in &kinds {
             self.state.apply(&self.scene, kind);
         }

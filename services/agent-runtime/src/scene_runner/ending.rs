@@ -5,14 +5,14 @@ use std::time::Duration;
 use agent_domain::scene::Moment;
 use contracts::tavern::common::v1::{SceneEnding, run_event::Kind};
 
-use super::actor::{Actor, Stop};
+use super::actor::{Actor, SceneStop};
 
 /// How long turns under way may take to end.
 const CLOSING: Duration = Duration::from_secs(60);
 
 impl Actor {
     /// Notes that the scene shall end; a second request changes nothing.
-    pub(super) async fn request_end(&mut self, reason: String) -> Result<(), Stop> {
+    pub(super) async fn request_end(&mut self, reason: String) -> Result<(), SceneStop> {
         if self.state.is_ending {
             return Ok(());
         }

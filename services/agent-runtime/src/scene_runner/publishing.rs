@@ -8,7 +8,7 @@ use grpc_kit::Failure;
 use tonic::Code;
 
 use super::{
-    actor::{Actor, Stop},
+    actor::{Actor, SceneStop},
     throttle::PER_SECOND,
 };
 use crate::{
@@ -24,7 +24,7 @@ impl Actor {
     pub(super) async fn publish_for(
         &mut self,
         draft: Draft,
-    ) -> Result<Result<Published, Failure>, Stop> {
+    ) -> Result<Result<Published, Failure>, SceneStop> {
         let (event, request_id) = self.event(draft);
         if let Some((digest, answer)) = self.state.request(&request_id) {
             return Ok(match *digest == event.digest() {
@@ -67,7 +67,7 @@ impl Actor {
         &mut self,
         event: Event,
         request_id: String,
-    ) -> Result<Result<Published, Failure>, Stop> {
+    ) -> Result<Result<Published, Failure>, SceneStop> {
         let routed = match self.state.channel.route(&event) {
             Ok(routed) => routed,
             Err(full) => return Ok(Err(throttled(full.to_string()))),
@@ -89,7 +89,7 @@ impl Actor {
     }
 
     /// Publishes an event of the scene itself, which no throttle holds back.
-    pub(super) async fn publish_own(&mut self, draft: Draft) -> Result<(), Stop> {
+    pub(super) async fn publish_own(&mut self, draft: Draft) -> Result<(), SceneStop> {
         let (event, request_id) = self.event(draft);
         if self.state.request(&request_id).is_some() {
             return Ok(());
@@ -102,7 +102,7 @@ impl Actor {
     }
 
     /// Publishes the events of the timers that are due (rule G408).
-    pub(super) async fn fire_timers(&mut self) -> Result<(), Stop> {
+    pub(super) async fn fire_timers(&mut self) -> Result<(), SceneStop> {
         if self.state.is_ending {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use agent_domain::{
 use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::json;
 
-use super::actor::{Actor, Stop};
+use super::actor::{Actor, SceneStop};
 use crate::{
     running_scenes::{Asleep, Draft, Slept},
     wire,
@@ -18,7 +18,7 @@ const WOKE: &str = "instance.woke";
 
 impl Actor {
     /// Lets an agent sleep, once for a named request.
-    pub(super) async fn let_sleep(&mut self, asleep: Asleep) -> Result<Slept, Stop> {
+    pub(super) async fn let_sleep(&mut self, asleep: Asleep) -> Result<Slept, SceneStop> {
         let Asleep {
             instance_id,
             sleep,
@@ -42,7 +42,7 @@ impl Actor {
     }
 
     /// Wakes an agent. Returns whether it slept.
-    pub(super) async fn wake(&mut self, id: &str, cause: &WakeCause) -> Result<bool, Stop> {
+    pub(super) async fn wake(&mut self, id: &str, cause: &WakeCause) -> Result<bool, SceneStop> {
         let mut members = self.state.channel.members().iter();
         if !members.any(|member| member.instance_id == id && member.sleep().is_some()) {
             return Ok(false);
@@ -53,7 +53,7 @@ impl Actor {
     }
 
     /// Wakes every agent for which something came that wakes it.
-    pub(super) async fn wake_sleepers(&mut self) -> Result<(), Stop> {
+    pub(super) async fn wake_sleepers(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         for (instance_id, cause) in self.state.channel.waking(now) {
             if cause == WakeCause::Timer {
@@ -65,7 +65,7 @@ impl Actor {
     }
 
     /// Publishes that the time of an agent came, once for each sleep, so that a turn begins with it.
-    async fn publish_wake(&mut self, instance_id: &str) -> Result<(), Stop> {
+    async fn publish_wake(&mut self, instance_id: &str) -> Result<(), SceneStop> {
         let mut members = self.state.channel.members().iter();
         let member = members.find(|member| member.instance_id == instance_id);
         let until = member.and_then(|member| member.sleep()?.until);

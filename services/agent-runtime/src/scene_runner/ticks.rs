@@ -9,7 +9,7 @@ use agent_store::store::StateOwner;
 use serde_json::json;
 
 use super::{
-    actor::{Actor, Stop},
+    actor::{Actor, SceneStop},
     tickers::{Seen, TICK, Ticker},
 };
 use crate::running_scenes::Draft;
@@ -17,7 +17,7 @@ use crate::running_scenes::Draft;
 impl Actor {
     /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits
     /// at most.
-    pub(super) async fn tick(&mut self) -> Result<(), Stop> {
+    pub(super) async fn tick(&mut self) -> Result<(), SceneStop> {
         if self.state.is_ending || self.control.is_paused() {
             return Ok(());
         }

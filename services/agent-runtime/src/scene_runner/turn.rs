@@ -21,7 +21,7 @@ use tracing::Instrument;
 
 use super::{
     Inner,
-    actor::{Actor, Done, Stop},
+    actor::{Actor, Done, SceneStop},
     replay::Taken,
 };
 use crate::turns::NewTurn;
@@ -41,7 +41,7 @@ struct AgentTurn {
 
 impl Actor {
     /// Lets every idle agent take the events that wait for it (rule G407).
-    pub(super) async fn begin_turns(&mut self) -> Result<(), Stop> {
+    pub(super) async fn begin_turns(&mut self) -> Result<(), SceneStop> {
         let starts = self.scene.workflows.iter();
         let has_started = starts
             .filter(|workflow| workflow.moment == agent_domain::scene::Moment::Start)

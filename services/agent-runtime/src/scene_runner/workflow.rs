@@ -25,7 +25,7 @@ use tracing::Instrument;
 
 use super::{
     Inner,
-    actor::{Actor, Done, Stop, WorkflowEnd},
+    actor::{Actor, Done, SceneStop, WorkflowEnd},
     replay::DueWorkflow,
 };
 use crate::{
@@ -50,7 +50,7 @@ struct WorkflowRun {
 
 impl Actor {
     /// Runs the next workflow, if there is one and none runs.
-    pub(super) async fn begin_workflow(&mut self) -> Result<(), Stop> {
+    pub(super) async fn begin_workflow(&mut self) -> Result<(), SceneStop> {
         if self.runs_workflow {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Actor {
                 let message = failure.into_status().message().to_owned();
                 let category = ErrorCategory::Internal;
                 let error = run_events::outcome::error(category, "state_unreadable", message);
-                Stop::Failed(Box::new(error))
+                SceneStop::Failed(Box::new(error))
             })?;
             // After a crash it is asked for with the same inputs.
             self.record(vec![Kind::SceneWorkflowStarted(SceneWorkflowStarted {
@@ -98,7 +98,7 @@ impl Actor {
     }
 
     /// Applies the outputs of a workflow. A scene whose `on_scene_start` failed does not start.
-    pub(super) async fn workflow_ended(&mut self, end: WorkflowEnd) -> Result<(), Stop> {
+    pub(super) async fn workflow_ended(&mut self, end: WorkflowEnd) -> Result<(), SceneStop> {
         self.runs_workflow = false;
         let applied = match &end.outputs {
             Ok(outputs) => self.apply_outputs(&end, outputs).await?,
@@ -126,7 +126,7 @@ impl Actor {
             let message = format!("the workflow `{}` failed: {error}", end.due.workflow_id);
             let category = ErrorCategory::Dependency;
             let error = run_events::outcome::error(category, "scene_start_failed", message);
-            return Err(Stop::Failed(Box::new(error)));
+            return Err(SceneStop::Failed(Box::new(error)));
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Actor {
         &mut self,
         end: &WorkflowEnd,
         outputs: &Map<String, Value>,
-    ) -> Result<Result<(), String>, Stop> {
+    ) -> Result<Result<(), String>, SceneStop> {
         let patch = outputs.get("world_state_patch").unwrap_or(&Value::Null);
         let operations = match from_patch(patch) {
             Ok(operations) => operations,

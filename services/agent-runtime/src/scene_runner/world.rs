@@ -7,7 +7,7 @@ use agent_store::store::StateOwner;
 use serde_json::{Value, json};
 
 use super::{
-    actor::{Actor, Stop},
+    actor::{Actor, SceneStop},
     replay::WORLD_UPDATED,
 };
 use crate::running_scenes::{Change, Draft};
@@ -25,7 +25,7 @@ impl Actor {
 
     /// Publishes what was changed, when no other change is to be merged with it. Changes before a crash are
     /// found by their versions.
-    pub(super) async fn announce_world(&mut self) -> Result<(), Stop> {
+    pub(super) async fn announce_world(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         let is_due = self.changes.as_ref().is_some_and(|(at, _)| *at <= now);
         if !is_due && self.is_caught_up {

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
     agents::Unknown,
-    approvals::{Approvals, DecisionError, Found, Wanted, refused},
+    approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
     in_flight::InFlightCall,
     ledger,
     store::StoreError,
@@ -24,24 +24,24 @@ use crate::{
 use tool_domain::approval::{Approval, State};
 
 /// Why a call that waited does not leave.
-enum Stop {
+enum NotPermitted {
     Refused(Failure),
     Status(Status),
 }
 
-impl From<StoreError> for Stop {
+impl From<StoreError> for NotPermitted {
     fn from(error: StoreError) -> Self {
         Self::Status(grpc_kit::internal(&error))
     }
 }
 
-impl From<DecisionError> for Stop {
+impl From<DecisionError> for NotPermitted {
     fn from(error: DecisionError) -> Self {
         Self::Status(grpc_kit::internal(&error))
     }
 }
 
-impl From<Failure> for Stop {
+impl From<Failure> for NotPermitted {
     fn from(failure: Failure) -> Self {
         Self::Refused(failure)
     }
@@ -61,8 +61,8 @@ impl Inner {
     ) -> Result<Result<Ready, Failure>, Status> {
         match self.permitted(call, in_flight, context).await {
             Ok(ready) => Ok(Ok(ready)),
-            Err(Stop::Refused(failure)) => Ok(Err(failure)),
-            Err(Stop::Status(status)) => Err(status),
+            Err(NotPermitted::Refused(failure)) => Ok(Err(failure)),
+            Err(NotPermitted::Status(status)) => Err(status),
         }
     }
 
@@ -71,7 +71,7 @@ impl Inner {
         call: &Call,
         in_flight: &InFlightCall,
         context: &CallContext,
-    ) -> Result<Ready, Stop> {
+    ) -> Result<Ready, NotPermitted> {
         let above = self.agents.above(in_flight.path(), &call.profile_id).await;
         let above = above.map_err(Unknown::into_failure)?;
         let (rules, conversation) = (above.rules(), text_of(call.conversation.as_ref()));
@@ -102,8 +102,8 @@ impl Inner {
                 call_json: WaitingCall::of(call, in_flight.path()),
             };
             let approval = match self.approvals.require(wanted, ask).await?? {
-                Found::Approval(approval) => *approval,
-                Found::Remembered(approval_id) => {
+                FoundApproval::Approval(approval) => *approval,
+                FoundApproval::Remembered(approval_id) => {
                     let approval = CallApproval {
                         approval_id,
                         ..CallApproval::default()
@@ -123,7 +123,7 @@ impl Inner {
                 State::Rejected | State::Expired => return Err(refusal(&approval).into()),
             }
             let arguments = serde_json::from_str(&approval.arguments)
-                .map_err(|error| Stop::Status(grpc_kit::internal(&error)))?;
+                .map_err(|error| NotPermitted::Status(grpc_kit::internal(&error)))?;
             let approved = self.prepare(call, &arguments, &above, context).await?;
             // Arguments that a person put in the place of the call's own may still be forbidden.
             judge(&approved)?;
@@ -140,7 +140,7 @@ impl Inner {
         approval: Approval,
         in_flight: &InFlightCall,
         context: &CallContext,
-    ) -> Result<Approval, Stop> {
+    ) -> Result<Approval, NotPermitted> {
         in_flight.waits_for_approval(requested(&approval));
         let deadline = async {
             match context.deadline() {
@@ -154,7 +154,7 @@ impl Inner {
                 self.approvals.withdraw(&approval.id).await?;
                 self.approvals.get(&approval.id).await?
             }
-            () = self.draining.cancelled() => return Err(Stop::Status(draining())),
+            () = self.draining.cancelled() => return Err(NotPermitted::Status(draining())),
             () = deadline => {
                 let message = format!(
                     "{} waits for the approval {}, and the caller's deadline passed; the same effect id \

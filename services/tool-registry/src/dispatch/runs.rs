@@ -52,7 +52,7 @@ enum StartRequest {
 }
 
 /// Why following a run stopped.
-enum Stop {
+enum FollowStop {
     Ended(Box<Run>),
     Cancelled,
     OutOfTime,
@@ -112,16 +112,16 @@ impl ChildRuns {
             return CallOutcome::Succeeded(question::pending(&run.run_id));
         }
         let stop = match run.outcome {
-            Some(_) => Stop::Ended(Box::new(run.clone())),
+            Some(_) => FollowStop::Ended(Box::new(run.clone())),
             None => self.wait(&run.run_id, resolved, cancel).await,
         };
         match stop {
-            Stop::Ended(run) => {
+            FollowStop::Ended(run) => {
                 resolved.in_flight.used_below(&run);
                 outcome::read(&run, resolved)
             }
-            Stop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
-            Stop::OutOfTime => {
+            FollowStop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
+            FollowStop::OutOfTime => {
                 let ended = self
                     .end(&run.run_id, resolved, "the call's time is over")
                     .await;
@@ -132,7 +132,7 @@ impl ChildRuns {
                     None => CallOutcome::InDoubt(lost(resolved, &run.run_id)),
                 }
             }
-            Stop::Lost(status) => {
+            FollowStop::Lost(status) => {
                 tracing::warn!(run = run.run_id, status = %status, "a run can no longer be followed");
                 CallOutcome::InDoubt(lost(resolved, &run.run_id))
             }
@@ -209,17 +209,17 @@ impl ChildRuns {
         run_id: &str,
         resolved: &ResolvedCall,
         cancel: &CancellationToken,
-    ) -> Stop {
+    ) -> FollowStop {
         tokio::select! {
             ended = run_events::follow_to_the_end(self.runs_of(run_id), run_id, resolved.deadline) => match ended {
-                Ok(run) => Stop::Ended(Box::new(run)),
+                Ok(run) => FollowStop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
-                Err(status) if status.code() == Code::DeadlineExceeded => Stop::OutOfTime,
-                Err(_) if resolved.remaining().is_zero() => Stop::OutOfTime,
-                Err(status) => Stop::Lost(status),
+                Err(status) if status.code() == Code::DeadlineExceeded => FollowStop::OutOfTime,
+                Err(_) if resolved.remaining().is_zero() => FollowStop::OutOfTime,
+                Err(status) => FollowStop::Lost(status),
             },
-            () = cancel.cancelled() => Stop::Cancelled,
-            () = tokio::time::sleep_until(resolved.deadline) => Stop::OutOfTime,
+            () = cancel.cancelled() => FollowStop::Cancelled,
+            () = tokio::time::sleep_until(resolved.deadline) => FollowStop::OutOfTime,
         }
     }
 

@@ -32,7 +32,7 @@ use tool_domain::{
 pub(super) type Parts = (Definition, Origin, String);
 
 /// What looking for a derived tool gave.
-pub(super) enum Found {
+pub(super) enum DerivedTool {
     Tool(Arc<Tool>),
     /// Nothing, and these are the ids that there are.
     Nothing {
@@ -48,18 +48,18 @@ const WORKFLOW_PAGE: i32 = 20;
 const MAX_LISTED: usize = 10_000;
 
 impl Shared {
-    pub(super) async fn find_derived(&self, written: &str) -> Result<Found, Missing> {
+    pub(super) async fn find_derived(&self, written: &str) -> Result<DerivedTool, Missing> {
         if let Some(id) = written.strip_prefix("workflow:") {
             return match self.workflow(id).await? {
-                Some(workflow) => self.workflow_tool(&workflow).map(Found::Tool),
-                None => Ok(Found::Nothing {
+                Some(workflow) => self.workflow_tool(&workflow).map(DerivedTool::Tool),
+                None => Ok(DerivedTool::Nothing {
                     names: ids_of(&self.workflows().await?),
                 }),
             };
         }
         if let Some(id) = written.strip_prefix("agent:") {
             let found = self.agent(id).await?;
-            return Ok(found.unwrap_or(Found::Nothing { names: Vec::new() }));
+            return Ok(found.unwrap_or(DerivedTool::Nothing { names: Vec::new() }));
         }
         if written.starts_with("node:") {
             return self
@@ -70,8 +70,8 @@ impl Shared {
             let workflows = self.workflows().await?;
             let named = |workflow: &&Workflow| self.alias_of(&id_of(workflow)) == written;
             return match workflows.iter().find(named) {
-                Some(workflow) => self.workflow_tool(workflow).map(Found::Tool),
-                None => Ok(Found::Nothing {
+                Some(workflow) => self.workflow_tool(workflow).map(DerivedTool::Tool),
+                None => Ok(DerivedTool::Nothing {
                     names: ids_of(&workflows),
                 }),
             };
@@ -81,7 +81,7 @@ impl Shared {
                 .node_tool(|node| self.alias_of(&format!("node:{}", node.full_type)) == written)
                 .await;
         }
-        Ok(Found::Nothing { names: Vec::new() })
+        Ok(DerivedTool::Nothing { names: Vec::new() })
     }
 
     /// Returns every workflow as a tool.
@@ -122,14 +122,14 @@ impl Shared {
         })
     }
 
-    async fn node_tool(&self, is_it: impl Fn(&NodeType) -> bool) -> Result<Found, Missing> {
+    async fn node_tool(&self, is_it: impl Fn(&NodeType) -> bool) -> Result<DerivedTool, Missing> {
         let nodes = self.node_types().await?;
         let Some(node) = nodes.iter().find(|node| is_it(node)) else {
             let names = nodes
                 .iter()
                 .map(|node| format!("node:{}", node.full_type))
                 .collect();
-            return Ok(Found::Nothing { names });
+            return Ok(DerivedTool::Nothing { names });
         };
         let id = format!("node:{}", node.full_type);
         let digest = hex::encode(Sha256::digest(prost::Message::encode_to_vec(node)));
@@ -143,10 +143,10 @@ impl Shared {
             )?;
             Ok((definition, Origin::Node, self.alias_of(&id)))
         })?;
-        Ok(Found::Tool(tool))
+        Ok(DerivedTool::Tool(tool))
     }
 
-    async fn agent(&self, id: &str) -> Result<Option<Found>, Missing> {
+    async fn agent(&self, id: &str) -> Result<Option<DerivedTool>, Missing> {
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         loop {
             let request = GetProfileRequest {
@@ -167,7 +167,7 @@ impl Shared {
                         let definition = interface::agent_tool(id, profile_id, name, description)?;
                         Ok((definition, Origin::Agent, self.alias_of(&tool_id)))
                     })?;
-                    return Ok(Some(Found::Tool(tool)));
+                    return Ok(Some(DerivedTool::Tool(tool)));
                 }
                 Err(status) => status,
             };

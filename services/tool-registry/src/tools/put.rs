@@ -3,7 +3,7 @@
 use call_outcome::Violation;
 use std::sync::{Arc, PoisonError};
 
-use super::{Change, ChangeError, Missing, Tools, derived::Found};
+use super::{Change, ChangeError, Missing, Tools, derived::DerivedTool};
 use crate::store::{RequestRow, StoreError, ToolRow};
 use tool_domain::{
     catalogue::{AddError, Catalogue},
@@ -175,8 +175,8 @@ impl Tools {
 
     async fn check_node_type(&self, full_type: &str) -> Result<Option<Violation>, ChangeError> {
         match self.shared.find_derived(&format!("node:{full_type}")).await {
-            Ok(Found::Tool(_)) => Ok(None),
-            Ok(Found::Nothing { names }) => {
+            Ok(DerivedTool::Tool(_)) => Ok(None),
+            Ok(DerivedTool::Nothing { names }) => {
                 let names = names.iter().filter_map(|name| name.strip_prefix("node:"));
                 let near = json_schema::nearest_names(full_type, names);
                 let hint = match near.as_slice() {

@@ -21,7 +21,7 @@ pub enum EntryKind {
 
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedFile {
     /// The path beneath the workspace.
     pub path: String,
     /// What it is.
@@ -34,7 +34,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The entries by path.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListedFile>,
     /// There are more entries than were listed.
     pub truncated: bool,
 }
@@ -278,7 +278,7 @@ fn walk(
     dir: &Dir,
     prefix: &str,
     depth: usize,
-    visit: &mut impl FnMut(Entry) -> bool,
+    visit: &mut impl FnMut(ListedFile) -> bool,
 ) -> io::Result<bool> {
     for entry in dir.entries()? {
         let entry = entry?;
@@ -296,7 +296,7 @@ fn walk(
         } else {
             (EntryKind::Other, 0)
         };
-        if !visit(Entry {
+        if !visit(ListedFile {
             path: path.clone(),
             kind,
             bytes,

@@ -5,14 +5,14 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    document::Reader,
+    document::DocumentReader,
     event::{Hop, Source, SourceKind},
     subscription,
 };
 
 fn member(id: &str, entries: &serde_json::Value, limit: usize) -> Member {
     let profile = json!({ "subscribed_event_types": entries });
-    let mut reader = Reader::default();
+    let mut reader = DocumentReader::default();
     let subscriptions = subscription::read(&mut reader, profile.as_object().unwrap());
     Member::new(id.to_owned(), subscriptions, limit)
 }

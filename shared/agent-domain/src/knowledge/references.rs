@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::document::{MAX_ID_BYTES, Reader};
+use crate::document::{DocumentReader, MAX_ID_BYTES};
 
 /// The most references of one list.
 const MAX_REFERENCES: usize = 100;
@@ -46,7 +46,7 @@ pub struct GoalReference {
 
 /// Reads `knowledge_base_references` of a profile.
 pub(crate) fn read_knowledge(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     profile: &Map<String, Value>,
 ) -> Vec<KnowledgeReference> {
     let list = list(reader, profile, "", "knowledge_base_references");
@@ -84,7 +84,7 @@ pub(crate) fn read_knowledge(
 
 /// Reads a list of goals at a place of a profile or a scene.
 pub(crate) fn read_goals(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     object: &Map<String, Value>,
     above: &str,
     key: &str,
@@ -116,7 +116,7 @@ pub(crate) fn read_goals(
 
 /// Returns the objects of a list with their places.
 fn list<'v>(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     object: &'v Map<String, Value>,
     above: &str,
     key: &str,
@@ -142,7 +142,12 @@ fn list<'v>(
     objects
 }
 
-fn named(reader: &mut Reader, object: &Map<String, Value>, place: &str, key: &str) -> String {
+fn named(
+    reader: &mut DocumentReader,
+    object: &Map<String, Value>,
+    place: &str,
+    key: &str,
+) -> String {
     let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
     if id.is_empty() || id.len() > MAX_ID_BYTES {
         let problem = format!("give a text of 1 to {MAX_ID_BYTES} bytes");
@@ -163,7 +168,7 @@ mod tests {
         let of = |permissions: Value| {
             let profile = json!({"knowledge_base_references": [
                 {"source_id": "kb", "alias": "lore", "access_permissions": permissions}]});
-            let mut reader = Reader::default();
+            let mut reader = DocumentReader::default();
             let read = read_knowledge(&mut reader, profile.as_object().unwrap());
             assert!(reader.problems.is_empty(), "{:?}", reader.problems);
             (read[0].can_read, read[0].write)
@@ -192,7 +197,7 @@ mod tests {
             "initial_goals_reference": [
                 {"caiu_id": "g", "activation_priority": 2}, {"caiu_id": "g"}, {}],
         });
-        let mut reader = Reader::default();
+        let mut reader = DocumentReader::default();
         let profile = profile.as_object().unwrap();
         read_knowledge(&mut reader, profile);
         let goals = read_goals(&mut reader, profile, "", "initial_goals_reference");

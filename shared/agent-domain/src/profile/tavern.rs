@@ -9,7 +9,7 @@ use super::{MAX_SYSTEM_PROMPT_BYTES, approvals};
 use crate::{
     budgets::{Budgets, Limits, MOST_COUNT, MOST_SECONDS},
     compaction::CompactionSettings,
-    document::{Reader, Section},
+    document::{DocumentReader, Section},
     plan::{Interaction, ToolOffer},
     reduction::Reduction,
 };
@@ -142,7 +142,7 @@ impl TavernSection {
 }
 
 /// Reads the section; one that is missing is empty.
-pub(super) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> TavernSection {
+pub(super) fn read(reader: &mut DocumentReader, profile: &Map<String, Value>) -> TavernSection {
     let metadata = profile.get("custom_metadata");
     let section = metadata.and_then(|metadata| metadata.get("tavern"));
     read_section(reader, section, PLACE)
@@ -150,7 +150,7 @@ pub(super) fn read(reader: &mut Reader, profile: &Map<String, Value>) -> TavernS
 
 /// Reads the section at a place of a document; one that is missing is empty.
 pub(crate) fn read_section(
-    reader: &mut Reader,
+    reader: &mut DocumentReader,
     section: Option<&Value>,
     place: &str,
 ) -> TavernSection {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::is_id;
 use crate::{
-    document::Reader,
+    document::DocumentReader,
     knowledge::{GoalReference, read_goals},
     profile::{self, TavernSection},
 };
@@ -46,7 +46,7 @@ impl Instance {
 }
 
 /// Reads the agents of a scene.
-pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Instance> {
+pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> Vec<Instance> {
     let place = format!("/{KEY}");
     let entries = match scene.get(KEY) {
         Some(Value::Array(entries)) if !entries.is_empty() => entries,
@@ -83,7 +83,7 @@ pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Insta
 }
 
 /// Reads how often an agent thinks by itself (rule G409).
-fn frequency(reader: &mut Reader, config: Option<&Value>, place: &str) -> Option<f64> {
+fn frequency(reader: &mut DocumentReader, config: Option<&Value>, place: &str) -> Option<f64> {
     let value = config?.get("deliberation_frequency_hz")?;
     let given = value.as_f64();
     let given = given.filter(|hz| *hz >= LEAST_FREQUENCY && *hz <= MOST_FREQUENCY);
@@ -94,7 +94,7 @@ fn frequency(reader: &mut Reader, config: Option<&Value>, place: &str) -> Option
     given
 }
 
-fn read_one(reader: &mut Reader, entry: &Value, place: &str) -> Option<Instance> {
+fn read_one(reader: &mut DocumentReader, entry: &Value, place: &str) -> Option<Instance> {
     let Value::Object(object) = entry else {
         reader.problem(
             place,

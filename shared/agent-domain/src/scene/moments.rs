@@ -3,7 +3,7 @@
 use call_catalogue::names::squash;
 use serde_json::{Map, Value};
 
-use crate::{document::Reader, profile::workflow_stem};
+use crate::{document::DocumentReader, profile::workflow_stem};
 
 /// The key of a scene.
 pub(super) const KEY: &str = "scene_lifecycle_workflows";
@@ -44,7 +44,7 @@ impl Workflow {
 }
 
 /// Reads the workflows of a scene.
-pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Workflow> {
+pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> Vec<Workflow> {
     let entries = match scene.get(KEY) {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Object(entries)) => entries,

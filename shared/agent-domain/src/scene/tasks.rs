@@ -6,7 +6,7 @@ use core_types::Timestamp;
 use schedules::Timing;
 use serde_json::{Map, Value};
 
-use crate::{document::Reader, event};
+use crate::{document::DocumentReader, event};
 
 /// The key of a scene.
 const KEY: &str = "scheduled_tasks";
@@ -50,7 +50,7 @@ impl Task {
 }
 
 /// Reads the timers of a scene.
-pub(super) fn read(reader: &mut Reader, scene: &Map<String, Value>) -> Vec<Task> {
+pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> Vec<Task> {
     let entries = match scene.get(KEY) {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(entries)) if entries.len() <= MAX_TASKS => entries,
@@ -109,7 +109,11 @@ pub(super) fn is_ours(task: &Map<String, Value>) -> bool {
             .any(|key| task.contains_key(*key))
 }
 
-fn timing(reader: &mut Reader, task: &Map<String, Value>, place: &str) -> Option<TaskTiming> {
+fn timing(
+    reader: &mut DocumentReader,
+    task: &Map<String, Value>,
+    place: &str,
+) -> Option<TaskTiming> {
     let after = reader.optional_count(task, place, "after_seconds", MAX_AFTER_SECONDS);
     let interval = reader.optional_count(task, place, "interval_seconds", MAX_AFTER_SECONDS);
     let cron = reader.optional_text(task, place, "cron");

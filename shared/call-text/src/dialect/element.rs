@@ -17,7 +17,7 @@ pub(crate) use open::{Opening, opening};
 
 use self::ahead::Ahead;
 use self::mode::Mode;
-use self::value::{Doubt, ValueScan, ValueStep};
+use self::value::{Doubt, ElementStep, ValueScan};
 use super::context::Context;
 use super::raw::{Early, Progress, RawBlock, RawCall};
 use crate::scan::gap::GapMemo;
@@ -27,7 +27,7 @@ use crate::scan::{Feed, Look};
 use crate::{BlockEnd, FinishReason, Repair};
 
 #[derive(Debug)]
-enum State {
+enum ElementState {
     /// Between calls.
     Body,
     /// A JSON value between calls.
@@ -45,7 +45,7 @@ pub(crate) struct ElementScanner {
     /// After the opening tag: text continues here if this is no block.
     opened: usize,
     pos: usize,
-    state: State,
+    state: ElementState,
     mode: Mode,
     /// Lower-case name of the tag that closes the block; `None` if the call's own close does.
     wrapper: Option<&'static str>,
@@ -80,7 +80,7 @@ impl ElementScanner {
             start: tag.span.start,
             opened: tag.span.end,
             pos: tag.span.end,
-            state: State::Body,
+            state: ElementState::Body,
             mode: Mode::default(),
             wrapper: None,
             nested: 0,
@@ -127,7 +127,7 @@ impl ElementScanner {
 
     /// The calls that are closed, where the block's dialect is certain.
     pub(crate) fn closed_calls(&self) -> Option<&[RawCall]> {
-        let open = matches!(self.state, State::Call | State::Value);
+        let open = matches!(self.state, ElementState::Call | ElementState::Value);
         let closed = self.raw.calls.len() - usize::from(open && !self.raw.calls.is_empty());
         (self.wrapper == Some("action")).then(|| &self.raw.calls[..closed])
     }
@@ -154,10 +154,10 @@ impl ElementScanner {
                 return self.limited("block bytes", most, feed);
             }
             let progress = match &mut self.state {
-                State::Body => self.body(feed, context, early),
-                State::Json { .. } => self.json(feed, most),
-                State::Call => self.between_parameters(feed, context, early),
-                State::Value => self.value(feed, context, early),
+                ElementState::Body => self.body(feed, context, early),
+                ElementState::Json { .. } => self.json(feed, most),
+                ElementState::Call => self.between_parameters(feed, context, early),
+                ElementState::Value => self.value(feed, context, early),
             };
             match progress {
                 // Asked again above, as if the rest had come later.
@@ -238,7 +238,7 @@ impl ElementScanner {
         }
         match feed.bytes()[at] {
             b'{' | b'[' if !self.in_stray && (self.raw.calls.is_empty() || self.saw_json) => {
-                self.state = State::Json {
+                self.state = ElementState::Json {
                     start: at,
                     end: JsonEnd::at(at),
                 };
@@ -441,7 +441,7 @@ impl ElementScanner {
         let over = scan.pos() > limit;
         let grown = match &step {
             _ if context.quiet => None,
-            ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
+            ElementStep::Ended { inner, .. } if !over => scan.rest(*inner),
             _ => scan.grown(feed.floor(limit)),
         };
         if let Some(span) = grown {
@@ -459,13 +459,13 @@ impl ElementScanner {
             return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
         }
         match step {
-            ValueStep::More => {
+            ElementStep::More => {
                 self.pos = scan.pos();
                 Some(Progress::More)
             }
-            ValueStep::Ended { inner, after } => {
+            ElementStep::Ended { inner, after } => {
                 self.pos = after;
-                self.state = State::Call;
+                self.state = ElementState::Call;
                 let doubt = scan.second_reading(feed, &surroundings, inner);
                 if let Some(open) = self.raw.calls.last_mut() {
                     open.notes.extend(scan.take_notes());
@@ -478,11 +478,11 @@ impl ElementScanner {
                 }
                 None
             }
-            ValueStep::TooLong { at } => {
+            ElementStep::TooLong { at } => {
                 self.pos = at;
                 Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
             }
-            ValueStep::Unclosed { malformed_at } => {
+            ElementStep::Unclosed { malformed_at } => {
                 let name = scan.name(feed).to_owned();
                 Some(self.unclosed(feed, &name, malformed_at))
             }

@@ -11,16 +11,16 @@ mod value;
 
 use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 
-use self::command::Key;
+use self::command::CommandKey;
 use self::marks::{BlockFamily, Marker};
-use self::value::{FieldValue, ValueStep};
+use self::value::{FieldStep, FieldValue};
 use super::context::Context;
 use super::raw::{Early, Plain, Progress, RawBlock, RawField, Written};
 use crate::BlockEnd;
 use crate::scan::{Feed, Look};
 
 #[derive(Debug)]
-enum State {
+enum FieldState {
     Between,
     /// In a comment that lasts to the end of the line.
     Line,
@@ -34,7 +34,7 @@ pub(crate) struct FieldScanner {
     start: usize,
     opened: usize,
     pos: usize,
-    state: State,
+    state: FieldState,
     /// The value that is open.
     scan: Option<FieldValue>,
     raw: RawBlock,
@@ -66,7 +66,7 @@ impl FieldScanner {
             start,
             opened: marker.end,
             pos: marker.end,
-            state: State::Between,
+            state: FieldState::Between,
             scan: None,
             raw,
             is_v2: None,
@@ -109,9 +109,9 @@ impl FieldScanner {
                 return self.limited("block bytes", most, feed);
             }
             let progress = match &self.state {
-                State::Between => self.between(feed, context),
-                State::Line => self.rest_of_line(feed),
-                State::Value => self.value(feed, context, early),
+                FieldState::Between => self.between(feed, context),
+                FieldState::Line => self.rest_of_line(feed),
+                FieldState::Value => self.value(feed, context, early),
             };
             match progress {
                 // Asked again above, as if the rest had come later.
@@ -146,7 +146,7 @@ impl FieldScanner {
             for comment in ["#", "//"] {
                 match feed.literal(at, comment) {
                     Look::Yes(_) => {
-                        self.state = State::Line;
+                        self.state = FieldState::Line;
                         return None;
                     }
                     Look::More => return Some(Progress::More),
@@ -188,7 +188,7 @@ impl FieldScanner {
                     self.raw.notes.push(note);
                 }
                 self.scan = Some(FieldValue::new(start));
-                self.state = State::Value;
+                self.state = FieldState::Value;
                 None
             }
             Look::More => Some(Progress::More),
@@ -325,7 +325,7 @@ impl FieldScanner {
         );
         self.raw.fields.push(RawField {
             key: Written::At(key),
-            reading: Key::read(key.of(feed.text)),
+            reading: CommandKey::read(key.of(feed.text)),
             key_span: key,
             value: Plain {
                 span,
@@ -345,11 +345,11 @@ impl FieldScanner {
         self.pos = stop;
         match end {
             Some(_) => {
-                self.state = State::Between;
+                self.state = FieldState::Between;
                 None
             }
             None if feed.eof => {
-                self.state = State::Between;
+                self.state = FieldState::Between;
                 None
             }
             None => Some(Progress::More),
@@ -369,7 +369,7 @@ impl FieldScanner {
         let over = scan.pos() > limit;
         let grown = match &step {
             _ if context.quiet => None,
-            ValueStep::Ended { inner, .. } if !over => scan.rest(*inner),
+            FieldStep::Ended { inner, .. } if !over => scan.rest(*inner),
             _ => scan.grown(feed, feed.floor(limit)),
         };
         let key = scan.key_span();
@@ -386,11 +386,11 @@ impl FieldScanner {
             return Some(self.limited("block bytes", context.policy.limits.block_bytes, feed));
         }
         match step {
-            ValueStep::More => {
+            FieldStep::More => {
                 self.pos = scan.pos();
                 Some(Progress::More)
             }
-            ValueStep::Ended { inner, after } => {
+            FieldStep::Ended { inner, after } => {
                 let field = scan.take_field(feed, inner);
                 let names_call = field.reading.names_call(self.family == BlockFamily::Vcp);
                 if !context.quiet && names_call {
@@ -405,15 +405,15 @@ impl FieldScanner {
                 self.literal_closers |= scan.literal_closer;
                 self.doubtful |= scan.doubled_closer;
                 self.pos = after;
-                self.state = State::Between;
+                self.state = FieldState::Between;
                 self.raw.fields.push(field);
                 None
             }
-            ValueStep::TooLong { at } => {
+            FieldStep::TooLong { at } => {
                 self.pos = at;
                 Some(self.limited("value bytes", context.policy.limits.value_bytes, feed))
             }
-            ValueStep::Unclosed { marker_at } => {
+            FieldStep::Unclosed { marker_at } => {
                 Some(self.unclosed(feed, key.of(feed.text), marker_at))
             }
         }

@@ -3,7 +3,7 @@
 use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
 use serde_json::{Map, Value};
 
-use super::fields::command::Key;
+use super::fields::command::CommandKey;
 use crate::BlockEnd;
 
 /// A block as cut by a scanner.
@@ -153,7 +153,7 @@ pub(crate) struct Plain {
 #[derive(Debug, Clone)]
 pub(crate) struct RawField {
     pub(crate) key: Written,
-    pub(crate) reading: Key,
+    pub(crate) reading: CommandKey,
     pub(crate) key_span: Span,
     pub(crate) value: Plain,
     pub(crate) notes: Vec<Tolerance>,

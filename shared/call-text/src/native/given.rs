@@ -20,9 +20,9 @@ pub struct Given {
 /// such as `{"name": ..., "arguments": ...}` and `{"toolName": ..., "arguments": ...}`; one of them
 /// or a list. Text and thoughts beside calls are passed over, everything else is remarked on.
 pub fn read(given: &Value) -> Given {
-    let mut reader = Reader::default();
+    let mut reader = GivenReader::default();
     reader.any(given, &mut String::new());
-    let Reader { mut given, unread } = reader;
+    let GivenReader { mut given, unread } = reader;
     if unread > 0 {
         let message = format!("{unread} further parts are no calls");
         given.remarks.push(remark(UNREADABLE, &message));
@@ -39,12 +39,12 @@ const MOST_REMARKS: usize = 16;
 const MOST_DEPTH: usize = 4;
 
 #[derive(Default)]
-struct Reader {
+struct GivenReader {
     given: Given,
     unread: usize,
 }
 
-impl Reader {
+impl GivenReader {
     fn any(&mut self, value: &Value, place: &mut String) {
         match value {
             Value::Null => {}

@@ -83,7 +83,7 @@ pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
         feed.count(tag.span.len());
         return Look::Yes(tag);
     }
-    let answer = Reader {
+    let answer = TagReader {
         feed,
         at,
         start: at,
@@ -181,14 +181,14 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
     })
 }
 
-struct Reader<'f, 't> {
+struct TagReader<'f, 't> {
     feed: &'f Feed<'t>,
     at: usize,
     start: usize,
     limit: usize,
 }
 
-impl Reader<'_, '_> {
+impl TagReader<'_, '_> {
     /// The character here, or why there is none.
     fn peek(&self) -> Look<char> {
         if self.at >= self.limit {

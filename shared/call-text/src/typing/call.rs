@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
 use super::check::check;
-use super::value::{Place, Typer, escape_pointer};
+use super::value::{Typer, ValuePlace, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall};
@@ -127,9 +127,9 @@ fn only_one(
 ) -> Option<Value> {
     let name: &str = &argument.name;
     if let Content::Markup(span) = argument.raw.content {
-        return typer.repeated(&[span], schema, &Place::argument(span, name));
+        return typer.repeated(&[span], schema, &ValuePlace::argument(span, name));
     }
-    let place = Place::argument(argument.raw.name_span, name);
+    let place = ValuePlace::argument(argument.raw.name_span, name);
     let hint = hints.get(name).and_then(Value::as_str);
     one_value(typer, &argument.raw.content, hint, schema, &place)
 }
@@ -146,7 +146,7 @@ fn repeated_parameter(
     let first = arguments.first()?;
     let group = arguments.iter().filter(|other| other.is_same(first));
     let name: &str = &first.name;
-    let place = Place::argument(first.raw.name_span, name);
+    let place = ValuePlace::argument(first.raw.name_span, name);
     let markup = |argument: &Argument| match argument.raw.content {
         Content::Markup(span) => Some(span),
         _ => None,
@@ -155,7 +155,7 @@ fn repeated_parameter(
         return typer.repeated(
             &spans,
             schema,
-            &Place {
+            &ValuePlace {
                 span: spans[0],
                 ..place
             },
@@ -207,7 +207,7 @@ fn one_value(
     content: &Content,
     hint: Option<&str>,
     schema: Schema<'_>,
-    place: &Place<'_>,
+    place: &ValuePlace<'_>,
 ) -> Option<Value> {
     match content {
         Content::Markup(span) => typer.markup(*span, schema, place),
@@ -217,7 +217,7 @@ fn one_value(
         }
         Content::Json(value) => typer.json(Value::clone(value), schema, place),
         Content::Plain(plain) => {
-            let place = Place {
+            let place = ValuePlace {
                 span: plain.span,
                 ..*place
             };
@@ -231,7 +231,7 @@ fn plain_value(
     plain: &Plain,
     hint: Option<&str>,
     schema: Schema<'_>,
-    place: &Place<'_>,
+    place: &ValuePlace<'_>,
 ) -> Option<Value> {
     let source = text::of_plain(plain.span.of(typer.text), schema, plain.bare);
     let value = match plain.escaped {

@@ -4,7 +4,7 @@ use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Class, Problem, ProblemCode, Rule, canonical, scalar};
 use serde_json::{Map, Value};
 
-use super::value::{Place, Typer};
+use super::value::{Typer, ValuePlace};
 
 impl Typer<'_> {
     /// Types a JSON value. `None` means that it counts as absent.
@@ -12,7 +12,7 @@ impl Typer<'_> {
         &mut self,
         value: Value,
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         if place.depth() > self.limits.depth {
             let message = format!("a value is nested deeper than {}", self.limits.depth);
@@ -93,7 +93,7 @@ impl Typer<'_> {
         number: serde_json::Number,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let text = number.to_string();
         if types.is_any() {
@@ -136,7 +136,7 @@ impl Typer<'_> {
         &mut self,
         map: Map<String, Value>,
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Map<String, Value> {
         let schema = schema.located();
         let mut typed = Map::new();

@@ -19,7 +19,7 @@ use self::list::StepList;
 use self::place::{Placing, own_step};
 use crate::StepControl;
 use crate::dialect::context::Context;
-use crate::dialect::fields::command::Key;
+use crate::dialect::fields::command::CommandKey;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 
 /// The calls of a block and what belongs to the block as a whole.
@@ -41,7 +41,7 @@ pub(crate) struct StepCall {
 }
 
 /// A step while it is put together. Without numbers the only step is `None`.
-struct Step<'c> {
+struct StepDraft<'c> {
     built: StepCall,
     entry: Option<&'c Entry>,
 }
@@ -177,7 +177,7 @@ fn swallowed_field(
     context: &Context<'_>,
 ) -> Option<Problem> {
     let of_block = |key: &str| {
-        Key::read(key).is_any_command()
+        CommandKey::read(key).is_any_command()
             || Control::read(key, dialect).is_some()
             || tools.iter().any(|entry| tool_declares(entry, key))
             // The commands behind it are then part of the value as well.
@@ -217,7 +217,7 @@ fn without_remark(
             let code = "remark_before_key";
             notes.push(Tolerance::new(rule, class, code, field.key_span, key, rest));
             let rest = rest.to_owned();
-            field.reading = Key::read(&rest);
+            field.reading = CommandKey::read(&rest);
             field.key = Written::Other(rest);
             return;
         }
@@ -296,7 +296,7 @@ fn new_step<'c>(
     field: &RawField,
     dialect: Dialect,
     context: &Context<'c>,
-) -> Step<'c> {
+) -> StepDraft<'c> {
     let mut call = RawCall {
         name: written,
         name_span: field.value.span,
@@ -310,7 +310,7 @@ fn new_step<'c>(
         step: number,
         ..StepControl::default()
     };
-    Step {
+    StepDraft {
         built: StepCall {
             call,
             control,

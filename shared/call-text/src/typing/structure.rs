@@ -5,7 +5,7 @@ use call_catalogue::{Class, Problem, ProblemCode, Rule, Span};
 use serde_json::{Map, Value};
 
 use super::text;
-use super::value::{Place, Typer};
+use super::value::{Typer, ValuePlace};
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look};
 
@@ -30,7 +30,7 @@ impl Typer<'_> {
         &mut self,
         span: Span,
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let types = schema.types();
         let source = span.of(self.text);
@@ -95,7 +95,7 @@ impl Typer<'_> {
 
     /// Reports a list whose items are not closed one by one: with a closing tag supplied each of
     /// them is, so that it must not be taken for one text (V1).
-    fn refuse_items(&mut self, place: &Place<'_>, source: &str) {
+    fn refuse_items(&mut self, place: &ValuePlace<'_>, source: &str) {
         let message = format!(
             "The elements of '{}' are not all closed: write <item>…</item> for each",
             place.name()
@@ -170,7 +170,7 @@ impl Typer<'_> {
         children: Children,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Value {
         let only_items = children.elements.iter().all(|child| child.name == "item");
         let declares_item = schema.property("item").is_some();
@@ -207,12 +207,12 @@ impl Typer<'_> {
         self.object(children, schema, place)
     }
 
-    fn list(&mut self, elements: Vec<Child>, items: Schema<'_>, place: &Place<'_>) -> Value {
+    fn list(&mut self, elements: Vec<Child>, items: Schema<'_>, place: &ValuePlace<'_>) -> Value {
         let mut list = Vec::with_capacity(elements.len());
         let types = items.types();
         let texts = !types.has(Types::OBJECT) && !types.has(Types::ARRAY);
         for (index, child) in elements.into_iter().enumerate() {
-            let under = Place {
+            let under = ValuePlace {
                 span: child.inner,
                 ..place.item(index)
             };
@@ -227,7 +227,7 @@ impl Typer<'_> {
         Value::Array(list)
     }
 
-    fn object(&mut self, children: Children, schema: Schema<'_>, place: &Place<'_>) -> Value {
+    fn object(&mut self, children: Children, schema: Schema<'_>, place: &ValuePlace<'_>) -> Value {
         let mut groups: Vec<(String, Vec<Span>)> = Vec::new();
         let mut positions = std::collections::HashMap::new();
         for child in children.elements {
@@ -239,7 +239,7 @@ impl Typer<'_> {
         }
         let mut object = Map::new();
         for (name, spans) in groups {
-            let under = Place {
+            let under = ValuePlace {
                 span: spans[0],
                 ..place.under(&name)
             };
@@ -267,7 +267,7 @@ impl Typer<'_> {
         &mut self,
         spans: &[Span],
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let types = schema.types();
         if let [span] = spans {
@@ -281,7 +281,7 @@ impl Typer<'_> {
             };
             let mut list = Vec::with_capacity(spans.len());
             for (index, span) in spans.iter().enumerate() {
-                let under = Place {
+                let under = ValuePlace {
                     span: *span,
                     ..place.item(index)
                 };
@@ -327,7 +327,7 @@ impl Typer<'_> {
         span: Span,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         if types.has(Types::ARRAY) && !types.is_any() && !types.has(Types::OBJECT) {
             let items = schema.items();
@@ -356,7 +356,7 @@ impl Typer<'_> {
                 }
             }
         }
-        let element = Place {
+        let element = ValuePlace {
             element: true,
             ..*place
         };

@@ -22,10 +22,10 @@ pub(crate) struct Typer<'t> {
 
 /// Where a value stands. Its path is only written out for a problem.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place<'p> {
+pub(crate) struct ValuePlace<'p> {
     pub(crate) span: Span,
     /// What it is part of; `None` for an argument.
-    pub(super) parent: Option<&'p Place<'p>>,
+    pub(super) parent: Option<&'p ValuePlace<'p>>,
     pub(super) key: Key<'p>,
     /// It is an element that may be repeated, so one of them is a list of one (A19).
     pub(super) element: bool,
@@ -38,7 +38,7 @@ pub(crate) enum Key<'p> {
     Index(usize),
 }
 
-impl<'p> Place<'p> {
+impl<'p> ValuePlace<'p> {
     pub(crate) fn argument(span: Span, name: &'p str) -> Self {
         Self {
             span,
@@ -49,8 +49,8 @@ impl<'p> Place<'p> {
     }
 
     /// The place of a member.
-    pub(crate) fn under<'q>(&'q self, name: &'q str) -> Place<'q> {
-        Place {
+    pub(crate) fn under<'q>(&'q self, name: &'q str) -> ValuePlace<'q> {
+        ValuePlace {
             span: self.span,
             parent: Some(self),
             key: Key::Name(name),
@@ -59,8 +59,8 @@ impl<'p> Place<'p> {
     }
 
     /// The place of an item.
-    pub(crate) fn item(&self, index: usize) -> Place<'_> {
-        Place {
+    pub(crate) fn item(&self, index: usize) -> ValuePlace<'_> {
+        ValuePlace {
             span: self.span,
             parent: Some(self),
             key: Key::Index(index),
@@ -70,7 +70,7 @@ impl<'p> Place<'p> {
 
     /// JSON pointer into the arguments.
     pub(crate) fn path(&self) -> String {
-        let mut path = self.parent.map(Place::path).unwrap_or_default();
+        let mut path = self.parent.map(ValuePlace::path).unwrap_or_default();
         path.push('/');
         match self.key {
             Key::Name(name) => path.push_str(&escape_pointer(name)),
@@ -85,7 +85,7 @@ impl<'p> Place<'p> {
     }
 
     pub(crate) fn depth(&self) -> usize {
-        1 + self.parent.map_or(0, Place::depth)
+        1 + self.parent.map_or(0, ValuePlace::depth)
     }
 }
 
@@ -102,7 +102,7 @@ impl Typer<'_> {
         rule: Rule,
         class: Class,
         code: &str,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
         before: &str,
         after: &str,
     ) {
@@ -110,7 +110,7 @@ impl Typer<'_> {
             .push(Tolerance::new(rule, class, code, place.span, before, after));
     }
 
-    fn mismatch(&mut self, schema: Schema<'_>, place: &Place<'_>, received: &str) {
+    fn mismatch(&mut self, schema: Schema<'_>, place: &ValuePlace<'_>, received: &str) {
         let expected = schema.types().describe();
         let comma = received.contains(',') && schema.types().has(Types::ARRAY);
         let hint = if comma {
@@ -133,7 +133,7 @@ impl Typer<'_> {
         &mut self,
         text: Cow<'_, str>,
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let types = schema.types();
         if let Some(allowed) = schema.allowed() {
@@ -173,7 +173,7 @@ impl Typer<'_> {
     }
 
     /// An integer, a number or a boolean, whichever is admitted and fits first (C3 to C5, C9).
-    fn plain_scalar(&mut self, text: &str, types: Types, place: &Place<'_>) -> Option<Value> {
+    fn plain_scalar(&mut self, text: &str, types: Types, place: &ValuePlace<'_>) -> Option<Value> {
         let admits = |kind| types.has(kind).then_some(text);
         let (value, tolerated, rule, code) = if let Some((value, tolerated)) =
             admits(Types::INTEGER).and_then(scalar::integer)
@@ -198,7 +198,7 @@ impl Typer<'_> {
         text: Cow<'_, str>,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Value {
         if types != Types::STRING
             && let Some(value) = self.structure_beside_string(&text, schema, types, place)
@@ -217,7 +217,7 @@ impl Typer<'_> {
         text: &str,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let trimmed = text.trim();
         let structure = (types.has(Types::OBJECT) && trimmed.starts_with('{'))
@@ -244,7 +244,7 @@ impl Typer<'_> {
         trimmed: &str,
         schema: Schema<'_>,
         types: Types,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Value {
         let body = match peel_fence(trimmed) {
             Some(body) => {
@@ -306,7 +306,12 @@ impl Typer<'_> {
         Value::String(trimmed.to_owned())
     }
 
-    pub(super) fn wrapped(&mut self, value: Value, schema: Schema<'_>, place: &Place<'_>) -> Value {
+    pub(super) fn wrapped(
+        &mut self,
+        value: Value,
+        schema: Schema<'_>,
+        place: &ValuePlace<'_>,
+    ) -> Value {
         self.note_wrapped(place, &value.to_string());
         let item = self
             .json(value, schema.items(), &place.item(0))
@@ -316,7 +321,7 @@ impl Typer<'_> {
 
     /// One value where a list is wanted: an element without a second one is a list of one (A19);
     /// everything else is wrapped (C8).
-    fn note_wrapped(&mut self, place: &Place<'_>, before: &str) {
+    fn note_wrapped(&mut self, place: &ValuePlace<'_>, before: &str) {
         let (rule, class, code) = match place.element {
             true => (Rule::A19, Class::Spelling, "single_element_list"),
             false => (Rule::C8, Class::Repair, "wrapped_as_array"),
@@ -325,7 +330,7 @@ impl Typer<'_> {
     }
 
     /// An empty value of a type that has no empty text (C12).
-    pub(super) fn empty(&mut self, types: Types, place: &Place<'_>) -> Option<Value> {
+    pub(super) fn empty(&mut self, types: Types, place: &ValuePlace<'_>) -> Option<Value> {
         let (value, name) = if types.has(Types::ARRAY) {
             (Some(Value::Array(Vec::new())), "[]")
         } else if types.has(Types::OBJECT) {
@@ -343,7 +348,7 @@ impl Typer<'_> {
         text: &str,
         allowed: &[&Value],
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         if let Some((value, how)) = scalar::choose(text, allowed) {
             if how == Choice::CaseFolded {
@@ -393,7 +398,7 @@ impl Typer<'_> {
         text: &str,
         hint: &str,
         schema: Schema<'_>,
-        place: &Place<'_>,
+        place: &ValuePlace<'_>,
     ) -> Option<Value> {
         let types = schema.types();
         let conflict = match hint.trim().to_ascii_lowercase().as_str() {
@@ -439,7 +444,7 @@ impl Typer<'_> {
     }
 
     /// Reports a value for which the schema admits no structure.
-    pub(super) fn refuse(&mut self, schema: Schema<'_>, place: &Place<'_>, received: &str) {
+    pub(super) fn refuse(&mut self, schema: Schema<'_>, place: &ValuePlace<'_>, received: &str) {
         self.mismatch(schema, place, received);
     }
 }

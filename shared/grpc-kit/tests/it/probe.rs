@@ -146,7 +146,9 @@ async fn say(request: Request<String>, probe: &Probe) -> Result<Response<String>
             0 => "round".to_owned(),
             more => {
                 let itself = probe.itself.get().unwrap().clone();
-                Client::new(itself).say(format!("round {}", more - 1)).await?
+                Client::new(itself)
+                    .say(format!("round {}", more - 1))
+                    .await?
             }
         },
         "panic" => panic!("the secret of the handler"),

@@ -15,7 +15,7 @@
 use super::{DiffError, Edit, MAX_EDITS};
 
 /// Where the reader is.
-enum State {
+enum BlockState {
     Outside,
     Head(Edit),
     Old(Edit),
@@ -28,33 +28,33 @@ enum State {
 /// [`DiffError::Malformed`] names the first line that is not as it should be.
 pub fn read_blocks(change: &str) -> Result<Vec<Edit>, DiffError> {
     let mut edits = Vec::new();
-    let mut state = State::Outside;
+    let mut state = BlockState::Outside;
     let mut last = 0;
     for (index, line) in change.lines().enumerate() {
         last = index + 1;
         let marker = line.trim();
         state = match state {
-            State::Outside if marker.is_empty() => State::Outside,
-            State::Outside if is_open(marker) => State::Head(Edit::default()),
-            State::Outside => {
+            BlockState::Outside if marker.is_empty() => BlockState::Outside,
+            BlockState::Outside if is_open(marker) => BlockState::Head(Edit::default()),
+            BlockState::Outside => {
                 return Err(malformed(last, "a block must begin with '<<<<<<< SEARCH'"));
             }
-            State::Head(mut edit) => match marker.strip_prefix(":start_line:") {
+            BlockState::Head(mut edit) => match marker.strip_prefix(":start_line:") {
                 Some(number) => {
                     edit.line = Some(line_number(last, number)?);
-                    State::Head(edit)
+                    BlockState::Head(edit)
                 }
-                None if marker == "-------" => State::Old(edit),
+                None if marker == "-------" => BlockState::Old(edit),
                 None => old_line(edit, line, marker),
             },
-            State::Old(edit) => old_line(edit, line, marker),
-            State::New(edit) if is_close(marker) => {
+            BlockState::Old(edit) => old_line(edit, line, marker),
+            BlockState::New(edit) if is_close(marker) => {
                 edits.push(edit);
-                State::Outside
+                BlockState::Outside
             }
-            State::New(mut edit) => {
+            BlockState::New(mut edit) => {
                 edit.new.push(line.to_owned());
-                State::New(edit)
+                BlockState::New(edit)
             }
         };
         if edits.len() > MAX_EDITS {
@@ -65,12 +65,12 @@ pub fn read_blocks(change: &str) -> Result<Vec<Edit>, DiffError> {
         }
     }
     match state {
-        State::Outside if edits.is_empty() => Err(malformed(
+        BlockState::Outside if edits.is_empty() => Err(malformed(
             last.max(1),
             "there is no block; begin one with '<<<<<<< SEARCH'",
         )),
-        State::Outside => Ok(edits),
-        State::New(_) => Err(malformed(
+        BlockState::Outside => Ok(edits),
+        BlockState::New(_) => Err(malformed(
             last,
             "the block is not closed; end it with '>>>>>>> REPLACE'",
         )),
@@ -81,12 +81,12 @@ pub fn read_blocks(change: &str) -> Result<Vec<Edit>, DiffError> {
     }
 }
 
-fn old_line(mut edit: Edit, line: &str, marker: &str) -> State {
+fn old_line(mut edit: Edit, line: &str, marker: &str) -> BlockState {
     if marker == "=======" {
-        return State::New(edit);
+        return BlockState::New(edit);
     }
     edit.old.push(line.to_owned());
-    State::Old(edit)
+    BlockState::Old(edit)
 }
 
 fn is_open(marker: &str) -> bool {

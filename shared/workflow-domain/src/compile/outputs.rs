@@ -4,7 +4,7 @@ use call_outcome::Violation;
 use std::collections::HashMap;
 
 use super::super::flatten::is_at_the_top;
-use super::super::node_definition::Role;
+use super::super::node_definition::InterfaceRole;
 use super::super::plan::Source;
 use super::super::violation::join;
 use super::edges::ResolvedEdges;
@@ -75,11 +75,10 @@ impl Compiler<'_> {
         let mut first = None;
         let mut connected = None;
         for (at, shaped) in self.shaped.iter().enumerate() {
-            let at_the_top = is_at_the_top(self.entry(at), Role::Exit);
-            let Some(shaped) = shaped
-                .as_ref()
-                .filter(|shaped| at_the_top && shaped.node.definition().role == Role::Exit)
-            else {
+            let at_the_top = is_at_the_top(self.entry(at), InterfaceRole::Exit);
+            let Some(shaped) = shaped.as_ref().filter(|shaped| {
+                at_the_top && shaped.node.definition().role == InterfaceRole::Exit
+            }) else {
                 continue;
             };
             let (Some(input), Some(output)) = (shaped.shape.input(key), shaped.shape.output(key))

@@ -4,7 +4,7 @@ use call_outcome::{Failure, Violation};
 use serde_json::{Map, Value};
 
 use super::super::violation::join;
-use super::Reader;
+use super::ExecutionReader;
 
 /// The highest priority of a run or node.
 pub const MAX_PRIORITY: u32 = 9;
@@ -47,7 +47,7 @@ impl ConcurrencyKey {
     }
 }
 
-impl Reader {
+impl ExecutionReader {
     pub(super) fn concurrency(
         &mut self,
         settings: &Map<String, Value>,

@@ -106,7 +106,7 @@ impl ZoneSettings {
     /// # Errors
     /// Everything that is wrong with them; pointers are relative to the node.
     pub fn read(full_type: &str, config: &Map<String, Value>) -> Result<Self, Vec<Violation>> {
-        let mut reader = Reader {
+        let mut reader = SettingsReader {
             config,
             violations: Vec::new(),
         };
@@ -254,12 +254,12 @@ fn plain(slot: &Slot) -> Slot {
     }
 }
 
-struct Reader<'a> {
+struct SettingsReader<'a> {
     config: &'a Map<String, Value>,
     violations: Vec<Violation>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SettingsReader<'a> {
     fn repeat(&mut self) -> LoopSettings {
         LoopSettings {
             variables: self.slots("variables"),

@@ -15,7 +15,7 @@ use workflow_domain::plan::NodeIndex;
 
 use super::super::effect_permits::Key;
 use super::super::overdue;
-use super::super::permits::{Admission, Permit, Place};
+use super::super::permits::{Admission, Permit, QueuePlace};
 use super::{Drive, EffectOutcome};
 
 /// An effect that is to start.
@@ -28,14 +28,14 @@ pub(super) struct WaitingEffect {
 }
 
 /// The turn of an effect came, or its time is over.
-pub(super) type Turn = (WaitingEffect, Option<Permit>);
+pub(super) type AdmittedEffect = (WaitingEffect, Option<Permit>);
 
 /// The effects that are to start.
 #[derive(Default)]
 pub(super) struct Admissions {
     /// Those that have not asked for their permits.
     waiting: VecDeque<WaitingEffect>,
-    turns: FuturesUnordered<BoxFuture<'static, Turn>>,
+    turns: FuturesUnordered<BoxFuture<'static, AdmittedEffect>>,
     /// Those whose turn came.
     admitted: Vec<(WaitingEffect, Permit)>,
 }
@@ -46,7 +46,7 @@ impl Admissions {
     }
 
     /// Returns the next turn that came; nothing if no effect waits for one.
-    pub(super) async fn next(&mut self) -> Option<Turn> {
+    pub(super) async fn next(&mut self) -> Option<AdmittedEffect> {
         self.turns.next().await
     }
 }
@@ -86,13 +86,14 @@ impl Drive {
 
     /// Returns the effects that may start now. None starts after one of which it is not known whether it
     /// took effect.
-    pub(super) fn admit(&mut self) -> Vec<Turn> {
+    pub(super) fn admit(&mut self) -> Vec<AdmittedEffect> {
         let mut admissions = std::mem::take(&mut self.admissions);
         if !self.unknown.is_empty() {
             return Vec::new();
         }
         let admitted = std::mem::take(&mut admissions.admitted).into_iter();
-        let mut starting: Vec<Turn> = admitted.map(|(one, permit)| (one, Some(permit))).collect();
+        let mut starting: Vec<AdmittedEffect> =
+            admitted.map(|(one, permit)| (one, Some(permit))).collect();
         let (zones, effects): (VecDeque<_>, VecDeque<_>) = admissions
             .waiting
             .into_iter()
@@ -155,7 +156,7 @@ impl Drive {
     }
 
     /// Takes a turn. A node whose time was over before has failed.
-    pub(super) fn take_turn(&mut self, turn: Turn) -> Result<(), AppendError> {
+    pub(super) fn take_turn(&mut self, turn: AdmittedEffect) -> Result<(), AppendError> {
         match turn {
             (waiting, Some(permit)) => {
                 self.admissions.admitted.push((waiting, permit));
@@ -174,7 +175,7 @@ impl Drive {
         let planned = self.engine.node(waiting.node);
         let execution = planned.execution.as_ref();
         let priority = execution.and_then(|execution| execution.priority);
-        let place = Place {
+        let place = QueuePlace {
             since: waiting.since,
             priority: priority.unwrap_or_else(|| self.waits.run_priority()),
         };

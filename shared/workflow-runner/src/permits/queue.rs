@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokio::sync::oneshot;
 
-use super::{Bound, Limit, Permit, Place, limits};
+use super::{Bound, Limit, Permit, QueuePlace, limits};
 
 /// How long waiting counts as one step of priority, in nanoseconds.
 const STEP: i64 = 30 * 1_000_000_000;
@@ -39,7 +39,7 @@ impl Queue {
         self.waiting
     }
 
-    pub(super) fn next_rank(&mut self, place: Place) -> Rank {
+    pub(super) fn next_rank(&mut self, place: QueuePlace) -> Rank {
         self.came += 1;
         let earlier = i64::from(place.priority).saturating_mul(STEP);
         let since = place.since.unix_nanos().saturating_sub(earlier);

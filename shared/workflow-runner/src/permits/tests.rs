@@ -6,8 +6,8 @@ use super::*;
 const RUN: Limit = Limit::Runs(0);
 const BELOW: Limit = Limit::Runs(1);
 
-fn at(seconds: i64, priority: u32) -> Place {
-    Place {
+fn at(seconds: i64, priority: u32) -> QueuePlace {
+    QueuePlace {
         since: Timestamp::from_unix_nanos(seconds * 1_000_000_000),
         priority,
     }

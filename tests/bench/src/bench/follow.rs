@@ -38,7 +38,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// When a follower saw an event.
-struct Seen {
+struct SeenEvent {
     sequence: u64,
     at: Instant,
 }
@@ -97,7 +97,7 @@ async fn visible(
 async fn follow(
     log: &SqliteRunLog,
     writer: &RunWriter,
-    tell: UnboundedSender<Seen>,
+    tell: UnboundedSender<SeenEvent>,
 ) -> anyhow::Result<()> {
     let mut follower = log.follow(writer.run(), 0).await?;
     tokio::spawn(async move {
@@ -105,7 +105,7 @@ async fn follow(
             let at = Instant::now();
             for event in events {
                 // No receiver is left when the measurement is over.
-                let _ = tell.send(Seen {
+                let _ = tell.send(SeenEvent {
                     sequence: event.sequence,
                     at,
                 });
@@ -117,7 +117,7 @@ async fn follow(
 
 /// Waits until all followers have seen an event, and returns when the last of them did.
 async fn last_seen(
-    times: &mut UnboundedReceiver<Seen>,
+    times: &mut UnboundedReceiver<SeenEvent>,
     sequence: u64,
     followers: usize,
 ) -> anyhow::Result<Instant> {

@@ -437,18 +437,27 @@ fn long_files_are_found() {
 }
 
 #[test]
-fn long_functions_are_found() {
-    let body = "    x();\n".repeat(79);
-    let text = format!(
-        "struct A;\n\nimpl A {{\n    fn long() {{\n{body}    }}\n    fn short() {{}}\n}}\n"
-    );
+fn type_names_in_two_files_of_a_crate_are_found() {
+    let inner = "pub(super) struct Stop {}\nstruct Inner;\n#[cfg(test)]\nmod tests {\n    struct Other;\n}\n";
     check(
-        sizes::functions,
-        &[("a/src/b.rs", &text)],
-        &[("a/src/b.rs:4", "`long` has 81 lines, more than 80", "steps")],
+        sizes::type_names,
+        &[
+            ("shared/a/Cargo.toml", ""),
+            (
+                "shared/a/src/b.rs",
+                "enum Stop<T> {}\nstruct Inner;\nstruct Other;\n",
+            ),
+            ("shared/a/src/c.rs", inner),
+            ("shared/a/src/tests.rs", "struct Stop;\n"),
+            ("shared/b/Cargo.toml", ""),
+            ("shared/b/src/b.rs", "struct Stop;\n"),
+        ],
+        &[(
+            "shared/a/src/c.rs",
+            "the type `Stop`, as shared/a/src/b.rs does",
+            "sets it apart",
+        )],
     );
-    let text = format!("fn fits() {{\n{}}}\n", "    x();\n".repeat(78));
-    check(sizes::functions, &[("a/src/b.rs", &text)], &[]);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use tidy::Tree;
 use tidy::rust_text::code_only;
-use tidy::sizes::functions_of;
 
 #[track_caller]
 fn check(source: &str, expected: &str) {
@@ -25,20 +24,6 @@ fn comments_and_literals_are_blanked() {
     check("fn f<'a>(x: &'a str) {}", "fn f<'a>(x: &'a str) {}");
     check("\"é\n\" x", "  \n  x");
     check("\"never closed {", "               ");
-}
-
-#[test]
-fn functions_are_measured_to_their_closing_brace() {
-    let code = "trait T {\n    fn declared(&self) -> [u8; 4];\n    fn defaulted(&self) {\n        if x { y() }\n    }\n}\nlet f: fn () = g;\nfn generic<T>(f: impl Fn(T) -> u8) -> u8 where T: Copy {\n    fn inner() {}\n}\n";
-    let found: Vec<(String, usize, usize)> = functions_of(code)
-        .into_iter()
-        .map(|f| (f.name, f.line, f.lines))
-        .collect();
-    let expected = [("defaulted", 3, 3), ("generic", 8, 3), ("inner", 9, 1)];
-    assert_eq!(
-        found,
-        expected.map(|(name, line, lines)| (name.to_owned(), line, lines))
-    );
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl A2aRpc {
         request: ListTasksRequest,
         drain: Drain,
     ) -> Result<ListTasksResponse, Status> {
-        let asked = Asked::read(&request)?;
+        let asked = ListQuery::read(&request)?;
         let mut runs = ListRunsRequest {
             subject: tenant_of(&request.tenant)?.to_owned(),
             conversation_id: request.context_id.clone(),
@@ -68,7 +68,7 @@ impl A2aRpc {
 }
 
 /// A list request, checked.
-struct Asked {
+struct ListQuery {
     /// The conditions, to which a page token belongs.
     name: String,
     size: i32,
@@ -77,7 +77,7 @@ struct Asked {
     since: Option<Timestamp>,
 }
 
-impl Asked {
+impl ListQuery {
     fn read(request: &ListTasksRequest) -> Result<Self, Failure> {
         let mut failure = Failure::invalid_fields();
         let size = request.page_size.unwrap_or(PAGE.0);

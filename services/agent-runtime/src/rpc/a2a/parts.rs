@@ -12,14 +12,14 @@ const MAX_PARTS: usize = 100;
 
 /// What a message says.
 #[derive(Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct MessageContent {
     /// All of it as text; data is JSON there.
     pub(super) text: String,
     /// The data, if there is one part and it holds data.
     pub(super) data: Option<Value>,
 }
 
-impl Said {
+impl MessageContent {
     /// Returns what it says as the answer to a question, in JSON.
     pub(super) fn answer_json(&self) -> String {
         let text = || Value::String(self.text.clone());
@@ -31,7 +31,7 @@ impl Said {
 ///
 /// # Errors
 /// CONTENT_TYPE_NOT_SUPPORTED for a file, else INVALID_FIELDS.
-pub(super) fn read(parts: &[Part]) -> Result<Said, Status> {
+pub(super) fn read(parts: &[Part]) -> Result<MessageContent, Status> {
     let mut failure = Failure::invalid_fields();
     if parts.is_empty() || parts.len() > MAX_PARTS {
         let problem = format!("has {} parts; 1 to {MAX_PARTS} may be", parts.len());
@@ -56,7 +56,7 @@ pub(super) fn read(parts: &[Part]) -> Result<Said, Status> {
         }
     }
     failure.refuse_if_any()?;
-    Ok(Said {
+    Ok(MessageContent {
         text: texts.join("\n\n"),
         data: data.filter(|_| parts.len() == 1),
     })

@@ -16,7 +16,7 @@ use super::{
     A2aRpc,
     failure::{no_push, unsupported},
     follow::Followed,
-    parts::{self, Said},
+    parts::{self, MessageContent},
     progress::Question,
     tenant_of,
 };
@@ -83,7 +83,7 @@ impl A2aRpc {
         &self,
         question: &Question,
         request_id: String,
-        said: &Said,
+        said: &MessageContent,
     ) -> Result<(), Status> {
         let request = AnswerWaitRequest {
             run_id: question.run_id.clone(),
@@ -108,7 +108,12 @@ impl A2aRpc {
         }
     }
 
-    async fn steer(&self, run_id: &str, request_id: String, said: Said) -> Result<(), Status> {
+    async fn steer(
+        &self,
+        run_id: &str,
+        request_id: String,
+        said: MessageContent,
+    ) -> Result<(), Status> {
         if said.text.len() > MAX_STEERING_BYTES {
             let problem = format!(
                 "exceed {MAX_STEERING_BYTES} bytes, the most for a task that is worked on; \

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::{
-    follow::Followed, parts, progress::Progress, send::of_message, task, updates::Shown,
+    follow::Followed, parts, progress::Progress, send::of_message, task, updates::ShownToClient,
     value as values,
 };
 
@@ -218,7 +218,7 @@ fn a_history_drops_its_oldest_messages() {
 async fn a_stream_without_news_repeats_the_state_and_continues() {
     let mut log = Log::new();
     log.own(Kind::RunQueued(RunQueued {}));
-    let mut shown = Shown::of(&log.progress);
+    let mut shown = ShownToClient::of(&log.progress);
     let mut followed = Followed {
         run: log.run,
         progress: log.progress,
@@ -263,7 +263,7 @@ fn g902_the_pieces_are_the_answer_whatever_came_before_it() {
         (&[&["Let me look."], &[]], ""),
     ] {
         let mut log = Log::new();
-        let (mut shown, mut answer) = (Shown::of(&log.progress), String::new());
+        let (mut shown, mut answer) = (ShownToClient::of(&log.progress), String::new());
         for round in rounds {
             log.own(asked());
             take(shown.changes(&log.run, &log.progress), &mut answer);

@@ -33,7 +33,7 @@ pub(super) fn of(
 ) -> BoxStream<'static, Result<StreamResponse, Status>> {
     let context = CallContext::current();
     Box::pin(try_stream! {
-        let mut shown = Shown::of(&followed.progress);
+        let mut shown = ShownToClient::of(&followed.progress);
         let mut news = vec![Payload::Task(followed.task(view))];
         followed.progress.forget_history();
         loop {
@@ -62,7 +62,7 @@ fn is_last(change: &Payload) -> bool {
 
 /// What a client has been shown.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ShownToClient {
     state: TaskState,
     /// The question.
     wait_id: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct Shown {
     has_answer: bool,
 }
 
-impl Shown {
+impl ShownToClient {
     /// Takes a progress as shown.
     pub(super) fn of(progress: &Progress) -> Self {
         Self {

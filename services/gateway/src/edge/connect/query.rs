@@ -19,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 #[derive(Deserialize)]
-struct Parameters {
+struct CallParameters {
     #[serde(default)]
     encoding: String,
     #[serde(default)]
@@ -38,9 +38,9 @@ pub(super) fn read(uri: &Uri, maximum: usize) -> Result<(Encoding, Bytes), Statu
     let invalid = |parameter: &str, problem: &str| {
         Status::from(Failure::invalid_fields().violation(parameter, problem))
     };
-    let parameters = Query::<Parameters>::try_from_uri(uri)
+    let parameters = Query::<CallParameters>::try_from_uri(uri)
         .map_err(|error| invalid("", &format!("the query cannot be read: {error}")))?;
-    let Parameters {
+    let CallParameters {
         encoding,
         message,
         base64,

@@ -8,7 +8,7 @@ const EXCERPT: usize = 200;
 
 /// A piece of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum AnswerPiece {
     /// What the agent says.
     Text(String),
     /// What it thinks and does, which clients show apart or ignore. Calls are never given as such:
@@ -30,7 +30,7 @@ pub(super) struct Activity {
 
 impl Activity {
     /// Reads the next event of the followed run; those of runs below it are not shown.
-    pub(super) fn read(&mut self, event: RunEvent) -> Option<Piece> {
+    pub(super) fn read(&mut self, event: RunEvent) -> Option<AnswerPiece> {
         if !event.parent_path.is_empty() {
             return None;
         }
@@ -44,11 +44,11 @@ impl Activity {
                 self.output_tokens += u64::from(answered.output_tokens);
                 None
             }
-            Kind::Thinking(thinking) => Some(Piece::Reasoning(thinking.text)),
-            Kind::Text(text) => Some(Piece::Text(self.say(text.text))),
+            Kind::Thinking(thinking) => Some(AnswerPiece::Reasoning(thinking.text)),
+            Kind::Text(text) => Some(AnswerPiece::Text(self.say(text.text))),
             Kind::CallDispatched(call) => {
                 let arguments = excerpt(&call.arguments_json);
-                Some(Piece::Reasoning(format!(
+                Some(AnswerPiece::Reasoning(format!(
                     "\n{} {arguments}\n",
                     call.tool_id
                 )))
@@ -72,7 +72,7 @@ impl Activity {
     }
 }
 
-impl Piece {
+impl AnswerPiece {
     fn text(&self) -> &str {
         match self {
             Self::Text(text) | Self::Reasoning(text) => text,
@@ -80,9 +80,9 @@ impl Piece {
     }
 }
 
-fn settle(result: &CallResult) -> Piece {
+fn settle(result: &CallResult) -> AnswerPiece {
     let tool = &result.tool_id;
-    Piece::Reasoning(match &result.error {
+    AnswerPiece::Reasoning(match &result.error {
         _ if result.status() == CallStatus::Succeeded => format!("{tool} succeeded\n"),
         Some(error) => format!("{tool} failed: {}\n", excerpt(&error.message)),
         None => format!("{tool} failed\n"),

@@ -16,7 +16,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 use tonic::{Status, Streaming};
 
-use super::activity::{Activity, Piece};
+use super::activity::{Activity, AnswerPiece};
 use super::error;
 use super::request::Chunks;
 
@@ -60,7 +60,7 @@ impl Drop for Completion {
 
 /// What comes next.
 enum Next {
-    Piece(Piece),
+    Piece(AnswerPiece),
     /// The run ended with an answer, for this reason.
     Finished(&'static str),
     /// It did not: the status of the answer and its body.
@@ -197,8 +197,8 @@ pub(super) async fn whole(run: Run) -> Response {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let reason = loop {
         match completion.next().await {
-            Next::Piece(Piece::Text(piece)) => text.push_str(&piece),
-            Next::Piece(Piece::Reasoning(piece)) => reasoning.push_str(&piece),
+            Next::Piece(AnswerPiece::Text(piece)) => text.push_str(&piece),
+            Next::Piece(AnswerPiece::Reasoning(piece)) => reasoning.push_str(&piece),
             Next::Finished(reason) => break reason,
             Next::Failed(code, body) => return error::of_run(code, body),
         }
@@ -254,10 +254,10 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
 }
 
 /// Thoughts have two names, and clients read one of them.
-fn delta_of(piece: Piece) -> Value {
+fn delta_of(piece: AnswerPiece) -> Value {
     match piece {
-        Piece::Text(text) => json!({"content": text}),
-        Piece::Reasoning(text) => json!({"reasoning_content": text, "reasoning": text}),
+        AnswerPiece::Text(text) => json!({"content": text}),
+        AnswerPiece::Reasoning(text) => json!({"reasoning_content": text, "reasoning": text}),
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Chunks {
 /// The parameters that mean something here; all others are for the model, which the agent's profile
 /// chooses.
 #[derive(Deserialize)]
-struct Completion {
+struct CompletionParameters {
     model: String,
     messages: Vec<Message>,
     #[serde(default)]
@@ -74,7 +74,7 @@ struct Part {
 /// # Errors
 /// Every message that is wrong, by its place.
 pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<Asked, Status> {
-    let completion: Completion = serde_json::from_slice(bytes).map_err(|error| {
+    let completion: CompletionParameters = serde_json::from_slice(bytes).map_err(|error| {
         let problem = format!("is not a chat completion: {error}");
         Status::from(Failure::invalid_fields().violation("", problem))
     })?;

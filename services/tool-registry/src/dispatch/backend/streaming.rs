@@ -16,7 +16,7 @@ use crate::{
 
 /// What a method has answered so far.
 #[derive(Default)]
-struct Answer {
+struct StreamedAnswer {
     bytes: usize,
     messages: Messages,
     coalescer: Coalescer<()>,
@@ -46,7 +46,7 @@ pub(super) async fn read(
     heard: &Heard,
     mut stream: Streaming<DynamicMessage>,
 ) -> CallOutcome {
-    let mut answer = Answer::default();
+    let mut answer = StreamedAnswer::default();
     let broken = loop {
         let message = tokio::select! {
             message = stream.message() => message,
@@ -72,7 +72,7 @@ pub(super) async fn read(
     }
 }
 
-impl Answer {
+impl StreamedAnswer {
     async fn take(&mut self, value: Value, resolved: &ResolvedCall) {
         let line = format!("{value}\n");
         self.bytes += line.len();

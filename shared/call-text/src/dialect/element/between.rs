@@ -2,7 +2,7 @@
 
 use call_catalogue::Span;
 
-use super::{ElementScanner, State};
+use super::{ElementScanner, ElementState};
 use crate::dialect::raw::Progress;
 use crate::scan::{Feed, Look, gap};
 
@@ -86,7 +86,7 @@ impl ElementScanner {
     pub(super) fn push_stray(&mut self, span: Span) {
         self.pos = span.end;
         let stray = match (&self.state, self.raw.calls.last_mut()) {
-            (State::Call, Some(call)) => &mut call.stray,
+            (ElementState::Call, Some(call)) => &mut call.stray,
             _ => &mut self.raw.stray,
         };
         match stray.last_mut() {
@@ -97,7 +97,7 @@ impl ElementScanner {
 
     /// A JSON value between calls (A13, Hermes).
     pub(super) fn json(&mut self, feed: &Feed<'_>, most: usize) -> Option<Progress> {
-        let State::Json { start, end } = &mut self.state else {
+        let ElementState::Json { start, end } = &mut self.state else {
             return None;
         };
         let start = *start;
@@ -116,7 +116,7 @@ impl ElementScanner {
                     &mut self.raw,
                 );
                 self.pos = end;
-                self.state = State::Body;
+                self.state = ElementState::Body;
                 None
             }
             Look::More => {

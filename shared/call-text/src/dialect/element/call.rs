@@ -6,7 +6,7 @@ use super::open::{is_generic_call, is_generic_parameter};
 use super::short::Opened;
 use super::surroundings::Surroundings;
 use super::value::ValueScan;
-use super::{ElementScanner, State};
+use super::{ElementScanner, ElementState};
 use crate::BlockEnd;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue, Written};
@@ -89,9 +89,9 @@ impl ElementScanner {
         self.call_tag = tag.name;
         self.pos = tag.span.end;
         self.state = if tag.kind == TagKind::Empty {
-            State::Body
+            ElementState::Body
         } else {
-            State::Call
+            ElementState::Call
         };
     }
 
@@ -152,7 +152,7 @@ impl ElementScanner {
 
     fn close_call(&mut self, tag: &Tag) -> Option<Progress> {
         self.pos = tag.span.end;
-        self.state = State::Body;
+        self.state = ElementState::Body;
         if let Some(call) = self.raw.calls.last_mut() {
             call.span = Span::new(call.span.start, tag.span.end);
         }
@@ -222,7 +222,7 @@ impl ElementScanner {
         let opened = Opened { tag, generic };
         let name = self.short_value(&opened, name, name_span, feed, context, early)?;
         self.scan = Some(ValueScan::new(name, name_span, tag, generic));
-        self.state = State::Value;
+        self.state = ElementState::Value;
         None
     }
 }

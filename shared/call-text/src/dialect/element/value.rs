@@ -12,7 +12,7 @@ mod reading;
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
-use self::follow::Follow;
+use self::follow::AfterTag;
 pub(super) use self::reading::Doubt;
 use super::ahead::Ahead;
 use super::mode::{MOST_REWINDS, Mode};
@@ -24,7 +24,7 @@ use crate::scan::{Feed, Look};
 
 /// A place where the value may end.
 #[derive(Debug, Clone, Copy)]
-struct Cut {
+struct TagCut {
     inner_end: usize,
     after: usize,
     /// An element follows that is no known parameter.
@@ -32,7 +32,7 @@ struct Cut {
 }
 
 #[derive(Debug)]
-pub(super) enum ValueStep {
+pub(super) enum ElementStep {
     More,
     Ended {
         inner: Span,
@@ -68,9 +68,9 @@ pub(super) struct ValueScan {
     soft_cdata_end: bool,
     /// The value is made of elements, as far as it was asked.
     elements: Option<bool>,
-    weak: Option<Cut>,
-    counted: Option<Cut>,
-    in_cdata_cut: Option<Cut>,
+    weak: Option<TagCut>,
+    counted: Option<TagCut>,
+    in_cdata_cut: Option<TagCut>,
     /// The CDATA sections so far; the last one may be open.
     sections: Vec<Span>,
     /// A section opens inside a section in which the value could have ended: `]]>` was forgotten.
@@ -166,7 +166,7 @@ impl ValueScan {
         around: &Surroundings<'_>,
         mode: &mut Mode,
         ahead: &mut Ahead,
-    ) -> ValueStep {
+    ) -> ElementStep {
         loop {
             let second = match (self.in_cdata, self.wide) {
                 (true, _) => b']',
@@ -179,14 +179,14 @@ impl ValueScan {
                 > around.context.policy.limits.value_bytes
             {
                 self.pos = feed.floor(self.inner_start + around.context.policy.limits.value_bytes);
-                return ValueStep::TooLong { at: self.pos };
+                return ElementStep::TooLong { at: self.pos };
             }
             let Some(at) = found else {
                 self.pos = feed.len();
                 return if feed.eof {
                     self.at_end(mode)
                 } else {
-                    ValueStep::More
+                    ElementStep::More
                 };
             };
             self.pos = at;
@@ -198,14 +198,14 @@ impl ValueScan {
             match step {
                 Look::Yes(Some(ended)) => return ended,
                 Look::Yes(None) => {}
-                Look::More => return ValueStep::More,
+                Look::More => return ElementStep::More,
                 Look::No => self.pos = at + 1,
             }
         }
     }
 
-    fn end_at(&self, cut: Cut) -> ValueStep {
-        ValueStep::Ended {
+    fn end_at(&self, cut: TagCut) -> ElementStep {
+        ElementStep::Ended {
             inner: Span::new(self.inner_start, cut.inner_end),
             after: cut.after,
         }
@@ -219,7 +219,7 @@ impl ValueScan {
         mode: &mut Mode,
         ahead: &mut Ahead,
         at: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         let width = feed.char_at(at).map_or(1, char::len_utf8);
         if width == 3 && feed.char_at(at) != Some('＜') {
             self.pos = at + width;
@@ -316,7 +316,7 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         tag: &Tag,
-    ) -> Option<Cut> {
+    ) -> Option<TagCut> {
         let weak = self
             .weak
             .filter(|_| self.depth == 0 && around.entry.is_some())?;
@@ -333,7 +333,7 @@ impl ValueScan {
         mode: &mut Mode,
         ahead: &mut Ahead,
         tag: &Tag,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         let name = tag.name.of(feed.text);
         if name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
             || call_catalogue::names::clean(name) == self.name.of(feed.text)
@@ -372,16 +372,16 @@ impl ValueScan {
         mode: &Mode,
         ahead: &mut Ahead,
         tag: &Tag,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         let follow = match self.follow(feed, around, ahead, tag.span.end) {
             Look::Yes(follow) => follow,
             _ => return Look::More,
         };
-        let element_follows = follow == Follow::Element;
-        let fits = follow == Follow::Call
+        let element_follows = follow == AfterTag::Element;
+        let fits = follow == AfterTag::Call
             || (element_follows && (mode.lenient || around.entry.is_none()))
             || mode.rewinds >= MOST_REWINDS;
-        let cut = Cut {
+        let cut = TagCut {
             inner_end: tag.span.start,
             after: tag.span.end,
             element_follows,
@@ -403,8 +403,8 @@ impl ValueScan {
     }
 
     /// Behind a closing tag of its own and nothing else, the value ended at that one (V1).
-    fn without_doubled_close(&mut self, feed: &Feed<'_>, cut: Cut) -> Cut {
-        let doubled = |weak: &Cut| {
+    fn without_doubled_close(&mut self, feed: &Feed<'_>, cut: TagCut) -> TagCut {
+        let doubled = |weak: &TagCut| {
             let between = feed.text.get(weak.after..cut.inner_end);
             between.is_some_and(|between| between.trim().is_empty())
         };
@@ -420,14 +420,14 @@ impl ValueScan {
             span.of(feed.text).trim(),
             "",
         ));
-        Cut {
+        TagCut {
             inner_end: weak.inner_end,
             ..cut
         }
     }
 
     /// Takes an earlier place for the end.
-    fn go_back(&mut self, cut: Cut, mode: &mut Mode) -> ValueStep {
+    fn go_back(&mut self, cut: TagCut, mode: &mut Mode) -> ElementStep {
         mode.rewinds += 1;
         mode.lenient |= cut.element_follows;
         mode.unbalanced = true;
@@ -448,7 +448,7 @@ impl ValueScan {
         around: &Surroundings<'_>,
         ahead: &mut Ahead,
         at: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         let body = match feed.literal(at, "<!--") {
             Look::Yes(body) => body,
             other => return other_than_yes(other),
@@ -466,9 +466,9 @@ impl ValueScan {
     }
 
     /// No more text: the best place seen, if there is one.
-    fn at_end(&mut self, mode: &mut Mode) -> ValueStep {
+    fn at_end(&mut self, mode: &mut Mode) -> ElementStep {
         if mode.rewinds >= MOST_REWINDS {
-            return ValueStep::Unclosed {
+            return ElementStep::Unclosed {
                 malformed_at: self.block_end_seen,
             };
         }
@@ -486,14 +486,14 @@ impl ValueScan {
         }
         match self.counted.or(self.weak) {
             Some(cut) => self.go_back(cut, mode),
-            None => ValueStep::Unclosed {
+            None => ElementStep::Unclosed {
                 malformed_at: self.block_end_seen,
             },
         }
     }
 }
 
-fn other_than_yes<T>(look: Look<T>) -> Look<Option<ValueStep>> {
+fn other_than_yes<T>(look: Look<T>) -> Look<Option<ElementStep>> {
     match look {
         Look::More => Look::More,
         _ => Look::No,

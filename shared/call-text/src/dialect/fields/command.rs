@@ -4,7 +4,7 @@ use call_catalogue::names;
 
 /// What a key says of commands. Read once, when its field is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct CommandKey {
     stem: Stem,
     /// The step, where the key is a command.
     pub(crate) number: Option<u32>,
@@ -20,7 +20,7 @@ enum Stem {
     Other,
 }
 
-impl Key {
+impl CommandKey {
     pub(crate) fn read(written: &str) -> Self {
         let other = Self {
             stem: Stem::Other,
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn all_spellings_of_a_step_mean_the_same() {
         for written in ["command1", "command_1", "Command 1", "COMMAND-01"] {
-            let key = Key::read(written);
+            let key = CommandKey::read(written);
             assert!(key.is_plain_command(), "{written}");
             assert_eq!(key.number, Some(1), "{written}");
         }

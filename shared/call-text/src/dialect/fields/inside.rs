@@ -2,14 +2,14 @@
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
-use super::command::Key;
+use super::command::CommandKey;
 use super::key;
 use super::marks::{self, Delimiters};
 use crate::scan::{Feed, Look};
 
 /// The marks inside a value.
 #[derive(Debug, Default)]
-pub(super) struct Inside {
+pub(super) struct InnerMarks {
     /// What stands before a delimiter, or behind a closing one, like the key of a field.
     pub(super) keys: Vec<Span>,
     /// A delimiter that makes the end of the value doubtful.
@@ -18,7 +18,7 @@ pub(super) struct Inside {
     crossed: Option<Span>,
 }
 
-impl Inside {
+impl InnerMarks {
     /// The tolerance of a block that took in the fields of another one.
     pub(super) fn crossing(&self, feed: &Feed<'_>) -> Option<Tolerance> {
         let span = self.crossed?;
@@ -62,7 +62,7 @@ pub(super) fn may_delimit(c: char) -> bool {
 }
 
 /// Looks at a whole value.
-pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
+pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> InnerMarks {
     Walk {
         feed: Feed {
             text: &feed.text[..inner.end],
@@ -71,7 +71,7 @@ pub(super) fn look(feed: &Feed<'_>, own: Delimiters, inner: Span) -> Inside {
         },
         own,
         start: inner.start,
-        inside: Inside::default(),
+        inside: InnerMarks::default(),
         depth: 0,
         leading: None,
         quoted: None,
@@ -83,7 +83,7 @@ struct Walk<'t> {
     feed: Feed<'t>,
     own: Delimiters,
     start: usize,
-    inside: Inside,
+    inside: InnerMarks,
     /// Opening delimiters that are not closed.
     depth: usize,
     /// An opening delimiter that the value begins with.
@@ -93,7 +93,7 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    fn walk(mut self) -> Inside {
+    fn walk(mut self) -> InnerMarks {
         let (open, close) = self.own.first_bytes();
         // What stood before a block that is quoted whole.
         let mut quoted: Option<(usize, Option<Span>, usize)> = None;
@@ -167,7 +167,7 @@ impl Walk<'_> {
     }
 
     fn names_tool(&self, key: Span) -> bool {
-        Key::read(key.of(self.feed.text)).is_any_command()
+        CommandKey::read(key.of(self.feed.text)).is_any_command()
     }
 
     /// Takes the delimiter at a position; gives its end.

@@ -3,8 +3,8 @@
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
-use super::command::Key;
-use super::inside::{self, Inside};
+use super::command::CommandKey;
+use super::inside::{self, InnerMarks};
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
 use crate::dialect::context::Context;
@@ -18,7 +18,7 @@ struct Cut {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ValueStep {
+pub(super) enum FieldStep {
     More,
     Ended {
         inner: Span,
@@ -125,13 +125,13 @@ impl FieldValue {
         }
         let inside = match self.marked {
             true => inside::look(feed, self.start.delimiters, inner),
-            false => Inside::default(),
+            false => InnerMarks::default(),
         };
         notes.extend(inside.note(feed));
         self.crossing = inside.crossing(feed);
         RawField {
             key: Written::At(self.start.key),
-            reading: Key::read(self.start.key.of(feed.text)),
+            reading: CommandKey::read(self.start.key.of(feed.text)),
             key_span: self.start.key,
             value: Plain {
                 span: inner,
@@ -183,7 +183,7 @@ impl FieldValue {
         (inner.end > self.reported).then(|| Span::new(self.reported, inner.end))
     }
 
-    pub(super) fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> ValueStep {
+    pub(super) fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> FieldStep {
         let (open_byte, close_byte) = self.start.delimiters.first_bytes();
         loop {
             let found = memchr::memchr3(open_byte, close_byte, b'<', &feed.bytes()[self.pos..]);
@@ -193,7 +193,7 @@ impl FieldValue {
             let most = context.policy.limits.value_bytes;
             if self.pos + reach - self.start.value > most {
                 self.pos = feed.floor(self.start.value + most);
-                return ValueStep::TooLong { at: self.pos };
+                return FieldStep::TooLong { at: self.pos };
             }
             let Some(offset) = found else {
                 // A foreign closing delimiter matters only where the block ends without an own one.
@@ -201,7 +201,7 @@ impl FieldValue {
                 return if feed.eof {
                     self.at_end()
                 } else {
-                    ValueStep::More
+                    FieldStep::More
                 };
             };
             self.pos += offset;
@@ -217,14 +217,14 @@ impl FieldValue {
                 }
                 Look::More => {
                     self.pos = at;
-                    return ValueStep::More;
+                    return FieldStep::More;
                 }
             }
         }
     }
 
-    fn end_at(&self, cut: Cut) -> ValueStep {
-        ValueStep::Ended {
+    fn end_at(&self, cut: Cut) -> FieldStep {
+        FieldStep::Ended {
             inner: Span::new(self.start.value, cut.inner_end),
             after: cut.after,
         }
@@ -235,7 +235,7 @@ impl FieldValue {
         feed: &Feed<'_>,
         context: &Context<'_>,
         at: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<FieldStep>> {
         let own = self.start.delimiters;
         match feed.literal_any_case(at, own.closer()) {
             Look::Yes(end) => return self.at_closer(feed, context, at, end),
@@ -274,7 +274,7 @@ impl FieldValue {
     }
 
     /// The block's end marker without an own closing delimiter before it.
-    fn at_block_end(&mut self, feed: &Feed<'_>, at: usize) -> Option<ValueStep> {
+    fn at_block_end(&mut self, feed: &Feed<'_>, at: usize) -> Option<FieldStep> {
         self.marked = true;
         self.look_for_foreign_closer(feed, at);
         if self.start.delimiters.is_v2()
@@ -364,7 +364,7 @@ impl FieldValue {
         context: &Context<'_>,
         at: usize,
         end: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<FieldStep>> {
         let cut = Cut {
             inner_end: at,
             after: end,
@@ -529,7 +529,7 @@ impl FieldValue {
     }
 
     /// The best of the places passed over.
-    fn best_cut(&mut self) -> Option<ValueStep> {
+    fn best_cut(&mut self) -> Option<FieldStep> {
         if self.start.delimiters.is_v2()
             && let Some(cut) = self.missing
         {
@@ -563,14 +563,14 @@ impl FieldValue {
         Some(self.end_at(cut))
     }
 
-    fn at_end(&mut self) -> ValueStep {
+    fn at_end(&mut self) -> FieldStep {
         self.marked = true;
         if let Some(ended) = self.best_cut() {
             return ended;
         }
         match self.weak.filter(|_| self.marker_seen.is_some()) {
             Some(cut) => self.end_at(cut),
-            None => ValueStep::Unclosed {
+            None => FieldStep::Unclosed {
                 marker_at: self.marker_seen,
             },
         }

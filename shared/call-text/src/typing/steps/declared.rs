@@ -2,10 +2,10 @@
 
 use call_catalogue::{Entry, names};
 
-use super::Step;
+use super::StepDraft;
 
 /// Whether the tool of a step has a parameter of this name.
-pub(super) fn declares(step: &Step<'_>, name: &str) -> bool {
+pub(super) fn declares(step: &StepDraft<'_>, name: &str) -> bool {
     step.entry.is_some_and(|entry| tool_declares(entry, name))
 }
 
@@ -21,7 +21,7 @@ pub(super) fn tool_declares(entry: &Entry, name: &str) -> bool {
 pub(super) struct Asked<'c>(Option<(&'c Entry, bool)>);
 
 impl<'c> Asked<'c> {
-    pub(super) fn declares(&mut self, step: &Step<'c>, name: &str) -> bool {
+    pub(super) fn declares(&mut self, step: &StepDraft<'c>, name: &str) -> bool {
         let Some(entry) = step.entry else {
             return false;
         };

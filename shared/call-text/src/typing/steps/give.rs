@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::declared::{declared_name, declares};
 use super::keys::Control;
 use super::list::StepList;
-use super::{Number, Step, StepCall};
+use super::{Number, StepCall, StepDraft};
 use crate::dialect::raw::{Content, RawCall, RawField, RawValue, Written};
 
 /// A value that several steps share; a step's own value wins (T23).
@@ -47,7 +47,7 @@ pub(super) fn share(
 }
 
 /// The control key that a name is for a step, unless its tool has such a parameter (N11).
-pub(super) fn control_for(step: &Step<'_>, name: &str, dialect: Dialect) -> Option<Control> {
+pub(super) fn control_for(step: &StepDraft<'_>, name: &str, dialect: Dialect) -> Option<Control> {
     match declares(step, name) {
         true => None,
         false => Control::read(name, dialect),
@@ -56,7 +56,7 @@ pub(super) fn control_for(step: &Step<'_>, name: &str, dialect: Dialect) -> Opti
 
 /// Gives a step a control or an argument.
 pub(super) fn give(
-    step: &mut Step<'_>,
+    step: &mut StepDraft<'_>,
     name: Written,
     field: RawField,
     control: Option<Control>,
@@ -80,7 +80,7 @@ pub(super) fn give(
 }
 
 /// Sets a control of a step.
-fn set(step: &mut Step<'_>, control: Control, key_span: Span, value_span: Span, text: &str) {
+fn set(step: &mut StepDraft<'_>, control: Control, key_span: Span, value_span: Span, text: &str) {
     let value = value_span.of(text).trim();
     let built = &mut step.built;
     match control {

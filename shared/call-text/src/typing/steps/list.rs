@@ -2,11 +2,11 @@
 
 use call_catalogue::Entry;
 
-use super::{Number, Step, StepCall};
+use super::{Number, StepCall, StepDraft};
 
 /// Steps by number. Blocks have few of them and name them in order, so a sorted list it is.
 #[derive(Default)]
-pub(super) struct StepList<'c>(Vec<(Number, Step<'c>)>);
+pub(super) struct StepList<'c>(Vec<(Number, StepDraft<'c>)>);
 
 impl<'c> StepList<'c> {
     pub(super) fn is_empty(&self) -> bool {
@@ -17,12 +17,12 @@ impl<'c> StepList<'c> {
         self.0.binary_search_by_key(&number, |(known, _)| *known)
     }
 
-    pub(super) fn get(&self, number: Number) -> Option<&Step<'c>> {
+    pub(super) fn get(&self, number: Number) -> Option<&StepDraft<'c>> {
         let position = self.position(number).ok()?;
         self.0.get(position).map(|(_, step)| step)
     }
 
-    pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut Step<'c>> {
+    pub(super) fn get_mut(&mut self, number: Number) -> Option<&mut StepDraft<'c>> {
         let position = self.position(number).ok()?;
         self.0.get_mut(position).map(|(_, step)| step)
     }
@@ -39,7 +39,7 @@ impl<'c> StepList<'c> {
     }
 
     /// Adds a step, or replaces the one of the same number.
-    pub(super) fn insert(&mut self, number: Number, step: Step<'c>) {
+    pub(super) fn insert(&mut self, number: Number, step: StepDraft<'c>) {
         match self.position(number) {
             Ok(position) => self.0[position].1 = step,
             Err(position) => self.0.insert(position, (number, step)),
@@ -50,11 +50,11 @@ impl<'c> StepList<'c> {
         self.0.iter().map(|(number, _)| *number)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Number, &Step<'c>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Number, &StepDraft<'c>)> {
         self.0.iter().map(|(number, step)| (*number, step))
     }
 
-    pub(super) fn steps_mut(&mut self) -> impl Iterator<Item = &mut Step<'c>> {
+    pub(super) fn steps_mut(&mut self) -> impl Iterator<Item = &mut StepDraft<'c>> {
         self.0.iter_mut().map(|(_, step)| step)
     }
 

@@ -8,7 +8,7 @@ use super::declared::{Asked, declares, tool_declares};
 use super::give::{control_for, give, share};
 use super::keys::{Control, Suffix, suffixes};
 use super::list::StepList;
-use super::{Field, Number, Step, Steps};
+use super::{Field, Number, StepDraft, Steps};
 use crate::dialect::raw::RawField;
 
 /// The step that a key's number says, and the control key that the rest is, if it is one.
@@ -30,7 +30,7 @@ pub(super) fn own_step(key: &str, steps: &StepList<'_>, dialect: Dialect) -> Opt
     })
 }
 
-fn control_of(stem: &str, step: &Step<'_>, dialect: Dialect) -> Option<Control> {
+fn control_of(stem: &str, step: &StepDraft<'_>, dialect: Dialect) -> Option<Control> {
     let control = Control::read(stem, dialect)?;
     let fits = match &control {
         Control::TypeHint(name) | Control::Uri(name) => {
@@ -105,7 +105,7 @@ impl Placing<'_, '_> {
                 out.controls.insert(name, Value::String(value.to_owned()));
             }
             Some(Control::Common(name)) => {
-                let open = |step: &Step<'_>| step.entry.is_none() || declares(step, &name);
+                let open = |step: &StepDraft<'_>| step.entry.is_none() || declares(step, &name);
                 let numbers = steps.iter().filter(|(_, step)| open(step));
                 let numbers: Vec<Number> = numbers.map(|(number, _)| number).collect();
                 let name = crate::dialect::raw::Written::Other(name);

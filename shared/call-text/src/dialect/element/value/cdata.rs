@@ -2,8 +2,8 @@
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
-use super::follow::Follow;
-use super::{Cut, ValueScan, ValueStep, other_than_yes};
+use super::follow::AfterTag;
+use super::{ElementStep, TagCut, ValueScan, other_than_yes};
 use crate::dialect::element::ahead::Ahead;
 use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, TagKind};
@@ -11,7 +11,7 @@ use crate::scan::{Feed, Look};
 
 impl ValueScan {
     /// `<![CDATA[`, also with drifted case or a space (V9).
-    pub(super) fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ValueStep>> {
+    pub(super) fn open_cdata(&mut self, feed: &Feed<'_>, at: usize) -> Look<Option<ElementStep>> {
         let mut here = at + 1;
         for part in ["!", "[", "CDATA", "["] {
             match feed.literal_any_case(feed.skip_blank(here), part) {
@@ -46,7 +46,7 @@ impl ValueScan {
         around: &Surroundings<'_>,
         ahead: &mut Ahead,
         at: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         // Most brackets of code open and end nothing.
         let bracket = feed.bytes()[at];
         let matters = |next: &u8| match bracket {
@@ -81,8 +81,8 @@ impl ValueScan {
         };
         self.own_close.get_or_insert(Span::new(at, after));
         match self.follow(feed, around, ahead, after) {
-            Look::Yes(Follow::Call) => {
-                let cut = Cut {
+            Look::Yes(AfterTag::Call) => {
+                let cut = TagCut {
                     inner_end: at,
                     after,
                     element_follows: false,
@@ -126,7 +126,7 @@ impl ValueScan {
         feed: &Feed<'_>,
         around: &Surroundings<'_>,
         at: usize,
-    ) -> Look<Option<ValueStep>> {
+    ) -> Look<Option<ElementStep>> {
         let end = match feed.literal(at, "]]>") {
             Look::Yes(end) => end,
             other => return other_than_yes(other),

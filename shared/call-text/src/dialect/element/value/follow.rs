@@ -8,7 +8,7 @@ use crate::scan::{Feed, Look, gap};
 
 /// What follows a closing tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Follow {
+pub(super) enum AfterTag {
     Call,
     Element,
     Text,
@@ -22,18 +22,18 @@ impl ValueScan {
         around: &Surroundings<'_>,
         ahead: &mut Ahead,
         after: usize,
-    ) -> Look<Follow> {
+    ) -> Look<AfterTag> {
         let at = match gap::skip(feed, after, &mut self.gaps[0], &mut ahead.comments) {
             Look::Yes(at) => at,
-            Look::No => return Look::Yes(Follow::Text),
+            Look::No => return Look::Yes(AfterTag::Text),
             Look::More => return Look::More,
         };
         if at == feed.len() {
-            return Look::Yes(Follow::Call);
+            return Look::Yes(AfterTag::Call);
         }
         let tag = match tag::read(feed, at, &around.context.policy.limits) {
             Look::Yes(tag) => tag,
-            Look::No => return Look::Yes(Follow::Text),
+            Look::No => return Look::Yes(AfterTag::Text),
             Look::More => return Look::More,
         };
         let tag = ahead.after_value.keep(after, tag);
@@ -41,15 +41,19 @@ impl ValueScan {
         if kind != TagKind::Close {
             let same = name == self.tag_name.of(feed.text) && !self.generic;
             let known = same || around.is_sibling(tag, feed.text);
-            return Look::Yes(if known { Follow::Call } else { Follow::Element });
+            return Look::Yes(if known {
+                AfterTag::Call
+            } else {
+                AfterTag::Element
+            });
         }
         if !around.closes_call(name) {
-            return Look::Yes(Follow::Text);
+            return Look::Yes(AfterTag::Text);
         }
         match self.ends_call(feed, around, ahead, end) {
-            Look::Yes(true) => Look::Yes(Follow::Call),
+            Look::Yes(true) => Look::Yes(AfterTag::Call),
             Look::More => Look::More,
-            _ => Look::Yes(Follow::Text),
+            _ => Look::Yes(AfterTag::Text),
         }
     }
 

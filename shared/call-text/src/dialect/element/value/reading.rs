@@ -59,7 +59,7 @@ impl Pairs {
 
 /// The tags inside a value that could belong to the call.
 #[derive(Debug, Default)]
-struct Inside {
+struct InnerTags {
     own: Pairs,
     call: Pairs,
     siblings: Vec<(usize, Pairs)>,
@@ -73,7 +73,7 @@ struct Inside {
     another_call: Option<Span>,
 }
 
-impl Inside {
+impl InnerTags {
     /// Whether the walk is in no quoted block: none is open, or one ended that did not begin here.
     fn quotes_no_block(&self) -> bool {
         self.wrappers.open == 0 || self.wrappers.unopened.is_some()
@@ -186,13 +186,13 @@ impl ValueScan {
     }
 
     /// Counts the tags outside of CDATA and comments that could belong to the call.
-    fn inside(&self, feed: &Feed<'_>, around: &Surroundings<'_>, inner: Span) -> (Inside, bool) {
+    fn inside(&self, feed: &Feed<'_>, around: &Surroundings<'_>, inner: Span) -> (InnerTags, bool) {
         let whole = Feed {
             text: &feed.text[..inner.end],
             eof: true,
             ..*feed
         };
-        let mut inside = Inside::default();
+        let mut inside = InnerTags::default();
         let mut starts_with_own = false;
         let first = whole.skip_space(inner.start);
         let mut comments = self.elements == Some(true);
