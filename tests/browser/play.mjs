@@ -91,7 +91,7 @@ try {
     assert.equal(missing.code, 5, `${kind}: ${JSON.stringify(missing)}`);
     if (missing.message !== undefined) assert.ok(missing.details.includes("google.rpc.ErrorInfo"), kind);
 
-    // Messages of a stream come one after the other, while the run goes on.
+    // Messages of a stream come one after the other, while the run continues.
     const { messages, ended } = await stream(kind, `${GATEWAY}/InvokeText`, SLOW);
     assert.equal(ended, "end", kind);
     const sequences = messages.flatMap(({ record }) => (record.event ? [Number(record.event.sequence)] : []));

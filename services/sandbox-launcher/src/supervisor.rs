@@ -168,7 +168,7 @@ fn which_namespace(error: io::Error) -> Failure {
     all(refused.map_or(Layer::UserNamespace, |(_, layer)| *layer))
 }
 
-/// The init and everybody who descends from it.
+/// The init and every process that descends from it.
 struct Family {
     init: i32,
     /// The user that only this run has, if it shares the host's process ids.

@@ -155,7 +155,7 @@ pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
     Ok(order == 0)
 }
 
-/// Sends a signal to a process that is held, or to everybody of its group.
+/// Sends a signal to a process that is held, or to every process of its group.
 pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> io::Result<()> {
     /// `PIDFD_SIGNAL_PROCESS_GROUP`, which kernels before 6.9 do not have.
     const PROCESS_GROUP: c_long = 1 << 2;

@@ -140,7 +140,7 @@ impl Sandbox {
         (self.slots.running(), self.slots.waiting())
     }
 
-    /// Ends every session and everybody who waits for a script. Scripts that run are ended by
+    /// Ends every session and every script that waits. Scripts that run are ended by
     /// [`Self::end_scripts`], or by losing their callers.
     pub async fn shutdown(&self) {
         self.sessions.shutdown().await;

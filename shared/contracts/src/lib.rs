@@ -10,6 +10,7 @@ pub mod watch;
 #[allow(
     clippy::all,
     clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
     clippy::unwrap_used,
     missing_docs,
     rustdoc::all,
@@ -71,6 +72,7 @@ pub mod tavern {
 #[allow(
     clippy::all,
     clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
     deprecated,
     missing_docs,
     rustdoc::all,

@@ -39,7 +39,7 @@ pub enum Reflection {
 pub struct ServerSettings {
     /// The address to listen on. Default `127.0.0.1:0`, a free port on this machine.
     pub listen: SocketAddr,
-    /// Allows listening beyond loopback although no caller is authenticated: everybody who
+    /// Allows listening beyond loopback although no caller is authenticated: whichever client
     /// reaches the address may then call everything. Default false.
     pub serve_without_authentication_beyond_loopback: bool,
     /// Connections at once; one more is closed at once. Default 1,024, lowered at start to what

@@ -338,7 +338,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Kills everybody in the list of a cgroup; returns how many there were.
+/// Kills every process in the list of a cgroup; returns how many there were.
 fn kill_members(procs: &Path) -> usize {
     let text = fs::read_to_string(procs).unwrap_or_default();
     let members = text.lines().filter_map(|line| line.parse().ok());

@@ -80,7 +80,7 @@ pub struct ScriptIo {
 }
 
 /// The script's working directory, as the launcher has opened it before the script began. It can be
-/// had when the launcher has started the script, and stays readable after everybody's end. As long
+/// had when the launcher has started the script, and stays readable after the end of every process. As long
 /// as neither all copies of this nor the descriptor are dropped, neither are the files.
 #[derive(Clone, Debug)]
 pub struct WorkDirectory {
@@ -121,7 +121,7 @@ pub struct Spawned {
     pub control: tokio::net::UnixStream,
 }
 
-/// A supervisor process, waited for when it is dropped: it ends, and everybody of its script with it,
+/// A supervisor process, waited for when it is dropped: it ends, and every process of its script with it,
 /// when the other end of its socket is closed.
 #[derive(Debug)]
 pub struct Supervisor {
@@ -350,7 +350,7 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
 /// How often those that are ending are looked at.
 const STEP: Duration = Duration::from_millis(2);
 
-/// How long a supervisor may take to end everybody before it is killed. Longer than it tries.
+/// How long a supervisor may take to end every process before it is killed. Longer than it tries.
 const PATIENCE: Duration = Duration::from_secs(35);
 
 /// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all

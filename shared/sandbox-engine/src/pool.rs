@@ -55,7 +55,7 @@ pub struct PoolState {
 #[derive(Debug)]
 pub struct Pool {
     inner: Arc<SharedPool>,
-    /// Refills. Dropping the sender ends that, which then ends everybody who waits.
+    /// Refills. Dropping the sender ends that, which then ends those that wait.
     refilling: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
@@ -145,7 +145,7 @@ impl Pool {
         state
     }
 
-    /// Ends everybody who waits, and waits until nothing is left of them.
+    /// Ends those that wait, and waits until nothing is left of them.
     pub async fn close(&self) {
         let refilling = self.refilling.lock();
         let refilling = refilling.unwrap_or_else(PoisonError::into_inner).take();

@@ -5,7 +5,7 @@ use toml::Value;
 use crate::{Finding, Tree};
 
 /// What the root must hold.
-const REQUIRED: [&str; 15] = [
+const REQUIRED: [&str; 16] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "Cargo.lock",
@@ -16,6 +16,7 @@ const REQUIRED: [&str; 15] = [
     "console",
     "deploy",
     "docker-compose.yml",
+    "docs",
     "proto",
     "rust-toolchain.toml",
     "services",

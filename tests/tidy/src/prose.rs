@@ -8,7 +8,16 @@ use std::collections::BTreeMap;
 use crate::{Finding, Tree};
 
 /// Files that people read as prose, comments included.
-const TEXTS: [&str; 3] = [".rs", ".proto", ".md"];
+const TEXTS: [&str; 8] = [
+    ".rs",
+    ".proto",
+    ".md",
+    ".toml",
+    ".mjs",
+    ".ts",
+    ".tsx",
+    ".tool.json",
+];
 
 /// This crate names what it counts.
 const SELF: &str = "tests/tidy/";
@@ -17,7 +26,7 @@ const SELF: &str = "tests/tidy/";
 const COUNTS: &str = "tests/tidy/prose.toml";
 
 /// A word that is given up, and the field's word.
-const GIVEN_UP: [(&str, &str); 9] = [
+const GIVEN_UP: [(&str, &str); 12] = [
     (
         "Says that",
         "say `Whether …` of a field, `Returns …` of a function",
@@ -32,7 +41,10 @@ const GIVEN_UP: [(&str, &str); 9] = [
     ("whoever", "name the caller, client or process"),
     ("told", "say `reported`, `sent`, `recorded` or `returned`"),
     ("tells", "say `reports`, `sends`, `records` or `returns`"),
+    ("everybody", "name the callers, users or processes"),
     ("mend", "say `fix`"),
+    ("mends", "say `fixes`"),
+    ("mended", "say `fixed`"),
 ];
 
 /// Compares how often each word stands with the recorded count.

@@ -38,8 +38,7 @@ impl StreamingAnswer {
         let Some((block, dialect)) = self.opened.take() else {
             return;
         };
-        let in_fields = matches!(dialect, Dialect::TamV1 | Dialect::TamV2 | Dialect::Vcp);
-        if in_fields || matches!(tool, ToolState::Visible(_)) {
+        if dialect.is_field_based() || matches!(tool, ToolState::Visible(_)) {
             return;
         }
         self.unknown.get_or_insert(UnknownCall {

@@ -20,7 +20,7 @@ pub struct Profile {
     /// Whether the init counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,
     /// Whether the script sees no files that are not its own but read-only ones. Otherwise it may
-    /// set the times of every file that everybody may write, which Landlock does not guard.
+    /// set the times of every file that any user may write, which Landlock does not guard.
     pub own_root: bool,
     /// Whether every file that the script's user owns is the script's. Otherwise it owns those of
     /// the service, whose modes Landlock does not guard either.

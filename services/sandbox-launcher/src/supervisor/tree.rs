@@ -36,8 +36,8 @@ fn is_of_a_script(pid: i32) -> bool {
 
 /// Kills every process of a script that has no supervisor any more; returns how many were seen.
 pub(crate) fn kill_leftovers() -> usize {
-    let everybody: BTreeMap<i32, Seen> = everybody().map(|seen| (seen.pid, seen)).collect();
-    let scripts: BTreeSet<i32> = everybody
+    let processes: BTreeMap<i32, Seen> = processes().map(|seen| (seen.pid, seen)).collect();
+    let scripts: BTreeSet<i32> = processes
         .keys()
         .copied()
         .filter(|pid| is_of_a_script(*pid))
@@ -45,8 +45,8 @@ pub(crate) fn kill_leftovers() -> usize {
     let is_left = |pid: &&i32| {
         // Numbers that were used again since the look may lead round in circles.
         let mut above = **pid;
-        for _ in 0..everybody.len() {
-            match everybody.get(&above) {
+        for _ in 0..processes.len() {
+            match processes.get(&above) {
                 Some(process) if scripts.contains(&above) => above = process.parent,
                 _ => break,
             }
@@ -54,7 +54,7 @@ pub(crate) fn kill_leftovers() -> usize {
         marked(above) != Some(SUPERVISOR)
     };
     let left = scripts.iter().filter(is_left);
-    let left: Vec<&Seen> = left.filter_map(|pid| everybody.get(pid)).collect();
+    let left: Vec<&Seen> = left.filter_map(|pid| processes.get(pid)).collect();
     let mut groups = BTreeSet::new();
     for process in &left {
         kill(process, groups.insert(process.group));
@@ -85,7 +85,7 @@ pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     let mut seen = 0;
     for process in descendants() {
         seen += 1;
-        // A script begins in a group of its own, and everybody in a group gets a signal at once: who
+        // A script begins in a group of its own, and every process of a group gets a signal at once: who
         // forks at this moment takes no child along. One by one, a bomb would outrun the blows.
         let together = process.group != own_group && groups.insert(process.group);
         kill(&process, together);
@@ -144,7 +144,7 @@ fn sweep(user: u32) {
 /// All living descendants of this process.
 fn descendants() -> Vec<Seen> {
     let mut children: BTreeMap<i32, Vec<Seen>> = BTreeMap::new();
-    for process in everybody() {
+    for process in processes() {
         children.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
@@ -159,7 +159,7 @@ fn descendants() -> Vec<Seen> {
 }
 
 /// Every living process.
-fn everybody() -> impl Iterator<Item = Seen> {
+fn processes() -> impl Iterator<Item = Seen> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?))
 }

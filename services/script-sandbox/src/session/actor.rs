@@ -50,7 +50,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// Lives until the session has ended and everybody of it is gone.
+    /// Lives until the session has ended and every process of it is gone.
     pub(crate) async fn live(mut self) {
         let mut unfinished = None;
         let stop = match self.begin().await {

@@ -40,7 +40,7 @@ pub(crate) fn tells_no_secret(response: &ExecuteResponse) {
     }
 }
 
-/// Files with the secret that everybody on the host may read, so that only the sandbox is in the way.
+/// Files with the secret that any user on the host may read, so that only the sandbox is in the way.
 pub(crate) struct Canaries {
     directory: tempfile::TempDir,
 }

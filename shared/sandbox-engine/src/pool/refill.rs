@@ -21,7 +21,7 @@ const HEAD_START: Duration = Duration::from_millis(5);
 /// What an interpreter is taken to keep in memory before one was weighed, in bytes.
 pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 
-/// Refills until `closed` fires or its sender is dropped, and then ends everybody who waits.
+/// Refills until `closed` fires or its sender is dropped, and then ends those that wait.
 pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()>) {
     let mut starting: JoinSet<(PoolKey, Result<WarmInterpreter, String>)> = JoinSet::new();
     let mut retiring: JoinSet<()> = JoinSet::new();

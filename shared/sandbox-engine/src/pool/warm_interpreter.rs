@@ -302,7 +302,7 @@ async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration,
     weighing.await.map_err(|error| error.to_string())
 }
 
-/// Ends everybody of a launcher and waits for its last word.
+/// Ends every process of a launcher and waits for its last word.
 async fn retire(process: SandboxedProcess) {
     let SandboxedProcess { launched, slot } = process;
     let (mut reports, mut say) = (launched.reports, launched.say);

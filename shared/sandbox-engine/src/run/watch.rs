@@ -37,11 +37,11 @@ const SAMPLE: Duration = Duration::from_millis(50);
 /// How long the set-up may take before it counts as failed.
 const SET_UP: Duration = Duration::from_secs(60);
 
-/// How long the launcher may take to end everybody before it is killed itself, which the kernel
+/// How long the launcher may take to end every process before it is killed itself, which the kernel
 /// answers by killing its init. Longer than the launcher tries.
 const END: Duration = Duration::from_secs(35);
 
-/// How long pipes may stay open when everybody is gone. Only a survivor could hold them.
+/// How long pipes may stay open when every process is gone. Only a survivor could hold them.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// What was seen of a script.
@@ -166,7 +166,7 @@ impl Watch {
             if self.over.is_some()
                 && let Some(mut say) = say.take()
             {
-                // Shutting down is the order to end everybody; an error means that it has happened.
+                // Shutting down is the order to end every process; an error means that it has happened.
                 let _ = say.shutdown().await;
             }
             let running = self.over.is_none();

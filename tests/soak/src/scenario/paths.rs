@@ -53,7 +53,7 @@ print(own, refused)
 const OWN: &str = "uses of the script's own file";
 const REFUSED: &str = "uses of the host's file were refused";
 
-/// A file that everybody on the host may read and write.
+/// A file that any user on the host may read and write.
 const CONTENT: &str = "a canary";
 
 /// Uses the name so often.

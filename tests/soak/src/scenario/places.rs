@@ -1,6 +1,6 @@
 //! Directories that are swapped for links while files are placed, measured and collected below them.
 //!
-//! The service places before a script begins and collects when everybody is dead; here neither holds,
+//! The service places before a script begins and collects when every process is dead; here neither holds,
 //! so that each has only its own care to rely on.
 
 use std::{

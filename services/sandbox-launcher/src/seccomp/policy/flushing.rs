@@ -1,7 +1,7 @@
 //! Commands to files: waiting for the disk, going around its cache, and locks.
 //!
 //! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: a script that
-//! flushes a byte at a time makes everybody on that disk wait. A script's files need not outlive the
+//! flushes a byte at a time makes every process on that disk wait. A script's files need not outlive the
 //! machine, so that there a flush is answered as done without being carried out.
 
 use libc::{EINVAL, ENOLCK, EPERM, c_int, c_long};

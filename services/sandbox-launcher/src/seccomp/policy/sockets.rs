@@ -14,7 +14,7 @@ const SO_SNDTIMEO_NEW: c_int = 67;
 
 /// What may be set and asked, by level: times and modes of the socket itself. Not: filters,
 /// which the kernel compiles into a store that the whole machine shares (that of the system call
-/// filters, so that a script that fills it keeps everybody from being confined), protocols and
+/// filters, so that a script that fills it keeps every process from being confined), protocols and
 /// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
 /// time-stamp queues, which hold memory that is not counted.
 #[rustfmt::skip] // a level per paragraph

@@ -137,9 +137,9 @@ pub(super) const OWN_LISTENER: &str = "
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 found = []
-try: everybody = [name for name in os.listdir('/proc') if name.isdigit()]
-except OSError: everybody = [str(pid) for pid in range(1, 300)] + ['self']
-for pid in everybody:
+try: processes = [name for name in os.listdir('/proc') if name.isdigit()]
+except OSError: processes = [str(pid) for pid in range(1, 300)] + ['self']
+for pid in processes:
     for fd in range(64):
         try: target = os.readlink(f'/proc/{pid}/fd/{fd}')
         except OSError: continue
@@ -160,7 +160,7 @@ print(found, own, new_listener, max(stolen), traced)
 
 #[test]
 fn e76_the_listener_cannot_be_reached_or_replaced() {
-    // The script looks for a listener in itself and in everybody it can see, tries to take one over,
+    // The script looks for a listener in itself and in every process it can see, tries to take one over,
     // and to install a filter with a listener of its own.
     everywhere(async |host| {
         let name = host.kind;

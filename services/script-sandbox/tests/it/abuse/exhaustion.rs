@@ -76,7 +76,7 @@ print('parent')
 #[test]
 fn e02_double_forks_in_new_sessions_die_with_the_rest() {
     let marker = marker();
-    // The pipe ends once everybody has become a sleeper.
+    // The pipe ends once every process has become a sleeper.
     let source = DOUBLE_FORKS.replace("MARKER", &marker);
     everywhere(async |host| {
         expect_output(&host.python(&source).await, "parent\n");

@@ -49,7 +49,7 @@ fn e28_other_scripts_directories_cannot_be_reached() {
     });
 }
 
-/// Hard links to files of everybody, and their modes.
+/// Hard links to files of any user, and their modes.
 pub(super) const SHARED_LINKS: &str = "
 import os
 for target in ['CANARIES/runs.db', '/usr/bin/env', '/etc/passwd', os.path.realpath(os.sys.executable)]:

@@ -32,7 +32,7 @@ fn shared(directory: &Path, devices: &[&str]) -> String {
         .replace("DEVICES", &format!("{devices:?}").replace('"', "'"))
 }
 
-/// A directory with a file that everybody may read and its owner may write.
+/// A directory with a file that any user may read and its owner may write.
 fn with_a_file() -> tempfile::TempDir {
     let tree = planted();
     fs::write(tree.path().join("file"), "content").unwrap();

@@ -11,7 +11,7 @@ use script_sandbox::SandboxSettings;
 
 use crate::support::{Host, reduced_settings};
 
-/// Makes a directory that everybody may enter, where scripts have none of their own.
+/// Makes a directory that any user may enter, where scripts have none of their own.
 pub(super) fn planted() -> tempfile::TempDir {
     let tree = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(tree.path(), Permissions::from_mode(0o755)).unwrap();

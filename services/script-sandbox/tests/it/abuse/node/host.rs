@@ -182,7 +182,7 @@ look('environment', JSON.stringify(process.env));
 fn e88_node_finds_no_secret_of_the_service() {
     everywhere(async |host| {
         let canaries = ("CANARIES", host.canaries.to_str().unwrap());
-        // The control: by a path that everybody may read the secret is there to be found.
+        // The control: by a path that any user may read the secret is there to be found.
         SECRETS.succeeds_outside(&[canaries, ("HOST", ""), ("PROCESSES", "[]")]);
         let scratch = host.sandbox.settings().scratch_directory.display();
         let places = format!("'/input', '/work', '/tmp', '/dev/shm', '{scratch}'");
