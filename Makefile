@@ -27,6 +27,9 @@ TYPOS := $(TOOLS)/typos-$(TYPOS_VERSION)/bin/typos
 BUF_VERSION := 1.75.0
 BUF := $(TOOLS)/buf-$(BUF_VERSION)/node_modules/.bin/buf
 
+MACHETE_VERSION := 0.9.2
+MACHETE := $(TOOLS)/machete-$(MACHETE_VERSION)/bin/cargo-machete
+
 # The state of the contract that a change must not break: what main held before.
 AGAINST ?= $(shell main=$$(git rev-parse --verify --quiet origin/main 2>/dev/null || true); \
   if [ -n "$$main" ] && [ "$$main" != "$$(git rev-parse HEAD)" ]; then echo "$$main"; \
@@ -197,7 +200,7 @@ lint-spelling: $(TYPOS)
 	@$(TYPOS) --config .config/typos.toml
 
 .PHONY: lint-dependencies
-lint-dependencies: check-rust
+lint-dependencies: check-rust | $(MACHETE)
 	@graph=$$($(CARGO) tree --locked --workspace --all-features --edges normal,build --prefix none); \
 	for crate in aws-lc-rs aws-lc-sys openssl openssl-sys native-tls; do \
 	  if grep -q "^$$crate v" <<<"$$graph"; then \
@@ -211,11 +214,7 @@ lint-dependencies: check-rust
 	  echo "cargo-deny is not installed; licences are not checked (cargo install --locked cargo-deny)"; \
 	fi
 
-	@if $(CARGO) machete --version >/dev/null 2>&1; then \
-	  $(CARGO) machete; \
-	else \
-	  echo "cargo-machete is not installed; unused dependencies are not found (cargo install --locked cargo-machete)"; \
-	fi
+	@if [ -x $(MACHETE) ]; then $(MACHETE); fi
 
 .PHONY: fmt
 fmt: check-rust $(BUF) ## Format Rust and the contract
@@ -274,6 +273,12 @@ $(TYPOS): | check-python
 	@$(PYTHON) -m venv --clear $(TOOLS)/typos-$(TYPOS_VERSION)
 	@$(TOOLS)/typos-$(TYPOS_VERSION)/bin/pip install --quiet --disable-pip-version-check typos==$(TYPOS_VERSION) || \
 	  { echo "missing: typos $(TYPOS_VERSION); pip could not reach a package index" >&2; exit 1; }
+
+# Built from source, in a minute or two. Where no registry can be reached, unused dependencies are not found.
+$(MACHETE): | check-rust
+	@echo "building cargo-machete $(MACHETE_VERSION)"
+	@$(CARGO) install --quiet --locked --root $(TOOLS)/machete-$(MACHETE_VERSION) cargo-machete@$(MACHETE_VERSION) || \
+	  echo "cargo-machete $(MACHETE_VERSION) could not be built; unused dependencies are not found" >&2
 
 $(BUF): | check-npm
 	@echo "installing buf $(BUF_VERSION)"

@@ -15,9 +15,10 @@ mod deliberate;
 mod deliberation;
 mod directives;
 mod driver;
+mod earlier_turns;
 mod ending;
 mod export;
-mod flights;
+mod in_flight;
 mod inventory;
 mod observations;
 mod prompting;
@@ -25,11 +26,13 @@ mod queue;
 mod reading_context;
 mod reduce;
 mod replay;
+mod shown_states;
 mod spending;
 mod steer;
 mod stop;
 mod streaming_answer;
 mod text_coalescer;
+mod turn_log;
 
 use std::{sync::Arc, time::Duration};
 

@@ -166,13 +166,13 @@ pub fn change(
         previous: None,
     };
     for operation in operations {
-        carry_out(operation, &mut changed)?;
+        apply_one(operation, &mut changed)?;
     }
     check(schema, &changed.state, most)?;
     Ok(changed)
 }
 
-fn carry_out(operation: &Operation, changed: &mut Changed) -> Result<(), StateError> {
+fn apply_one(operation: &Operation, changed: &mut Changed) -> Result<(), StateError> {
     let state = &mut changed.state;
     let (path, previous) = match operation {
         Operation::Test(path, expected) => {

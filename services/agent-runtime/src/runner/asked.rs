@@ -84,7 +84,7 @@ impl Driver {
             let pieces = pieces.map(|piece| piece.map_err(Asking::Model)).boxed();
             return Ok((AnswerSource::Model(model), pieces));
         };
-        let (peers, recorder) = (self.shared.peers.clone(), self.recorder.clone());
+        let (peers, recorder) = (self.shared.peers.clone(), self.log.recorder().clone());
         let context = self.control.call_context();
         let prepared = Deliberation::prepare(peers, recorder, context, question).await?;
         let pieces = prepared.answer();
@@ -130,7 +130,7 @@ impl Driver {
 
     /// Returns what prepares such a run, also while the turn does something else.
     pub(super) fn helper_parts(&self, workflow_id: &str) -> HelperParts {
-        let (peers, recorder) = (self.shared.peers.clone(), self.recorder.clone());
+        let (peers, recorder) = (self.shared.peers.clone(), self.log.recorder().clone());
         let (context, grant) = (self.control.call_context(), self.grant_of_workflow());
         let conversation_id = self.meta.conversation_id.clone();
         let workflow_id = workflow_id.to_owned();
@@ -161,10 +161,15 @@ impl Driver {
             conversation: said
                 .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
                 .collect(),
-            private_state: self.state.as_ref().map(|state| state.value.clone()),
-            world_state: self.world.as_ref().map(|state| state.value.clone()),
+            private_state: self
+                .states
+                .private
+                .as_ref()
+                .map(|state| state.value.clone()),
+            world_state: self.states.world.as_ref().map(|state| state.value.clone()),
             events: self.events.clone(),
             goals: self
+                .states
                 .goals
                 .as_ref()
                 .map_or_else(Vec::new, |state| goals::for_workflow(&state.value)),
@@ -188,7 +193,7 @@ impl Driver {
             },
             trigger: match self.events.first() {
                 Some(event) => json!({"kind": "event", "id": event["event_id"]}),
-                None => json!({"kind": "user", "id": self.recorder.run_id().to_string()}),
+                None => json!({"kind": "user", "id": self.log.recorder().run_id().to_string()}),
             },
             iteration: self.turn.rounds(),
             calls_remaining: if is_last { 0 } else { self.turn.calls_left() },
@@ -200,7 +205,7 @@ impl Driver {
         let reserved = self.reserved(self.turn.last().is_some());
         let reserved = reserved.unwrap_or(Some(budgets::SHORTEST_ANSWER));
         // The run's own deadline comes first, through its control.
-        let deadline = started + self.recorder.remaining() + Duration::from_secs(1);
+        let deadline = started + self.log.recorder().remaining() + Duration::from_secs(1);
         model.generate(ModelRequest {
             max_output_tokens: budgets::within(self.plan.max_output_tokens, reserved),
             temperature: self.plan.temperature,

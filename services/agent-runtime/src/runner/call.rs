@@ -1,4 +1,4 @@
-//! The calls of an answer on their way: sent, awaited, several at once where their tools allow it.
+//! The calls of an answer: dispatched, awaited, several in flight where their tools allow it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tracing::Instrument;
 use super::{
     caller,
     driver::Driver,
-    flights::Landed,
+    in_flight::EndedCall,
     inventory::{self, Inventory, InventoryError},
     journal, reduce,
     stop::TurnStop,
@@ -66,7 +66,7 @@ impl Driver {
         let Some(_not_paused) = control.admit_start().await else {
             return Ok(false);
         };
-        let run = self.recorder.run_id();
+        let run = self.log.recorder().run_id();
         let effect_id = effect_of(&self.forked, &run, &self.turn, call.index);
         self.note(Kind::CallDispatched(common::CallDispatched {
             effect_id: effect_id.clone(),
@@ -77,7 +77,7 @@ impl Driver {
         }))?;
         // From here on a crash leaves a call that is known to be unsettled.
         self.commit().await?;
-        self.fly(call, effect_id, false);
+        self.start_call(call, effect_id, false);
         Ok(true)
     }
 
@@ -86,22 +86,22 @@ impl Driver {
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         // Followers see what has happened so far while the rest continues.
         self.commit().await?;
-        for (call, effect_id) in self.on_their_way(left) {
-            if !self.flights.effects.contains(&effect_id) {
-                self.fly(call, effect_id, true);
+        for (call, effect_id) in self.dispatched(left) {
+            if !self.in_flight.contains(&effect_id) {
+                self.start_call(call, effect_id, true);
             }
         }
-        let landed = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            landed = self.flights.next() => landed,
+            ended = self.in_flight.next() => ended,
             directive = self.inbox.next() => {
                 // A message of a person waits until the calls have ended.
                 self.obey(directive).await?;
                 return Ok(());
             }
         };
-        match landed {
-            Some(landed) => match self.land(landed)? {
+        match ended {
+            Some(ended) => match self.note_end(ended)? {
                 (index, Some(text)) => self.note(journal::observation(Some(index), text)),
                 (_, None) => Ok(()),
             },
@@ -110,18 +110,18 @@ impl Driver {
     }
 
     /// Notes how a call ended. Returns its place and what the model is to read about it.
-    pub(super) fn land(&mut self, landed: Landed) -> Result<(u32, Option<String>), TurnStop> {
-        let mut result = landed.ended?;
-        result.index = landed.index;
-        result.effect_id = landed.effect_id;
+    pub(super) fn note_end(&mut self, ended: EndedCall) -> Result<(u32, Option<String>), TurnStop> {
+        let mut result = ended.ended?;
+        result.index = ended.index;
+        result.effect_id = ended.effect_id;
         if result.tool_id.is_empty() {
-            result.tool_id = landed.tool_id;
+            result.tool_id = ended.tool_id;
         }
-        let mut observed = match landed.observed.is_empty() {
+        let mut observed = match ended.observed.is_empty() {
             true => words(&result),
-            false => Some(landed.observed),
+            false => Some(ended.observed),
         };
-        if let Some(reduced) = landed.reduced {
+        if let Some(reduced) = ended.reduced {
             if let Some(used) = reduced.used {
                 self.note(Kind::UsageReported(used))?;
             }
@@ -131,13 +131,13 @@ impl Driver {
         self.note(Kind::CallSettled(common::CallSettled {
             result: Some(result),
         }))?;
-        Ok((landed.index, observed))
+        Ok((ended.index, observed))
     }
 
     /// Ends the calls that left before this process began, of an answer that was lost.
     pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         let reason = "the answer that held the call was lost before it was complete";
-        for (call, effect_id) in self.on_their_way(left) {
+        for (call, effect_id) in self.dispatched(left) {
             self.caller().end_call(&effect_id, reason).await;
             let error = outcome::error(common::ErrorCategory::Cancelled, "answer_lost", reason);
             let mut result = caller::ended(&call, common::CallStatus::Cancelled, error);
@@ -150,10 +150,10 @@ impl Driver {
     }
 
     /// Ends every call that is still under way when the turn ends, and notes what became of it.
-    pub(super) async fn end_flights(&mut self) -> Result<(), TurnStop> {
-        self.give_up_flights.cancel();
-        while let Some(landed) = self.flights.next().await {
-            match self.land(landed) {
+    pub(super) async fn end_calls_in_flight(&mut self) -> Result<(), TurnStop> {
+        self.in_flight.give_up.cancel();
+        while let Some(ended) = self.in_flight.next().await {
+            match self.note_end(ended) {
                 // What is not known is named as unsettled in the turn's outcome.
                 Ok(_) | Err(TurnStop::Cancelled(_)) => {}
                 Err(stop) => return Err(stop),
@@ -163,9 +163,9 @@ impl Driver {
     }
 
     /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
-    pub(super) async fn drop_flights(&mut self) -> Result<(), TurnStop> {
-        let ended = self.end_flights().await;
-        self.give_up_flights = CancellationToken::new();
+    pub(super) async fn drop_calls_in_flight(&mut self) -> Result<(), TurnStop> {
+        let ended = self.end_calls_in_flight().await;
+        self.in_flight.give_up = CancellationToken::new();
         ended
     }
 
@@ -178,7 +178,7 @@ impl Driver {
         }
     }
 
-    fn fly(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
+    fn start_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
         let taken = self.forked.result_of(&self.turn, call.index).cloned();
         let (grant, reducer) = match taken {
@@ -186,14 +186,14 @@ impl Driver {
             Some(_) => (common::CallGrant::default(), None),
         };
         let tool_id = self.plan.tool_id(&call.tool_id).into_owned();
-        self.flights.effects.insert(effect_id.clone());
-        let flight = async move {
+        let in_flight = effect_id.clone();
+        let call = async move {
             let _tracked = control.track(WorkKind::Call, &effect_id);
             let (ended, observed) = match taken {
                 // No call is repeated (rule G1003).
                 Some(taken) => (Ok(taken.result.unwrap_or_default()), taken.observation),
                 None => {
-                    let ended = caller.carry_out(&call, tool_id, &effect_id, left_before, grant);
+                    let ended = caller.execute(&call, tool_id, &effect_id, left_before, grant);
                     (ended.await, String::new())
                 }
             };
@@ -205,7 +205,7 @@ impl Driver {
                 }
                 _ => None,
             };
-            Landed {
+            EndedCall {
                 observed,
                 reduced,
                 index: call.index,
@@ -214,12 +214,12 @@ impl Driver {
                 ended,
             }
         };
-        // The request to a model may be going on as well, and is not what made the call.
-        let flight = flight.instrument(self.span.clone());
-        self.flights.flying.push(Box::pin(flight));
+        // A request to a model may be in flight as well, and is not what made the call.
+        let call = call.instrument(self.span.clone());
+        self.in_flight.add(in_flight, Box::pin(call));
     }
 
-    fn on_their_way(&self, left: &[u32]) -> Vec<(ReadCall, String)> {
+    fn dispatched(&self, left: &[u32]) -> Vec<(ReadCall, String)> {
         let known = self.turn.calls().iter();
         let wanted = known.filter(|progress| left.contains(&progress.call.index));
         wanted

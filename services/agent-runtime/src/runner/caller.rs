@@ -41,7 +41,7 @@ pub(super) struct Caller {
 
 impl Caller {
     /// Finds out how a call goes that is about to leave, or that left before this process began.
-    pub(super) async fn carry_out(
+    pub(super) async fn execute(
         &self,
         call: &ReadCall,
         tool_id: String,

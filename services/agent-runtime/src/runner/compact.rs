@@ -69,7 +69,7 @@ impl Driver {
         if before <= limit && !self.is_too_long {
             return Ok(());
         }
-        let covered = self.replaceable();
+        let covered = self.earlier.replaceable(&self.plan);
         if covered == 0 {
             return Ok(());
         }
@@ -79,15 +79,15 @@ impl Driver {
         let summary = self.summary(Some(&model), covered, most_bytes).await?;
         let covered = match &summary {
             Some(_) => covered,
-            None => self.fewest(covered, before, limit),
+            None => self.earlier.fewest(covered, before, limit),
         };
         self.replace(covered, summary, before).await
     }
 
     /// Replaces the turns before the last ones because a caller asked for it.
     pub(super) async fn compact_now(&mut self) -> Result<(), TurnStop> {
-        let covered = self.replaceable();
-        if covered == 0 || self.compacted.is_some() {
+        let covered = self.earlier.replaceable(&self.plan);
+        if covered == 0 || self.earlier.were_replaced() {
             return Ok(());
         }
         let before = tokens(self.prompt().bytes());
@@ -136,7 +136,7 @@ impl Driver {
         covered: usize,
         most_bytes: usize,
     ) -> Result<Option<Summary>, TurnStop> {
-        let turns = &self.earlier[..covered];
+        let turns = &self.earlier.turns()[..covered];
         let digest = prompt::assemble("", "", turns, &[], usize::MAX).digest();
         let conversation = turns.iter().flatten().map(|said| {
             let role = said.message.role.as_str();
@@ -183,40 +183,17 @@ impl Driver {
         }
     }
 
-    /// Returns how many of the first turns can be replaced: more than a summary alone, and not the last ones.
-    pub(super) fn replaceable(&self) -> usize {
-        let turns = self.earlier.len().saturating_sub(self.given);
-        let covered = turns.saturating_sub(self.plan.compaction.keep_turns);
-        match self.has_summary && covered == 1 {
-            true => 0,
-            false => covered,
-        }
-    }
-
     /// Returns what asks for a summary of the first turns; none if the budgets leave no room for it.
     fn summary_request(&self, turns: usize, most_bytes: usize) -> Option<ModelRequest> {
         self.reserved(false).ok()?;
-        let turns = &self.earlier[..turns];
+        let turns = &self.earlier.turns()[..turns];
         let messages = compaction::request(turns, self.plan.language, most_bytes);
-        let deadline = Instant::now() + self.recorder.remaining().min(LONGEST);
+        let deadline = Instant::now() + self.log.recorder().remaining().min(LONGEST);
         Some(ModelRequest {
             max_output_tokens: Some(SUMMARY_TOKENS),
             may_call: false,
             ..ModelRequest::new(messages, deadline)
         })
-    }
-
-    /// Returns how many of the oldest turns have to be left out, at most `most`.
-    fn fewest(&self, most: usize, before: u64, limit: u64) -> usize {
-        let mut left = before;
-        for (index, turn) in self.earlier[..most].iter().enumerate() {
-            let bytes = turn.iter().map(|said| said.message.bytes()).sum();
-            left = left.saturating_sub(tokens(bytes));
-            if left <= limit {
-                return index + 1;
-            }
-        }
-        most
     }
 
     async fn replace(
@@ -225,7 +202,7 @@ impl Driver {
         summary: Option<Summary>,
         before: u64,
     ) -> Result<(), TurnStop> {
-        let covered = &self.earlier[..covered];
+        let covered = &self.earlier.turns()[..covered];
         let until = covered.last().and_then(|turn| turn.first());
         let Some(until) = until.map(|first| first.time) else {
             return Ok(());
@@ -238,8 +215,7 @@ impl Driver {
             summary: summary.text,
             turns,
         };
-        compaction.apply(&mut self.earlier, self.plan.language);
-        self.has_summary = true;
+        self.earlier.replace(&compaction, &self.plan);
         let after = tokens(self.prompt().bytes());
         let compacted = ConversationCompacted {
             until: Some(timestamp_to_proto(until)),

@@ -60,12 +60,12 @@ impl Driver {
         self.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
-            state_version: self.asked.private.unwrap_or_default(),
-            world_version: self.asked.world.unwrap_or_default(),
-            goals_version: self.asked.goals.unwrap_or_default(),
+            state_version: self.states.asked.private.unwrap_or_default(),
+            world_version: self.states.asked.world.unwrap_or_default(),
+            goals_version: self.states.asked.goals.unwrap_or_default(),
             prompt_digest: prompt.digest(),
         }))?;
-        self.hand_over().await?;
+        self.submit_noted().await?;
         drop(not_paused);
         let span = telemetry::spans::chat(&model);
         let reading_context = self.reading_context(self.plan.policy());
@@ -80,7 +80,7 @@ impl Driver {
         self.void_until = 0;
         self.is_too_long = false;
         self.was_cut = false;
-        self.asked = AskedStates::default();
+        self.states.asked = AskedStates::default();
         describe(&span, &answered.end);
         self.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
@@ -132,11 +132,13 @@ impl Driver {
             Asking::Void(sequence) => self.void_until = sequence,
             Asking::Interrupted => {
                 self.void_until = 0;
-                self.asked = AskedStates::default();
+                self.states.asked = AskedStates::default();
             }
             // It is asked again once, with a summary of what was before.
             Asking::Model(error)
-                if error.is_context_exceeded() && !self.is_too_long && self.replaceable() > 0 =>
+                if error.is_context_exceeded()
+                    && !self.is_too_long
+                    && self.earlier.replaceable(&self.plan) > 0 =>
             {
                 self.is_too_long = true;
             }
@@ -151,7 +153,7 @@ impl Driver {
                 return Err(model_failure(error.code(), &message, error.is_retryable()));
             }
         }
-        self.drop_flights().await
+        self.drop_calls_in_flight().await
     }
 
     /// Whether no call of the answer at hand has left.
@@ -259,11 +261,11 @@ impl Driver {
 
     pub(super) fn prompt(&self) -> Prompt {
         let shown = PromptStates {
-            private: self.state.as_ref().map(|state| &state.value),
-            world: self.world.as_ref().map(|state| &state.value),
-            goals: self.goals.as_ref().map(|state| &state.value),
+            private: self.states.private.as_ref().map(|state| &state.value),
+            world: self.states.world.as_ref().map(|state| &state.value),
+            goals: self.states.goals.as_ref().map(|state| &state.value),
         };
-        let turns = (self.earlier.as_slice(), self.turn.messages());
+        let turns = (self.earlier.turns(), self.turn.messages());
         let prompt = prompting::prompt(
             &self.plan,
             self.catalogue(),
@@ -320,8 +322,8 @@ impl Driver {
                     asked.cancel("the turn ends").await;
                     return Err(Asking::Stopped(self.stopped()));
                 }
-                Some(landed) = self.flights.next() => {
-                    self.land_early(landed, &mut answer).await?;
+                Some(ended) = self.in_flight.next() => {
+                    self.land_early(ended, &mut answer).await?;
                     continue;
                 }
                 directive = self.inbox.next() => {

@@ -1,6 +1,6 @@
 //! One turn while it is carried out.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use call_catalogue::Catalogue;
 use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
@@ -9,76 +9,57 @@ use run_log::AppendError;
 use serde_json::Value;
 
 use agent_domain::{
-    compaction::Compaction,
-    message::TurnMessage,
     observation,
     plan::Plan,
     turn::{Ask, Command, Finish, ReadCall, Turn},
 };
 use agent_store::{store::StateOwner, turn_log::forked::Forked};
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    AskedStates, Inner, Resumed,
+    Inner, Resumed,
     asker::Asker,
     caller::Caller,
     directives::{Steering, TurnInbox},
-    ending,
-    flights::Flights,
-    history,
+    earlier_turns::EarlierTurns,
+    ending, history,
+    in_flight::CallsInFlight,
     inventory::Inventory,
     journal,
     observations::Observations,
+    shown_states::{Owners, ShownStates},
     spending::Spending,
     stop::TurnStop,
+    turn_log::TurnLog,
 };
-use crate::states::Snapshot;
-
-/// How often a commit is tried again while the storage does not work.
-const STORE_TRIES: u32 = 6;
 
 /// One turn while it is carried out.
 pub(super) struct Driver {
     pub(super) shared: Arc<Inner>,
-    pub(super) recorder: Recorder,
+    pub(super) log: TurnLog,
     pub(super) control: RunControl,
     pub(super) meta: RunMeta,
     pub(super) plan: Plan,
     pub(super) turn: Turn,
     pub(super) inventory: Inventory,
-    /// The messages before the turn, by turn; each that the caller gave stands alone.
-    pub(super) earlier: Vec<Vec<TurnMessage>>,
-    /// How many of them the caller gave; they are the last ones.
-    pub(super) given: usize,
-    /// Whether the first of them is a summary of those before.
-    pub(super) has_summary: bool,
+    /// The messages before the turn.
+    pub(super) earlier: EarlierTurns,
     /// Whether the model reported that the present request is too long.
     pub(super) is_too_long: bool,
     /// Whether the present answer is requested once more, as it was cut off.
     pub(super) was_cut: bool,
-    /// What this turn replaced turns before it by, before a crash.
-    pub(super) compacted: Option<Compaction>,
     pub(super) untrusted: Vec<String>,
     /// Whether a call of the conversation gave a handle.
     handle_given: bool,
-    /// The calls under way.
-    pub(super) flights: Flights,
-    /// Ends them while the turn continues to its own end.
-    pub(super) give_up_flights: CancellationToken,
+    /// The calls in flight.
+    pub(super) in_flight: CallsInFlight,
     /// What the turn has used of its models.
     pub(super) spending: Spending,
     /// What the calls of the newest answer came to.
     pub(super) observations: Observations,
     /// The event up to which what the present deliberation workflow wrote is void; zero for none.
     pub(super) void_until: u64,
-    /// The private state that the model is shown; none if the agent has none.
-    pub(super) state: Option<Snapshot>,
-    /// The world state that the model is shown; none outside of scenes.
-    pub(super) world: Option<Snapshot>,
-    /// The goals that the model is shown; none if the agent has none.
-    pub(super) goals: Option<Snapshot>,
-    /// The versions of them that a model was asked with that has not answered.
-    pub(super) asked: AskedStates,
+    /// The states that the model is shown.
+    pub(super) states: ShownStates,
     /// What it has taken over from the turn that it is a fork of.
     pub(super) forked: Forked,
     /// The events that opened the turn.
@@ -89,8 +70,6 @@ pub(super) struct Driver {
     pub(super) steering: Steering,
     /// The turn's span.
     pub(super) span: tracing::Span,
-    /// Recorded with the next commit.
-    pending: Vec<Kind>,
     replayed: bool,
     pub(super) cancelled_before: Option<String>,
     /// Whether turns before it may not have ended.
@@ -109,35 +88,30 @@ impl Driver {
         let inbox = shared.switchboard.connect(recorder.run_id().to_string());
         Self {
             shared,
-            recorder,
+            log: TurnLog::new(recorder),
             control,
             meta,
             plan,
             turn: resumed.turn,
             inventory: Inventory::default(),
-            given: resumed.given.len(),
-            has_summary: false,
+            earlier: EarlierTurns::new(resumed.given, resumed.compacted),
             is_too_long: false,
             was_cut: false,
-            compacted: resumed.compacted,
-            earlier: resumed.given.into_iter().map(|given| vec![given]).collect(),
             untrusted: resumed.untrusted,
             handle_given: resumed.handle_given,
-            flights: Flights::default(),
-            give_up_flights: CancellationToken::new(),
+            in_flight: CallsInFlight::default(),
             spending: resumed.spending,
             observations: resumed.observations,
             void_until: 0,
-            state: None,
-            world: None,
-            goals: None,
-            asked: resumed.asked,
+            states: ShownStates {
+                asked: resumed.asked,
+                ..ShownStates::default()
+            },
             forked: resumed.forked,
             events: resumed.events,
             inbox,
             steering: resumed.steering,
             span: tracing::Span::none(),
-            pending: Vec::new(),
             replayed: resumed.replayed,
             cancelled_before: resumed.cancel,
             is_behind: resumed.taken_over && !resumed.replayed,
@@ -152,7 +126,7 @@ impl Driver {
             Err(stop) => stop,
         };
         if !matches!(stop, TurnStop::Storage(_))
-            && let Err(worse) = self.end_flights().await
+            && let Err(worse) = self.end_calls_in_flight().await
         {
             stop = worse;
         }
@@ -180,7 +154,7 @@ impl Driver {
     }
 
     async fn go(&mut self) -> Result<common::RunOutcome, TurnStop> {
-        if self.is_behind || self.recorder.is_queued() {
+        if self.is_behind || self.log.recorder().is_queued() {
             self.await_turns_before().await?;
         }
         self.spending.resume_at(self.shared.clock.now());
@@ -240,47 +214,13 @@ impl Driver {
         let goals = StateOwner::goals(conversation, profile);
         let scene = self.plan.scene.as_ref();
         let world = scene.map(|scene| StateOwner::world(&scene.run_id));
-        let read = |owner: Option<StateOwner>, version| {
-            let states = self.shared.states.clone();
-            async move {
-                match owner {
-                    Some(owner) => states.snapshot(owner, version).await,
-                    None => Ok(None),
-                }
-            }
+        let owners = Owners {
+            private: Some(own),
+            world,
+            goals: Some(goals),
         };
-        let read = futures::future::try_join3(
-            read(Some(own), self.asked.private),
-            read(world, self.asked.world),
-            read(Some(goals), self.asked.goals),
-        );
-        let unreadable = |failure: grpc_kit::Failure| {
-            let status = failure.into_status();
-            TurnStop::Failed(Box::new(outcome::error(
-                common::ErrorCategory::Internal,
-                "state_unreadable",
-                status.message(),
-            )))
-        };
-        let (own, world, goals) = read.await.map_err(unreadable)?;
-        let version = |state: &Option<Snapshot>| state.as_ref().map(|state| state.row.version);
-        for (state, before) in [
-            (&own, &self.state),
-            (&world, &self.world),
-            (&goals, &self.goals),
-        ] {
-            if version(state) != version(before) {
-                // What tools and other programs wrote into it is not trusted.
-                let text = state.as_ref().map(|state| state.row.state.clone());
-                self.untrusted.extend(text);
-            }
-        }
-        self.asked = AskedStates {
-            private: version(&own),
-            world: version(&world),
-            goals: version(&goals),
-        };
-        (self.state, self.world, self.goals) = (own, world, goals);
+        let changed = self.states.read(&self.shared.states, owners).await?;
+        self.untrusted.extend(changed);
         Ok(())
     }
 
@@ -317,10 +257,10 @@ impl Driver {
     pub(super) fn caller(&self) -> Caller {
         Caller {
             calls: self.shared.peers.calls.clone(),
-            recorder: self.recorder.clone(),
+            recorder: self.log.recorder().clone(),
             control: self.control.clone(),
             conversation_id: self.meta.conversation_id.clone(),
-            give_up: self.give_up_flights.clone(),
+            give_up: self.in_flight.give_up.clone(),
             asker: Asker {
                 questions: self.shared.questions.clone(),
                 conversation_id: self.meta.conversation_id.clone(),
@@ -343,11 +283,11 @@ impl Driver {
                     "an agent's tool is not registered"
                 );
             }
-            self.pending.extend(remarks);
+            self.log.note(remarks);
         }
         let earlier = self.shared.conversations.context(
             &self.meta.conversation_id,
-            self.recorder.run_id(),
+            self.log.recorder().run_id(),
             self.shared.history_bytes,
             self.plan.language,
         );
@@ -359,23 +299,12 @@ impl Driver {
                 status.message(),
             )))
         })?;
-        let is_summary =
-            |part: &history::Earlier| part.run_id.is_empty() && part.compaction.is_some();
-        self.has_summary = self.compacted.is_some() || earlier.first().is_some_and(is_summary);
-        let (mut untrusted, mut messages) = (Vec::new(), Vec::new());
-        for turn in earlier {
-            untrusted.extend(turn.untrusted);
+        let mut untrusted = Vec::new();
+        for turn in &earlier {
+            untrusted.extend_from_slice(&turn.untrusted);
             self.handle_given |= turn.handle_given;
-            // A run that only compacted said nothing.
-            if !turn.messages.is_empty() {
-                messages.push(turn.messages);
-            }
         }
-        if let Some(compaction) = &self.compacted {
-            compaction.apply(&mut messages, self.plan.language);
-        }
-        messages.append(&mut self.earlier);
-        self.earlier = messages;
+        self.earlier.prepend(earlier, &self.plan);
         // The newest come last, as they count first when there are too many.
         untrusted.append(&mut self.untrusted);
         self.untrusted = untrusted;
@@ -385,14 +314,14 @@ impl Driver {
     /// Lets something happen: now in the turn, and in the log with the next commit.
     pub(super) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
         self.take(&kind)?;
-        self.pending.push(kind);
+        self.log.note([kind]);
         Ok(())
     }
 
     /// Lets something happen that need not be durable before the turn continues.
-    pub(super) async fn tell(&mut self, kind: Kind) -> Result<(), TurnStop> {
+    pub(super) async fn submit(&mut self, kind: Kind) -> Result<(), TurnStop> {
         self.take(&kind)?;
-        self.recorder.submit(kind).await.map_err(TurnStop::Storage)
+        self.log.submit(kind).await
     }
 
     fn take(&mut self, kind: &Kind) -> Result<(), TurnStop> {
@@ -409,45 +338,23 @@ impl Driver {
 
     /// Notes something and makes it durable with everything noted before. Returns its sequence.
     pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, TurnStop> {
-        self.note(kind)?;
-        self.record().await
+        self.take(&kind)?;
+        self.log.commit_with(kind).await
     }
 
     /// Makes everything noted durable, in one commit.
     pub(super) async fn commit(&mut self) -> Result<(), TurnStop> {
-        match self.pending.is_empty() {
-            true => Ok(()),
-            false => self.record().await.map(drop),
-        }
+        self.log.commit().await
     }
 
-    /// Hands everything noted over before the model is asked: the commit runs while it answers, and its
+    /// Submits everything noted before the model is asked: the commit runs while it answers, and its
     /// answer comes after it in the log. A deliberation workflow is a run with a request id, which has to
     /// find the same states after a crash.
-    pub(super) async fn hand_over(&mut self) -> Result<(), TurnStop> {
+    pub(super) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         if self.plan.deliberation.is_some() {
             return self.commit().await;
         }
-        let kinds = std::mem::take(&mut self.pending);
-        let handed_over = self.recorder.submit_all(kinds).await;
-        handed_over.map_err(TurnStop::Storage)
-    }
-
-    async fn record(&mut self) -> Result<u64, TurnStop> {
-        let kinds = std::mem::take(&mut self.pending);
-        let mut wait = Duration::from_millis(50);
-        for _ in 1..STORE_TRIES {
-            match self.recorder.record(kinds.clone()).await {
-                Ok(last) => return Ok(last),
-                Err(AppendError::Storage(error)) => {
-                    tracing::warn!(error = %error, "an event could not be stored yet");
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
-                }
-                Err(error) => return Err(TurnStop::Storage(error)),
-            }
-        }
-        self.recorder.record(kinds).await.map_err(TurnStop::Storage)
+        self.log.submit_noted().await
     }
 
     fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), TurnStop> {

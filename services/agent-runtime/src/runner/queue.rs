@@ -16,7 +16,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 impl Driver {
     /// Waits until every turn before this one has ended, and notes that its turn came.
     pub(super) async fn await_turns_before(&mut self) -> Result<(), TurnStop> {
-        let (conversation, own) = (self.meta.conversation_id.clone(), self.recorder.run_id());
+        let (conversation, own) = (
+            self.meta.conversation_id.clone(),
+            self.log.recorder().run_id(),
+        );
         while self.cancelled_before.is_none() {
             let before = self.shared.conversations.turn_before(&conversation, own);
             let before = before.await.unwrap_or_else(|failure| {
@@ -41,11 +44,11 @@ impl Driver {
                 return Err(TurnStop::Cancelled(reason));
             }
         }
-        while self.recorder.is_queued() {
+        while self.log.recorder().is_queued() {
             let control = self.control.clone();
             match control.admit_start().await {
                 Some(not_paused) => {
-                    let recorder = self.recorder.clone();
+                    let recorder = self.log.recorder().clone();
                     let dequeued = recorder.dequeue(not_paused).await;
                     dequeued.map_err(TurnStop::Storage)?;
                 }

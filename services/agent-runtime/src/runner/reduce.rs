@@ -11,7 +11,7 @@ use run_events::RunControl;
 use super::{
     deliberation::Deliberation,
     driver::Driver,
-    flights::Reduced,
+    in_flight::Reduced,
     stop::{Asking, TurnStop},
 };
 

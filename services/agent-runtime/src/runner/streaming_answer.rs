@@ -7,7 +7,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
     driver::Driver,
-    flights::Landed,
+    in_flight::EndedCall,
     reading_context::{ReadingContext, selected},
     stop::TurnStop,
     text_coalescer::{Part, TextCoalescer},
@@ -131,7 +131,7 @@ impl Driver {
         kinds: impl IntoIterator<Item = Kind>,
     ) -> Result<(), TurnStop> {
         for kind in kinds {
-            self.tell(kind).await?;
+            self.submit(kind).await?;
         }
         Ok(())
     }
@@ -163,10 +163,10 @@ impl Driver {
     /// Records how a call ended while the model is still writing, and sends what may follow it.
     pub(super) async fn land_early(
         &mut self,
-        landed: Landed,
+        ended: EndedCall,
         answer: &mut StreamingAnswer,
     ) -> Result<(), TurnStop> {
-        let (index, observed) = self.land(landed)?;
+        let (index, observed) = self.note_end(ended)?;
         answer.observed.extend(observed.map(|text| (index, text)));
         self.commit().await?;
         self.leave_early(answer.announced).await

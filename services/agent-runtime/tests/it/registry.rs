@@ -176,7 +176,7 @@ impl TestRegistry {
         Ok((behaviour, effect.cancel.subscribe(), effect.settled.clone()))
     }
 
-    async fn carry_out(&self, request: CallToolRequest) -> Result<CallResult, Failure> {
+    async fn execute(&self, request: CallToolRequest) -> Result<CallResult, Failure> {
         let (behaviour, mut signal, settled) = self.begin(request.clone())?;
         if let Some(settled) = settled {
             return Ok(CallResult {
@@ -279,7 +279,7 @@ impl CallService for TestRegistry {
         let this = self.clone();
         let records = async_stream::try_stream! {
             yield CallToolResponse { record: Some(Record::Event(chunk(&request))) };
-            let result = this.carry_out(request).await?;
+            let result = this.execute(request).await?;
             yield CallToolResponse { record: Some(Record::Result(result)) };
         };
         Ok(Response::new(Box::pin(records)))

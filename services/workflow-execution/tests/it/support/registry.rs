@@ -190,7 +190,7 @@ impl RegistryDouble {
             .or_default() += 1;
     }
 
-    async fn carry_out(&self, request: &CallToolRequest) -> CallResult {
+    async fn execute(&self, request: &CallToolRequest) -> CallResult {
         let base = CallResult {
             effect_id: request.effect_id.clone(),
             tool_id: request.tool_id.clone(),
@@ -351,7 +351,7 @@ impl CallService for RegistryDouble {
         let double = self.clone();
         // The call is a task of its own, as in the registry: it outlives its caller.
         let work = tokio::spawn(async move {
-            let result = double.carry_out(&request).await;
+            let result = double.execute(&request).await;
             double
                 .inner
                 .state

@@ -1,0 +1,84 @@
+//! The messages before a turn.
+
+use agent_domain::{
+    compaction::{Compaction, tokens},
+    message::TurnMessage,
+    plan::Plan,
+};
+
+use super::history::Earlier;
+
+/// The messages before a turn, by turn; each that the caller gave stands alone.
+pub(super) struct EarlierTurns {
+    turns: Vec<Vec<TurnMessage>>,
+    /// How many of them the caller gave; they are the last ones.
+    given: usize,
+    /// Whether the first of them is a summary of those before.
+    has_summary: bool,
+    /// What this turn replaced turns before it by, before a crash.
+    compacted: Option<Compaction>,
+}
+
+impl EarlierTurns {
+    pub(super) fn new(given: Vec<TurnMessage>, compacted: Option<Compaction>) -> Self {
+        Self {
+            given: given.len(),
+            turns: given.into_iter().map(|given| vec![given]).collect(),
+            has_summary: false,
+            compacted,
+        }
+    }
+
+    /// Puts the turns of the conversation before what the caller gave.
+    pub(super) fn prepend(&mut self, earlier: Vec<Earlier>, plan: &Plan) {
+        let is_summary = |turn: &Earlier| turn.run_id.is_empty() && turn.compaction.is_some();
+        self.has_summary = self.compacted.is_some() || earlier.first().is_some_and(is_summary);
+        let messages = earlier.into_iter().map(|turn| turn.messages);
+        // A run that only compacted said nothing.
+        let mut turns: Vec<_> = messages.filter(|messages| !messages.is_empty()).collect();
+        if let Some(compaction) = &self.compacted {
+            compaction.apply(&mut turns, plan.language);
+        }
+        turns.append(&mut self.turns);
+        self.turns = turns;
+    }
+
+    /// Returns the turns, the oldest first.
+    pub(super) fn turns(&self) -> &[Vec<TurnMessage>] {
+        &self.turns
+    }
+
+    /// Whether a crash came after this turn had replaced some of them.
+    pub(super) fn were_replaced(&self) -> bool {
+        self.compacted.is_some()
+    }
+
+    /// Returns how many of the first turns can be replaced: more than a summary alone, and not the last ones.
+    pub(super) fn replaceable(&self, plan: &Plan) -> usize {
+        let turns = self.turns.len().saturating_sub(self.given);
+        let covered = turns.saturating_sub(plan.compaction.keep_turns);
+        match self.has_summary && covered == 1 {
+            true => 0,
+            false => covered,
+        }
+    }
+
+    /// Returns how many of the oldest turns have to be left out, at most `most`.
+    pub(super) fn fewest(&self, most: usize, before: u64, limit: u64) -> usize {
+        let mut left = before;
+        for (index, turn) in self.turns[..most].iter().enumerate() {
+            let bytes = turn.iter().map(|said| said.message.bytes()).sum();
+            left = left.saturating_sub(tokens(bytes));
+            if left <= limit {
+                return index + 1;
+            }
+        }
+        most
+    }
+
+    /// Replaces the turns that the compaction covers by its summary.
+    pub(super) fn replace(&mut self, compaction: &Compaction, plan: &Plan) {
+        compaction.apply(&mut self.turns, plan.language);
+        self.has_summary = true;
+    }
+}
