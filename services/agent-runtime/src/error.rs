@@ -39,7 +39,7 @@ pub(crate) fn no_such_profile(id: &str) -> Failure {
 /// Reports that a run is not the turn of an agent.
 pub(crate) fn no_such_turn(run_id: &str) -> Failure {
     let shown: String = run_id.chars().take(80).collect();
-    let message = format!("the run '{shown}' is not a turn");
+    let message = format!("the run `{shown}` is not a turn");
     Failure::new(Code::NotFound, ErrorReason::RunNotFound, message).metadata("run_id", shown)
 }
 

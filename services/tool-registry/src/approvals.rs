@@ -57,9 +57,9 @@ pub enum FoundApproval {
 /// Why an approval was not decided.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
-    /// There is none of this id.
-    #[error("there is no approval of this id")]
-    NotFound,
+    /// No approval has this id.
+    #[error("no approval has the id `{0}`")]
+    NotFound(String),
     /// The decision does not count.
     #[error("{error}")]
     Refused {
@@ -256,13 +256,13 @@ impl Approvals {
     /// The store fails, or has no such approval.
     pub async fn get(&self, id: &str) -> Result<Approval, DecisionError> {
         let stored = self.inner.store.get(id).await?;
-        let stored = stored.ok_or(DecisionError::NotFound)?;
+        let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         if !stored.approval.is_overdue(self.inner.clock.now()) {
             return Ok(stored.approval);
         }
         let _changing = self.inner.changing.lock().await;
         let stored = self.inner.store.get(id).await?;
-        let stored = stored.ok_or(DecisionError::NotFound)?;
+        let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         Ok(self.inner.expired(stored).await?)
     }
 
@@ -305,7 +305,7 @@ impl Approvals {
         let inner = &*self.inner;
         let _changing = inner.changing.lock().await;
         let stored = inner.store.get(id).await?;
-        let stored = stored.ok_or(DecisionError::NotFound)?;
+        let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         let call_json = stored.call_json.clone();
         let mut approval = inner.expired(stored).await?;
         let remember = remember && decision.approved;

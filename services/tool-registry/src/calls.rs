@@ -408,7 +408,7 @@ impl Inner {
 
 fn reused(effect: &EffectId) -> Status {
     let message =
-        format!("the effect id '{effect}' is in flight with another tool or other arguments");
+        format!("the effect id `{effect}` is in flight with another tool or other arguments");
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
         .metadata("request_id", effect.as_str())
         .into_status()

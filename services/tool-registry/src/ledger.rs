@@ -354,7 +354,7 @@ fn request_id_of(effect: &EffectId) -> Result<RequestId, Status> {
 
 fn reused(effect: &EffectId) -> Status {
     let message =
-        format!("the effect id '{effect}' was used before with another tool or other arguments");
+        format!("the effect id `{effect}` was used before with another tool or other arguments");
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
         .metadata("request_id", effect.as_str())
         .into_status()

@@ -46,7 +46,7 @@ pub(crate) fn workflow_not_found(id: &str) -> Failure {
     Failure::new(
         Code::NotFound,
         ErrorReason::WorkflowNotFound,
-        format!("no workflow has the id '{shown}'"),
+        format!("no workflow has the id `{shown}`"),
     )
     .metadata("workflow_id", shown)
 }
@@ -57,7 +57,7 @@ pub(crate) fn schedule_not_found(id: &str) -> Failure {
     Failure::new(
         Code::NotFound,
         ErrorReason::ScheduleNotFound,
-        format!("no schedule has the id '{shown}'"),
+        format!("no schedule has the id `{shown}`"),
     )
     .metadata("schedule_id", shown)
 }

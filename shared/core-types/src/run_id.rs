@@ -58,7 +58,7 @@ pub struct RunId {
 
 /// A text that is no run id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}' is not a run id; one looks like turn_0190f5a2c3d47e8f9a0b1c2d3e4f5a6b")]
+#[error("`{text}` is not a run id; one looks like turn_0190f5a2c3d47e8f9a0b1c2d3e4f5a6b")]
 pub struct RunIdError {
     /// The text as it was given, cut after 80 characters.
     pub text: String,

@@ -14,7 +14,7 @@ pub(crate) fn no_such_run(run_id: &str) -> Failure {
     Failure::new(
         Code::NotFound,
         ErrorReason::RunNotFound,
-        format!("no run has the id '{shown}'"),
+        format!("no run has the id `{shown}`"),
     )
     .metadata("run_id", shown)
 }

@@ -205,7 +205,7 @@ fn result_of(doubtful: &CallResult, decision: &Decision) -> CallResult {
 /// Returns the status for an effect id that no call has.
 pub fn refusal_of_missing(effect_id: &str) -> Status {
     let shown: String = effect_id.chars().take(256).collect();
-    let message = format!("no call has the effect id '{shown}'");
+    let message = format!("no call has the effect id `{shown}`");
     Failure::new(Code::NotFound, ErrorReason::CallNotFound, message)
         .metadata("effect_id", shown)
         .into_status()

@@ -362,7 +362,7 @@ fn failed(error: &StoreError) -> Status {
 fn refusal(error: &DecisionError, id: &str) -> Status {
     let (code, reason) = match error {
         DecisionError::Store(error) => return failed(error),
-        DecisionError::NotFound => (Code::NotFound, ErrorReason::ApprovalNotFound),
+        DecisionError::NotFound(_) => (Code::NotFound, ErrorReason::ApprovalNotFound),
         DecisionError::Refused { error, .. } => match error {
             DecideError::NoReason => {
                 return Failure::invalid_fields()

@@ -34,7 +34,7 @@ impl Resource<'_> {
     fn not_found(&self) -> Failure {
         match self {
             Self::Backend(name) => backend_not_found(name),
-            Self::Tool(id) => no_such_tool(format!("no tool has the id '{}'", shown(id)), id),
+            Self::Tool(id) => no_such_tool(format!("no tool has the id `{}`", shown(id)), id),
             Self::Definition => no_such_tool("no tool has this id".to_owned(), ""),
         }
     }
@@ -68,13 +68,13 @@ pub(super) fn tool_not_found(missing: Missing, written: &str) -> Status {
 }
 
 pub(super) fn backend_not_found(name: &str) -> Failure {
-    let message = format!("no backend has the name '{}'", shown(name));
+    let message = format!("no backend has the name `{}`", shown(name));
     Failure::new(Code::NotFound, ErrorReason::BackendNotFound, message)
         .metadata("name", shown(name))
 }
 
 pub(super) fn plugin_not_found(directory: &str) -> Status {
-    let message = format!("no plugin has the directory '{}'", shown(directory));
+    let message = format!("no plugin has the directory `{}`", shown(directory));
     Failure::new(Code::NotFound, ErrorReason::PluginNotFound, message)
         .metadata("directory", shown(directory))
         .into_status()

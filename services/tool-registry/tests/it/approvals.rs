@@ -252,6 +252,12 @@ async fn g803_g804_only_an_approver_with_the_role_decides_about_what_is_there() 
             (refused.code(), grpc_kit::reason(&refused)),
             (code, Some(reason))
         );
+        let names_it = refused.message() == "no approval has the id `apr_none`";
+        assert_eq!(
+            names_it,
+            reason == ErrorReason::ApprovalNotFound,
+            "{refused}"
+        );
     }
     decide(&fixture, "mara", approve(&approval)).await.unwrap();
     waiting.await.unwrap();

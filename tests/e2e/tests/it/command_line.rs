@@ -144,7 +144,7 @@ async fn a_refusal_is_one_message_without_a_backtrace() -> anyhow::Result<()> {
     assert!(!refused.status.success());
     let message = text(&refused.stderr);
     assert!(
-        message.starts_with("error: 'turn_1' is not a run id"),
+        message.starts_with("error: `turn_1` is not a run id"),
         "{message}"
     );
     assert_eq!(message.lines().count(), 1, "{message}");

@@ -150,7 +150,7 @@ impl Inner {
         let settled = settle(overlap, !running.is_empty(), buffered.len());
         if settled.cancel {
             for time in &running {
-                let reason = format!("a later time of the schedule '{id}' has come");
+                let reason = format!("a later time of the schedule `{id}` has come");
                 drop(self.runs.cancel(&time.run_id, &reason).await);
             }
         }
