@@ -157,7 +157,7 @@ mod tests {
         let file = directory.path().join("agent.toml");
         std::fs::write(&file, text).unwrap();
         let none: [(OsString, OsString); 0] = [];
-        settings::load_from(Some(&file), none)
+        settings::load_from(Some(&file), none, &[])
             .map(|loaded| loaded.settings)
             .map_err(|error| {
                 error

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
 
-use crate::client::approvals;
+use crate::client::{approvals, print};
 use crate::{play, serve};
 
 /// Plays every transcript on all five services in this process, on SQLite in a fresh directory.
-#[expect(clippy::print_stdout, reason = "the demonstration is what is printed")]
 pub(crate) async fn demo(
     mut settings: TavernSettings,
     examples: Option<PathBuf>,
@@ -27,15 +26,13 @@ pub(crate) async fn demo(
     settings.approvals_file = directory.path().join("approvals.json");
     std::fs::write(&settings.approvals_file, file)?;
     let tavern = Tavern::build(&settings).await?;
-    println!("scripts: {}", serve::isolation(&tavern).await?);
-    println!();
+    print(&format!(
+        "scripts: {}\n\n",
+        serve::isolation(&tavern).await?
+    ));
     let transport = grpc_kit::local(&tavern.services());
-    let wrong = play::play_all(transport, &examples, &key).await?;
+    let code = play::play_all(transport, &examples, &key).await?;
     tavern.shutdown().await;
     telemetry.shutdown().await;
-    Ok(if wrong == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(code)
 }

@@ -11,21 +11,26 @@ use std::process::ExitCode;
 
 use all_in_one::TavernSettings;
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use settings::{Loaded, SettingsError};
 
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
 #[command(name = "tavern", version)]
 struct Arguments {
+    #[command(flatten)]
+    remote: client::Remote,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serves all five services in one process until Ctrl-C.
+    /// Serve all five services in one process until Ctrl-C.
     Serve(Overrides),
-    /// Plays transcripts in a fresh directory, and fails if any gives another result than stated.
+    /// Play transcripts in a fresh directory, and fail if any result differs from the expected one.
     Demo {
         #[command(flatten)]
         overrides: Overrides,
@@ -33,36 +38,66 @@ enum Command {
         #[arg(long)]
         examples: Option<PathBuf>,
     },
-    /// Prints the settings in force of the process and of every service: meaning, value, source, default.
+    /// Print the settings in force of the process and of every service: meaning, value, source, default.
     Settings(Overrides),
     #[command(flatten)]
     Client(client::Command),
-    /// Plays transcripts against a gateway that is already there.
+    /// Play transcripts against a running gateway, and fail if any result differs from the expected one.
     Play {
-        /// Where the gateway is.
-        #[arg(long, default_value = "http://127.0.0.1:7401")]
-        gateway: String,
         /// The directory of the transcripts.
         #[arg(long, default_value = "deploy/examples")]
         examples: PathBuf,
         /// The key of an approver, for transcripts in which a person decides.
-        #[arg(
-            long,
-            env = "TAVERN_APPROVER_KEY",
-            default_value = "",
-            hide_env_values = true
-        )]
-        approver_key: String,
+        #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
+        approver_key: Option<String>,
     },
-    /// Asks a server whether it serves, for a container's health check.
+    /// Check whether a server is ready, for a container's health check.
     Healthcheck {
-        /// Where the server is.
-        #[arg(long, default_value = "http://127.0.0.1:7401")]
-        address: String,
-        /// Asks only whether the process lives, not whether it can do its work.
+        /// Check only that the process is alive.
         #[arg(long)]
         live: bool,
     },
+}
+
+/// The options of [`client::Remote`] that commands have no use for.
+const UNUSED: [(&str, &[&str]); 5] = [
+    ("serve", &["address", "json"]),
+    ("demo", &["address", "json"]),
+    ("settings", &["address", "json"]),
+    ("play", &["json"]),
+    ("healthcheck", &["json"]),
+];
+
+impl Arguments {
+    /// Returns the parser of the command line. An option that a command has no use for is not in its help.
+    fn parser() -> clap::Command {
+        let mut command = Self::command();
+        // Only then do the commands have the options that stand before them.
+        command.build();
+        UNUSED.into_iter().fold(command, |command, (name, unused)| {
+            command.mut_subcommand(name, |command| {
+                command.mut_args(|arg| match unused.contains(&arg.get_id().as_str()) {
+                    true => arg.hide(true),
+                    false => arg,
+                })
+            })
+        })
+    }
+
+    /// Reads the command line, and refuses an option that the command has no use for.
+    fn read() -> Result<Self, clap::Error> {
+        let mut command = Self::parser();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let name = matches.subcommand_name().unwrap_or_default();
+        let unused = UNUSED.iter().find(|(known, _)| *known == name);
+        for option in unused.map_or(&[][..], |(_, options)| options) {
+            if matches.value_source(option) == Some(ValueSource::CommandLine) {
+                let message = format!("`tavern {name}` has no option `--{option}`");
+                return Err(command.error(ErrorKind::UnknownArgument, message));
+            }
+        }
+        Self::from_arg_matches(&matches)
+    }
 }
 
 /// What the command line says beyond file and environment.
@@ -74,97 +109,114 @@ struct Overrides {
     /// The address to listen on.
     #[arg(long)]
     listen: Option<std::net::SocketAddr>,
-    /// Where data are kept.
+    /// The data directory.
     #[arg(long)]
-    data_dir: Option<PathBuf>,
+    data_dir: Option<String>,
     /// The directory with plugins, workflows, agents and models.
     #[arg(long)]
-    deploy_dir: Option<PathBuf>,
+    deploy_dir: Option<String>,
+    /// Print the settings in force (meaning, value, source, default) and exit.
+    #[arg(long)]
+    print_settings: bool,
 }
 
 impl Overrides {
-    /// Reads the settings of the process and of every service, or prints everything that is wrong
-    /// with any of them.
-    fn load(self) -> Result<TavernSettings, ExitCode> {
-        let loaded = settings::load::<TavernSettings>(self.config.as_deref());
-        let (mut settings, mut wrong) = match loaded {
-            Ok(loaded) => (loaded.settings, None),
-            Err(error) => (TavernSettings::default(), Some(error)),
-        };
-        settings.server.listen = self.listen.unwrap_or(settings.server.listen);
-        settings.data_dir = self.data_dir.unwrap_or(settings.data_dir);
-        settings.deploy_dir = self.deploy_dir.unwrap_or(settings.deploy_dir);
-        if let Err(error) = settings.check_services() {
-            match &mut wrong {
-                Some(wrong) => wrong.merge(error),
-                None => wrong = Some(error),
-            }
+    /// Returns the settings, or the code to exit with where they were wrong or only to be printed.
+    fn settings(&self) -> Result<TavernSettings, ExitCode> {
+        let loaded = self.load();
+        let loaded = loaded.map_err(|wrong| settings::report_and_exit_code(&wrong))?;
+        if !self.print_settings {
+            return Ok(loaded.settings);
         }
-        match wrong {
-            Some(wrong) => Err(settings::report_and_exit_code(&wrong)),
-            None => Ok(settings),
+        match all_in_one::settings::describe(&loaded) {
+            Ok(text) => grpc_kit::program::print(&text),
+            Err(wrong) => return Err(settings::report_and_exit_code(&wrong)),
+        }
+        Err(ExitCode::SUCCESS)
+    }
+
+    /// Reads the settings of the process, and checks those of every service.
+    fn load(&self) -> Result<Loaded<TavernSettings>, SettingsError> {
+        let loaded = settings::load::<TavernSettings>(self.config.as_deref(), &self.flags());
+        let checked = match &loaded {
+            Ok(loaded) => loaded.settings.check_services(),
+            Err(_) => {
+                let mut settings = TavernSettings::default();
+                settings.deploy_dir = self
+                    .deploy_dir
+                    .as_ref()
+                    .map_or(settings.deploy_dir, PathBuf::from);
+                settings.check_services()
+            }
+        };
+        match (loaded, checked) {
+            (Ok(loaded), Ok(())) => Ok(loaded),
+            (Ok(_), Err(wrong)) | (Err(wrong), Ok(())) => Err(wrong),
+            (Err(mut wrong), Err(more)) => {
+                wrong.merge(more);
+                Err(wrong)
+            }
         }
     }
-}
 
-impl Overrides {
-    /// Prints the settings of the process and of every service, or everything that is wrong with any of
-    /// them.
-    #[expect(clippy::print_stdout, reason = "printing is what was asked for")]
-    fn print(self) -> ExitCode {
-        let config = self.config.clone();
-        let settings = match self.load() {
-            Ok(settings) => settings,
-            Err(code) => return code,
-        };
-        match settings.describe(config.as_deref()) {
-            Ok(text) => {
-                println!("{text}");
-                ExitCode::SUCCESS
-            }
-            Err(error) => settings::report_and_exit_code(&error),
-        }
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let flags = [
+            (
+                "server.listen",
+                self.listen.map(|listen| listen.to_string()),
+            ),
+            ("data_dir", self.data_dir.clone()),
+            ("deploy_dir", self.deploy_dir.clone()),
+        ];
+        let given = flags
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        given.collect()
     }
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
+async fn main() -> ExitCode {
     install_tls();
-    match Arguments::parse().command {
-        Command::Serve(overrides) => match overrides.load() {
-            Ok(settings) => serve::serve(settings).await,
-            Err(code) => Ok(code),
-        },
-        Command::Demo {
-            overrides,
-            examples,
-        } => match overrides.load() {
-            Ok(settings) => demo::demo(settings, examples).await,
-            Err(code) => Ok(code),
-        },
-        Command::Settings(overrides) => Ok(overrides.print()),
-        Command::Client(command) => Ok(command.execute_or_report().await),
-        Command::Play {
-            gateway,
-            examples,
-            approver_key,
-        } => {
-            let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(gateway))?;
-            let wrong = play::play_all(transport, &examples, &approver_key).await?;
-            Ok(if wrong == 0 {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
-        }
-        Command::Healthcheck { address, live } => {
-            let settings = grpc_kit::ClientSettings::to(address);
-            let checked = match live {
-                true => grpc_kit::check_liveness(&settings).await,
-                false => grpc_kit::check_health(&settings).await,
-            };
-            checked.context("the server does not serve")?;
-            Ok(ExitCode::SUCCESS)
+    let arguments = Arguments::read().unwrap_or_else(|error| error.exit());
+    let executed = arguments.command.execute(&arguments.remote).await;
+    executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))
+}
+
+impl Command {
+    async fn execute(self, remote: &client::Remote) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Serve(overrides) => match overrides.settings() {
+                Ok(settings) => serve::serve(settings).await,
+                Err(code) => Ok(code),
+            },
+            Self::Demo {
+                overrides,
+                examples,
+            } => match overrides.settings() {
+                Ok(settings) => demo::demo(settings, examples).await,
+                Err(code) => Ok(code),
+            },
+            Self::Settings(mut overrides) => {
+                overrides.print_settings = true;
+                Ok(overrides.settings().err().unwrap_or(ExitCode::SUCCESS))
+            }
+            Self::Client(command) => command.execute(remote).await,
+            Self::Play {
+                examples,
+                approver_key,
+            } => {
+                let key = approver_key.unwrap_or_default();
+                play::play_all(remote.connect()?, &examples, &key).await
+            }
+            Self::Healthcheck { live } => {
+                let checked = match live {
+                    true => grpc_kit::check_liveness(&remote.settings()).await,
+                    false => grpc_kit::check_health(&remote.settings()).await,
+                };
+                checked.with_context(|| format!("{} is not ready", remote.address))?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
     }
 }

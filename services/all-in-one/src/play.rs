@@ -4,7 +4,7 @@ mod check;
 mod scene;
 mod transcript;
 
-use std::{path::Path, time::Instant};
+use std::{path::Path, process::ExitCode, time::Instant};
 
 use anyhow::{Context, bail};
 use contracts::tavern::agent::v1::{
@@ -23,24 +23,20 @@ use contracts::tavern::run::v1::{AnswerWaitRequest, run_service_client::RunServi
 use grpc_kit::Transport;
 use serde_json::Value;
 
-use crate::client::{approvals, print_table};
-use crate::timeline::{self, Style};
+use crate::client::{approvals, print, print_table};
+use crate::timeline;
 
 use transcript::{Approval, Lines, Step, Transcript};
 
-/// Plays every transcript of `directory` and returns how many gave another result than stated.
+/// Plays every transcript of `directory`. The exit code is 0 if each gave the expected result.
 ///
 /// # Errors
 /// A transcript that cannot be read, or a gateway that does not answer.
-#[expect(
-    clippy::print_stdout,
-    reason = "the timelines are what this command is for"
-)]
 pub(crate) async fn play_all(
     transport: Transport,
     directory: &Path,
     approver_key: &str,
-) -> anyhow::Result<usize> {
+) -> anyhow::Result<ExitCode> {
     let mut player = Player {
         gateway: GatewayServiceClient::new(transport.clone()),
         scenes: SceneServiceClient::new(transport.clone()),
@@ -59,23 +55,26 @@ pub(crate) async fn play_all(
             .with_context(|| format!("{} could not be played", path.display()))?;
         let time = format!("{:.1} ms", begun.elapsed().as_secs_f64() * 1e3);
         let result = match differences.len() {
-            0 => "as stated".to_owned(),
+            0 => "as expected".to_owned(),
             count => format!("{count} differences"),
         };
         rows.push(vec![transcript.title.clone(), time, result]);
-        println!("{drawing}");
+        print(&format!("{drawing}\n"));
         for difference in &differences {
-            println!("  DIFFERS: {difference}");
+            print(&format!("  DIFFERS: {difference}\n"));
         }
         wrong += usize::from(!differences.is_empty());
     }
     let count = transcripts.len();
-    print_table(&rows, Style::of_stdout().width);
-    println!(
-        "\n{} of {count} transcripts gave the stated result",
+    print_table(&rows, None);
+    print(&format!(
+        "\n{} of {count} transcripts gave the expected result\n",
         count - wrong
-    );
-    Ok(wrong)
+    ));
+    Ok(match wrong {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 async fn play(

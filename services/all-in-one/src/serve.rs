@@ -1,5 +1,6 @@
 //! `tavern serve`.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
@@ -27,10 +28,6 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
 }
 
 /// Says where the services are and gives a call to paste.
-#[expect(
-    clippy::print_stdout,
-    reason = "this is what a person at the terminal waits for"
-)]
 async fn greet(
     tavern: &Tavern,
     settings: &TavernSettings,
@@ -38,16 +35,18 @@ async fn greet(
 ) -> anyhow::Result<()> {
     let isolation = isolation(tavern).await?;
     let data = settings.data_dir.display();
-    println!("tavern serves all five services on {address}");
-    println!("data: {data}");
-    println!("scripts: {isolation}");
-    println!();
-    println!("try it:");
-    println!("  target/debug/tavern play --gateway http://{address}");
-    println!("  curl http://{address}/tavern.gateway.v1.GatewayService/StartText \\");
-    println!(
-        "    --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'"
+    let greeting = format!(
+        "tavern serves all five services on {address}\n\
+         data: {data}\n\
+         scripts: {isolation}\n\
+         \n\
+         try it:\n  \
+         target/debug/tavern play --address http://{address}\n  \
+         curl http://{address}/tavern.gateway.v1.GatewayService/StartText \\\n    \
+         --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'\n"
     );
+    // A server serves whether or not anyone reads this.
+    let _ = std::io::stdout().write_all(greeting.as_bytes());
     Ok(())
 }
 

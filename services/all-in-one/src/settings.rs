@@ -1,7 +1,7 @@
 //! Settings of all services in one process.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use agent_runtime::AgentSettings;
 use gateway::GatewaySettings;
@@ -9,7 +9,7 @@ use grpc_kit::ServerSettings;
 use schemars::JsonSchema;
 use script_sandbox::SandboxSettings;
 use serde::{Deserialize, Serialize};
-use settings::{Problem, Problems, SettingsError, Source};
+use settings::{Loaded, Problem, Problems, SettingsError, Source};
 use telemetry::TelemetrySettings;
 use tool_registry::RegistrySettings;
 use workflow_execution::WorkflowSettings;
@@ -26,7 +26,7 @@ pub struct TavernSettings {
     pub server: ServerSettings,
     /// Logs, traces and metrics.
     pub telemetry: TelemetrySettings,
-    /// Where data are kept. Default: `data`.
+    /// The data directory. Default: `data`.
     pub data_dir: PathBuf,
     /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
@@ -161,43 +161,12 @@ impl TavernSettings {
         }
     }
 
-    /// Returns the settings in force of the process and of every service, with the meaning, the source and the default of each.
-    /// Directories and addresses that the process gives its services are not repeated below them.
-    ///
-    /// # Errors
-    /// [`SettingsError`] has everything that is wrong with any of them.
-    pub fn describe(&self, config: Option<&Path>) -> Result<String, SettingsError> {
-        let process = settings::load::<Self>(config)?.effective(|_| true);
-        let parts = [
-            ("gateway", self.effective::<GatewaySettings>("gateway")?),
-            (
-                "tool-registry",
-                self.effective::<RegistrySettings>("tool-registry")?,
-            ),
-            (
-                "workflow-execution",
-                self.effective::<WorkflowSettings>("workflow-execution")?,
-            ),
-            (
-                "script-sandbox",
-                self.effective::<SandboxSettings>("script-sandbox")?,
-            ),
-            (
-                "agent-runtime",
-                self.effective::<AgentSettings>("agent-runtime")?,
-            ),
-        ];
-        let mut text = format!("# tavern: the process (TAVERN__…)\n{process}");
-        for (service, effective) in parts {
-            text.push_str(&format!("\n\n# {service}\n{effective}"));
-        }
-        Ok(text)
-    }
-
-    fn effective<S: settings::Settings>(&self, service: &str) -> Result<String, SettingsError> {
-        let file = self.file_of(service);
-        let loaded = settings::load::<S>(file.as_deref())?;
-        Ok(loaded.effective(|key| !is_given(key)))
+    fn describe_service<S: settings::Settings>(
+        &self,
+        service: &str,
+    ) -> Result<String, SettingsError> {
+        let loaded = settings::load::<S>(self.file_of(service).as_deref(), &[])?;
+        Ok(loaded.effective(service, |key| !is_given(key)))
     }
 
     fn file_of(&self, service: &str) -> Option<PathBuf> {
@@ -218,7 +187,7 @@ impl TavernSettings {
         wrong.merge(SettingsError {
             problems: without_effect(S::PREFIX, std::env::vars_os()),
         });
-        match settings::load::<S>(file.as_deref()) {
+        match settings::load::<S>(file.as_deref(), &[]) {
             Ok(loaded) => Some(loaded.settings),
             Err(error) => {
                 wrong.merge(error);
@@ -226,4 +195,23 @@ impl TavernSettings {
             }
         }
     }
+}
+
+/// Returns the settings in force of the process and of every service, with the meaning, the source and the
+/// default of each. Directories and addresses that the process gives its services are not repeated below
+/// them.
+///
+/// # Errors
+/// [`SettingsError`] has everything that is wrong with any of them.
+pub fn describe(process: &Loaded<TavernSettings>) -> Result<String, SettingsError> {
+    let settings = &process.settings;
+    let parts = [
+        process.effective("tavern", |_| true),
+        settings.describe_service::<GatewaySettings>("gateway")?,
+        settings.describe_service::<RegistrySettings>("tool-registry")?,
+        settings.describe_service::<WorkflowSettings>("workflow-execution")?,
+        settings.describe_service::<SandboxSettings>("script-sandbox")?,
+        settings.describe_service::<AgentSettings>("agent-runtime")?,
+    ];
+    Ok(parts.join("\n"))
 }

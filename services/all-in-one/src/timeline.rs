@@ -50,16 +50,25 @@ impl Default for Style {
 impl Style {
     /// Returns the style for standard output: coloured and cut to the width on a terminal.
     pub(crate) fn of_stdout() -> Self {
-        if !std::io::stdout().is_terminal() {
+        let Some(columns) = terminal_columns() else {
             return Self::default();
-        }
-        let columns =
-            rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
-        let width = usize::from(columns).saturating_sub(MARGIN);
+        };
         Self {
-            width: if columns == 0 { WIDTH } else { width.max(20) },
+            width: columns.saturating_sub(MARGIN).max(20),
             colour: std::env::var_os("NO_COLOR").is_none(),
         }
+    }
+}
+
+/// Returns how many characters a line of the terminal holds; nothing where standard output is none.
+pub(crate) fn terminal_columns() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    match rustix::termios::tcgetwinsize(stdout).map_or(0, |size| size.ws_col) {
+        0 => Some(WIDTH + MARGIN),
+        columns => Some(columns.into()),
     }
 }
 

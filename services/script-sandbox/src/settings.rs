@@ -180,7 +180,7 @@ mod tests {
             let name = format!("TAVERN_SANDBOX__{name}");
             (OsString::from(name), OsString::from(value))
         });
-        settings::load_from(None, variables).map(|loaded| loaded.settings)
+        settings::load_from(None, variables, &[]).map(|loaded| loaded.settings)
     }
 
     #[test]

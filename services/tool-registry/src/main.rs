@@ -3,6 +3,6 @@
 use std::process::ExitCode;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<ExitCode> {
+async fn main() -> ExitCode {
     grpc_kit::program::run::<tool_registry::ToolRegistry>().await
 }

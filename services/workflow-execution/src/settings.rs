@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn the_defaults_are_accepted_and_bounds_are_checked() {
         let none = std::iter::empty::<(std::ffi::OsString, std::ffi::OsString)>();
-        let loaded = settings::load_from::<WorkflowSettings>(None, none).unwrap();
+        let loaded = settings::load_from::<WorkflowSettings>(None, none, &[]).unwrap();
         assert_eq!(loaded.settings.server.listen.port(), 7403);
         let zero = [("TAVERN_WORKFLOW__MAX_EFFECTS".into(), "0".into())];
-        let error = settings::load_from::<WorkflowSettings>(None, zero).unwrap_err();
+        let error = settings::load_from::<WorkflowSettings>(None, zero, &[]).unwrap_err();
         assert!(error.to_string().contains("max_effects"), "{error}");
     }
 

@@ -3,11 +3,13 @@
 //! Every service starts in the same order: settings, telemetry, signals, listener, the service
 //! itself, recovery beside serving; and ends in the reverse one.
 
+use std::io::{ErrorKind, Write, stderr, stdout};
 use std::{future::Future, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use ::settings::Settings;
 use clap::{Arg, ArgAction, Command, value_parser};
 use telemetry::TelemetrySettings;
+use tonic::Status;
 
 use crate::{Need, Server, ServerSettings, Services, Shutdown};
 
@@ -74,22 +76,26 @@ pub trait Program: Sized + Send + Sync + 'static {
     fn shutdown(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78.
-///
-/// # Errors
-/// What keeps the service from starting.
-pub async fn run<P: Program>() -> anyhow::Result<ExitCode> {
+/// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78;
+/// whatever else keeps the service from starting, with exit code 1.
+pub async fn run<P: Program>() -> ExitCode {
     let arguments = command::<P>().get_matches();
     let config: Option<&PathBuf> = arguments.get_one("config");
-    let loaded = match ::settings::load::<P::Settings>(config.map(PathBuf::as_path)) {
+    let loaded = match ::settings::load::<P::Settings>(config.map(PathBuf::as_path), &[]) {
         Ok(loaded) => loaded,
-        Err(error) => return Ok(::settings::report_and_exit_code(&error)),
+        Err(error) => return ::settings::report_and_exit_code(&error),
     };
     if arguments.get_flag("print-settings") {
-        print(&loaded.effective(|_| true));
-        return Ok(ExitCode::SUCCESS);
+        print(&loaded.effective(P::NAME, |_| true));
+        return ExitCode::SUCCESS;
     }
-    let settings = loaded.settings;
+    match serve::<P>(loaded.settings).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => report_and_exit_code(&error),
+    }
+}
+
+async fn serve<P: Program>(settings: P::Settings) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let telemetry = telemetry::init(P::telemetry(&settings), P::NAME, version)?;
     let shutdown = Shutdown::on_signals()?;
@@ -119,7 +125,38 @@ pub async fn run<P: Program>() -> anyhow::Result<ExitCode> {
     drain.abort();
     service.shutdown().await;
     telemetry.shutdown().await;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// Prints text on standard output as it is. The program ends when its reader has read enough, as `head`
+/// does.
+pub fn print(text: &str) {
+    let mut stdout = stdout().lock();
+    let written = stdout.write_all(text.as_bytes());
+    if let Err(error) = written.and_then(|()| stdout.flush()) {
+        let is_enough = error.kind() == ErrorKind::BrokenPipe;
+        std::process::exit(i32::from(!is_enough));
+    }
+}
+
+/// Prints on standard error what kept a program from its work, and returns the code to exit with.
+pub fn report_and_exit_code(error: &anyhow::Error) -> ExitCode {
+    // Standard error may be closed; there is no other place to report to.
+    let _ = writeln!(stderr(), "error: {}", words(error));
+    ExitCode::FAILURE
+}
+
+/// Returns an error with its causes on one line; of a status only the message, which has its causes.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = Vec::new();
+    for cause in error.chain() {
+        if let Some(status) = cause.downcast_ref::<Status>() {
+            words.push(status.message().to_owned());
+            break;
+        }
+        words.push(cause.to_string());
+    }
+    words.join(": ")
 }
 
 fn command<P: Program>() -> Command {
@@ -134,14 +171,34 @@ fn command<P: Program>() -> Command {
     let print = Arg::new("print-settings")
         .long("print-settings")
         .action(ArgAction::SetTrue)
-        .help("Prints the settings in force (meaning, value, source, default) and ends");
+        .help("Print the settings in force (meaning, value, source, default) and exit");
     Command::new(P::NAME)
         .about(P::ABOUT)
         .version(env!("CARGO_PKG_VERSION"))
         .args([config, print])
 }
 
-#[expect(clippy::print_stdout, reason = "printing is what was asked for")]
-fn print(text: &str) {
-    println!("{text}");
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_its_causes_and_a_status_its_message() {
+        let status = || Err::<(), _>(Status::unavailable("no server listens"));
+        for (error, expected) in [
+            (anyhow::anyhow!("no room"), "no room"),
+            (
+                anyhow::anyhow!("no room").context("cannot start"),
+                "cannot start: no room",
+            ),
+            (
+                status().context("not ready").unwrap_err(),
+                "not ready: no server listens",
+            ),
+        ] {
+            assert_eq!(words(&error), expected);
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub enum Reflection {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServerSettings {
-    /// The address to listen on. Default `127.0.0.1:0`, a free port on this machine.
+    /// The address to listen on; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Allows listening beyond loopback although no caller is authenticated: whichever client
     /// reaches the address may then call everything. Default false.
@@ -82,13 +82,13 @@ pub struct ServerSettings {
     /// Default `5s`.
     #[serde(with = "::settings::DurationText")]
     pub first_bytes_timeout: Duration,
-    /// How often a connection is asked for a sign of life. Default `20s`.
+    /// How often a connection is pinged. Default `20s`.
     #[serde(with = "::settings::DurationText")]
     pub keepalive_interval: Duration,
-    /// How long a connection may take to give it. Default `10s`.
+    /// How long a connection may take to answer a ping. Default `10s`.
     #[serde(with = "::settings::DurationText")]
     pub keepalive_timeout: Duration,
-    /// The age at which a connection is asked to go. Default `30m`.
+    /// The age at which a connection is asked to close. Default `30m`.
     #[serde(with = "::settings::DurationText")]
     pub max_connection_age: Duration,
     /// How long it may then take to finish what it has begun, while it takes no new calls. Default
@@ -154,7 +154,7 @@ impl Default for ServerSettings {
 
 /// An address beyond loopback was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("is {address}, which others than this machine can reach, while no caller is authenticated")]
+#[error("is {address}, which other hosts can reach, although no caller is authenticated")]
 pub struct Exposed {
     /// The address.
     pub address: SocketAddr,
@@ -276,16 +276,16 @@ impl ServerSettings {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClientSettings {
-    /// The address of the service, such as `http://127.0.0.1:7402`. Default: empty, which is
-    /// refused where the service is needed.
+    /// The address of the service, such as `http://127.0.0.1:7402`. An empty one is refused where the
+    /// service is needed.
     pub uri: String,
     /// How long connecting may take. Default `5s`.
     #[serde(with = "::settings::DurationText")]
     pub connect_timeout: Duration,
-    /// How often the service is asked for a sign of life. Default `20s`.
+    /// How often the service is pinged. Default `20s`.
     #[serde(with = "::settings::DurationText")]
     pub keepalive_interval: Duration,
-    /// How long it may take to give it. Default `10s`.
+    /// How long it may take to answer a ping. Default `10s`.
     #[serde(with = "::settings::DurationText")]
     pub keepalive_timeout: Duration,
 }
@@ -308,7 +308,7 @@ pub enum TransportError {
     #[error("the address of the service is empty")]
     Empty,
     /// Not an address with `http` and a host.
-    #[error("`{uri}` is no address of a service")]
+    #[error("`{uri}` is not a valid service address")]
     Address {
         /// The text.
         uri: String,

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::{layers, meanings::Meanings, problem::Source};
 
 /// Returns the values of `settings` whose keys are `shown` as TOML: each with its meaning above, its
-/// source behind it, and its default where another value is in force.
+/// source behind it, and its default where another value is in force; a table's meaning stands above
+/// its first value.
 pub(crate) fn print<T: Default + Serialize + JsonSchema>(
     settings: &T,
     source_of: impl Fn(&[&str]) -> Source,
@@ -20,11 +21,21 @@ pub(crate) fn print<T: Default + Serialize + JsonSchema>(
     };
     let meanings = Meanings::of::<T>();
     let mut lines = String::new();
+    let mut tables: Vec<String> = Vec::new();
     layers::each_leaf(&values, &mut |path, value| {
-        let key: Vec<String> = path.iter().map(|part| key(part)).collect();
-        let key = key.join(".");
+        let parts: Vec<String> = path.iter().map(|part| key(part)).collect();
+        let key = parts.join(".");
         if !shown(&key) {
             return;
+        }
+        for depth in 1..path.len() {
+            let table = parts[..depth].join(".");
+            if let Some(meaning) = meanings.find(&path[..depth])
+                && !tables.contains(&table)
+            {
+                lines.push_str(&format!("# {table}: {meaning}\n"));
+                tables.push(table);
+            }
         }
         if let Some(meaning) = meanings.find(path) {
             lines.push_str(&format!("# {meaning}\n"));

@@ -1,4 +1,4 @@
-//! The file and the environment as trees of values, and their overlay.
+//! The file, the environment and the command line as trees of values, and their overlay.
 //!
 //! This is the only module that reads figment's formats; everything else sees [`Layer`].
 
@@ -21,8 +21,8 @@ pub(crate) struct Layer {
     pub(crate) values: Dict,
     /// The text of each variable as it stood in the environment, by key; empty for a file.
     raw: Vec<(Vec<String>, String, String)>,
-    /// The file; missing for the environment.
-    file: Option<std::path::PathBuf>,
+    /// Where the values were set; missing for the environment, whose variables say so one by one.
+    source: Option<Source>,
 }
 
 impl Layer {
@@ -64,8 +64,21 @@ impl Layer {
         Ok(Self {
             values,
             raw: Vec::new(),
-            file: Some(path.to_path_buf()),
+            source: Some(Source::File(path.to_path_buf())),
         })
+    }
+
+    /// Takes the values that the command line sets, by key.
+    pub(crate) fn from_command_line(flags: &[(&str, String)]) -> Self {
+        let mut layer = Self {
+            source: Some(Source::CommandLine),
+            ..Self::default()
+        };
+        for (key, value) in flags {
+            let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+            insert(&mut layer.values, &path, Value::from(value.clone()));
+        }
+        layer
     }
 
     /// Takes the variables that begin with `prefix` and two underscores.
@@ -114,8 +127,8 @@ impl Layer {
 
     /// Returns where this layer's value at `path` was set.
     pub(crate) fn source(&self, path: &[&str]) -> Source {
-        if let Some(file) = &self.file {
-            return Source::File(file.clone());
+        if let Some(source) = &self.source {
+            return source.clone();
         }
         // A value inside a list comes from the variable that holds the list.
         self.raw

@@ -1,7 +1,8 @@
-//! Typed settings from defaults, file and environment, every error at once.
+//! Typed settings from defaults, file, environment and command line, every error at once.
 //!
 //! A program has one settings struct that implements [`Settings`]. [`load`] fills it from its
-//! `Default`, then from a TOML file, then from the environment, each overriding what came before.
+//! `Default`, then from a TOML file, then from the environment, then from flags of the command line,
+//! each overriding what came before.
 //! The variable for the key `server.listen` of a program with the prefix `TAVERN_GATEWAY` is
 //! `TAVERN_GATEWAY__SERVER__LISTEN`; the file is named by the caller or by
 //! `TAVERN_GATEWAY_CONFIG`.
@@ -11,13 +12,13 @@
 //! was set and what to do. So does an environment variable of the family that no program reads, such as
 //! one with a misspelt prefix. The conventional end of such a program is [`report_and_exit_code`].
 //!
-//! - [`load`]: the three layers and the collecting.
+//! - [`load`]: the layers and the collecting.
 //! - [`problem`]: what can be wrong.
 //! - [`effective`]: printing what is in force, secrets redacted.
 //! - [`secret`], [`duration`], [`size`]: value types for settings structs.
 //!
 //! A settings struct derives `Serialize` and `Deserialize`, and what it serialises to must be
-//! readable again: its `Default` is laid below file and environment in that form, field by field,
+//! readable again: its `Default` is laid below the other layers in that form, field by field,
 //! and unknown keys are found by comparing with it. So it skips and flattens no fields, and its
 //! `Default` holds no secret. A list that is set replaces the default list; a table is merged.
 

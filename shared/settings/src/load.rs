@@ -1,4 +1,4 @@
-//! Loading: defaults, then file, then environment, every problem collected.
+//! Loading: defaults, then file, then environment, then command line, every problem collected.
 
 use std::{
     ffi::OsString,
@@ -40,19 +40,26 @@ pub struct Loaded<T> {
 }
 
 impl<T: Settings> Loaded<T> {
-    /// Returns what is in force as TOML: each value whose key is `shown`, with its meaning, its source
-    /// and its default. Secrets are redacted.
-    pub fn effective(&self, shown: impl Fn(&str) -> bool) -> String {
-        effective::print(&self.settings, |path| source_of(&self.layers, path), shown)
+    /// Returns what is in force in `program` as TOML: behind a header with the beginning of the
+    /// environment variables, each value whose key is `shown`, with its meaning, its source and its
+    /// default. Secrets are redacted.
+    pub fn effective(&self, program: &str, shown: impl Fn(&str) -> bool) -> String {
+        let prefix = T::PREFIX;
+        let values = effective::print(&self.settings, |path| source_of(&self.layers, path), shown);
+        format!("# {program}: environment variables {prefix}__…\n\n{values}")
     }
 }
 
-/// Loads settings from `file` (or the file that `<PREFIX>_CONFIG` names) and the environment.
+/// Loads settings from `file` (or the file that `<PREFIX>_CONFIG` names), the environment and `flags`,
+/// the values of the command line by their keys.
 ///
 /// # Errors
 /// [`SettingsError`] with everything that is wrong.
-pub fn load<T: Settings>(file: Option<&Path>) -> Result<Loaded<T>, SettingsError> {
-    load_from(file, std::env::vars_os())
+pub fn load<T: Settings>(
+    file: Option<&Path>,
+    flags: &[(&str, String)],
+) -> Result<Loaded<T>, SettingsError> {
+    load_from(file, std::env::vars_os(), flags)
 }
 
 /// Loads settings like [`load`], from the environment variables given.
@@ -62,6 +69,7 @@ pub fn load<T: Settings>(file: Option<&Path>) -> Result<Loaded<T>, SettingsError
 pub fn load_from<T: Settings>(
     file: Option<&Path>,
     vars: impl IntoIterator<Item = (OsString, OsString)>,
+    flags: &[(&str, String)],
 ) -> Result<Loaded<T>, SettingsError> {
     let vars: Vec<(OsString, OsString)> = vars.into_iter().collect();
     let named = format!("{}_CONFIG", T::PREFIX);
@@ -79,6 +87,7 @@ pub fn load_from<T: Settings>(
         Err(problem) => problems.push(problem),
     }
     layers.push(Layer::from_environment(T::PREFIX, vars, &mut problems));
+    layers.push(Layer::from_command_line(flags));
 
     let settings: Option<T> = extract(&mut layers, &mut problems);
     if let Some(settings) = &settings {

@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 6] = [
 const TESTS: [&str; 2] = ["TAVERN_TEST_", "TAVERN_RECORD_"];
 
 /// What the commands of `tavern` that talk to a server read.
-const OF_COMMANDS: [&str; 1] = ["TAVERN_ADDRESS"];
+const OF_COMMANDS: [&str; 2] = ["TAVERN_ADDRESS", "TAVERN_APPROVER_KEY"];
 
 /// Finds variables of the family that no program reads: a misspelt limit would not be in force. The
 /// settings of other programs are left to those. `prefix` is that of the present program.

@@ -14,6 +14,8 @@ pub enum Source {
     File(PathBuf),
     /// An environment variable, by name.
     Environment(String),
+    /// A flag of the command line.
+    CommandLine,
 }
 
 impl fmt::Display for Source {
@@ -22,6 +24,7 @@ impl fmt::Display for Source {
             Self::Default => f.write_str("default"),
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::CommandLine => f.write_str("command line"),
         }
     }
 }
@@ -133,6 +136,6 @@ impl SettingsError {
 /// Prints every problem on standard error and returns the code to exit with.
 pub fn report_and_exit_code(error: &SettingsError) -> ExitCode {
     // Standard error may be closed; there is no other place to report to.
-    let _ = writeln!(std::io::stderr(), "{error}");
+    let _ = writeln!(std::io::stderr(), "error: {error}");
     ExitCode::from(EXIT_CONFIG)
 }

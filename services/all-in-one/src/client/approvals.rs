@@ -16,14 +16,14 @@ use sha2::{Digest, Sha256};
 use tonic::Request;
 
 use super::{Remote, json as lines, list, print, print_table, refusal};
-use crate::timeline::{Style, name};
+use crate::timeline::name;
 
 /// What to do with approvals.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List pending approvals, or all of them.
     List {
-        /// Whether to list those too that have ended.
+        /// Also list decided ones.
         #[arg(long)]
         all: bool,
     },
@@ -34,23 +34,23 @@ pub(crate) enum Command {
     },
     /// Show pending approvals, and every change until Ctrl-C.
     Watch,
-    /// Let a call leave.
+    /// Approve a call.
     Approve {
         #[command(flatten)]
         decision: Decision,
-        /// Other arguments: a JSON object.
-        #[arg(long, default_value = "")]
-        arguments: String,
+        /// Replacement arguments: a JSON object.
+        #[arg(long)]
+        arguments: Option<String>,
         /// Approve the same call for the rest of its conversation.
         #[arg(long)]
         remember: bool,
     },
-    /// Refuse a call.
+    /// Reject a call.
     Reject {
         #[command(flatten)]
         decision: Decision,
     },
-    /// Make a key for an approver, and print what the approvals file has to hold.
+    /// Make a key for an approver, and print the entry for the approvals file.
     Key {
         /// The name of the approver.
         name: String,
@@ -65,9 +65,9 @@ pub(crate) enum Command {
 pub(crate) struct Decision {
     /// The id of the approval.
     approval_id: String,
-    /// Why; the model reads it.
-    #[arg(long, default_value = "")]
-    reason: String,
+    /// The reason, which the model reads.
+    #[arg(long)]
+    reason: Option<String>,
     /// The key of the approver.
     #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
     key: String,
@@ -92,7 +92,7 @@ impl Command {
             } => {
                 let decided = DecideApprovalRequest {
                     verdict: ApprovalVerdict::Approve.into(),
-                    edited_arguments_json: arguments,
+                    edited_arguments_json: arguments.unwrap_or_default(),
                     remember,
                     ..DecideApprovalRequest::default()
                 };
@@ -193,7 +193,7 @@ async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
         match next.record {
             Some(Record::Approval(approval)) if as_json => lines::print_line(&approval)?,
             Some(Record::Approval(approval)) => {
-                print_table(&[row(&approval).to_vec()], Style::of_stdout().width);
+                print_table(&[row(&approval).to_vec()], None);
             }
             _ => {}
         }
@@ -209,7 +209,7 @@ async fn decide(
 ) -> anyhow::Result<()> {
     let request = DecideApprovalRequest {
         approval_id: decision.approval_id,
-        reason: decision.reason,
+        reason: decision.reason.unwrap_or_default(),
         ..decided
     };
     show(

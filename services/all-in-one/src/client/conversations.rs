@@ -15,13 +15,13 @@ use super::{Remote, list, refusal, runs};
 pub(crate) enum Command {
     /// List conversations, the newest first.
     List,
-    /// Replace the earlier turns of a conversation by a summary for the model, and follow that.
+    /// Replace the earlier turns of a conversation by a summary for the model, and follow the run.
     Compact {
         /// The id of the conversation.
         conversation_id: String,
         /// The agent that summarises. Default: that of the last turn.
-        #[arg(long, default_value = "")]
-        agent: String,
+        #[arg(long)]
+        agent: Option<String>,
     },
 }
 
@@ -54,7 +54,7 @@ impl Command {
             } => {
                 let request = CompactConversationRequest {
                     conversation_id,
-                    profile_id: agent,
+                    profile_id: agent.unwrap_or_default(),
                     request_id: String::new(),
                 };
                 let started = client.compact_conversation(request).await;

@@ -12,13 +12,13 @@ use crate::timeline::name;
 /// What to do with goals.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List the goals of an agent in a conversation, by falling priority.
+    /// List the goals of an agent in a conversation, by descending priority.
     List {
         /// The id of the conversation.
         conversation_id: String,
         /// The agent. Default: that of the newest turn.
-        #[arg(long, default_value = "")]
-        agent: String,
+        #[arg(long)]
+        agent: Option<String>,
     },
     /// Add a goal, or change one.
     Update(Update),
@@ -31,24 +31,24 @@ pub(crate) struct Update {
     conversation_id: String,
     /// The id of the goal.
     goal_id: String,
-    /// What is to be reached; needed for a new goal.
-    #[arg(long, default_value = "")]
-    description: String,
-    /// How far it is. Default: as it is, `active` for a new goal.
+    /// The goal; required for a new one.
+    #[arg(long)]
+    description: Option<String>,
+    /// The status. Default: unchanged, `active` for a new goal.
     #[arg(long)]
     status: Option<Status>,
-    /// The priority, 0 to 1. Default: as it is, 0.5 for a new goal.
+    /// The priority, 0 to 1. Default: unchanged, 0.5 for a new goal.
     #[arg(long)]
     priority: Option<f64>,
     /// The agent. Default: that of the newest turn.
-    #[arg(long, default_value = "")]
-    agent: String,
+    #[arg(long)]
+    agent: Option<String>,
     /// The request id; the same id changes the goal once.
-    #[arg(long, default_value = "")]
-    request_id: String,
+    #[arg(long)]
+    request_id: Option<String>,
 }
 
-/// How far a goal is.
+/// The status of a goal.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Status {
     /// To be pursued later.
@@ -59,7 +59,7 @@ pub(crate) enum Status {
     Completed,
     /// Not reached, and no longer pursued.
     Failed,
-    /// Given up.
+    /// Abandoned.
     Dropped,
 }
 
@@ -74,7 +74,7 @@ impl Command {
             } => {
                 let request = ListGoalsRequest {
                     conversation_id,
-                    profile_id: agent,
+                    profile_id: agent.unwrap_or_default(),
                 };
                 let row = |goal: &Goal| {
                     [
@@ -111,10 +111,10 @@ impl Update {
             .map_or(GoalStatus::Unspecified, GoalStatus::from);
         UpdateGoalRequest {
             conversation_id: self.conversation_id,
-            profile_id: self.agent,
-            request_id: self.request_id,
+            profile_id: self.agent.unwrap_or_default(),
+            request_id: self.request_id.unwrap_or_default(),
             goal_id: self.goal_id,
-            description: self.description,
+            description: self.description.unwrap_or_default(),
             status: status.into(),
             priority: self.priority,
         }

@@ -24,11 +24,11 @@ pub(crate) struct Input {
     #[arg(long)]
     agent: Option<String>,
     /// The conversation to continue.
-    #[arg(long, default_value = "")]
-    conversation: String,
+    #[arg(long)]
+    conversation: Option<String>,
     /// The request id; the same id with the same text returns the same run.
-    #[arg(long, default_value = "")]
-    request_id: String,
+    #[arg(long)]
+    request_id: Option<String>,
 }
 
 impl Input {
@@ -65,7 +65,7 @@ impl Input {
             text.clear();
             std::io::stdin().read_to_string(&mut text)?;
         }
-        let conversation_id = self.conversation;
+        let conversation_id = self.conversation.unwrap_or_default();
         let target = match self.agent {
             Some(profile_id) => Target::Agent(AgentTarget {
                 profile_id,
@@ -80,7 +80,7 @@ impl Input {
             }),
         };
         Ok(InvokeTextRequest {
-            request_id: self.request_id,
+            request_id: self.request_id.unwrap_or_default(),
             target: Some(target),
             ..InvokeTextRequest::default()
         })

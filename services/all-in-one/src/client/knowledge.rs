@@ -31,7 +31,7 @@ pub(crate) enum Command {
         /// The id of an entry.
         entry_id: Option<String>,
     },
-    /// List the entries of a knowledge base by id, those that agents do not find too.
+    /// List the entries of a knowledge base by id, including hidden ones.
     Entries {
         /// The id of the knowledge base.
         kb_id: String,
@@ -55,20 +55,20 @@ pub(crate) struct Write {
     /// The text.
     text: String,
     /// The id of the entry. Default: a new one.
-    #[arg(long, default_value = "")]
-    id: String,
+    #[arg(long)]
+    id: Option<String>,
     /// The kind of the entry, such as `lore_detail`.
-    #[arg(long, default_value = "")]
-    entry_type: String,
+    #[arg(long)]
+    entry_type: Option<String>,
     /// The title.
-    #[arg(long, default_value = "")]
-    name: String,
-    /// A word for finding it; may be given several times.
+    #[arg(long)]
+    name: Option<String>,
+    /// A search keyword; may be given several times.
     #[arg(long)]
     tag: Vec<String>,
     /// The request id; the same id writes once.
-    #[arg(long, default_value = "")]
-    request_id: String,
+    #[arg(long)]
+    request_id: Option<String>,
 }
 
 type Knowledge = KnowledgeServiceClient<grpc_kit::Transport>;
@@ -141,12 +141,12 @@ impl Write {
     fn request(self) -> WriteKnowledgeEntryRequest {
         WriteKnowledgeEntryRequest {
             conversation_id: String::new(),
-            request_id: self.request_id,
+            request_id: self.request_id.unwrap_or_default(),
             kb: self.kb_id,
-            caiu_id: self.id,
+            caiu_id: self.id.unwrap_or_default(),
             text: self.text,
-            entry_type: self.entry_type,
-            display_name: self.name,
+            entry_type: self.entry_type.unwrap_or_default(),
+            display_name: self.name.unwrap_or_default(),
             tags: self.tag,
         }
     }

@@ -4,7 +4,6 @@ use prost_reflect::prost::{Message, Name};
 use tonic::Status;
 
 use super::{json, print_table, refusal};
-use crate::timeline::Style;
 
 /// Prints what all pages have: a table with a row for each message, or each message as a line of JSON.
 ///
@@ -35,7 +34,7 @@ pub(super) async fn print_all<T: Message + Name, const N: usize>(
         token = next;
     }
     if !as_json {
-        print_table(&rows, Style::of_stdout().width);
+        print_table(&rows, None);
     }
     Ok(())
 }

@@ -21,8 +21,8 @@ pub(crate) enum Command {
         /// The id of the profile.
         profile_id: String,
         /// The revision. Default: the one in force.
-        #[arg(long, default_value_t = 0)]
-        revision: u64,
+        #[arg(long)]
+        revision: Option<u64>,
     },
     /// List the revisions of a profile that are kept, the newest first.
     Revisions {
@@ -44,7 +44,7 @@ impl Command {
             } => {
                 let request = GetProfileRequest {
                     profile_id,
-                    revision,
+                    revision: revision.unwrap_or_default(),
                 };
                 let found = profiles.get_profile(request).await;
                 let found = found.map_err(|status| refusal(&status))?.into_inner();

@@ -23,15 +23,15 @@ pub(crate) enum Command {
         /// The id of the project.
         project_id: String,
         /// The revision. Default: the one in force.
-        #[arg(long, default_value_t = 0)]
-        revision: u64,
+        #[arg(long)]
+        revision: Option<u64>,
     },
     /// List the revisions of a project that are kept, the newest first.
     Revisions {
         /// The id of the project.
         project_id: String,
     },
-    /// Store a `project.json`, in place of the project with the same id, and print what it lacks.
+    /// Store a `project.json`, in place of the project with the same id, and print what is missing.
     Put {
         /// A project file.
         file: PathBuf,
@@ -41,8 +41,8 @@ pub(crate) enum Command {
         /// The id of the project.
         project_id: String,
         /// The request id; the same id returns the same run.
-        #[arg(long, default_value = "")]
-        request_id: String,
+        #[arg(long)]
+        request_id: Option<String>,
         /// Follow the scene to its end.
         #[arg(long)]
         follow: bool,
@@ -68,7 +68,7 @@ impl Command {
             } => {
                 let request = GetProjectRequest {
                     project_id,
-                    revision,
+                    revision: revision.unwrap_or_default(),
                 };
                 let found = projects.get_project(request).await.map_err(refused)?;
                 let project = found.into_inner().project;
@@ -108,7 +108,7 @@ impl Command {
                 follow,
             } => {
                 let request = StartProjectRequest {
-                    request_id,
+                    request_id: request_id.unwrap_or_default(),
                     project_id,
                     timeout: None,
                 };

@@ -21,7 +21,7 @@ use contracts::tavern::run::v1::{
 };
 use grpc_kit::Transport;
 
-use super::{Remote, finish, json, print, print_table, refusal, state_of};
+use super::{Remote, finish, json, print, print_table, refusal, state_of, words};
 use crate::timeline::{Style, Timeline};
 
 /// What to do with runs.
@@ -29,15 +29,15 @@ use crate::timeline::{Style, Timeline};
 pub(crate) enum Command {
     /// List runs, the newest first.
     List {
-        /// Only runs in this state, such as `running` or `failed`.
-        #[arg(long)]
-        state: Option<String>,
+        /// Only runs in this state.
+        #[arg(long, value_parser = words::parser(RunState::as_str_name))]
+        state: Option<RunState>,
         /// Only runs of this agent profile, workflow or tool.
-        #[arg(long, default_value = "")]
-        subject: String,
+        #[arg(long)]
+        subject: Option<String>,
         /// Only runs of this conversation.
-        #[arg(long, default_value = "")]
-        conversation: String,
+        #[arg(long)]
+        conversation: Option<String>,
         /// The number of runs to list, 1 to 500.
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=500))]
         limit: i32,
@@ -60,29 +60,29 @@ pub(crate) enum Command {
         /// The id of the run.
         run_id: String,
         /// The reason, for the log.
-        #[arg(long, default_value = "")]
-        reason: String,
+        #[arg(long)]
+        reason: Option<String>,
     },
-    /// Pause a run: what has begun ends, and nothing else starts.
+    /// Pause a run: running steps finish, and no new ones start.
     Pause {
         /// The id of the run.
         run_id: String,
         /// The reason, for the log.
-        #[arg(long, default_value = "")]
-        reason: String,
+        #[arg(long)]
+        reason: Option<String>,
     },
     /// Resume a paused run.
     Resume {
         /// The id of the run.
         run_id: String,
     },
-    /// Give a turn that runs a message, which its model reads next.
+    /// Send a message to a running turn; its model reads it next.
     Steer {
         /// The id of the run.
         run_id: String,
         /// The message.
         message: String,
-        /// Whether the request to the model that is under way is dropped.
+        /// Drop the model request in flight.
         #[arg(long)]
         interrupt: bool,
     },
@@ -91,7 +91,7 @@ pub(crate) enum Command {
         /// The id of the run.
         run_id: String,
     },
-    /// Make a turn again from a fixture, without model, tools or network, and compare every event.
+    /// Replay a turn from a fixture, without model, tools or network, and compare every event.
     Replay {
         /// The file.
         file: std::path::PathBuf,
@@ -110,13 +110,13 @@ pub(crate) enum Command {
         /// The payload as JSON.
         #[arg(default_value = "null")]
         payload: String,
-        /// An id by which a repeated signal is known.
-        #[arg(long, default_value = "")]
-        id: String,
+        /// An id that identifies repeats of the signal.
+        #[arg(long)]
+        id: Option<String>,
     },
-    /// Answer a question that a run waits with.
+    /// Answer a question that a run is waiting on.
     Answer(Answer),
-    /// Start a run that takes over what another has done: a workflow, or with `--at` a turn of an agent.
+    /// Start a run that reuses the completed work of another: of a workflow, or with `--at` of an agent's turn.
     Fork(Fork),
     /// Delete a run that has ended, with its log.
     Delete {
@@ -136,9 +136,9 @@ impl Command {
                 limit,
             } => {
                 let request = ListRunsRequest {
-                    state: state.as_deref().map_or(Ok(0), state_named)?,
-                    subject,
-                    conversation_id: conversation,
+                    state: state.unwrap_or_default().into(),
+                    subject: subject.unwrap_or_default(),
+                    conversation_id: conversation.unwrap_or_default(),
                     page_size: limit,
                     ..ListRunsRequest::default()
                 };
@@ -150,6 +150,7 @@ impl Command {
             }
             Self::Watch { run_id, after } => watch(&mut runs, run_id, after, remote.json).await,
             Self::Cancel { run_id, reason } => {
+                let reason = reason.unwrap_or_default();
                 let response = runs.cancel_run(CancelRunRequest { run_id, reason }).await;
                 let response = response.map_err(|status| refusal(&status))?.into_inner();
                 for work in &response.still_running {
@@ -158,6 +159,7 @@ impl Command {
                 show(&response.run.context("the answer has no run")?, remote.json)
             }
             Self::Pause { run_id, reason } => {
+                let reason = reason.unwrap_or_default();
                 let response = runs.pause_run(PauseRunRequest { run_id, reason }).await;
                 show_run(response.map(|answer| answer.into_inner().run), remote.json)
             }
@@ -178,7 +180,7 @@ impl Command {
                 name,
                 payload,
                 id,
-            } => waits::signal(&mut runs, run_id, name, payload, id).await,
+            } => waits::signal(&mut runs, run_id, name, payload, id.unwrap_or_default()).await,
             Self::Answer(answer) => answer.send(&mut runs).await,
             Self::Fork(fork) => fork.run(remote).await,
             Self::Delete { run_id } => {
@@ -186,19 +188,6 @@ impl Command {
                 response.map_err(|status| refusal(&status))?;
                 Ok(ExitCode::SUCCESS)
             }
-        }
-    }
-}
-
-fn state_named(state: &str) -> anyhow::Result<i32> {
-    let value = format!("RUN_STATE_{}", state.to_uppercase());
-    let state = RunState::from_str_name(&value).filter(|state| *state != RunState::Unspecified);
-    match state {
-        Some(state) => Ok(state.into()),
-        None => {
-            bail!(
-                "unknown state; use running, waiting, paused, succeeded, failed, cancelled or in_doubt"
-            )
         }
     }
 }
@@ -235,7 +224,7 @@ async fn list(
             result(run),
         ]
     }));
-    print_table(&rows, Style::of_stdout().width);
+    print_table(&rows, Some(2));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use contracts::tavern::agent::v1::scene_service_client::SceneServiceClient;
 use contracts::tavern::agent::v1::{
@@ -11,8 +10,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::EventPriority;
 
-use super::{Remote, json, list, print, print_table, refusal, runs};
-use crate::timeline::Style;
+use super::{Remote, json, list, print, print_table, refusal, runs, words};
 
 /// What to do with scenes.
 #[derive(Subcommand)]
@@ -24,8 +22,8 @@ pub(crate) enum Command {
         /// The id of the scene.
         scene_id: String,
         /// The request id; the same id returns the same run.
-        #[arg(long, default_value = "")]
-        request_id: String,
+        #[arg(long)]
+        request_id: Option<String>,
         /// Follow the scene to its end.
         #[arg(long)]
         follow: bool,
@@ -41,9 +39,9 @@ pub(crate) enum Command {
     End {
         /// The run of the scene.
         run_id: String,
-        /// The reason, for people.
-        #[arg(long, default_value = "")]
-        reason: String,
+        /// A human-readable reason.
+        #[arg(long)]
+        reason: Option<String>,
     },
 }
 
@@ -58,17 +56,17 @@ pub(crate) struct Publish {
     #[arg(default_value = "{}")]
     payload: String,
     /// Who publishes it.
-    #[arg(long, default_value = "")]
-    from: String,
-    /// An instance that it is for; may be given several times. Default: all that subscribe to its type.
+    #[arg(long)]
+    from: Option<String>,
+    /// A target instance; may be given several times. Default: all that subscribe to its type.
     #[arg(long)]
     to: Vec<String>,
-    /// How urgent it is: low, normal, high or critical.
-    #[arg(long, default_value = "normal")]
-    priority: String,
+    /// The priority.
+    #[arg(long, default_value = "normal", value_parser = words::parser(EventPriority::as_str_name))]
+    priority: EventPriority,
     /// The request id; the same id publishes once.
-    #[arg(long, default_value = "")]
-    request_id: String,
+    #[arg(long)]
+    request_id: Option<String>,
 }
 
 type Scenes = SceneServiceClient<grpc_kit::Transport>;
@@ -85,7 +83,7 @@ impl Command {
                 follow,
             } => {
                 let request = StartSceneRequest {
-                    request_id,
+                    request_id: request_id.unwrap_or_default(),
                     scene_id,
                     timeout: None,
                 };
@@ -94,7 +92,7 @@ impl Command {
             }
             Self::Status { run_id } => status(&mut scenes, run_id, remote.json).await?,
             Self::Publish(publish) => {
-                let published = scenes.publish_event(publish.request()?).await;
+                let published = scenes.publish_event(publish.request()).await;
                 let published = published.map_err(refused)?.into_inner();
                 if remote.json {
                     json::print_line(&published)?;
@@ -107,6 +105,7 @@ impl Command {
                 }
             }
             Self::End { run_id, reason } => {
+                let reason = reason.unwrap_or_default();
                 let request = EndSceneRequest { run_id, reason };
                 scenes.end_scene(request).await.map_err(refused)?;
             }
@@ -116,19 +115,17 @@ impl Command {
 }
 
 impl Publish {
-    fn request(self) -> anyhow::Result<PublishEventRequest> {
-        let priority = format!("EVENT_PRIORITY_{}", self.priority.to_uppercase());
-        let priority = EventPriority::from_str_name(&priority);
-        Ok(PublishEventRequest {
+    fn request(self) -> PublishEventRequest {
+        PublishEventRequest {
             scene: Some(Scene::RunId(self.run_id)),
-            request_id: self.request_id,
+            request_id: self.request_id.unwrap_or_default(),
             r#type: self.event_type,
             payload_json: self.payload,
             target_instance_ids: self.to,
-            priority: priority.context("there is no such priority")?.into(),
-            source_id: self.from,
+            priority: self.priority.into(),
+            source_id: self.from.unwrap_or_default(),
             ..PublishEventRequest::default()
-        })
+        }
     }
 }
 
@@ -177,7 +174,7 @@ async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::R
         ]);
     }
     if !as_json {
-        print_table(&rows, Style::of_stdout().width);
+        print_table(&rows, None);
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use contracts::tavern::workflow::v1::{
     ScheduleOverlap, ScheduleTime, TriggerScheduleRequest,
 };
 
-use super::{Remote, json, list, print, print_table, refusal};
-use crate::timeline::{Style, name};
+use super::{Remote, json, list, print, print_table, refusal, words};
+use crate::timeline::name;
 
 /// What to do with schedules.
 #[derive(Subcommand)]
@@ -41,11 +41,11 @@ pub(crate) enum Command {
     Trigger {
         /// The id of the schedule.
         schedule_id: String,
-        /// The request id; the same id returns the same time.
-        #[arg(long, default_value = "")]
-        request_id: String,
+        /// The request id; the same id returns the same firing.
+        #[arg(long)]
+        request_id: Option<String>,
     },
-    /// List the latest hundred times of a schedule and what became of them.
+    /// List the last 100 firings of a schedule and their outcomes.
     Times {
         /// The id of the schedule.
         schedule_id: String,
@@ -62,26 +62,29 @@ pub(crate) struct Put {
     /// The inputs: a JSON object.
     #[arg(default_value = "{}")]
     inputs: String,
+    #[command(flatten)]
+    timing: When,
+    /// The IANA time zone of the cron expression. Default: UTC.
+    #[arg(long, requires = "cron")]
+    zone: Option<String>,
+    /// What to do while an earlier run continues.
+    #[arg(long, default_value = "skip", value_parser = words::parser(ScheduleOverlap::as_str_name))]
+    overlap: ScheduleOverlap,
+    /// Which missed firings to make up for.
+    #[arg(long, default_value = "latest", value_parser = words::parser(ScheduleCatchUp::as_str_name))]
+    catch_up: ScheduleCatchUp,
+}
+
+/// When a schedule fires.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct When {
     /// Run every so many seconds.
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        required_unless_present = "cron",
-        conflicts_with = "cron"
-    )]
+    #[arg(long, value_name = "SECONDS")]
     every: Option<u32>,
     /// Run by a cron expression of five fields.
     #[arg(long)]
     cron: Option<String>,
-    /// The IANA time zone of the cron expression. Default: UTC.
-    #[arg(long, default_value = "", requires = "cron")]
-    zone: String,
-    /// What happens while an earlier run continues: skip, buffer_one, buffer_all, cancel_other or allow.
-    #[arg(long, default_value = "skip")]
-    overlap: String,
-    /// What happens to missed times: latest, all or none.
-    #[arg(long, default_value = "latest")]
-    catch_up: String,
 }
 
 type Schedules = ScheduleServiceClient<grpc_kit::Transport>;
@@ -94,7 +97,7 @@ impl Command {
             Self::List => list(&mut schedules, remote.json).await?,
             Self::Put(put) => {
                 let request = PutScheduleRequest {
-                    schedule: Some(put.schedule()?),
+                    schedule: Some(put.schedule()),
                     etag: String::new(),
                 };
                 let stored = schedules.put_schedule(request).await.map_err(refused)?;
@@ -123,7 +126,7 @@ impl Command {
             } => {
                 let request = TriggerScheduleRequest {
                     schedule_id,
-                    request_id,
+                    request_id: request_id.unwrap_or_default(),
                 };
                 let added = schedules.trigger_schedule(request).await.map_err(refused)?;
                 let time = added.into_inner().time.context("the answer has no time")?;
@@ -146,34 +149,26 @@ impl Command {
 }
 
 impl Put {
-    fn schedule(self) -> anyhow::Result<Schedule> {
-        let overlap = format!("SCHEDULE_OVERLAP_{}", self.overlap.to_uppercase());
-        let overlap = ScheduleOverlap::from_str_name(&overlap);
-        let catch_up = format!("SCHEDULE_CATCH_UP_{}", self.catch_up.to_uppercase());
-        let catch_up = ScheduleCatchUp::from_str_name(&catch_up);
-        let timing = match (self.every, self.cron) {
+    fn schedule(self) -> Schedule {
+        let timing = match (self.timing.every, self.timing.cron) {
             (_, Some(expression)) => Timing::Cron(CronTiming {
                 expression,
-                time_zone: self.zone,
+                time_zone: self.zone.unwrap_or_default(),
             }),
             (every, None) => Timing::Interval(prost_types::Duration {
                 seconds: every.unwrap_or_default().into(),
                 nanos: 0,
             }),
         };
-        Ok(Schedule {
+        Schedule {
             schedule_id: self.schedule_id,
             workflow_id: self.workflow_id,
             inputs_json: self.inputs,
             timing: Some(timing),
-            overlap: overlap
-                .context("there is no such policy for overlap")?
-                .into(),
-            catch_up: catch_up
-                .context("there is no such policy to catch up")?
-                .into(),
+            overlap: self.overlap.into(),
+            catch_up: self.catch_up.into(),
             ..Schedule::default()
-        })
+        }
     }
 }
 
@@ -241,7 +236,7 @@ fn print_times(times: &[ScheduleTime], as_json: bool) -> anyhow::Result<()> {
         ]);
     }
     if !as_json {
-        print_table(&rows, Style::of_stdout().width);
+        print_table(&rows, None);
     }
     Ok(())
 }

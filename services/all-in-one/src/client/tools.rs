@@ -15,7 +15,7 @@ use contracts::tavern::registry::v1::{
     GetToolRequest, ListToolsRequest, Tool, ToolAvailability,
 };
 
-use super::{Remote, json, list, print, print_table, refusal};
+use super::{Remote, json, list, print, print_table, refusal, words};
 use crate::timeline::{Style, Timeline};
 
 /// What to do with tools.
@@ -28,36 +28,36 @@ pub(crate) enum Command {
         /// The id or alias of the tool.
         tool_id: String,
     },
-    /// Write the grammar that keeps a model to well-formed calls.
+    /// Print a grammar that restricts a model to well-formed calls.
     Grammar {
         /// The tools; without any, those of the agent, or all.
         tool_ids: Vec<String>,
         /// The agent whose inventory counts.
-        #[arg(long, default_value = "")]
-        agent: String,
-        /// The dialect: action, tam_v1, tam_v2, vcp, tool_tag, tool_json or native.
-        #[arg(long, default_value = "action")]
-        dialect: String,
-        /// Requires a call in each answer.
+        #[arg(long)]
+        agent: Option<String>,
+        /// The dialect.
+        #[arg(long, default_value = "action", value_parser = words::parser(Dialect::as_str_name))]
+        dialect: Dialect,
+        /// Require a call in each answer.
         #[arg(long)]
         call: bool,
     },
-    /// Explain whether a tool can be called, by whom and why.
+    /// Explain why a tool can or cannot be called.
     Explain {
         /// The id or alias of the tool.
         tool_id: String,
         /// The agent that would call it, by its profile.
-        #[arg(long, default_value = "", conflicts_with = "run")]
-        agent: String,
+        #[arg(long, conflicts_with = "run")]
+        agent: Option<String>,
         /// The turn that would call it, with the profile that it was started with.
-        #[arg(long, default_value = "")]
-        run: String,
+        #[arg(long)]
+        run: Option<String>,
         /// The workflow whose models would call it.
-        #[arg(long, default_value = "")]
-        workflow: String,
+        #[arg(long)]
+        workflow: Option<String>,
         /// The node of the workflow that lists the tools.
-        #[arg(long, default_value = "", requires = "workflow")]
-        node: String,
+        #[arg(long, requires = "workflow")]
+        node: Option<String>,
     },
     /// Call a tool once.
     Call {
@@ -67,8 +67,8 @@ pub(crate) enum Command {
         #[arg(default_value = "{}")]
         arguments: String,
         /// The effect id; the same id returns the recorded result instead of calling again.
-        #[arg(long, default_value = "")]
-        effect_id: String,
+        #[arg(long)]
+        effect_id: Option<String>,
     },
 }
 
@@ -91,16 +91,16 @@ impl Command {
             }
             Self::Grammar {
                 tool_ids,
-                agent: profile_id,
+                agent,
                 dialect,
                 call,
             } => {
                 let request = RenderGrammarRequest {
                     scope: Some(ToolScope {
-                        profile_id,
+                        profile_id: agent.unwrap_or_default(),
                         tool_ids,
                     }),
-                    dialect: dialect_of(&dialect)? as i32,
+                    dialect: dialect.into(),
                     mode: match call {
                         true => GrammarMode::Call,
                         false => GrammarMode::Free,
@@ -120,10 +120,10 @@ impl Command {
                 let request = ExplainAvailabilityRequest {
                     tool_ids: vec![tool_id],
                     scope: Some(AvailabilityScope {
-                        run_id: run,
-                        profile_id: agent,
-                        workflow_id: workflow,
-                        node_path: node,
+                        run_id: run.unwrap_or_default(),
+                        profile_id: agent.unwrap_or_default(),
+                        workflow_id: workflow.unwrap_or_default(),
+                        node_path: node.unwrap_or_default(),
                     }),
                 };
                 let response = registry.explain_availability(request).await;
@@ -139,7 +139,7 @@ impl Command {
                 let request = CallToolRequest {
                     tool_id,
                     arguments_json: arguments,
-                    effect_id,
+                    effect_id: effect_id.unwrap_or_default(),
                     ..CallToolRequest::default()
                 };
                 call(&mut Calls::new(transport), request, remote.json).await
@@ -181,14 +181,6 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
         serde_json::to_string_pretty(&schema)?
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the dialect of a name such as `tam_v2`.
-fn dialect_of(name: &str) -> anyhow::Result<Dialect> {
-    let full = format!("DIALECT_{}", name.to_ascii_uppercase());
-    Dialect::from_str_name(&full).with_context(|| {
-        format!("'{name}' is not a dialect; name action, tam_v1, tam_v2, vcp, tool_tag, tool_json or native")
-    })
 }
 
 /// Prints a grammar, behind what it does not enforce.
@@ -237,7 +229,7 @@ fn explain(tool: &ToolAvailability, as_json: bool) -> anyhow::Result<ExitCode> {
         let verdict = tool.verdict().as_str_name();
         let verdict = verdict.trim_start_matches("AVAILABILITY_VERDICT_");
         print(&format!("{}: {}\n\n", tool.tool_id, verdict.to_lowercase()));
-        print_table(&rows, Style::of_stdout().width);
+        print_table(&rows, None);
         for then in &tool.then {
             print(&format!("\nThen {then}.\n"));
         }

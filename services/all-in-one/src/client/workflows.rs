@@ -1,6 +1,6 @@
 //! `tavern workflows`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -15,7 +15,6 @@ use contracts::tavern::workflow::v1::{
 
 use super::documents::{read, remarks, source};
 use super::{Remote, documents, json, list, print, print_table, refusal, runs};
-use crate::timeline::Style;
 
 /// What to do with workflows.
 #[derive(Subcommand)]
@@ -31,12 +30,12 @@ pub(crate) enum Command {
     Check {
         /// A workflow file.
         file: PathBuf,
-        /// The inputs of a run, a JSON object: print also which results it would reuse.
-        #[arg(long, default_value = "")]
-        inputs: String,
-        /// The workflow whose results are looked for.
-        #[arg(long, default_value = "", requires = "inputs")]
-        id: String,
+        /// The inputs of a run, a JSON object: also print which results it would reuse.
+        #[arg(long)]
+        inputs: Option<String>,
+        /// The workflow whose cached results count.
+        #[arg(long, requires = "inputs")]
+        id: Option<String>,
     },
     /// Store a file as a workflow, in place of the one with the same id.
     Put {
@@ -54,12 +53,12 @@ pub(crate) enum Command {
         #[arg(default_value = "{}")]
         inputs: String,
         /// The request id; the same id with the same inputs returns the same run.
-        #[arg(long, default_value = "")]
-        request_id: String,
-        /// A key: of the runs with the same key one continues at a time.
+        #[arg(long)]
+        request_id: Option<String>,
+        /// A concurrency key: runs with the same key run one at a time.
         #[arg(long)]
         key: Option<String>,
-        /// What becomes of the run while another has the key.
+        /// What to do while another run holds the key.
         #[arg(long, value_enum, default_value_t, requires = "key")]
         on_conflict: Conflict,
         /// The priority among the runs that are queued, 0 to 9.
@@ -75,15 +74,15 @@ pub(crate) enum Command {
     Nodes,
 }
 
-/// What becomes of a run while another has its key.
+/// What to do while another run holds the key.
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
 pub(crate) enum Conflict {
-    /// It is queued.
+    /// Queue the run.
     #[default]
     Queue,
-    /// It is refused.
+    /// Refuse the run.
     Reject,
-    /// The others are cancelled.
+    /// Cancel the others.
     CancelRunning,
 }
 
@@ -104,10 +103,10 @@ impl Command {
             Self::Check { file, inputs, id } => {
                 let request = ValidateWorkflowRequest {
                     definition_json: read(&file)?,
-                    inputs_json: inputs,
-                    workflow_id: id,
+                    inputs_json: inputs.unwrap_or_default(),
+                    workflow_id: id.unwrap_or_default(),
                 };
-                check(&mut workflows, request, remote.json).await
+                check(&mut workflows, &file, request, remote.json).await
             }
             Self::Put { file, id } => {
                 let stem = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -140,7 +139,7 @@ impl Command {
                     Conflict::CancelRunning => OnConflict::CancelRunning,
                 };
                 let request = StartRunRequest {
-                    request_id,
+                    request_id: request_id.unwrap_or_default(),
                     target: Some(Target::WorkflowId(workflow_id)),
                     inputs_json: inputs,
                     concurrency: key.map(|key| RunConcurrency {
@@ -205,6 +204,7 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
 
 async fn check(
     workflows: &mut Workflows,
+    file: &Path,
     request: ValidateWorkflowRequest,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -214,7 +214,11 @@ async fn check(
         json::print_line(&response)?;
     } else {
         for violation in &response.violations {
-            print(&format!("{}: {}\n", violation.pointer, violation.message));
+            let place = match violation.pointer.as_str() {
+                "" => file.display().to_string(),
+                pointer => pointer.to_owned(),
+            };
+            print(&format!("{place}: {}\n", violation.message));
         }
         remarks(&response.diagnostics);
         if let Some(forecast) = &response.forecast {
@@ -247,7 +251,7 @@ fn print_forecast(forecast: &WorkflowForecast) {
             node.cache.as_ref().map(reused).unwrap_or_default(),
         ]
     }));
-    print_table(&rows, Style::of_stdout().width);
+    print_table(&rows, None);
     print(&format!(
         "valid; at most {} executions, {} of which may change something\n",
         forecast.max_executions, forecast.max_effects

@@ -11,12 +11,10 @@ use crate::settings::{Exposed, ServerSettings};
 pub enum BindError {
     /// The address is exposed without authentication.
     #[error(
-        "the address {} can be reached from beyond this machine while no caller is \
-         authenticated; listen on a loopback address, or set \
-         serve_without_authentication_beyond_loopback",
-        .0.address
+        "the address {0}; listen on a loopback address, or set \
+         serve_without_authentication_beyond_loopback"
     )]
-    Exposed(#[from] Exposed),
+    Exposed(Exposed),
     /// The system refused.
     #[error("cannot listen on {address}")]
     Listen {
@@ -32,7 +30,8 @@ pub enum BindError {
 /// # Errors
 /// [`BindError`] when the address is exposed or taken.
 pub async fn bind(settings: &ServerSettings) -> Result<TcpListener, BindError> {
-    settings.check_exposure(settings.listen)?;
+    let checked = settings.check_exposure(settings.listen);
+    checked.map_err(BindError::Exposed)?;
     TcpListener::bind(settings.listen)
         .await
         .map_err(|source| BindError::Listen {

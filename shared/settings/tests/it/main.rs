@@ -42,6 +42,7 @@ impl Default for Inner {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Example {
+    /// Where to listen. Default address: 127.0.0.1:7401.
     server: Inner,
     mode: Mode,
     name: String,
@@ -83,7 +84,7 @@ fn check(file: &str, vars: &[(&str, &str)]) -> Result<settings::Loaded<Example>,
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("example.toml");
     std::fs::write(&path, file).unwrap();
-    load_from(Some(&path), variables(vars))
+    load_from(Some(&path), variables(vars), &[])
 }
 
 fn variables(vars: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
@@ -145,6 +146,7 @@ fn a_variable_can_name_the_file() {
     let loaded = load_from::<Example>(
         None,
         variables(&[("EXAMPLE_CONFIG", path.to_str().unwrap())]),
+        &[],
     );
     assert_eq!(loaded.unwrap().settings.name, "found");
 }
@@ -219,7 +221,7 @@ fn a_bad_value_in_the_file_is_found_beneath_a_bad_variable() {
 
 #[test]
 fn a_file_that_is_absent_or_no_toml_is_named_with_the_line() {
-    let absent = load_from::<Example>(Some(Path::new("/nonexistent/x.toml")), variables(&[]));
+    let absent = load_from::<Example>(Some(Path::new("/nonexistent/x.toml")), variables(&[]), &[]);
     assert!(problems(absent)[0].1.starts_with("cannot be read"));
     let broken = check("name = 'a'\napi_key = 'hunter2\n", &[]);
     let text = broken.as_ref().unwrap_err().to_string();
@@ -240,29 +242,44 @@ fn the_effective_settings_can_be_printed_and_read_back_without_secrets() {
         &[("EXAMPLE__SERVER__CONNECTIONS", "9")],
     )
     .unwrap();
-    let printed = loaded.effective(|_| true);
+    let printed = loaded.effective("example", |_| true);
     assert!(!printed.contains("hunter2"), "{printed}");
-    assert!(
-        printed.contains("api_key = \"[redacted]\"  # file "),
-        "{printed}"
-    );
-    assert!(
-        printed.contains(
-            "server.connections = 9  # environment variable EXAMPLE__SERVER__CONNECTIONS, default 64"
-        ),
-        "{printed}"
-    );
-    assert!(
-        printed.contains("# How many connections are open at once.\nserver.connections"),
-        "{printed}"
-    );
-    assert!(
-        printed.contains("server.limit = \"30s\"  # default"),
-        "{printed}"
-    );
+    for part in [
+        "# example: environment variables EXAMPLE__…\n",
+        "api_key = \"[redacted]\"  # file ",
+        "# server: Where to listen. Default address: 127.0.0.1:7401.\n# How many connections are open at \
+         once.\nserver.connections = 9  # environment variable EXAMPLE__SERVER__CONNECTIONS, default 64",
+        "server.limit = \"30s\"  # default",
+    ] {
+        assert!(printed.contains(part), "{part} is not in {printed}");
+    }
+    assert_eq!(printed.matches("# server: ").count(), 1, "{printed}");
     let again = check(&printed, &[]).unwrap().settings;
     assert_eq!(again.server.connections, 9);
     assert_eq!(again.labels["a.b"], "x\"y");
+}
+
+#[test]
+fn the_command_line_overrides_everything_and_is_named_as_the_source() {
+    let load = |name: &str, listen: &str| {
+        let vars = variables(&[("EXAMPLE__NAME", "variable")]);
+        let flags = [
+            ("name", name.to_owned()),
+            ("server.listen", listen.to_owned()),
+        ];
+        load_from::<Example>(None, vars, &flags)
+    };
+    let printed = load("flag", "127.0.0.1:9")
+        .unwrap()
+        .effective("example", |_| true);
+    for line in [
+        "name = \"flag\"  # command line, default \"\"",
+        "server.listen = \"127.0.0.1:9\"  # command line, default \"127.0.0.1:7401\"",
+    ] {
+        assert!(printed.contains(line), "{line} is not in {printed}");
+    }
+    let refused = load("flag", "nowhere").unwrap_err();
+    assert_eq!(refused.problems[0].source, Source::CommandLine);
 }
 
 #[test]
@@ -283,7 +300,7 @@ fn variables_that_contradict_each_other_are_refused() {
 /// What loading with one more variable reports.
 fn problem_of(variable: &str) -> Option<String> {
     let vars = [(variable.into(), "1".into())];
-    let error = settings::load_from::<Example>(None, vars).err()?;
+    let error = settings::load_from::<Example>(None, vars, &[]).err()?;
     Some(error.to_string())
 }
 
@@ -322,6 +339,7 @@ fn the_variables_of_other_programs_and_platforms_are_none_of_ours() {
         "TAVERN_CONFIG",
         "TAVERN__SERVER__LISTEN",
         "TAVERN_ADDRESS",
+        "TAVERN_APPROVER_KEY",
         "TAVERN_TEST_PYTHON",
         "TAVERN_GATEWAY_SERVICE_HOST",
         "TAVERN_GATEWAY_SERVICE_PORT_GRPC",

@@ -1,6 +1,7 @@
 //! The commands of `tavern` that talk to a Tavern.
 
 mod agents;
+mod local;
 
 use std::process::{Command, Output, Stdio};
 
@@ -34,9 +35,17 @@ async fn a_text_is_invoked_and_its_run_is_listed_and_shown() -> anyhow::Result<(
         "{timeline}"
     );
 
-    let listed = tavern(&stack, &["runs", "list", "--json"])?;
-    let run: Value = serde_json::from_slice(&listed.stdout)?;
-    assert_eq!(run["runId"], run_id.as_str());
+    let address = stack.address();
+    for arguments in [
+        &["runs", "list", "--json"][..],
+        &["--json", "runs", "list"],
+        &["--address", &address, "runs", "--json", "list"],
+        &["runs", "list", "--json", "--address", &address],
+    ] {
+        let listed = tavern(&stack, arguments)?;
+        let run: Value = serde_json::from_slice(&listed.stdout)?;
+        assert_eq!(run["runId"], run_id.as_str(), "{arguments:?}");
+    }
     let shown = text(&tavern(&stack, &["runs", "show", &run_id])?.stdout);
     assert!(shown.contains("state         succeeded"), "{shown}");
     let watched = text(&tavern(&stack, &["runs", "watch", &run_id, "--after", "2"])?.stdout);
@@ -98,6 +107,13 @@ async fn a_workflow_is_checked_stored_run_and_deleted() -> anyhow::Result<()> {
     let checked = tavern(&stack, &["workflows", "check", &path])?;
     assert!(!checked.status.success());
     assert!(text(&checked.stdout).contains("core:NoSuchNode"));
+    std::fs::write(&file, "greet")?;
+    let checked = text(&tavern(&stack, &["workflows", "check", &path])?.stdout);
+    assert!(
+        checked.starts_with(&format!("{path}: expected ")),
+        "{checked}"
+    );
+    assert!(checked.contains("line 1, column 1"), "{checked}");
 
     std::fs::write(&file, definition("core:MathOperation").to_string())?;
     let checked = tavern(&stack, &["workflows", "check", &path])?;
@@ -148,6 +164,8 @@ async fn a_refusal_is_one_message_without_a_backtrace() -> anyhow::Result<()> {
         "{message}"
     );
     assert_eq!(message.lines().count(), 1, "{message}");
+    let refused = tavern(&stack, &["approvals", "show", "x"])?;
+    assert_eq!(text(&refused.stderr), "error: no approval has the id `x`\n");
     Ok(())
 }
 

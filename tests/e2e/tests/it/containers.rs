@@ -112,7 +112,7 @@ async fn plays_every_transcript(
     let examples = repository().join("deploy/examples").display().to_string();
     let arguments = [
         "play",
-        "--gateway",
+        "--address",
         &gateway,
         "--examples",
         &examples,

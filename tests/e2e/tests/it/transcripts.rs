@@ -39,7 +39,7 @@ fn a_transcript_that_differs_ends_the_demo_with_an_error() -> anyhow::Result<()>
 
 fn play(stack: &Stack) -> anyhow::Result<()> {
     let played = Command::new(binary("tavern")?)
-        .args(["play", "--gateway", &stack.address(), "--examples"])
+        .args(["play", "--address", &stack.address(), "--examples"])
         .arg(repository().join("deploy/examples"))
         .args(["--approver-key", APPROVER_KEY])
         .output()?;

@@ -1,4 +1,4 @@
-//! `tavern runs export` and `tavern runs replay`: a turn as a file, and made again from it.
+//! `tavern runs export` and `tavern runs replay`: a turn as a file, and replayed from it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ pub(super) async fn export(remote: &Remote, run_id: String) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a turn again from a file, and reports the first event that differs.
+/// Replays a turn from a file, and reports the first event that differs.
 pub(super) fn replay_file(path: &Path) -> anyhow::Result<ExitCode> {
     let shown = path.display();
     let size = std::fs::metadata(path)
@@ -35,10 +35,10 @@ pub(super) fn replay_file(path: &Path) -> anyhow::Result<ExitCode> {
         .len();
     anyhow::ensure!(
         size <= MAX_FILE_BYTES,
-        "{shown} has more than {MAX_FILE_BYTES} bytes"
+        "{shown} is larger than {MAX_FILE_BYTES} bytes"
     );
     let text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
-    let fixture = Fixture::read(&text).with_context(|| format!("{shown} is no fixture"))?;
+    let fixture = Fixture::read(&text).with_context(|| format!("{shown} is not a fixture"))?;
     let compared = replay(&fixture).with_context(|| format!("the replay of {shown} diverges"))?;
     print(&format!(
         "{} replays: {compared} events compared\n",

@@ -19,17 +19,16 @@ use super::super::{Remote, json, print, refusal};
 pub(crate) struct Fork {
     /// The id of the run.
     run_id: String,
-    /// Of a workflow: what is different, as `PATH=JSON`, such as `/inputs/text="a"`; may be given several
-    /// times.
+    /// (workflows) A change, as `PATH=JSON`, such as `/inputs/text="a"`; may be given several times.
     #[arg(long = "edit", value_name = "PATH=JSON", conflicts_with = "at")]
     edits: Vec<String>,
-    /// Of a workflow: the digest of the effects that may be repeated, as the plan shows it.
-    #[arg(long, default_value = "", conflicts_with = "at")]
-    accept: String,
-    /// Of a workflow: whether to show the plan and start nothing.
+    /// (workflows) The digest of the effects that may be repeated, as the plan shows it.
+    #[arg(long, conflicts_with = "at")]
+    accept: Option<String>,
+    /// (workflows) Show the plan and start nothing.
     #[arg(long, conflicts_with = "at")]
     plan: bool,
-    /// Of a turn: the event at which it is forked, an answer, a result or a message.
+    /// (turns) The event at which to fork: an answer, a result or a message.
     #[arg(long, value_name = "SEQUENCE")]
     at: Option<u64>,
     #[command(flatten)]
@@ -40,16 +39,16 @@ pub(crate) struct Fork {
 #[derive(Args)]
 #[group(multiple = false)]
 struct TurnEdit {
-    /// A file with another answer of the model, calls included.
+    /// (turns) A file with a replacement for the model's answer, calls included.
     #[arg(long, value_name = "FILE", requires = "at")]
     answer: Option<PathBuf>,
-    /// Another result of the call, as JSON.
+    /// (turns) A replacement result for the call, as JSON.
     #[arg(long, value_name = "JSON", requires = "at")]
     output: Option<String>,
-    /// Why the call failed.
+    /// (turns) A failure in place of the call's result: its message.
     #[arg(long, value_name = "TEXT", requires = "at")]
     failure: Option<String>,
-    /// Another message.
+    /// (turns) A replacement for the message.
     #[arg(long, value_name = "TEXT", requires = "at")]
     message: Option<String>,
 }
@@ -58,7 +57,10 @@ impl Fork {
     pub(super) async fn run(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         match self.at {
             Some(sequence) => fork_turn(remote, self.run_id, sequence, self.edit).await,
-            None => fork_workflow(remote, self.run_id, &self.edits, self.accept, self.plan).await,
+            None => {
+                let accept = self.accept.unwrap_or_default();
+                fork_workflow(remote, self.run_id, &self.edits, accept, self.plan).await
+            }
         }
     }
 }

@@ -75,8 +75,8 @@ pub(crate) struct Answer {
     /// The answer as JSON; a text that is not JSON is taken as a string.
     answer: String,
     /// Who answers, for the log.
-    #[arg(long, default_value = "")]
-    by: String,
+    #[arg(long)]
+    by: Option<String>,
 }
 
 impl Answer {
@@ -91,7 +91,7 @@ impl Answer {
             run_id: self.run_id,
             wait_id: self.wait_id,
             answer_json,
-            answered_by: self.by,
+            answered_by: self.by.unwrap_or_default(),
             request_id: String::new(),
         };
         let answered = runs.answer_wait(request).await;

@@ -1,0 +1,27 @@
+//! Values of enums of the contract, as words of the command line.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
+use crate::timeline;
+
+/// How many values an enum has at most.
+const MOST_VALUES: i32 = 64;
+
+/// Reads a value by its word, which is the end of its name in lower case: `running` is
+/// `RUN_STATE_RUNNING`. `name` returns the name of a value.
+pub(super) fn parser<E>(name: fn(&E) -> &'static str) -> impl TypedValueParser<Value = E>
+where
+    E: TryFrom<i32> + Default + Clone + Send + Sync + 'static,
+{
+    let unspecified = name(&E::default());
+    let prefix = unspecified.trim_end_matches("UNSPECIFIED");
+    let values = (1..MOST_VALUES).filter_map(|number| E::try_from(number).ok());
+    let values: Vec<(String, E)> = values
+        .map(|value| (timeline::name(name(&value), prefix), value))
+        .collect();
+    let words = values.iter().map(|(word, _)| word.clone());
+    PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(move |written| {
+        let value = values.iter().find(|(word, _)| *word == written);
+        value.map(|(_, value)| value.clone()).ok_or("unknown")
+    })
+}
