@@ -33,7 +33,7 @@ use crate::{
 const DEFAULT_READ_BYTES: u32 = 64 << 10;
 /// The largest part of an output, in bytes.
 const MAX_READ_BYTES: u32 = 256 << 10;
-/// The longest reason of a decision, in characters.
+/// The longest reason of a decision or a cancel, in characters.
 const MAX_REASON_CHARS: usize = 500;
 /// How long a follower waits before it asks again after a drain.
 const RETRY_AFTER_SECONDS: i64 = 1;
@@ -224,7 +224,8 @@ pub(super) async fn cancel(
     request: CancelCallRequest,
 ) -> Result<CancelCallResponse, Status> {
     let effect = effect_of(&request.effect_id)?;
-    let still_running = calls.cancel(&effect, &request.reason).await?;
+    let reason: String = request.reason.chars().take(MAX_REASON_CHARS).collect();
+    let still_running = calls.cancel(&effect, &reason).await?;
     Ok(CancelCallResponse { still_running })
 }
 
