@@ -123,15 +123,13 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         ready,
         missing_layers: report.missing.iter().map(missing).collect(),
         memory_enforcement: enforcement(report.enforcement).into(),
-        single_kernel: true,
         statement,
         landlock_abi: confine::landlock_abi(),
         allowed_syscalls: report.level.map_or(0, allowed_syscalls),
         failures: report.failures.iter().map(failure).collect(),
-        unproven: Vec::new(),
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
-        tells_network_attempts: confine::tells_network(),
+        reports_network_attempts: confine::tells_network(),
         maximum_streamed_output_bytes: sandbox.streamed_limits().1.output as u64,
         hardware: Some(hardware(&report.hardware)),
     }
@@ -143,7 +141,6 @@ fn hardware(hardware: &Hardware) -> wire::Hardware {
     let flaws = flaws.map(|(name, state)| wire::ProcessorFlaw {
         name: name.clone(),
         state: state.clone(),
-        ..wire::ProcessorFlaw::default()
     });
     let multithreading = match hardware.multithreading {
         Some(true) => wire::Multithreading::On,
@@ -155,7 +152,6 @@ fn hardware(hardware: &Hardware) -> wire::Hardware {
         multithreading: multithreading.into(),
         store_bypass: hardware.store_bypass.clone(),
         indirect_branches: hardware.indirect_branches.clone(),
-        ..wire::Hardware::default()
     }
 }
 

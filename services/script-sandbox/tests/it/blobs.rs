@@ -6,7 +6,7 @@ use contracts::tavern::{
     sandbox::v1::{
         Collect, DownloadBlobRequest, ExecuteRequest, InputFile, Limits, StatBlobsRequest,
         UploadBlobHeader, UploadBlobRequest, UploadBlobResponse,
-        blob_service_client::BlobServiceClient, output_file::Place, upload_blob_request::Part,
+        blob_service_client::BlobServiceClient, upload_blob_request::Part,
     },
 };
 use grpc_kit::Transport;
@@ -247,8 +247,8 @@ open('out', 'wb').write(data[::-1])
     };
     let reversed: Vec<u8> = content.iter().rev().copied().collect();
     assert_eq!(
-        (out.path.as_str(), &out.place, &out.sha256),
-        ("out", &Some(Place::Blob(true)), &digest(&reversed))
+        (out.path.as_str(), out.is_blob, &out.sha256),
+        ("out", true, &digest(&reversed))
     );
     let pieces = host.download("a", &out.sha256, 0).await.unwrap();
     let bytes: Vec<u8> = pieces.into_iter().flat_map(|(_, bytes)| bytes).collect();

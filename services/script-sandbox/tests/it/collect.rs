@@ -4,7 +4,6 @@ use std::{os::unix::fs::MetadataExt, path::Path};
 
 use contracts::tavern::sandbox::v1::{
     Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, InputFile, Limits, RefusedReason,
-    output_file::Place,
 };
 
 use crate::rounds::everywhere;
@@ -22,13 +21,9 @@ fn collected(response: &ExecuteResponse) -> &CollectedFiles {
 }
 
 pub(crate) fn taken(response: &ExecuteResponse) -> Vec<(&str, &[u8])> {
-    let content = |place: &Option<Place>| match place {
-        Some(Place::Content(content)) => content.clone().leak(),
-        _ => &[][..],
-    };
     let files = collected(response).files.iter();
     files
-        .map(|file| (file.path.as_str(), content(&file.place)))
+        .map(|file| (file.path.as_str(), file.content.as_slice()))
         .collect()
 }
 

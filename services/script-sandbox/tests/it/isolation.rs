@@ -21,7 +21,7 @@ use crate::{
 fn the_report_says_what_is_there_and_what_is_missing() {
     everywhere(async |host| {
         let report = host.isolation().await;
-        assert!(report.ready && report.single_kernel, "{report:?}");
+        assert!(report.ready, "{report:?}");
         assert!(
             report.statement.contains("single kernel"),
             "{}",

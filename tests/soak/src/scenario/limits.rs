@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{bail, ensure};
 use contracts::tavern::sandbox::v1::{
-    Collect, ExecuteRequest, Limits, output_file::Place, verdict::Kind,
+    Collect, ExecuteRequest, Limits, verdict::Kind,
 };
 
 use crate::{
@@ -65,12 +65,13 @@ async fn one(service: Service, aim: Arc<Aim>) -> anyhow::Result<&'static str> {
     };
     let begun = response.stdout.starts_with(b"begun\n");
     let collected = response.collected.unwrap_or_default();
-    let kept = collected.files.iter().map(|file| (&file.path, &file.place));
-    for (path, place) in kept.clone() {
-        let whole =
-            matches!(place, Some(Place::Content(content)) if content == b"half\n" || !begun);
-        ensure!(path == "kept" && whole, "{path} with {place:?}");
+    for file in &collected.files {
+        let whole = !file.is_blob && (file.content == b"half\n" || !begun);
+        ensure!(file.path == "kept" && whole, "{file:?}");
     }
-    ensure!(kept.len() == 1 || !begun, "a file was lost: {collected:?}");
+    ensure!(
+        collected.files.len() == 1 || !begun,
+        "a file was lost: {collected:?}"
+    );
     Ok(direction)
 }

@@ -1,6 +1,6 @@
 //! The files that a script has left.
 
-use contracts::tavern::sandbox::v1::{self as wire, output_file::Place};
+use contracts::tavern::sandbox::v1 as wire;
 use sandbox_engine::domain::collect::{Collected, OutputFile, RefusedFile, RefusedReason};
 
 pub(super) fn collected(collected: &Collected) -> wire::CollectedFiles {
@@ -13,17 +13,14 @@ pub(super) fn collected(collected: &Collected) -> wire::CollectedFiles {
 }
 
 fn file(file: &OutputFile) -> wire::OutputFile {
-    let place = match &file.content {
-        Some(content) => Place::Content(content.clone()),
-        None => Place::Blob(true),
-    };
     wire::OutputFile {
         path: file.path.text.clone(),
         path_escaped: file.path.escaped,
         size_bytes: file.size,
         sha256: file.digest.to_string(),
         executable: file.executable,
-        place: Some(place),
+        content: file.content.clone().unwrap_or_default(),
+        is_blob: file.content.is_none(),
     }
 }
 

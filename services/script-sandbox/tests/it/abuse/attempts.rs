@@ -128,7 +128,7 @@ except OSError: print('unknown')
             asked.network = policy.into();
             expect_output(&host.run(asked).await, "refused\nunknown\n");
         }
-        assert!(host.isolation().await.tells_network_attempts);
+        assert!(host.isolation().await.reports_network_attempts);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Programs that make others wait for the disk.
 
-use contracts::tavern::sandbox::v1::{Collect, ExecuteRequest, output_file::Place};
+use contracts::tavern::sandbox::v1::{Collect, ExecuteRequest};
 
 use crate::{
     rounds::everywhere,
@@ -42,10 +42,7 @@ for flag in (os.O_SYNC, os.O_DSYNC):
         let files = response.collected.unwrap().files;
         let content = |path: &str| {
             let file = files.iter().find(|file| file.path == path);
-            match file.and_then(|file| file.place.as_ref()) {
-                Some(Place::Content(content)) => content.clone(),
-                _ => Vec::new(),
-            }
+            file.map(|file| file.content.clone()).unwrap_or_default()
         };
         assert_eq!(content("flushed"), vec![b'x'; 2000]);
         assert_eq!(content("mapped"), vec![b'y'; 4096]);
