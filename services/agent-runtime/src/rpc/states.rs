@@ -163,12 +163,17 @@ fn goal_to_proto(goal: Goal) -> proto::Goal {
         GoalStatus::Failed => proto::GoalStatus::Failed,
         GoalStatus::Dropped => proto::GoalStatus::Dropped,
     };
+    let origin = match goal.origin.as_str() {
+        "profile" => proto::GoalOrigin::Profile,
+        "scene" => proto::GoalOrigin::Scene,
+        _ => proto::GoalOrigin::Agent,
+    };
     proto::Goal {
         goal_id: goal.id,
         description: goal.description,
         status: status.into(),
         priority: goal.priority,
-        origin: goal.origin,
+        origin: origin.into(),
         kb_id: goal.kb,
         resolved: goal.resolved,
     }

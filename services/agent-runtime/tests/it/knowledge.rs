@@ -3,10 +3,11 @@
 use contracts::tavern::{
     agent::v1::{
         DeleteKnowledgeBaseRequest, DeleteKnowledgeEntryRequest, GetProfileRequest, Goal,
-        GoalStatus, ListGoalsRequest, ListKnowledgeBasesRequest, ListKnowledgeEntriesRequest,
-        PutKnowledgeBaseRequest, QueryKnowledgeRequest, StartTurnRequest, UpdateGoalRequest,
-        UpdateGoalResponse, WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
-        knowledge_service_client::KnowledgeServiceClient, state_service_client::StateServiceClient,
+        GoalOrigin, GoalStatus, ListGoalsRequest, ListKnowledgeBasesRequest,
+        ListKnowledgeEntriesRequest, PutKnowledgeBaseRequest, QueryKnowledgeRequest,
+        StartTurnRequest, UpdateGoalRequest, UpdateGoalResponse, WriteKnowledgeEntryRequest,
+        WriteKnowledgeEntryResponse, knowledge_service_client::KnowledgeServiceClient,
+        state_service_client::StateServiceClient,
     },
     common::v1::{ErrorReason, run_event::Kind},
 };
@@ -430,8 +431,8 @@ async fn g106_the_goals_of_a_scene_replace_those_of_the_profile_or_are_added() {
     assert_eq!(running.messages(&conversation).await[1].text, "Yes.");
     let goals = running.goals(&conversation).await;
     assert_eq!(
-        (goals[0].goal_id.as_str(), goals[0].origin.as_str()),
-        ("warn", "scene")
+        (goals[0].goal_id.as_str(), goals[0].origin()),
+        ("warn", GoalOrigin::Scene)
     );
     running.end_scene(&run_id).await;
 }

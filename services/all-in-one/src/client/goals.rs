@@ -81,7 +81,7 @@ impl Command {
                         goal.goal_id.clone(),
                         name(goal.status().as_str_name(), "GOAL_STATUS_"),
                         goal.priority.to_string(),
-                        goal.origin.clone(),
+                        name(goal.origin().as_str_name(), "GOAL_ORIGIN_"),
                         goal.description.replace('\n', " "),
                     ]
                 };

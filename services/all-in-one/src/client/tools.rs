@@ -175,12 +175,19 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
     print(&format!(
         "{}   ({}, {})\n\n{}\n\n{}\n",
         tool.tool_id,
-        tool.origin,
+        origin(tool),
         effects(tool),
         tool.description,
         serde_json::to_string_pretty(&schema)?
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns where a tool comes from, such as `builtin` or `plugin x`.
+fn origin(tool: &Tool) -> String {
+    let origin = tool.origin().as_str_name();
+    let origin = origin.trim_start_matches("TOOL_ORIGIN_").to_lowercase();
+    format!("{origin} {}", tool.plugin).trim_end().to_owned()
 }
 
 /// Prints a grammar, behind what it does not enforce.

@@ -265,7 +265,13 @@ fn reused(cache: &NodeCache) -> String {
     }
     let miss = cache.miss().as_str_name();
     let miss = miss.trim_start_matches("CACHE_MISS_").to_lowercase();
-    format!("{} {}", miss.replace('_', " "), cache.changed.join(", "))
+    let changed = cache.changed.iter().map(|part| {
+        let kind = part.kind().as_str_name();
+        let kind = kind.trim_start_matches("RESULT_PART_KIND_").to_lowercase();
+        format!("{kind} {}", part.name).trim_end().to_owned()
+    });
+    let changed: Vec<String> = changed.collect();
+    format!("{} {}", miss.replace('_', " "), changed.join(", "))
 }
 
 async fn nodes(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCode> {

@@ -9,8 +9,8 @@ use call_text::{Block, Call, Event, FinishReason, Parser, ToolState};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event as Wire;
 use contracts::tavern::gateway::v1::{
-    ArgumentDelta, BlockClosed, BlockOpened, CallOpened, StreamTextRequest, StreamTextResponse,
-    StreamedCall, TextReleased,
+    ArgumentDelta, BlockClosed, BlockOpened, CallOpened, CallProblem, StreamTextRequest,
+    StreamTextResponse, StreamedCall, TextReleased,
 };
 use futures::stream::BoxStream;
 use grpc_kit::Failure;
@@ -139,17 +139,17 @@ fn response(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextRespo
 
 fn call_opened(block: u32, call: u32, written_name: String, tool: ToolState) -> CallOpened {
     let (tool_id, problem, suggestions) = match tool {
-        ToolState::Visible(tool_id) => (tool_id, "", Vec::new()),
-        ToolState::NotAvailable => (String::new(), "tool_not_available", Vec::new()),
-        ToolState::Unknown(suggestions) => (String::new(), "unknown_tool", suggestions),
+        ToolState::Visible(tool_id) => (tool_id, CallProblem::Unspecified, Vec::new()),
+        ToolState::NotAvailable => (String::new(), CallProblem::ToolNotAvailable, Vec::new()),
+        ToolState::Unknown(suggestions) => (String::new(), CallProblem::UnknownTool, suggestions),
     };
     CallOpened {
         block,
         call,
         written_name,
         tool_id,
-        stop_generating: !problem.is_empty(),
-        problem: problem.to_owned(),
+        stop_generating: problem != CallProblem::Unspecified,
+        problem: problem.into(),
         suggestions,
     }
 }

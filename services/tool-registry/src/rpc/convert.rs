@@ -2,12 +2,12 @@
 
 use contracts::tavern::{
     common::v1::{self as common},
-    registry::v1::{self as registry, ImplementationType},
+    registry::v1::{self as registry, ImplementationType, ToolOrigin},
 };
 use tool_domain::{
     definition::Implementation,
     diagnostic::{Diagnostic, Severity},
-    tool::Tool,
+    tool::{Origin, Tool},
 };
 
 use crate::{dispatch::backend::Backend, plugins::PluginInfo};
@@ -25,13 +25,21 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
         Implementation::Node { .. } => ImplementationType::Node,
         Implementation::Agent { .. } => ImplementationType::Agent,
     };
+    let (origin, plugin) = match tool.origin() {
+        Origin::Builtin => (ToolOrigin::Builtin, ""),
+        Origin::Registered => (ToolOrigin::Registered, ""),
+        Origin::Workflow => (ToolOrigin::Workflow, ""),
+        Origin::Node => (ToolOrigin::Node, ""),
+        Origin::Agent => (ToolOrigin::Agent, ""),
+        Origin::Plugin(name) => (ToolOrigin::Plugin, name.as_str()),
+    };
     registry::Tool {
         tool_id: tool.id().to_owned(),
         display_name: definition.display_name.clone(),
         description: definition.description.clone(),
         parameters_json: tool.parameters().to_string(),
         implementation: implementation.into(),
-        origin: tool.origin().to_string(),
+        origin: origin.into(),
         read_only: flags.read_only,
         idempotent: flags.idempotent,
         destructive: flags.destructive,
@@ -44,6 +52,7 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
             .iter()
             .map(diagnostic_to_proto)
             .collect(),
+        plugin: plugin.to_owned(),
     }
 }
 

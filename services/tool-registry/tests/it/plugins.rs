@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     common::v1::{CallStatus, RunEvent, run_event::Kind},
-    registry::v1::{GetToolRequest, ListPluginsRequest},
+    registry::v1::{GetToolRequest, ListPluginsRequest, ToolOrigin},
 };
 use serde_json::{Value, json};
 
@@ -114,7 +114,10 @@ async fn a_tool_is_found_by_its_alias_and_shows_where_it_comes_from() {
         .tool
         .unwrap();
     assert_eq!(tool.tool_id, "BilibiliFetch:getSubtitle");
-    assert_eq!(tool.origin, "plugin:bilibili-fetch");
+    assert_eq!(
+        (tool.origin(), tool.plugin.as_str()),
+        (ToolOrigin::Plugin, "bilibili-fetch")
+    );
     assert_eq!(tool.display_name, "获取 Bilibili 视频字幕");
     assert!(tool.read_only && !tool.destructive);
 }

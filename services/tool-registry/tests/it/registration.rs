@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::{CallStatus, ErrorReason};
 use contracts::tavern::registry::v1::{
     BatchGetToolsRequest, CallToolRequest, GetToolRequest, ListToolsRequest, ListToolsResponse,
-    PutToolRequest, PutToolResponse, ValidateCallRequest,
+    PutToolRequest, PutToolResponse, ToolOrigin, ValidateCallRequest,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -34,7 +34,7 @@ async fn a_tool_is_registered_kept_over_a_restart_and_replaced_under_its_etag() 
         .unwrap()
         .tool
         .unwrap();
-    assert_eq!(first.origin, "registered");
+    assert_eq!(first.origin(), ToolOrigin::Registered);
     let again = register(&fixture, definition(node_tool("mine")))
         .await
         .unwrap()

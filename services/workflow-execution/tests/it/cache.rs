@@ -1,7 +1,9 @@
 //! Results that other nodes reuse, over the wire (rules W45 to W47).
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{CacheMiss, NodeCache, NodeFinished, NodeState};
+use contracts::tavern::common::v1::{
+    CacheMiss, NodeCache, NodeFinished, NodeState, ResultPart, ResultPartKind,
+};
 use contracts::tavern::workflow::v1::{PutWorkflowRequest, ValidateWorkflowRequest};
 use serde_json::{Value, json};
 
@@ -50,7 +52,7 @@ impl World {
     }
 }
 
-fn missed(finished: &NodeFinished) -> (CacheMiss, Vec<String>) {
+fn missed(finished: &NodeFinished) -> (CacheMiss, Vec<ResultPart>) {
     assert_eq!(finished.state(), NodeState::Succeeded);
     let cache = finished.cache.clone().unwrap();
     assert_eq!((cache.source_run_id.as_str(), cache.age), ("", None));
@@ -73,7 +75,10 @@ async fn w47_a_hit_names_key_source_and_age_and_a_miss_its_cause() {
     assert!(cache.age.unwrap().seconds >= 60);
     assert_eq!(world.sandbox.runs(), 1);
     let (_, finished) = world.doubled("d", 2).await;
-    let changed = vec!["inputs.n".to_owned()];
+    let changed = vec![ResultPart {
+        kind: ResultPartKind::Input.into(),
+        name: "n".to_owned(),
+    }];
     assert_eq!(missed(&finished), (CacheMiss::Changed, changed));
     world.clock.advance(300);
     let (_, finished) = world.doubled("d", 1).await;

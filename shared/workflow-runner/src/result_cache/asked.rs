@@ -102,7 +102,10 @@ pub(crate) fn note_of_hit(wanted: &Wanted, hit: &Hit, now: Timestamp) -> common:
 pub(crate) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeCache {
     let (miss, changed) = match miss {
         Miss::First => (common::CacheMiss::First, Vec::new()),
-        Miss::Changed(changed) => (common::CacheMiss::Changed, changed),
+        Miss::Changed(changed) => {
+            let changed = changed.iter().map(|name| part_to_proto(name)).collect();
+            (common::CacheMiss::Changed, changed)
+        }
         Miss::Expired => (common::CacheMiss::Expired, Vec::new()),
         Miss::Evicted => (common::CacheMiss::Evicted, Vec::new()),
         Miss::Refreshed => (common::CacheMiss::Refreshed, Vec::new()),
@@ -114,6 +117,22 @@ pub(crate) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeC
         miss: miss.into(),
         changed,
         ..common::NodeCache::default()
+    }
+}
+
+/// Writes one of the parts that [`KeyParts`] names.
+fn part_to_proto(name: &str) -> common::ResultPart {
+    use common::ResultPartKind as Kind;
+    let (kind, name) = match name.split_once('.') {
+        Some(("tool", id)) => (Kind::Tool, id),
+        Some(("inputs", slot)) => (Kind::Input, slot),
+        _ if name == "config" => (Kind::Config, ""),
+        _ if name == "conversation" => (Kind::Conversation, ""),
+        _ => (Kind::Type, ""),
+    };
+    common::ResultPart {
+        kind: kind.into(),
+        name: name.to_owned(),
     }
 }
 

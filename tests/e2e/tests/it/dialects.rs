@@ -4,7 +4,7 @@ use contracts::tavern::common::v1::{CallStatus, Dialect, run_event::Kind};
 use contracts::tavern::gateway::v1::stream_text_request::Part;
 use contracts::tavern::gateway::v1::stream_text_response::Event as TextEvent;
 use contracts::tavern::gateway::v1::{
-    CallsTarget, ParsePolicy, ParseTextRequest, RenderCallRequest, StreamTextEnd,
+    CallProblem, CallsTarget, ParsePolicy, ParseTextRequest, RenderCallRequest, StreamTextEnd,
     StreamTextRequest, StreamTextStart,
 };
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn an_unknown_tool_stops_the_model_at_its_tag() -> anyhow::Result<()> {
             .expect("the stream continues while the model writes");
         if let Some(TextEvent::CallOpened(opened)) = answer.event {
             assert!(opened.stop_generating);
-            assert_eq!(opened.problem, "unknown_tool");
+            assert_eq!(opened.problem(), CallProblem::UnknownTool);
             assert_eq!(
                 opened.suggestions.first().map(String::as_str),
                 Some("GetPlayerInfo")

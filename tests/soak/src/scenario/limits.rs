@@ -3,9 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{bail, ensure};
-use contracts::tavern::sandbox::v1::{
-    Collect, ExecuteRequest, Limits, verdict::Kind,
-};
+use contracts::tavern::sandbox::v1::{Collect, ExecuteRequest, Limits, verdict::Kind};
 
 use crate::{
     race::Aim,

@@ -1,9 +1,7 @@
 //! Files that are swapped for links at the moment at which they are collected.
 
 use anyhow::{bail, ensure};
-use contracts::tavern::sandbox::v1::{
-    Collect, ExecuteRequest, RefusedReason, verdict::Kind,
-};
+use contracts::tavern::sandbox::v1::{Collect, ExecuteRequest, RefusedReason, verdict::Kind};
 
 use crate::service::{self, Level, Service};
 
