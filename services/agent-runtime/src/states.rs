@@ -131,8 +131,8 @@ impl States {
     ) -> Result<(StateRow, bool), Failure> {
         let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
         let schema = goals::schema();
-        self.update_within(&owner, update, Some(&schema), MAX_PRIVATE_BYTES)
-            .await
+        let changed = self.change(&owner, update, Some(&schema), MAX_PRIVATE_BYTES);
+        changed.await?.map_err(|error| goal_refused(&error))
     }
 
     /// Returns a state at a version, the newest if none is named; none if there is no such state.
@@ -289,12 +289,23 @@ impl States {
         schema: Option<&Value>,
         most: usize,
     ) -> Result<(StateRow, bool), Failure> {
+        let changed = self.change(owner, update, schema, most);
+        changed.await?.map_err(|error| refused(&error))
+    }
+
+    async fn change(
+        &self,
+        owner: &StateOwner,
+        update: Update,
+        schema: Option<&Value>,
+        most: usize,
+    ) -> Result<Result<(StateRow, bool), StateError>, Failure> {
         let _one_at_a_time = self.conversations.lock(&owner.conversation_id).await;
         if let Some((request_id, hash)) = &update.request {
             let made = self.store.state_by_request(owner, request_id).await;
             if let Some(made) = made.map_err(|error| store_failure(&error))? {
                 return match made.body_hash[..] == hash.0[..] {
-                    true => Ok((made, true)),
+                    true => Ok(Ok((made, true))),
                     false => Err(Failure::new(
                         Code::AlreadyExists,
                         ErrorReason::RequestIdReused,
@@ -316,8 +327,10 @@ impl States {
             return Err(failure.metadata("version", version.to_string()));
         }
         let schema = compiled(schema)?;
-        let changed = state::change(&value, &update.operations, schema.as_ref(), most);
-        let changed = changed.map_err(|error| refused(&error))?;
+        let changed = match state::change(&value, &update.operations, schema.as_ref(), most) {
+            Ok(changed) => changed,
+            Err(error) => return Ok(Err(error)),
+        };
         let row = self.row(
             version + 1,
             &changed.state,
@@ -326,7 +339,7 @@ impl States {
             update.request,
         );
         self.put(owner, &row).await?;
-        Ok((row, false))
+        Ok(Ok((row, false)))
     }
 
     fn row(
@@ -400,6 +413,21 @@ fn no_state(conversation_id: &str) -> Failure {
         "the agent has no private state in this conversation; it begins with the first turn";
     Failure::new(Code::NotFound, ErrorReason::ConversationNotFound, message)
         .metadata("conversation_id", conversation_id)
+}
+
+/// Reports a goal that cannot be made, by the fields of `UpdateGoalRequest`.
+fn goal_refused(error: &StateError) -> Failure {
+    let StateError::BreaksSchema(violations) = error else {
+        return refused(error);
+    };
+    let message = "the goal is not valid";
+    let failure = Failure::new(Code::InvalidArgument, ErrorReason::StateInvalid, message);
+    violations.iter().fold(failure, |failure, found| {
+        match found.pointer.ends_with("/description") {
+            true => failure.violation("description", "is required for a new goal"),
+            false => failure.violation("goal_id", &found.message),
+        }
+    })
 }
 
 /// Reports a change that cannot be made, or a path that is not there.

@@ -399,8 +399,13 @@ async fn g106_goals_begin_with_their_entries_and_the_model_reads_them_after_the_
     assert_eq!(previous["status"], "active");
     let new = running
         .set_goal("", "without text", GoalStatus::Active)
-        .await;
-    assert_eq!(reason(new), Some(ErrorReason::StateInvalid));
+        .await
+        .unwrap_err();
+    assert_eq!(
+        grpc_kit::violations(&new),
+        [("description".into(), "is required for a new goal".into())]
+    );
+    assert_eq!(grpc_kit::reason(&new), Some(ErrorReason::StateInvalid));
     let ended = running.play(talk("and now?")).await;
     assert_eq!(ended.text(), "Done.", "{}", ended.error_message());
     let versions: Vec<u64> = ended
