@@ -41,7 +41,7 @@ use crate::{
     approvals::Approvals,
     dispatch::Dispatcher,
     in_flight::{InFlightCall, pending_run},
-    ledger::{Ledger, LedgerEntry},
+    ledger::{Entry, Ledger, LedgerEntry},
     tools::Tools,
 };
 
@@ -243,7 +243,7 @@ impl Calls {
         found.is_ok_and(|tool| tool.flags().parallel_safe)
     }
 
-    /// Cancels a call and waits until it has ended. Returns what continues.
+    /// Cancels a call and waits until it has ended. Returns what continues; none if there is no such call.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.
@@ -251,23 +251,26 @@ impl Calls {
         &self,
         effect: &EffectId,
         reason: &str,
-    ) -> Result<Vec<PendingWork>, Status> {
-        self.take_up_run(effect).await?;
-        self.inner.cancel(effect, reason).await
+    ) -> Result<Option<Vec<PendingWork>>, Status> {
+        if !self.inner.in_flight_calls().contains_key(effect) {
+            match self.find(effect).await? {
+                // The call may have come meanwhile.
+                LedgerEntry::Absent if !self.inner.in_flight_calls().contains_key(effect) => {
+                    return Ok(None);
+                }
+                LedgerEntry::InFlight(open) => self.take_up_run(&open).await?,
+                LedgerEntry::Absent | LedgerEntry::Settled(_) => {}
+            }
+        }
+        self.inner.cancel(effect, reason).await.map(Some)
     }
 
     /// Dispatches a call of a run again that a crash cut off and whose owner has not asked for it since. This
     /// finds its run, which may not have been noted yet, so that the cancel reaches it and the call settles.
-    async fn take_up_run(&self, effect: &EffectId) -> Result<(), Status> {
-        if self.inner.in_flight_calls().contains_key(effect) {
-            return Ok(());
-        }
-        let LedgerEntry::InFlight(open) = self.find(effect).await? else {
-            return Ok(());
-        };
+    async fn take_up_run(&self, open: &Entry) -> Result<(), Status> {
         let tool = self.inner.tools.find(&open.record.tool_id).await;
         if open.record.is_run && tool.is_ok_and(|tool| tool.may_repeat()) {
-            let call = call_of(&open, open.record.attempt)?;
+            let call = call_of(open, open.record.attempt)?;
             drop(self.join_within(call, without_caller())?);
         }
         Ok(())

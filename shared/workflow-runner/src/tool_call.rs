@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{self as common, RunEvent, WorkKind};
+use contracts::tavern::common::v1::{self as common, ErrorReason, RunEvent, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
 use grpc_kit::{Backoff, CallContext, Failure, FailureClass};
@@ -310,6 +310,8 @@ pub(super) async fn cancel_call(peers: &Peers, effect_id: &str, reason: String) 
         .await
     {
         Ok(answer) => answer.into_inner().still_running.is_empty(),
+        // The call never arrived, or is not there yet.
+        Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::CallNotFound) => true,
         Err(status) => {
             tracing::warn!(effect_id, status = %status, "a call could not be cancelled");
             false

@@ -123,7 +123,9 @@ impl Caller {
 
     /// Asks the registry to end a call, and logs a registry that could not be reached.
     pub(super) async fn end_call(&self, effect_id: &str, reason: &str) {
-        if let Err(status) = self.cancel_call(effect_id, reason).await {
+        if let Err(status) = self.cancel_call(effect_id, reason).await
+            && grpc_kit::reason(&status) != Some(common::ErrorReason::CallNotFound)
+        {
             tracing::warn!(
                 effect_id,
                 error = status.message(),

@@ -289,15 +289,13 @@ impl CallService for TestRegistry {
         &self,
         request: Request<CancelCallRequest>,
     ) -> Result<Response<CancelCallResponse>, Status> {
-        if let Some(effect) = self
-            .state
-            .lock()
-            .unwrap()
-            .effects
-            .get(&request.into_inner().effect_id)
-        {
-            let _ = effect.cancel.send(true);
-        }
+        let effects = &self.state.lock().unwrap().effects;
+        let effect = effects.get(&request.into_inner().effect_id);
+        let effect = effect.ok_or_else(|| {
+            let reason = ErrorReason::CallNotFound;
+            Failure::new(Code::NotFound, reason, "there is no such call").into_status()
+        })?;
+        let _ = effect.cancel.send(true);
         Ok(Response::new(CancelCallResponse::default()))
     }
 

@@ -226,6 +226,7 @@ pub(super) async fn cancel(
     let effect = effect_of(&request.effect_id)?;
     let reason: String = request.reason.chars().take(MAX_REASON_CHARS).collect();
     let still_running = calls.cancel(&effect, &reason).await?;
+    let still_running = still_running.ok_or_else(|| refusal_of_missing(&request.effect_id))?;
     Ok(CancelCallResponse { still_running })
 }
 

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use contracts::tavern::{
-    common::v1::{CallStatus, ErrorCategory, PendingWork, WorkKind},
+    common::v1::{CallStatus, ErrorCategory, ErrorReason, PendingWork, WorkKind},
     registry::v1::{CallToolRequest, CancelCallRequest, CancelCallResponse},
 };
 use serde_json::json;
@@ -118,14 +118,15 @@ async fn a_cancel_after_a_crash_ends_a_run_whose_owner_has_not_asked_for_it_sinc
 }
 
 #[tokio::test]
-async fn an_unknown_effect_has_ended() {
+async fn a_call_that_is_not_known_is_not_found() {
     let fixture = Fixture::new().await;
-    assert!(
-        cancel(&fixture, "never seen")
-            .await
-            .still_running
-            .is_empty()
-    );
+    let request = CancelCallRequest {
+        effect_id: "never seen".into(),
+        reason: String::new(),
+    };
+    let refused = fixture.calls.clone().cancel_call(request).await;
+    let reason = grpc_kit::reason(&refused.unwrap_err());
+    assert_eq!(reason, Some(ErrorReason::CallNotFound));
 }
 
 #[tokio::test]

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use super::below::RunsBelow;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
-    CallError, CallResult, CallStatus, ErrorCategory, OutputChunk, RunEvent,
+    CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, OutputChunk, RunEvent,
 };
 use contracts::tavern::registry::v1::call_service_server::CallService;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::*;
 use futures::Stream;
 use futures::stream::{self, StreamExt};
+use grpc_kit::Failure;
 use tokio::sync::watch;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 /// The registry's double. Clones are handles of the same.
 ///
@@ -377,8 +378,14 @@ impl CallService for RegistryDouble {
         state.asked_before_cancel.get_or_insert(state.asked.len());
         self.inner
             .cancelled
-            .send_modify(|cancelled| cancelled.push(effect_id));
-        Ok(Response::new(CancelCallResponse::default()))
+            .send_modify(|cancelled| cancelled.push(effect_id.clone()));
+        match state.asked.iter().any(|call| call.effect_id == effect_id) {
+            true => Ok(Response::new(CancelCallResponse::default())),
+            false => {
+                let reason = ErrorReason::CallNotFound;
+                Err(Failure::new(Code::NotFound, reason, "there is no such call").into_status())
+            }
+        }
     }
 
     async fn start_call(
