@@ -1,6 +1,6 @@
 //! ConversationService: conversations and their messages.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use agent_domain::{
     budgets::Limits,
@@ -12,11 +12,12 @@ use agent_store::{
     wire,
 };
 use contracts::tavern::agent::v1::{
-    self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
-    BranchConversationResponse, CompactConversationRequest, CompactConversationResponse,
-    DeleteConversationRequest, DeleteConversationResponse, GetConversationRequest,
-    GetConversationResponse, ListConversationsRequest, ListConversationsResponse,
-    ListMessagesRequest, ListMessagesResponse, conversation_service_server::ConversationService,
+    self as proto, AppendMessagesRequest, AppendMessagesResponse, BatchGetConversationsRequest,
+    BatchGetConversationsResponse, BranchConversationRequest, BranchConversationResponse,
+    CompactConversationRequest, CompactConversationResponse, DeleteConversationRequest,
+    DeleteConversationResponse, GetConversationRequest, GetConversationResponse,
+    ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
+    conversation_service_server::ConversationService,
 };
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::Failure;
@@ -253,6 +254,24 @@ impl ConversationService for ConversationRpc {
         let id = checked_id(&request.into_inner().conversation_id)?;
         let conversation = Some(write(self.conversations.get(&id).await?));
         Ok(Response::new(GetConversationResponse { conversation }))
+    }
+
+    async fn batch_get_conversations(
+        &self,
+        request: Request<BatchGetConversationsRequest>,
+    ) -> Result<Response<BatchGetConversationsResponse>, Status> {
+        let mut answer = BatchGetConversationsResponse::default();
+        let mut seen = HashSet::new();
+        for id in request.into_inner().conversation_ids {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            match self.conversations.known(&id).await? {
+                Some(known) => answer.conversations.push(write(known)),
+                None => answer.missing_conversation_ids.push(id),
+            }
+        }
+        Ok(Response::new(answer))
     }
 
     async fn list_conversations(

@@ -1,8 +1,10 @@
 //! Adding, deleting and finding backends.
 
+use std::collections::HashSet;
+
 use contracts::tavern::registry::v1::{
-    DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse, ListBackendsRequest,
-    ListBackendsResponse, PutBackendRequest, PutBackendResponse,
+    BatchGetBackendsResponse, DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse,
+    ListBackendsRequest, ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
 use grpc_kit::Failure;
 use run_events::request_hash;
@@ -70,6 +72,22 @@ pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Statu
     Ok(GetBackendResponse {
         backend: Some(backend_to_proto(&backend)),
     })
+}
+
+/// Returns several backends.
+pub(super) fn batch_get(tools: &Tools, names: Vec<String>) -> BatchGetBackendsResponse {
+    let mut response = BatchGetBackendsResponse::default();
+    let mut seen = HashSet::new();
+    for name in names {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        match tools.backend(&name) {
+            Some(backend) => response.backends.push(backend_to_proto(&backend)),
+            None => response.missing_names.push(name),
+        }
+    }
+    response
 }
 
 /// Lists backends.

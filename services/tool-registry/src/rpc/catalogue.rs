@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use contracts::tavern::registry::v1::{
-    BatchGetToolsRequest, BatchGetToolsResponse, DeleteBackendRequest, DeleteBackendResponse,
-    DeleteToolRequest, DeleteToolResponse, ExplainAvailabilityRequest, ExplainAvailabilityResponse,
-    GetBackendRequest, GetBackendResponse, GetPluginRequest, GetPluginResponse, GetToolRequest,
-    GetToolResponse, ListBackendsRequest, ListBackendsResponse, ListPluginsRequest,
-    ListPluginsResponse, ListToolsRequest, ListToolsResponse, PutBackendRequest,
-    PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest, ValidateCallResponse,
-    tool_registry_service_server::ToolRegistryService,
+    BatchGetBackendsRequest, BatchGetBackendsResponse, BatchGetToolsRequest, BatchGetToolsResponse,
+    DeleteBackendRequest, DeleteBackendResponse, DeleteToolRequest, DeleteToolResponse,
+    ExplainAvailabilityRequest, ExplainAvailabilityResponse, GetBackendRequest, GetBackendResponse,
+    GetPluginRequest, GetPluginResponse, GetToolRequest, GetToolResponse, ListBackendsRequest,
+    ListBackendsResponse, ListPluginsRequest, ListPluginsResponse, ListToolsRequest,
+    ListToolsResponse, PutBackendRequest, PutBackendResponse, PutToolRequest, PutToolResponse,
+    ValidateCallRequest, ValidateCallResponse, tool_registry_service_server::ToolRegistryService,
 };
 use tonic::{Request, Response};
 
@@ -94,6 +94,14 @@ impl ToolRegistryService for CatalogueRpc {
 
     async fn get_backend(&self, request: Request<GetBackendRequest>) -> Answer<GetBackendResponse> {
         backends::get(&self.tools, &request.into_inner().name).map(Response::new)
+    }
+
+    async fn batch_get_backends(
+        &self,
+        request: Request<BatchGetBackendsRequest>,
+    ) -> Answer<BatchGetBackendsResponse> {
+        let found = backends::batch_get(&self.tools, request.into_inner().names);
+        Ok(Response::new(found))
     }
 
     async fn list_backends(
