@@ -101,13 +101,3 @@ pub(crate) fn directory_failure(path: &Path, error: &std::io::Error) -> Failure 
         "the workflows directory cannot be listed; the definitions are as before",
     )
 }
-
-/// Reports that the workflow or schedule has another etag than the caller expects.
-pub(crate) fn etag_mismatch(current: String) -> Failure {
-    let message = if current.is_empty() {
-        "it does not exist; leave the etag empty to create it"
-    } else {
-        "it was changed in the meantime; read it again and repeat the change"
-    };
-    Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message).metadata("etag", current)
-}

@@ -1,10 +1,8 @@
 //! Why a document is not stored.
 
 use agent_domain::document::DocumentError;
-use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use run_events::store_failure;
-use tonic::Code;
 
 use crate::store::StoreError;
 
@@ -26,8 +24,8 @@ pub enum PutError {
 }
 
 impl PutError {
-    /// Makes the failure for the caller, who gave a document of this kind in a field.
-    pub fn into_failure(self, kind: &str, field: &str) -> Failure {
+    /// Makes the failure for the caller, who gave the document in a field.
+    pub fn into_failure(self, field: &str) -> Failure {
         match self {
             Self::Invalid(error) => {
                 let mut failure = Failure::invalid_fields();
@@ -37,13 +35,7 @@ impl PutError {
                 }
                 failure
             }
-            Self::EtagMismatch { current } => {
-                let message = format!(
-                    "the {kind} was changed since it was read; read it again and repeat the change"
-                );
-                Failure::new(Code::Aborted, ErrorReason::EtagMismatch, message)
-                    .metadata("etag", current)
-            }
+            Self::EtagMismatch { current } => Failure::etag_mismatch(current),
             Self::Store(error) => store_failure(&error),
         }
     }

@@ -94,6 +94,18 @@ impl Failure {
         .metadata("service", service)
     }
 
+    /// Begins the answer to a change with another etag than the current one, which is empty for a resource
+    /// that does not exist.
+    pub fn etag_mismatch(current: impl Into<String>) -> Self {
+        Self::new(
+            Code::Aborted,
+            ErrorReason::EtagMismatch,
+            "the etag is not the current one: the resource was changed since it was read, or does not \
+             exist; read it again and repeat the change",
+        )
+        .metadata("etag", current)
+    }
+
     /// Marks that the request left before the connection broke, so that it may have been carried out.
     #[must_use]
     pub fn after_sending(self) -> Self {

@@ -67,7 +67,7 @@ impl KnowledgeRpc {
         } = request;
         let put = self.knowledge.put(&knowledge_json, &etag, validate_only);
         let row = put.await;
-        let row = row.map_err(|error| error.into_failure("knowledge base", "knowledge_json"))?;
+        let row = row.map_err(|error| error.into_failure("knowledge_json"))?;
         Ok(PutKnowledgeBaseResponse {
             knowledge_base: Some(base_to_proto(row)),
         })

@@ -258,7 +258,7 @@ impl ProfileService for ProfileRpc {
 
 fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
     match error {
-        ChangeError::Put(error) => error.into_failure("profile", "profile_json"),
+        ChangeError::Put(error) => error.into_failure("profile_json"),
         ChangeError::RequestIdReused => Failure::new(
             Code::AlreadyExists,
             ErrorReason::RequestIdReused,

@@ -67,7 +67,7 @@ impl ProjectRpc {
         let projects = &self.projects;
         let put = projects.put(&request.project_json, &request.etag, request.validate_only);
         let known = put.await;
-        let known = known.map_err(|error| error.into_failure("project", "project_json"))?;
+        let known = known.map_err(|error| error.into_failure("project_json"))?;
         Ok(PutProjectResponse {
             project: Some(self.write(known).await?),
         })

@@ -130,7 +130,7 @@ impl SceneRpc {
         let scenes = &self.scenes;
         let put = scenes.put(&request.scene_json, &request.etag, request.validate_only);
         let known = put.await;
-        let known = known.map_err(|error| error.into_failure("scene", "scene_json"))?;
+        let known = known.map_err(|error| error.into_failure("scene_json"))?;
         Ok(PutSceneResponse {
             scene: Some(write(&known)),
         })

@@ -106,13 +106,7 @@ pub(super) fn of_change(error: ChangeError, resource: &Resource<'_>, change: &Ch
             }
             .into_status()
         }
-        ChangeError::EtagMismatch { stored } => Failure::new(
-            Code::Aborted,
-            ErrorReason::EtagMismatch,
-            "the etag is not the stored one; read the resource again",
-        )
-        .metadata("etag", stored)
-        .into_status(),
+        ChangeError::EtagMismatch { stored } => Failure::etag_mismatch(stored).into_status(),
         ChangeError::Unavailable(status) => unavailable(&status),
         ChangeError::Backend(error) => of_backend(&error, resource),
         ChangeError::Store(error) => of_store(&error, &change.request_id),

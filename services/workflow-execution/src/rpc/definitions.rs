@@ -13,7 +13,7 @@ use run_events::request_hash;
 use serde_json::Value;
 use tonic::{Code, Status};
 
-use crate::error::{etag_mismatch, workflow_invalid, workflow_not_found};
+use crate::error::{workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
 use crate::rpc::tool_ids;
 use crate::service::Inner;
@@ -72,7 +72,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
             let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
             Err(failure.metadata("request_id", request_id).into())
         }
-        PutOutcome::EtagMismatch { current } => Err(etag_mismatch(current).into()),
+        PutOutcome::EtagMismatch { current } => Err(Failure::etag_mismatch(current).into()),
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Res
     match inner.library.delete(&workflow_id, expected).await? {
         DeleteOutcome::Deleted => Ok(()),
         DeleteOutcome::NotFound => Err(workflow_not_found(&workflow_id)),
-        DeleteOutcome::EtagMismatch { current } => Err(etag_mismatch(current)),
+        DeleteOutcome::EtagMismatch { current } => Err(Failure::etag_mismatch(current)),
     }
 }
 

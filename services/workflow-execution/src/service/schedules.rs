@@ -13,7 +13,7 @@ use schedules::{CatchUp, due};
 use tokio::sync::{Mutex, Notify};
 use tonic::Status;
 
-use crate::error::{etag_mismatch, schedule_not_found, store_failure};
+use crate::error::{schedule_not_found, store_failure};
 use crate::schedule_store::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
 use crate::store::StoreError;
 
@@ -59,7 +59,7 @@ impl Inner {
         let found = store.get(&asked.schedule_id).await.map_err(failure)?;
         match &found {
             Some(found) => check_etag(found, etag)?,
-            None if !etag.is_empty() => return Err(etag_mismatch(String::new()).into()),
+            None if !etag.is_empty() => return Err(Failure::etag_mismatch(String::new()).into()),
             None => {
                 let count = store.count().await.map_err(failure)?;
                 if count >= MAX_SCHEDULES {
@@ -219,7 +219,7 @@ impl Inner {
 fn check_etag(found: &ScheduleRow, etag: &str) -> Result<(), Failure> {
     match etag.is_empty() || etag == found.etag {
         true => Ok(()),
-        false => Err(etag_mismatch(found.etag.clone())),
+        false => Err(Failure::etag_mismatch(found.etag.clone())),
     }
 }
 

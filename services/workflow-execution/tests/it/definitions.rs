@@ -96,6 +96,7 @@ async fn an_etag_keeps_changes_apart() {
     let status = client.put_workflow(absent).await.unwrap_err();
     assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::EtagMismatch));
     assert_eq!(grpc_kit::metadata(&status)["etag"], "");
+    assert!(status.message().contains("does not exist"), "{status}");
 }
 
 #[tokio::test]
