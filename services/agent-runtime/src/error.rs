@@ -1,6 +1,6 @@
 //! Why the service cannot be built, and failures of its store.
 
-use agent_store::store::StoreError;
+use agent_store::{revisions::DocumentKind, store::StoreError};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use model_client::BuildModelError;
@@ -30,10 +30,22 @@ pub enum BuildError {
 
 /// Reports that no profile has this id.
 pub(crate) fn no_such_profile(id: &str) -> Failure {
+    no_such_document(DocumentKind::Profile, id, 0)
+}
+
+/// Reports that no document has this id, or that the revision is not kept where one is named.
+pub(crate) fn no_such_document(kind: DocumentKind, id: &str, revision: u64) -> Failure {
+    let (reason, kind) = match kind {
+        DocumentKind::Profile => (ErrorReason::ProfileNotFound, "profile"),
+        DocumentKind::Scene => (ErrorReason::SceneNotFound, "scene"),
+        DocumentKind::Project => (ErrorReason::ProjectNotFound, "project"),
+    };
     let shown: String = id.chars().take(80).collect();
-    let message = format!("no agent profile has the id `{shown}`");
-    Failure::new(Code::NotFound, ErrorReason::ProfileNotFound, message)
-        .metadata("profile_id", shown)
+    let message = match revision {
+        0 => format!("no {kind} has the id `{shown}`"),
+        revision => format!("no revision {revision} of the {kind} `{shown}` is kept"),
+    };
+    Failure::new(Code::NotFound, reason, message).metadata(format!("{kind}_id"), shown)
 }
 
 /// Reports that a run is not the turn of an agent.

@@ -222,7 +222,7 @@ impl Runner {
         let run = open.recorder.run_id();
         match Resumed::replay(&open) {
             Ok((plan, resumed)) => {
-                tracing::info!(%run, events = open.events.len(), "going on with a turn");
+                tracing::info!(%run, events = open.events.len(), "resuming a turn");
                 self.execute(open.recorder, open.meta, plan, resumed, room, &span);
             }
             Err(error) => {

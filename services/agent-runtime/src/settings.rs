@@ -113,7 +113,10 @@ impl AgentSettings {
         if !self.default_model.is_empty() && !self.models.contains_key(&self.default_model) {
             problems.add(
                 format!("{key}default_model"),
-                format!("is `{}`, which is no model", self.default_model),
+                format!(
+                    "is `{}`, which is not a configured model",
+                    self.default_model
+                ),
                 "name one of the models, or leave it empty",
             );
         }

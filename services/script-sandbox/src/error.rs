@@ -31,7 +31,7 @@ pub enum Refusal {
         problem: String,
     },
     /// The host does not reach the isolation that is demanded.
-    #[error("{what} `{wanted}` is demanded and this host reaches `{available}`")]
+    #[error("the script requires {what} `{wanted}`, but this host provides `{available}`")]
     Isolation {
         /// `isolation` or `memory enforcement`.
         what: &'static str,
@@ -43,7 +43,7 @@ pub enum Refusal {
         missing: Vec<String>,
     },
     /// Too many scripts wait already.
-    #[error("{waiting} requests are waiting already")]
+    #[error("{waiting} requests are already waiting")]
     Busy {
         /// How many.
         waiting: u32,
@@ -58,7 +58,7 @@ pub enum Refusal {
     #[error("{} files of the request are blobs that cannot be given", .0.len())]
     Blobs(Vec<(usize, BlobError)>),
     /// The caller, or all callers together, have as much as they may.
-    #[error("there are {maximum} {limit} already")]
+    #[error("limit reached: {maximum} {limit}")]
     Quota {
         /// What is counted.
         limit: &'static str,

@@ -116,7 +116,7 @@ impl settings::Settings for SandboxSettings {
         self.check_counts(problems);
         if self.first_user < 1000 || self.first_user.checked_add(1000).is_none() {
             let remedy = "give a user id from 1000 on";
-            problems.add("first_user", "is no range of free users", remedy);
+            problems.add("first_user", "is not a range of free users", remedy);
         }
         self.blobs.check("blobs", problems);
         self.sessions.check(problems);

@@ -302,7 +302,7 @@ fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
         for tool in &plugin.tools {
             let id = &tool.id;
             for found in &tool.diagnostics {
-                tracing::warn!(plugin = name, tool = %id, code = found.code, message = found.message, "a finding about a tool");
+                tracing::warn!(plugin = name, tool = %id, code = found.code, message = found.message, "a tool definition has a problem");
             }
             match catalogue.with(tool.clone(), Origin::Plugin(name.clone())) {
                 Ok((next, _)) => {

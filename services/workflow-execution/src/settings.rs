@@ -95,7 +95,7 @@ impl settings::Settings for WorkflowSettings {
             if workflow_nodes::builtin().get(full_type).is_none() {
                 problems.add(
                     &key,
-                    "is no node type",
+                    "is not a node type",
                     "give the full type of a node, such as core:Script",
                 );
             } else if !(1..=100_000).contains(most) {

@@ -99,7 +99,7 @@ fn entries(reader: &mut DocumentReader, object: &Map<String, Value>) -> Vec<Entr
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(written)) if written.len() <= MAX_ENTRIES => written,
         Some(_) => {
-            let problem = format!("it is no list of at most {MAX_ENTRIES} entries");
+            let problem = format!("it is not a list of at most {MAX_ENTRIES} entries");
             reader.problem("/entries", problem);
             return Vec::new();
         }

@@ -136,7 +136,7 @@ pub fn read(text: &str) -> Result<Profile, DocumentError> {
         reader.problem(
             "/tool_ids_inventory",
             format!(
-                "it names {} tools and skills; {MAX_INVENTORY} are the most",
+                "it names {} tools and skills, but at most {MAX_INVENTORY} are allowed",
                 tool_ids.len() + skills.len()
             ),
         );

@@ -87,7 +87,7 @@ fn named(
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(entries)) if entries.len() <= MAX_NAMED => entries,
         Some(_) => {
-            let problem = format!("it is no list of at most {MAX_NAMED} objects");
+            let problem = format!("it is not a list of at most {MAX_NAMED} objects");
             reader.problem(&format!("/{key}"), problem);
             return Vec::new();
         }

@@ -73,7 +73,7 @@ pub enum StateError {
         near: Vec<String>,
     },
     /// What is at a path is of another kind than the change needs.
-    #[error("what is at `{path}` is no {expected}")]
+    #[error("`{path}` is not {expected}")]
     WrongKind {
         /// The path, as it was written.
         path: String,
@@ -81,13 +81,13 @@ pub enum StateError {
         expected: &'static str,
     },
     /// A test did not hold.
-    #[error("`{path}` has another value than the test expects")]
+    #[error("`{path}` does not have the expected value")]
     TestFailed {
         /// The path, as it was written.
         path: String,
     },
     /// The state or a value would be too large.
-    #[error("the {what} would have {bytes} bytes; {most} are the most")]
+    #[error("the {what} would be {bytes} bytes, but at most {most} are allowed")]
     TooLarge {
         /// What is too large.
         what: &'static str,
@@ -201,7 +201,7 @@ fn apply_one(operation: &Operation, changed: &mut Changed) -> Result<(), StateEr
             let mut list = match before.clone() {
                 None => Vec::new(),
                 Some(Value::Array(list)) => list,
-                Some(_) => return Err(path.wrong_kind("list")),
+                Some(_) => return Err(path.wrong_kind("a list")),
             };
             list.push(value.clone());
             path.put(state, Value::Array(list))?;
@@ -211,10 +211,9 @@ fn apply_one(operation: &Operation, changed: &mut Changed) -> Result<(), StateEr
             let before = path.get(state).ok().cloned();
             let sum = match &before {
                 None => Value::Number(by.clone()),
-                Some(Value::Number(number)) => {
-                    add(number, by).ok_or_else(|| path.wrong_kind("number that can grow so far"))?
-                }
-                Some(_) => return Err(path.wrong_kind("number")),
+                Some(Value::Number(number)) => add(number, by)
+                    .ok_or_else(|| path.wrong_kind("a number that can grow so far"))?,
+                Some(_) => return Err(path.wrong_kind("a number")),
             };
             path.put(state, sum)?;
             (path, before)

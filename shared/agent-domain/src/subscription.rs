@@ -87,7 +87,7 @@ pub(crate) fn read(reader: &mut DocumentReader, profile: &Map<String, Value>) ->
     };
     if entries.len() > MAX_SUBSCRIPTIONS {
         let problem = format!(
-            "it has {} entries; {MAX_SUBSCRIPTIONS} are the most",
+            "it has {} entries, but at most {MAX_SUBSCRIPTIONS} are allowed",
             entries.len()
         );
         reader.problem(&format!("/{KEY}"), problem);

@@ -127,7 +127,7 @@ impl Directory {
                     match read_blob(&directory, &caller, &file)? {
                         Some(blob) => found.push(blob),
                         None => {
-                            tracing::warn!(file, "a file that is no whole blob was removed");
+                            tracing::warn!(file, "removed a file that is not a whole blob");
                             rustix::fs::unlinkat(&directory, file.as_str(), AtFlags::empty())?;
                         }
                     }

@@ -12,7 +12,7 @@ pub enum MultiBlock {
     /// The first block and those that follow it with only white space between.
     #[default]
     Adjacent,
-    /// Every block that no invented result precedes.
+    /// Every block up to the first fabricated tool result.
     All,
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueProblem {
     /// The schema of a tool is no JSON.
-    #[error("the parameters of tool '{tool_id}' are no JSON")]
+    #[error("the parameters of tool '{tool_id}' are not valid JSON")]
     Schema {
         /// The tool.
         tool_id: String,

@@ -6,7 +6,7 @@ use contracts::tavern::common::v1 as common;
 
 /// A number that names no dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} names no dialect; leave it out to detect the dialect from the text")]
+#[error("{0} is not a dialect; leave it out to detect the dialect from the text")]
 pub struct UnknownDialect(pub i32);
 
 /// Reads a dialect; unspecified gives nothing, which detects it from the text.

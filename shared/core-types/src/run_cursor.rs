@@ -35,7 +35,7 @@ impl RunCursor {
 
 /// A text that is no place in a list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this is no place in a list of runs; start the list again")]
+#[error("this is not a place in a list of runs; start the list again")]
 pub struct RunCursorError {
     /// What was wrong with the id in it, if that was the reason.
     #[source]

@@ -145,7 +145,7 @@ impl CallContext {
         if let Some(depth) = headers.get(DEPTH) {
             let depth: Option<usize> = depth.to_str().ok().and_then(|depth| depth.parse().ok());
             match depth {
-                None => return Err(bad(&DEPTH, "is no number").into_status()),
+                None => return Err(bad(&DEPTH, "is not a number").into_status()),
                 Some(depth) if depth > MAX_CALL_DEPTH => {
                     let path = headers.get(PATH).and_then(|path| path.to_str().ok());
                     let path = path
@@ -169,7 +169,7 @@ impl CallContext {
             .ok()
             .and_then(|path| path.split(',').map(unescape).collect());
         let steps: Vec<String> =
-            steps.ok_or_else(|| bad(&PATH, "is no list of escaped steps").into_status())?;
+            steps.ok_or_else(|| bad(&PATH, "is not a list of escaped steps").into_status())?;
         let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
         Ok(Self::new(path).with_deadline(deadline))
     }

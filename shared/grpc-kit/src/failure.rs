@@ -320,7 +320,7 @@ mod tests {
     fn what_is_written_can_be_read() {
         let status = Failure::invalid_fields()
             .violation("tool_id", "is empty")
-            .violation("arguments_json", "is no JSON object")
+            .violation("arguments_json", "is not a JSON object")
             .metadata("tool_id", "x")
             .retry_after(Duration::from_secs(2))
             .into_status();

@@ -24,7 +24,7 @@ pub enum ModelError {
     )]
     NotAnApi,
     /// More requests wait for the model than may.
-    #[error("{limit} requests wait for the model, the most that may")]
+    #[error("limit reached: {limit} requests are already waiting for the model")]
     Busy {
         /// How many may wait.
         limit: usize,
@@ -33,7 +33,7 @@ pub enum ModelError {
     #[error("the key of the model cannot be read: {0}")]
     Key(String),
     /// The endpoint reported an error in the middle of its answer.
-    #[error("the endpoint broke its answer off after {released} bytes: {message}")]
+    #[error("the endpoint ended its answer with an error after {released} bytes: {message}")]
     Vendor {
         /// What the vendor says, cut.
         message: String,
@@ -49,7 +49,7 @@ pub enum ModelError {
         detail: String,
     },
     /// Something that is no answer arrived.
-    #[error("the endpoint sent something that is no answer: {0}")]
+    #[error("the endpoint sent an invalid response: {0}")]
     Malformed(String),
     /// The endpoint took too long.
     #[error("the endpoint took longer than {limit:?} {what}")]
@@ -60,7 +60,7 @@ pub enum ModelError {
         limit: Duration,
     },
     /// The answer is larger than anything that is accepted.
-    #[error("the answer has {what} of more than {limit} bytes")]
+    #[error("{what} in the response exceeds {limit} bytes")]
     TooLarge {
         /// What of it.
         what: &'static str,

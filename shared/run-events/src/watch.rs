@@ -18,7 +18,7 @@ use crate::codec::timestamp_to_proto;
 use crate::failure::read_failure;
 use crate::store::RunStore;
 
-/// How long a watch may be silent before it gives a sign of life.
+/// How long a watch may be silent before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// How long a follower shall wait before it asks again after a drain.

@@ -32,7 +32,7 @@ pub(crate) fn join(violations: &[Violation]) -> String {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StorageError {
     /// There is no room; the log continues by itself when there is.
-    #[error("no room is left for the run log")]
+    #[error("no space left for the run log")]
     Full,
     /// Another process holds the file, or every reader is taken; trying again can help.
     #[error("the run log is busy")]

@@ -207,7 +207,7 @@ async fn describe(profile: &Profile, program: &str) -> Result<Interpreter, Strin
     let executable = PathBuf::from(&description.executable);
     if !executable.is_absolute() || !executable.is_file() {
         let executable = description.executable;
-        return Err(format!("`{executable}` is no executable file"));
+        return Err(format!("`{executable}` is not an executable file"));
     }
     let named = description.mounts.iter().chain(&profile.mounts);
     // A whole /usr is not needed: its parts with programs and libraries are shown anyway.

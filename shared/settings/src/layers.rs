@@ -57,7 +57,7 @@ impl Layer {
                     .count()
             });
             problem(
-                format!("is no TOML: line {line}: {}", error.message()),
+                format!("is not TOML: line {line}: {}", error.message()),
                 "correct the line",
             )
         })?;
@@ -104,7 +104,7 @@ impl Layer {
                 problems.push(Problem {
                     key: path.join("."),
                     source: Source::Environment(name),
-                    what: "is no UTF-8".to_owned(),
+                    what: "is not UTF-8".to_owned(),
                     remedy: "set it to plain text".to_owned(),
                 });
                 continue;

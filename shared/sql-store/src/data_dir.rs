@@ -32,7 +32,7 @@ pub enum DataDirError {
     },
     /// A name would leave the directory or be awkward as a file name.
     #[error(
-        "'{name}' is no file name here; use 1 to 100 of a-z, 0-9, '.', '_', '-', no leading dot"
+        "'{name}' is not a valid file name; use 1 to 100 of a-z, 0-9, '.', '_', '-', no leading dot"
     )]
     BadName {
         /// The name as it was given.

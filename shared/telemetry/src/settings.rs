@@ -78,7 +78,7 @@ impl TelemetrySettings {
         if let Err(error) = self.filter() {
             problems.add(
                 format!("{key}.log_filter"),
-                format!("is no log filter: {error}"),
+                format!("is not a log filter: {error}"),
                 "give levels and targets such as `info` or `info,gateway=debug`",
             );
         }

@@ -76,8 +76,12 @@ pub fn read(text: &str) -> Result<Manifest, Vec<Violation>> {
         );
         return Err(fail("limit_exceeded", message));
     }
-    let yaml: Yaml = serde_yaml_ng::from_str(text)
-        .map_err(|error| fail("malformed_yaml", format!("plugin.yaml is no YAML: {error}")))?;
+    let yaml: Yaml = serde_yaml_ng::from_str(text).map_err(|error| {
+        fail(
+            "malformed_yaml",
+            format!("plugin.yaml is not YAML: {error}"),
+        )
+    })?;
     let mut wrong = Vec::new();
     let root = to_json(&yaml, "", 0, &mut wrong);
     if !wrong.is_empty() {
@@ -211,7 +215,7 @@ fn to_json(yaml: &Yaml, pointer: &str, depth: usize, wrong: &mut Vec<Violation>)
             let mut object = Map::new();
             for (key, value) in mapping {
                 let Yaml::String(key) = key else {
-                    let message = "has a key that is no text; write keys as plain words";
+                    let message = "has a key that is not text; write keys as plain words";
                     wrong.push(Violation::new(pointer, "type_mismatch", message));
                     continue;
                 };

@@ -97,7 +97,7 @@ fn bind_one(
         }
         None if slot.default.is_some() => slot.default.clone(),
         None if slot.required => {
-            let message = format!("input `{key}` is missing; give a {}", slot.data_flow.name());
+            let message = format!("input `{key}` is required ({})", slot.data_flow.name());
             let violation = Violation::new(join("", key), "missing_parameter", message);
             violations.add(violation.found(slot.data_flow.name(), ""));
             None

@@ -206,8 +206,9 @@ impl Loader {
         {
             let place = join(&join(pointer, "config"), "default");
             let expected = read.whole().name();
-            let message =
-                format!("the default is no {expected}; change the default or the slot's type");
+            let message = format!(
+                "the default is not of type {expected}; change the default or the slot's type"
+            );
             self.violations.add(
                 Violation::new(place, "type_mismatch", message)
                     .found(expected, &default.to_string()),

@@ -98,7 +98,7 @@ impl A2aRpc {
     fn room(&self) -> Result<SemaphorePermit<'_>, Failure> {
         self.waiting.try_acquire().map_err(|_| {
             let message = format!(
-                "{MAX_WAITING} clients wait for the end of a task, which is the most; send the \
+                "limit reached: {MAX_WAITING} clients are already waiting for the end of a task; send the \
                  message with return_immediately, or by SendStreamingMessage"
             );
             Failure::new(Code::ResourceExhausted, ErrorReason::Overloaded, message)

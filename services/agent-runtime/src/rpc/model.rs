@@ -133,7 +133,7 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
     if bytes > MAX_REQUEST_BYTES {
         failure.add_violation(
             "messages",
-            format!("hold {bytes} bytes of text; {MAX_REQUEST_BYTES} are the most"),
+            format!("have {bytes} bytes of text, but at most {MAX_REQUEST_BYTES} are allowed"),
         );
     }
     let tools = match request.tools_json.as_str() {

@@ -66,6 +66,6 @@ fn operation(written: &StateOperation) -> Result<Operation, Vec<(&'static str, S
         (Kind::Append, value) => Operation::Append(path, value),
         (Kind::Test, value) => Operation::Test(path, value),
         (Kind::Increment, Value::Number(by)) => Operation::Increment(path, by),
-        (Kind::Increment, _) => return Err(vec![("value_json", "is no number".to_owned())]),
+        (Kind::Increment, _) => return Err(vec![("value_json", "is not a number".to_owned())]),
     })
 }

@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page};
 use crate::{
-    error::{no_such_profile, store_failure},
+    error::{no_such_document, no_such_profile, store_failure},
     running_scenes::RunningScenes,
 };
 
@@ -99,7 +99,7 @@ impl ProfileRpc {
                 kept.map_err(|error| store_failure(&error))?
             }
         };
-        known.ok_or_else(|| no_such_profile(id))
+        known.ok_or_else(|| no_such_document(DocumentKind::Profile, id, revision))
     }
 
     async fn revisions(

@@ -4,24 +4,21 @@ use agent_store::{
     projects::{KnownProject, Projects},
     revisions::DocumentKind,
 };
-use contracts::tavern::{
-    agent::v1::{
-        self as proto, DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest,
-        GetProjectResponse, ListProjectRevisionsRequest, ListProjectRevisionsResponse,
-        ListProjectsRequest, ListProjectsResponse, PutProjectRequest, PutProjectResponse,
-        StartProjectRequest, StartProjectResponse, StartSceneRequest,
-        project_service_server::ProjectService,
-    },
-    common::v1::ErrorReason,
+use contracts::tavern::agent::v1::{
+    self as proto, DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest,
+    GetProjectResponse, ListProjectRevisionsRequest, ListProjectRevisionsResponse,
+    ListProjectsRequest, ListProjectsResponse, PutProjectRequest, PutProjectResponse,
+    StartProjectRequest, StartProjectResponse, StartSceneRequest,
+    project_service_server::ProjectService,
 };
 use grpc_kit::Failure;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::{
     SceneRpc,
     documents::{diagnostics_of, revision_to_proto, revisions_page},
 };
-use crate::error::store_failure;
+use crate::error::{no_such_document, store_failure};
 
 /// The most bytes of the projects of a page, apart from the last one.
 const MAX_PAGE_BYTES: usize = 2 << 20;
@@ -60,7 +57,7 @@ impl ProjectRpc {
     async fn find(&self, id: &str, revision: u64) -> Result<KnownProject, Failure> {
         let found = self.projects.get(id, revision).await;
         let found = found.map_err(|error| store_failure(&error))?;
-        found.ok_or_else(|| no_such_project(id))
+        found.ok_or_else(|| no_such_document(DocumentKind::Project, id, revision))
     }
 
     async fn put(&self, request: PutProjectRequest) -> Result<PutProjectResponse, Failure> {
@@ -108,7 +105,8 @@ impl ProjectRpc {
         let (id, kind) = (request.project_id, DocumentKind::Project);
         let place = (request.page_size, request.page_token.as_str());
         let page = revisions_page(self.projects.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) = page.ok_or_else(|| no_such_project(&id))?;
+        let (revisions, next_page_token) =
+            page.ok_or_else(|| no_such_document(DocumentKind::Project, &id, 0))?;
         Ok(ListProjectRevisionsResponse {
             revisions,
             next_page_token,
@@ -128,13 +126,6 @@ impl ProjectRpc {
             replayed: started.replayed,
         })
     }
-}
-
-fn no_such_project(id: &str) -> Failure {
-    let shown: String = id.chars().take(80).collect();
-    let message = format!("no project has the id `{shown}`, or the revision is not kept");
-    let reason = ErrorReason::ProjectNotFound;
-    Failure::new(Code::NotFound, reason, message).metadata("project_id", shown)
 }
 
 #[tonic::async_trait]
@@ -178,7 +169,7 @@ impl ProjectService for ProjectRpc {
         let deleted = self.projects.delete(&id).await;
         match deleted.map_err(|error| store_failure(&error))? {
             true => Ok(Response::new(DeleteProjectResponse {})),
-            false => Err(no_such_project(&id).into()),
+            false => Err(no_such_document(DocumentKind::Project, &id, 0).into()),
         }
     }
 

@@ -49,7 +49,7 @@ impl Publishers {
     /// SCENE_NOT_RUNNING.
     pub(super) fn scene(&self, run_id: &str) -> Result<RunningScene, Failure> {
         let running = self.running_scenes.get(run_id);
-        let missing = || not_running("the run is no scene that runs; start one with StartScene");
+        let missing = || not_running("the run is not a running scene; start one with StartScene");
         running.ok_or_else(missing)
     }
 

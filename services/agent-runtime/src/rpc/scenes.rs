@@ -23,7 +23,7 @@ use contracts::tavern::{
         StartSceneResponse, WakeInstanceRequest, WakeInstanceResponse,
         publish_event_request::Scene as Named, scene_service_server::SceneService,
     },
-    common::v1::{ErrorReason, EventPriority, RunOptions, RunState},
+    common::v1::{EventPriority, RunOptions, RunState},
 };
 use core_types::{Clock, RequestId};
 use grpc_kit::Failure;
@@ -31,14 +31,14 @@ use json_schema::parse_json_strict;
 use run_events::{Runs, request_hash, timestamp_to_proto};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::{
     documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
     publishers::Publishers,
 };
 use crate::{
-    error::store_failure,
+    error::{no_such_document, store_failure},
     running_scenes::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
     scene_runner::{NewScene, SceneRunner, not_running},
     wire,
@@ -81,7 +81,7 @@ impl SceneRpc {
             kept => self.scenes.at(id, kept).await,
         };
         let found = found.map_err(|error| store_failure(&error))?;
-        found.ok_or_else(|| no_such_scene(id))
+        found.ok_or_else(|| no_such_document(DocumentKind::Scene, id, revision))
     }
 
     async fn list(&self, request: ListScenesRequest) -> Result<ListScenesResponse, Failure> {
@@ -119,7 +119,8 @@ impl SceneRpc {
         self.find(&id, 0).await?;
         let place = (request.page_size, request.page_token.as_str());
         let page = revisions_page(self.scenes.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) = page.ok_or_else(|| no_such_scene(&id))?;
+        let (revisions, next_page_token) =
+            page.ok_or_else(|| no_such_document(DocumentKind::Scene, &id, 0))?;
         Ok(ListSceneRevisionsResponse {
             revisions,
             next_page_token,
@@ -377,12 +378,6 @@ fn write(known: &KnownScene) -> proto::Scene {
     }
 }
 
-fn no_such_scene(id: &str) -> Failure {
-    let shown: String = id.chars().take(80).collect();
-    let message = format!("no scene has the id `{shown}`");
-    Failure::new(Code::NotFound, ErrorReason::SceneNotFound, message).metadata("scene_id", shown)
-}
-
 #[tonic::async_trait]
 impl SceneService for SceneRpc {
     async fn get_scene(
@@ -424,7 +419,7 @@ impl SceneService for SceneRpc {
         let deleted = self.scenes.delete(&id).await;
         match deleted.map_err(|error| store_failure(&error))? {
             true => Ok(Response::new(DeleteSceneResponse {})),
-            false => Err(no_such_scene(&id).into()),
+            false => Err(no_such_document(DocumentKind::Scene, &id, 0).into()),
         }
     }
 

@@ -114,8 +114,8 @@ pub(super) fn messages(
     let bytes: usize = given.iter().map(|message| message.text.len()).sum();
     if given.len() > MAX_MESSAGES || bytes > MAX_MESSAGES_BYTES {
         let problem = format!(
-            "holds {} messages with {bytes} bytes of text; {MAX_MESSAGES} messages with \
-             {MAX_MESSAGES_BYTES} bytes are the most",
+            "has {} messages with {bytes} bytes of text, but at most {MAX_MESSAGES} messages with \
+             {MAX_MESSAGES_BYTES} bytes are allowed",
             given.len()
         );
         failure.add_violation(field, problem);

@@ -238,7 +238,7 @@ impl Driver {
         ) {
             Ok(grammar) => grammar.text,
             Err(error) => {
-                tracing::warn!(agent = self.meta.subject, %error, "asked without a grammar");
+                tracing::warn!(agent = self.meta.subject, %error, "sent the request without a grammar");
                 String::new()
             }
         }

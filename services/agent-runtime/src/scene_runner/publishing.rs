@@ -47,7 +47,7 @@ impl Actor {
         if !unknown.is_empty() {
             let mut failure = Failure::invalid_fields();
             for index in unknown {
-                let problem = "is no agent of the scene";
+                let problem = "is not an agent of the scene";
                 failure.add_violation(format!("target_instance_ids[{index}]"), problem);
             }
             return Ok(Err(failure));

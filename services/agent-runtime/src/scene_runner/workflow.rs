@@ -198,7 +198,11 @@ fn drafts(end: &WorkflowEnd, events: &Value) -> Result<Vec<Draft>, String> {
     let events = match events {
         Value::Null => return Ok(Vec::new()),
         Value::Array(events) if events.len() <= MOST_EVENTS => events,
-        _ => return Err(format!("events is no list of at most {MOST_EVENTS} events")),
+        _ => {
+            return Err(format!(
+                "events is not a list of at most {MOST_EVENTS} events"
+            ));
+        }
     };
     let draft = |(index, written): (usize, &Value)| {
         let event_type = written["type"].as_str().unwrap_or_default();
@@ -326,7 +330,7 @@ impl WorkflowRun {
                         return Err(outcome.error.unwrap_or_default().message);
                     }
                     let outputs = serde_json::from_str(&outcome.result_json);
-                    return outputs.map_err(|_| "its outputs are no object".to_owned());
+                    return outputs.map_err(|_| "its outputs are not an object".to_owned());
                 }
             }
         }

@@ -129,6 +129,10 @@ async fn g102_each_change_is_a_revision_and_a_label_on_other_bytes_is_remarked()
     );
     let missing = running.ada_at(5).await.unwrap_err();
     assert_eq!(
+        missing.message(),
+        "no revision 5 of the profile `ada` is kept"
+    );
+    assert_eq!(
         grpc_kit::reason(&missing),
         Some(ErrorReason::ProfileNotFound)
     );

@@ -48,7 +48,7 @@ pub(super) fn read_tools(
     let bytes: usize = tools.iter().map(bytes_of).sum();
     if tools.len() > MAX_TOOLS || bytes > MAX_BYTES {
         let problem = format!(
-            "holds {} tools of {bytes} bytes; {MAX_TOOLS} tools of {MAX_BYTES} bytes are the most",
+            "has {} tools of {bytes} bytes, but at most {MAX_TOOLS} tools of {MAX_BYTES} bytes are allowed",
             tools.len()
         );
         problems.add("catalogue.tools", problem);

@@ -48,14 +48,17 @@ impl Problems {
     pub(super) fn text(&mut self, field: &str, text: &str, most: usize) {
         let bytes = text.len();
         if bytes > most {
-            self.add(field, format!("has {bytes} bytes; {most} are the most"));
+            self.add(
+                field,
+                format!("is {bytes} bytes, but at most {most} are allowed"),
+            );
         }
     }
 
     pub(super) fn scope(&mut self, scope: &Scope) {
         let count = scope.tool_ids.len();
         if count > MAX_SCOPE {
-            let problem = format!("names {count} tools; {MAX_SCOPE} are the most");
+            let problem = format!("names {count} tools, but at most {MAX_SCOPE} are allowed");
             self.add("scope.tool_ids", problem);
         }
     }
@@ -73,7 +76,7 @@ impl Problems {
         if texts.len() > most || bytes > most_bytes {
             let count = texts.len();
             let problem = format!(
-                "are {count} texts of {bytes} bytes; {most} texts of {most_bytes} bytes are the most"
+                "are {count} texts of {bytes} bytes, but at most {most} texts of {most_bytes} bytes are allowed"
             );
             self.add("untrusted_texts", problem);
         }

@@ -103,7 +103,7 @@ impl Cell {
             limit,
         };
         if let Err(error) = channels.channel.say(&message) {
-            tracing::error!(%error, "a cell could not be written down");
+            tracing::error!(%error, "failed to audit a cell");
         }
         channels.stdout.renew(output);
         channels.stderr.renew(output);

@@ -187,7 +187,7 @@ mod tests {
         assert!(policy.approver("other").is_none());
         assert!(
             policy.approver(&key_of("k")).is_none(),
-            "the digest is no key"
+            "the digest is not a key"
         );
         assert!(policy.could_decide("keeper", 1) && policy.could_decide("", 1));
         assert!(!policy.could_decide("keeper", 2) && !policy.could_decide("other", 1));

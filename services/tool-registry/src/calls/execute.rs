@@ -499,7 +499,7 @@ fn check_grant(tool: &Tool, grant: &CallGrant) -> Result<(), Failure> {
     let granted = grant.tools.as_ref();
     if granted.is_some_and(|granted| granted.tool_ids.iter().all(|id| id != tool.id())) {
         let message = format!(
-            "{} is no tool of the agent for which it was called; add it to the tool_ids_inventory of its \
+            "{} is not a tool of the agent for which it was called; add it to the tool_ids_inventory of its \
              profile, or call another one",
             tool.id()
         );

@@ -13,7 +13,7 @@ use tonic::Status;
 use super::{CallHandle, CallProgress, Calls, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
 use crate::ledger::LedgerEntry;
 
-/// How long a watch may be silent before it shows a sign of life.
+/// How long a watch may be silent before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How often the ledger is asked for the end of a call that no task of this process executes.
 const POLL: Duration = Duration::from_millis(250);

@@ -83,7 +83,7 @@ impl Invocation {
         let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
             Ok(arguments) => arguments,
             Err(error) => {
-                let message = format!("the arguments are no JSON: {error}");
+                let message = format!("the arguments are not JSON: {error}");
                 return Ok(CallEnd::Ended(rejected(call, "malformed_json", message)));
             }
         };

@@ -26,7 +26,7 @@ use crate::{
 };
 use tool_domain::approval::{self as domain, DecideError, Decision, State, shown};
 
-/// How long a watch may be silent before it shows a sign of life.
+/// How long a watch may be silent before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long a follower waits before it asks again after a drain.
 const RETRY_AFTER_SECONDS: i64 = 1;
@@ -374,7 +374,11 @@ fn refusal(error: &DecisionError, id: &str) -> Status {
             DecideError::NotAllowed => (Code::PermissionDenied, ErrorReason::ApproverNotAllowed),
         },
     };
-    let failure = Failure::new(code, reason, error.to_string()).metadata("approval_id", id);
+    let message = match error {
+        DecisionError::NotFound => format!("no approval has the id '{id}'"),
+        error => error.to_string(),
+    };
+    let failure = Failure::new(code, reason, message).metadata("approval_id", id);
     let failure = match error {
         DecisionError::Refused { approval, .. } => failure
             .metadata("state", format!("{:?}", approval.state).to_uppercase())

@@ -153,7 +153,7 @@ pub(super) fn arguments(text: &str, failure: &mut Failure) -> Value {
     }
     match json_schema::parse_json_strict(text) {
         Ok(object @ Value::Object(_)) => return object,
-        Ok(_) => failure.add_violation("arguments_json", "is no JSON object"),
+        Ok(_) => failure.add_violation("arguments_json", "is not a JSON object"),
         Err(error) => failure.add_violation("arguments_json", error.to_string()),
     }
     empty()

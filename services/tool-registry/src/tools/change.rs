@@ -20,7 +20,7 @@ pub enum ChangeError {
     #[error("the id belongs to a tool of origin {0}")]
     NotOwned(Origin),
     /// There is nothing to change.
-    #[error("there is nothing of this name")]
+    #[error("no tool or backend has this name")]
     NotFound,
     /// The etag is not the stored one.
     #[error("the etag is not the stored one")]

@@ -113,7 +113,7 @@ impl Shared {
                 vec![Violation::new(
                     "",
                     "malformed_json",
-                    format!("its file is no JSON: {error}"),
+                    format!("its file is not JSON: {error}"),
                 )]
             })?;
             let definition =

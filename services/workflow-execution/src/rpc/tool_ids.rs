@@ -54,7 +54,7 @@ pub(super) async fn choice(
     }
     let listed = tool_choice::listed(&workflow.nodes, &node_path);
     if listed.is_none() && !node_path.is_empty() {
-        let problem = "is no node that lists tools for a model; name one such as core:LLM or core:AvailableTools";
+        let problem = "is not a node that lists tools for a model; name one such as core:LLM or core:AvailableTools";
         return Err(Failure::invalid_fields().violation("node_path", problem));
     }
     Ok(GetToolChoiceResponse {

@@ -24,7 +24,7 @@ pub(super) fn check(request: &StartRunRequest, problems: &mut Failure) {
         problems.add_violation("concurrency.key", message);
     }
     if OnConflict::try_from(concurrency.on_conflict).is_err() {
-        problems.add_violation("concurrency.on_conflict", "is no value of the enum");
+        problems.add_violation("concurrency.on_conflict", "is not a value of the enum");
     }
 }
 

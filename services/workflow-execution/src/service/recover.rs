@@ -70,7 +70,7 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     open.sort_by_key(|run| run.recorder.is_queued());
     for run in open {
         if !resume(inner, run).await {
-            tracing::error!("a run is left for the next start");
+            tracing::error!("leaving a run for the next start");
         }
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(super) fn resume_what_rests(inner: &Arc<Inner>) {
             }
             let later = inner.clock.now().plus(STORAGE_RESTS);
             if let Err(failure) = inner.runs.rest_until(&recorder, later).await {
-                tracing::error!(run = %recorder.run_id(), ?failure, "a run is left for the next start");
+                tracing::error!(run = %recorder.run_id(), ?failure, "leaving a run for the next start");
             }
         };
         resumed.boxed()

@@ -126,7 +126,7 @@ fn list<'v>(
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(entries)) if entries.len() <= MAX_REFERENCES => entries,
         Some(_) => {
-            let problem = format!("it is no list of at most {MAX_REFERENCES} objects");
+            let problem = format!("it is not a list of at most {MAX_REFERENCES} objects");
             reader.problem(&place, problem);
             return Vec::new();
         }

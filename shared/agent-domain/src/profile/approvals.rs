@@ -15,7 +15,10 @@ const MAX_RULES: usize = 50;
 pub(super) fn read(section: &mut Section<'_>) -> Vec<Value> {
     let written = section.list(APPROVALS);
     if written.len() > MAX_RULES {
-        let problem = format!("it has {} rules; {MAX_RULES} are the most", written.len());
+        let problem = format!(
+            "it has {} rules, but at most {MAX_RULES} are allowed",
+            written.len()
+        );
         section.problem(APPROVALS, problem);
         return Vec::new();
     }

@@ -144,7 +144,7 @@ fn an_inventory_beyond_the_limit_is_refused() {
         .map(|index| format!("tool{index}"))
         .collect();
     let text = serde_json::json!({"id": "a", "tool_ids_inventory": ids}).to_string();
-    assert!(problems(&text).contains("500 are the most"));
+    assert!(problems(&text).contains("at most 500 are allowed"));
 }
 
 /// The profiles of a story, as their authors wrote them.

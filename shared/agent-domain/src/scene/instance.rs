@@ -59,7 +59,7 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
     };
     if entries.len() > MAX_INSTANCES {
         let problem = format!(
-            "it has {} agents; {MAX_INSTANCES} are the most",
+            "it has {} agents, but at most {MAX_INSTANCES} are allowed",
             entries.len()
         );
         reader.problem(&place, problem);

@@ -55,7 +55,7 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(entries)) if entries.len() <= MAX_TASKS => entries,
         Some(_) => {
-            let problem = format!("it is no list of at most {MAX_TASKS} tasks");
+            let problem = format!("it is not a list of at most {MAX_TASKS} tasks");
             reader.problem(&format!("/{KEY}"), problem);
             return Vec::new();
         }

@@ -56,10 +56,10 @@ fn operation(written: &Value) -> Result<Operation, String> {
         "test" => Ok(Operation::Test(path, value)),
         "increment" => match value {
             Value::Number(by) => Ok(Operation::Increment(path, by)),
-            _ => Err("value is no number".to_owned()),
+            _ => Err("value is not a number".to_owned()),
         },
         other => Err(format!(
-            "`{other}` is no operation; use set, remove, append, increment or test"
+            "`{other}` is not an operation; use set, remove, append, increment or test"
         )),
     }
 }
@@ -103,12 +103,12 @@ mod tests {
         for (bad, problem) in [
             (
                 json!([{"op": "move", "path": "a"}]),
-                "/0: `move` is no operation",
+                "/0: `move` is not an operation",
             ),
             (json!([{"op": "set"}]), "/0: names no path"),
             (
                 json!([{"path": "a"}, {"op": "increment", "path": "a", "value": "x"}]),
-                "/1: value is no number",
+                "/1: value is not a number",
             ),
             (json!("x"), "is neither"),
         ] {

@@ -89,11 +89,11 @@ impl Path {
                 }
                 Value::Array(items) => {
                     let place = index(key, items.len());
-                    let place =
-                        place.ok_or_else(|| self.wrong_kind("object or list with this place"))?;
+                    let place = place
+                        .ok_or_else(|| self.wrong_kind("an object or list with this place"))?;
                     &mut items[place]
                 }
-                _ => return Err(self.wrong_kind("object")),
+                _ => return Err(self.wrong_kind("an object")),
             };
         }
         match value {
@@ -101,10 +101,10 @@ impl Path {
             Value::Array(items) => {
                 let place = index(last, items.len());
                 let place =
-                    place.ok_or_else(|| self.wrong_kind("object or list with this place"))?;
+                    place.ok_or_else(|| self.wrong_kind("an object or list with this place"))?;
                 Ok(Some(std::mem::replace(&mut items[place], new)))
             }
-            _ => Err(self.wrong_kind("object")),
+            _ => Err(self.wrong_kind("an object")),
         }
     }
 
@@ -112,7 +112,7 @@ impl Path {
     pub(super) fn take(&self, state: &mut Value) -> Result<Value, StateError> {
         self.get(state)?;
         let Some((last, way)) = self.keys.split_last() else {
-            return Err(self.wrong_kind("part of a state"));
+            return Err(self.wrong_kind("a part of a state"));
         };
         let way: String = Path {
             written: String::new(),
@@ -124,7 +124,7 @@ impl Path {
             Some(Value::Array(items)) => index(last, items.len()).map(|place| items.remove(place)),
             _ => None,
         };
-        taken.ok_or_else(|| self.wrong_kind("object or list"))
+        taken.ok_or_else(|| self.wrong_kind("an object or list"))
     }
 
     pub(super) fn wrong_kind(&self, expected: &'static str) -> StateError {

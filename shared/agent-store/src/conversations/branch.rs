@@ -121,8 +121,8 @@ impl Conversations {
         });
         if count > MAX_MESSAGES || bytes > MAX_BYTES {
             let message = format!(
-                "{count} messages with {bytes} bytes of text would be copied; {MAX_MESSAGES} messages with \
-                 {MAX_BYTES} bytes are the most"
+                "{count} messages with {bytes} bytes of text would be copied, but at most {MAX_MESSAGES} \
+                 messages with {MAX_BYTES} bytes are allowed"
             );
             let reason = ErrorReason::LimitExceeded;
             return Err(Failure::new(Code::ResourceExhausted, reason, message));

@@ -129,7 +129,9 @@ pub(crate) fn json_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 pub(crate) fn read_text(file: &Path, most: usize) -> Result<String, String> {
     let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
     if usize::try_from(size).map_or(true, |size| size > most) {
-        return Err(format!("it has {size} bytes; {most} are the most"));
+        return Err(format!(
+            "it is {size} bytes, but at most {most} are allowed"
+        ));
     }
     fs::read_to_string(file).map_err(|error| error.to_string())
 }

@@ -46,7 +46,7 @@ pub struct Beginning {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// The event is none at which a turn is forked.
-    #[error("names no event at which the turn can be forked; use one of {0}")]
+    #[error("is not an event at which the turn can be forked; use one of {0}")]
     NoPlace(String),
     /// The edit is none of this kind of event.
     #[error(
@@ -55,11 +55,11 @@ pub enum ForkError {
     )]
     WrongEdit(&'static str),
     /// How calls of the answer ended is not known.
-    #[error("how calls of the answer ended is not known")]
+    #[error("the outcome of calls in the answer is unknown")]
     InDoubt(Vec<String>),
     /// Too much would be taken over.
     #[error(
-        "{events} events with {bytes} bytes would be taken over; {MAX_EVENTS} with {MAX_BYTES} are the most"
+        "{events} events with {bytes} bytes would be taken over, but at most {MAX_EVENTS} with {MAX_BYTES} are allowed"
     )]
     TooLarge {
         /// How many events.

@@ -17,7 +17,7 @@ pub enum ReplayError {
     #[error("the run has no beginning")]
     NoBeginning,
     /// The plan or the opening cannot be read.
-    #[error("what was stored beside the run is no plan of a turn")]
+    #[error("what was stored beside the run is not the plan of a turn")]
     Plan(#[source] serde_json::Error),
     /// An event does not follow from those before it.
     #[error("event {sequence} does not fit")]

@@ -193,7 +193,9 @@ fn missing(message: &Message, seen: &[u32], above: Option<&Path<'_>>, found: &mu
         let problem = if field.many && times < least {
             Some(format!("has {times} entries; give at least {least}"))
         } else if field.many && times > most {
-            Some(format!("has {times} entries; {most} are the most"))
+            Some(format!(
+                "has {times} entries, but at most {most} are allowed"
+            ))
         } else if times == 0 && field.required {
             Some("is missing".to_owned())
         } else if times == 0 && !field.optional {
@@ -252,9 +254,11 @@ impl Check {
                 if bytes == 0 && least > 0 {
                     Some("is empty".to_owned())
                 } else if bytes < least {
-                    Some(format!("has {bytes} bytes; {least} are the least"))
+                    Some(format!(
+                        "is {bytes} bytes, but at least {least} are required"
+                    ))
                 } else if bytes > most {
-                    Some(format!("has {bytes} bytes; {most} are the most"))
+                    Some(format!("is {bytes} bytes, but at most {most} are allowed"))
                 } else {
                     None
                 }
@@ -300,12 +304,16 @@ fn duration_problem(nanos: i128, least: i128, most: i128) -> String {
         format!("is {} s, which is {rule}", seconds(nanos))
     } else if nanos < least {
         format!(
-            "is {} s; {} s are the least",
+            "is {} s, but must be at least {} s",
             seconds(nanos),
             seconds(least)
         )
     } else {
-        format!("is {} s; {} s are the most", seconds(nanos), seconds(most))
+        format!(
+            "is {} s, but must be at most {} s",
+            seconds(nanos),
+            seconds(most)
+        )
     }
 }
 

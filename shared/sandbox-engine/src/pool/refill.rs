@@ -104,7 +104,7 @@ fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, S
                 runtime = order.profile.name,
                 problem = entry.trouble.problem,
                 pause_seconds = pause.as_secs(),
-                "no interpreter could be made to wait; scripts are started cold meanwhile"
+                "failed to warm up an interpreter; scripts start cold until one is ready"
             );
         }
     }

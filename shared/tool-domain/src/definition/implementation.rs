@@ -144,7 +144,8 @@ fn service_method(
     }
     let parts: Vec<&str> = method.split('/').collect();
     if parts.len() != 2 || parts.iter().any(|part| part.is_empty()) {
-        let message = format!("'{method}' is no gRPC method; write it as package.Service/Method");
+        let message =
+            format!("'{method}' is not a gRPC method; write it as package.Service/Method");
         fields.add(pointer, "invalid_method", message);
         return None;
     }
@@ -192,7 +193,7 @@ fn read_timeout(
     let accepted = duration.filter(|duration| !duration.is_zero() && *duration <= MAX_TIMEOUT);
     if accepted.is_none() {
         let message = format!(
-            "{written} is no time limit; give milliseconds as a number, or a text such as \"30s\", \
+            "{written} is not a time limit; give milliseconds as a number, or a text such as \"30s\", \
              from 1 ms to 30 min"
         );
         fields.add(&format!("{place}/timeout"), "out_of_range", message);

@@ -120,7 +120,7 @@ impl<'a> Splitter<'a> {
             let inside = node.parent.is_some();
             let of_zone = [ZONE_INPUT, ZONE_OUTPUT].contains(&node.full_type.as_str());
             if of_zone != inside && of_zone {
-                let message = format!("node `{}` stands in no zone; set `parentNode`", node.id);
+                let message = format!("node `{}` is not inside a zone; set `parentNode`", node.id);
                 self.refuse(pointer.clone(), "outside_zone", message);
             }
             let of_interface = INTERFACE.contains(&node.full_type.as_str());

@@ -87,10 +87,10 @@ pub struct Fixture {
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
     /// There is no header of this form.
-    #[error("the first line is no header of the form {FORMAT}; export the run again")]
+    #[error("the first line must be a {FORMAT} header; export the run again")]
     Header(#[source] Option<serde_json::Error>),
     /// A line is no event.
-    #[error("line {line} is no event")]
+    #[error("line {line} is not an event")]
     Event {
         /// The line, from 1.
         line: usize,

@@ -153,7 +153,7 @@ impl Session {
         for bytes in answer.file_descriptor_proto {
             self.bytes += bytes.len();
             let file = FileDescriptorProto::decode(bytes.as_slice())
-                .map_err(|error| Problem::Other(format!("a file is no descriptor: {error}")))?;
+                .map_err(|error| Problem::Other(format!("a file is not a descriptor: {error}")))?;
             self.files.insert(file.name().to_owned(), file);
             if self.files.len() > MAX_FILES || self.bytes > MAX_BYTES {
                 let message =

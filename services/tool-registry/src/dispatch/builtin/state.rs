@@ -196,7 +196,7 @@ async fn get(
     };
     let value = serde_json::from_str(&value_json).map_err(|error| {
         Status::internal(format!(
-            "agent-runtime gave a value that is no JSON: {error}"
+            "agent-runtime returned a value that is not JSON: {error}"
         ))
     })?;
     Ok((version, value))

@@ -11,7 +11,7 @@ pub(super) fn current(now: Timestamp, arguments: &Value) -> CallOutcome {
         .and_then(Value::as_str)
         .unwrap_or("+00:00");
     let Some(offset) = offset_seconds(written) else {
-        let message = format!("'{written}' is no offset from UTC; write it like +08:00");
+        let message = format!("'{written}' is not an offset from UTC; write it like +08:00");
         return CallOutcome::Failed(Failure::new(
             Category::Validation,
             "invalid_offset",

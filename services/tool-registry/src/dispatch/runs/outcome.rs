@@ -33,7 +33,7 @@ pub(super) fn read(run: &Run, resolved: &ResolvedCall) -> CallOutcome {
             Err(error) => CallOutcome::Failed(Failure::new(
                 Category::Dependency,
                 "workflow_result_malformed",
-                format!("the result of {} is no JSON: {error}", run.run_id),
+                format!("the result of {} is not JSON: {error}", run.run_id),
             )),
         },
         RunState::Cancelled => CallOutcome::Cancelled(failure()),
