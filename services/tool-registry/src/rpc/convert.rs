@@ -80,7 +80,7 @@ pub fn plugin_to_proto(plugin: &PluginInfo) -> registry::Plugin {
     }
 }
 
-fn diagnostic_to_proto(found: &Diagnostic) -> common::LoadDiagnostic {
+pub(super) fn diagnostic_to_proto(found: &Diagnostic) -> common::LoadDiagnostic {
     let severity = match found.severity {
         Severity::Warning => common::Severity::Warning,
         Severity::Error => common::Severity::Error,

@@ -31,9 +31,11 @@ pub(super) async fn put(tools: &Tools, request: PutToolRequest) -> Result<PutToo
     check_request_id(&change.request_id)?;
     let put = tools.put_tool(&request.definition_json, &change).await;
     let put = put.map_err(|error| refusal::of_change(error, &Resource::Definition, &change))?;
+    let mut tool = convert::tool_to_proto(&put.tool);
+    let case_twin = put.case_twin.as_ref().map(convert::diagnostic_to_proto);
+    tool.diagnostics.extend(case_twin);
     Ok(PutToolResponse {
-        tool: Some(convert::tool_to_proto(&put.tool)),
-        warnings: put.warnings,
+        tool: Some(tool),
         replayed: put.replayed,
     })
 }

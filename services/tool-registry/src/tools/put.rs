@@ -8,16 +8,17 @@ use crate::store::{RequestRow, StoreError, ToolRow};
 use tool_domain::{
     catalogue::{AddError, Catalogue},
     definition::{self, Definition, Implementation},
+    diagnostic::Diagnostic,
     tool::{Origin, Tool},
 };
 
-/// A tool that was added, with remarks.
+/// A tool that was added.
 #[derive(Clone, Debug)]
 pub struct PutTool {
     /// The tool as the request defines it.
     pub tool: Arc<Tool>,
-    /// The remarks.
-    pub warnings: Vec<String>,
+    /// That another id differs from its own in letter case only.
+    pub case_twin: Option<Diagnostic>,
     /// Whether the request was repeated.
     pub replayed: bool,
 }
@@ -38,12 +39,11 @@ impl Tools {
         let replayed = self.is_repeated(row.as_ref()).await?;
         let catalogue = self.catalogue();
         let id = definition.id.to_string();
-        let mut warnings = Vec::new();
-        if let Some(twin) = catalogue.case_twin(&id) {
-            warnings.push(format!(
-                "the id differs from '{twin}' in letter case only; consider another id"
-            ));
-        }
+        let case_twin = catalogue.case_twin(&id).map(|twin| {
+            let message =
+                format!("the id differs from '{twin}' in letter case only; consider another id");
+            Diagnostic::warning("/id", "case_twin", message)
+        });
         let present = catalogue.get(&id);
         let stored = present.map_or_else(String::new, |tool| tool.etag().to_owned());
         let unchanged = present.is_some_and(|tool| tool.definition() == &definition);
@@ -58,8 +58,6 @@ impl Tools {
             change.check_etag(&stored)?;
         }
         let tool = self.complete(&tool).await.unwrap_or(tool);
-        let found = tool.definition().diagnostics.iter();
-        warnings.extend(found.map(|each| each.message.clone()));
         if !change.validate_only && !replayed {
             let stored = ToolRow {
                 tool_id: id,
@@ -70,7 +68,7 @@ impl Tools {
         }
         Ok(PutTool {
             tool,
-            warnings,
+            case_twin,
             replayed,
         })
     }
