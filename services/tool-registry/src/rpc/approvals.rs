@@ -374,10 +374,7 @@ fn refusal(error: &DecisionError, id: &str) -> Status {
             DecideError::NotAllowed => (Code::PermissionDenied, ErrorReason::ApproverNotAllowed),
         },
     };
-    let message = match error {
-        DecisionError::NotFound => format!("no approval has the id '{id}'"),
-        error => error.to_string(),
-    };
+    let message = error.to_string();
     let failure = Failure::new(code, reason, message).metadata("approval_id", id);
     let failure = match error {
         DecisionError::Refused { approval, .. } => failure
