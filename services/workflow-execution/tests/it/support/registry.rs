@@ -12,8 +12,8 @@ use contracts::tavern::common::v1::{
 use contracts::tavern::registry::v1::call_service_server::CallService;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::*;
-use futures::Stream;
-use futures::stream::{self, StreamExt};
+use futures::future::{BoxFuture, FutureExt, Shared};
+use futures::stream::{self, Stream, StreamExt};
 use grpc_kit::Failure;
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
@@ -77,6 +77,8 @@ struct State {
     /// How often each effect was really dispatched to its tool.
     dispatched: HashMap<String, usize>,
     settled: HashMap<String, CallResult>,
+    /// Every attempt that was dispatched, which a repeated request joins.
+    attempts: HashMap<String, Shared<BoxFuture<'static, CallResult>>>,
     /// How many requests there had been when the first cancel came.
     asked_before_cancel: Option<usize>,
     /// The calls of `busy` under way, and how many there were at most.
@@ -264,6 +266,16 @@ impl RegistryDouble {
     }
 }
 
+/// The end of a call as the last record of a stream.
+fn ending(
+    call: Shared<BoxFuture<'static, CallResult>>,
+) -> impl Stream<Item = Result<CallToolResponse, Status>> + Send + 'static {
+    let result = |result| CallToolResponse {
+        record: Some(Record::Result(result)),
+    };
+    stream::once(call.map(move |ended| Ok(result(ended))))
+}
+
 /// What the ledger knows an attempt by.
 fn attempt_of(request: &CallToolRequest) -> String {
     format!("{} {}", request.effect_id, request.attempt.max(1))
@@ -316,6 +328,18 @@ impl CallService for RegistryDouble {
             };
             return Ok(Response::new(stream::iter([Ok(record)]).boxed()));
         }
+        let attempt = attempt_of(&request);
+        let in_flight = self
+            .inner
+            .state
+            .lock()
+            .unwrap()
+            .attempts
+            .get(&attempt)
+            .cloned();
+        if let Some(call) = in_flight {
+            return Ok(Response::new(ending(call).boxed()));
+        }
         self.dispatch(&request);
         let events = match request.tool_id.as_str() {
             "chatty" => vec![Ok(chunk(&request.effect_id, "call_below"))],
@@ -353,19 +377,16 @@ impl CallService for RegistryDouble {
         // The call is a task of its own, as in the registry: it outlives its caller.
         let work = tokio::spawn(async move {
             let result = double.execute(&request).await;
-            double
-                .inner
-                .state
-                .lock()
-                .unwrap()
-                .settled
-                .insert(attempt_of(&request), result.clone());
-            Ok(CallToolResponse {
-                record: Some(Record::Result(result)),
-            })
+            let mut state = double.inner.state.lock().unwrap();
+            state.settled.insert(attempt_of(&request), result.clone());
+            result
         });
-        let last = stream::once(async move { work.await.unwrap() });
-        Ok(Response::new(stream::iter(events).chain(last).boxed()))
+        let call = work.map(Result::unwrap).boxed().shared();
+        let mut state = self.inner.state.lock().unwrap();
+        state.attempts.insert(attempt, call.clone());
+        Ok(Response::new(
+            stream::iter(events).chain(ending(call)).boxed(),
+        ))
     }
 
     async fn cancel_call(
