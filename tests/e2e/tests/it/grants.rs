@@ -75,7 +75,7 @@ async fn g206_calls_of_a_deliberation_workflow_need_the_inventory_and_count() ->
         if expected == RunState::Failed {
             let error = outcome.error.context("it failed")?;
             ensure!(
-                error.message.contains("no tool of the agent"),
+                error.message.contains("is not a tool of the agent"),
                 "{}",
                 error.message
             );
