@@ -328,19 +328,6 @@ impl CallService for RegistryDouble {
             };
             return Ok(Response::new(stream::iter([Ok(record)]).boxed()));
         }
-        let attempt = attempt_of(&request);
-        let in_flight = self
-            .inner
-            .state
-            .lock()
-            .unwrap()
-            .attempts
-            .get(&attempt)
-            .cloned();
-        if let Some(call) = in_flight {
-            return Ok(Response::new(ending(call).boxed()));
-        }
-        self.dispatch(&request);
         let events = match request.tool_id.as_str() {
             "chatty" => vec![Ok(chunk(&request.effect_id, "call_below"))],
             "talks" | "says" => {
@@ -373,6 +360,21 @@ impl CallService for RegistryDouble {
             }
             _ => Vec::new(),
         };
+        let attempt = attempt_of(&request);
+        let in_flight = self
+            .inner
+            .state
+            .lock()
+            .unwrap()
+            .attempts
+            .get(&attempt)
+            .cloned();
+        if let Some(call) = in_flight {
+            return Ok(Response::new(
+                stream::iter(events).chain(ending(call)).boxed(),
+            ));
+        }
+        self.dispatch(&request);
         let double = self.clone();
         // The call is a task of its own, as in the registry: it outlives its caller.
         let work = tokio::spawn(async move {
