@@ -5,7 +5,7 @@
 //! replayed and the turn continues where it stopped: an answer that is in the log is never asked
 //! for again, and a call that had left is asked about with the same effect id.
 
-mod asked;
+mod answer_source;
 mod asker;
 mod budgets;
 mod call;

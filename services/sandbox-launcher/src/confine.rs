@@ -32,7 +32,7 @@ const DEVICES: [&str; 5] = [
 pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
     let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
     Profile {
-        tells_network: plan.tell_network,
+        reports_network: plan.report_network,
         counts_watches: plan.epoll_watches.is_some(),
         ..profile_of(namespaces, plan.outside_user.is_some())
     }
@@ -44,7 +44,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     Profile {
         own_network: namespaces,
         signals_contained: namespaces || has_scopes(),
-        tells_network: false,
+        reports_network: false,
         counts_watches: !own_user,
         own_root: namespaces,
         own_files: namespaces || own_user,
@@ -53,7 +53,7 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
 }
 
 /// Returns whether the kernel can tell of attempts to use a network.
-pub fn tells_network() -> bool {
+pub fn reports_network() -> bool {
     sys::can_tell_calls()
 }
 

@@ -49,7 +49,7 @@ pub struct LaunchPlan {
     pub start: Start,
     /// Whether the first attempt to use a network ends the script.
     #[serde(default)]
-    pub tell_network: bool,
+    pub report_network: bool,
     /// How many watches by epoll the script may add, where the kernel counts them together with those
     /// of the service. None, if the script has a user of its own.
     #[serde(default)]

@@ -308,7 +308,7 @@ impl Sandbox {
             let available = report.level.map_or("none", IsolationLevel::name);
             refuse("isolation", level.name(), available, missing.collect())
         })?;
-        if script.network == Network::End && !sandbox_launcher::confine::tells_network() {
+        if script.network == Network::End && !sandbox_launcher::confine::reports_network() {
             let missing = vec!["seccomp user notification".to_owned()];
             let (wanted, available) = ("that reports network attempts", "one that does not");
             return Err(refuse("a kernel", wanted, available, missing));

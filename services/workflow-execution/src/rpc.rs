@@ -67,7 +67,7 @@ impl WorkflowService for Rpc {
     ) -> Result<Response<BatchGetWorkflowsResponse>, Status> {
         let ids = request.into_inner().workflow_ids;
         Ok(Response::new(
-            definitions::batch_get(&self.inner, &ids).await?,
+            definitions::batch_get(&self.inner, ids).await?,
         ))
     }
 

@@ -1,5 +1,7 @@
 //! Opaque page tokens for lists.
 
+use std::collections::HashSet;
+
 use uuid::Uuid;
 
 /// The largest page that a list gives, in entries.
@@ -68,6 +70,12 @@ pub fn page_size(asked: i32) -> usize {
         Ok(0) | Err(_) => DEFAULT_PAGE_SIZE,
         Ok(size) => size.min(MAX_PAGE_SIZE),
     }
+}
+
+/// Returns the ids of a request, each once, in their order.
+pub fn distinct(ids: Vec<String>) -> impl Iterator<Item = String> {
+    let mut seen = HashSet::new();
+    ids.into_iter().filter(move |id| seen.insert(id.clone()))
 }
 
 fn digest(list: &str, key: &str) -> Uuid {

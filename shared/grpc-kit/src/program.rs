@@ -142,21 +142,21 @@ pub fn print(text: &str) {
 /// Prints on standard error what kept a program from its work, and returns the code to exit with.
 pub fn report_and_exit_code(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; there is no other place to report to.
-    let _ = writeln!(stderr(), "error: {}", words(error));
+    let _ = writeln!(stderr(), "error: {}", message_of(error));
     ExitCode::FAILURE
 }
 
 /// Returns an error with its causes on one line; of a status only the message, which has its causes.
-fn words(error: &anyhow::Error) -> String {
-    let mut words = Vec::new();
+fn message_of(error: &anyhow::Error) -> String {
+    let mut causes = Vec::new();
     for cause in error.chain() {
         if let Some(status) = cause.downcast_ref::<Status>() {
-            words.push(status.message().to_owned());
+            causes.push(status.message().to_owned());
             break;
         }
-        words.push(cause.to_string());
+        causes.push(cause.to_string());
     }
-    words.join(": ")
+    causes.join(": ")
 }
 
 fn command<P: Program>() -> Command {
@@ -198,7 +198,7 @@ mod tests {
                 "not ready: no server listens",
             ),
         ] {
-            assert_eq!(words(&error), expected);
+            assert_eq!(message_of(&error), expected);
         }
     }
 }

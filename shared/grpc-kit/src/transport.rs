@@ -52,8 +52,9 @@ pub fn local(services: &Services) -> Transport {
 }
 
 /// Returns the way to services in the same process. What a socket would do to a call is done
-/// here too: it runs in its own task, its deadline is kept, its panic becomes `INTERNAL`, its
-/// messages are bounded, and the caller's extensions do not reach the handler.
+/// here too: its deadline is kept, its panic becomes `INTERNAL`, its messages are bounded, and the
+/// caller's extensions do not reach the handler. It is served in its caller's task, or in one of its own
+/// where calls are nested.
 pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
     Transport(Inner::new(LocalStack {
         stack: Stack::new(services, settings),

@@ -177,7 +177,7 @@ impl Job {
             command: (self.profile).command(&executable, &path, &self.script.arguments),
             environment: self.environment(place),
             start: Start::AfterFiles,
-            tell_network: self.script.network == Network::End,
+            report_network: self.script.network == Network::End,
         }
     }
 
@@ -193,7 +193,7 @@ impl Job {
             command: session.map_or_else(Vec::new, |session| session.command(&executable)),
             environment,
             start: Start::AtOnce,
-            tell_network: false,
+            report_network: false,
         }
     }
 

@@ -75,7 +75,7 @@ pub struct Invocation {
     /// When it starts.
     pub start: Start,
     /// Whether the first attempt to use a network ends it.
-    pub tell_network: bool,
+    pub report_network: bool,
 }
 
 /// A program that runs, and the room that it sits in.
@@ -154,7 +154,7 @@ impl Tools {
             limits,
             cgroups: (slot.cgroup.as_ref()).map_or_else(Vec::new, |cgroup| cgroup.to_join()),
             start: invocation.start,
-            tell_network: invocation.tell_network,
+            report_network: invocation.report_network,
             epoll_watches: (slot.user.is_none()).then(|| epoll_watches(self.concurrent_scripts)),
         }
     }

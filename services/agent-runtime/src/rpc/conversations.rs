@@ -1,6 +1,6 @@
 //! ConversationService: conversations and their messages.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use agent_domain::{
     budgets::Limits,
@@ -19,6 +19,7 @@ use contracts::tavern::agent::v1::{
     ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
     conversation_service_server::ConversationService,
 };
+use core_types::page::distinct;
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::Failure;
 use run_events::{request_hash, timestamp_to_proto};
@@ -261,11 +262,7 @@ impl ConversationService for ConversationRpc {
         request: Request<BatchGetConversationsRequest>,
     ) -> Result<Response<BatchGetConversationsResponse>, Status> {
         let mut answer = BatchGetConversationsResponse::default();
-        let mut seen = HashSet::new();
-        for id in request.into_inner().conversation_ids {
-            if !seen.insert(id.clone()) {
-                continue;
-            }
+        for id in distinct(request.into_inner().conversation_ids) {
             match self.conversations.known(&id).await? {
                 Some(known) => answer.conversations.push(write(known)),
                 None => answer.missing_conversation_ids.push(id),

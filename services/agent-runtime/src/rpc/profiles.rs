@@ -1,7 +1,4 @@
 //! ProfileService: the agents.
-
-use std::collections::HashSet;
-
 use agent_store::{
     knowledge::Knowledge,
     profiles::{ChangeError, KnownProfile, Profiles, Put},
@@ -17,7 +14,7 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use core_types::{LoadDiagnostic, RequestId};
+use core_types::{LoadDiagnostic, RequestId, page::distinct};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::{Code, Request, Response, Status};
@@ -118,11 +115,8 @@ impl ProfileRpc {
 
     fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
         let mut answer = BatchGetProfilesResponse::default();
-        let (mut seen, mut bytes) = (HashSet::new(), 0);
-        for id in ids {
-            if !seen.insert(id.clone()) {
-                continue;
-            }
+        let mut bytes = 0;
+        for id in distinct(ids) {
             match self.profiles.get(&id) {
                 Some(known) => {
                     bytes += known.profile.text.len();

@@ -18,7 +18,7 @@ use tracing::Instrument;
 
 use super::{
     AskedStates,
-    asked::AnswerSource,
+    answer_source::AnswerSource,
     deliberation::Answer,
     driver::{Driver, settled},
     history, journal,
@@ -323,7 +323,7 @@ impl Driver {
                     return Err(Asking::Stopped(self.stopped()));
                 }
                 Some(ended) = self.in_flight.next() => {
-                    self.land_early(ended, &mut answer).await?;
+                    self.note_early_end(ended, &mut answer).await?;
                     continue;
                 }
                 directive = self.inbox.next() => {

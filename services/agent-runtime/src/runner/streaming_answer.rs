@@ -161,7 +161,7 @@ impl Driver {
     }
 
     /// Records how a call ended while the model is still writing, and sends what may follow it.
-    pub(super) async fn land_early(
+    pub(super) async fn note_early_end(
         &mut self,
         ended: EndedCall,
         answer: &mut StreamingAnswer,

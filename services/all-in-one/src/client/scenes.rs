@@ -11,6 +11,7 @@ use contracts::tavern::agent::v1::{
 use contracts::tavern::common::v1::EventPriority;
 
 use super::{Remote, json, list, print, print_table, refusal, runs, words};
+use crate::timeline::name;
 
 /// What to do with scenes.
 #[derive(Subcommand)]
@@ -162,8 +163,7 @@ async fn status(scenes: &mut Scenes, run_id: String, as_json: bool) -> anyhow::R
             json::print_line(&instance)?;
             continue;
         }
-        let state = instance.state().as_str_name();
-        let state = state.trim_start_matches("INSTANCE_STATE_").to_lowercase();
+        let state = name(instance.state().as_str_name(), "INSTANCE_STATE_");
         let waiting = instance.waiting.len() + instance.queued_run_ids.len();
         rows.push(vec![
             instance.instance_id,

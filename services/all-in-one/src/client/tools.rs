@@ -16,7 +16,7 @@ use contracts::tavern::registry::v1::{
 };
 
 use super::{Remote, json, list, print, print_table, refusal, words};
-use crate::timeline::{Style, Timeline};
+use crate::timeline::{Style, Timeline, name};
 
 /// What to do with tools.
 #[derive(Subcommand)]
@@ -185,8 +185,7 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
 
 /// Returns where a tool comes from, such as `builtin` or `plugin x`.
 fn origin(tool: &Tool) -> String {
-    let origin = tool.origin().as_str_name();
-    let origin = origin.trim_start_matches("TOOL_ORIGIN_").to_lowercase();
+    let origin = name(tool.origin().as_str_name(), "TOOL_ORIGIN_");
     format!("{origin} {}", tool.plugin).trim_end().to_owned()
 }
 
@@ -225,17 +224,14 @@ fn explain(tool: &ToolAvailability, as_json: bool) -> anyhow::Result<ExitCode> {
         let mut rows = vec![["LAYER", "", "DECIDED BY"].map(str::to_owned).to_vec()];
         rows.extend(tool.layers.iter().map(|verdict| {
             let passes = if verdict.passes { "passes" } else { "blocks" };
-            let name = verdict.layer().as_str_name();
-            let name = name.trim_start_matches("AVAILABILITY_LAYER_");
             vec![
-                name.to_lowercase(),
+                name(verdict.layer().as_str_name(), "AVAILABILITY_LAYER_"),
                 passes.to_owned(),
                 verdict.document.clone(),
             ]
         }));
-        let verdict = tool.verdict().as_str_name();
-        let verdict = verdict.trim_start_matches("AVAILABILITY_VERDICT_");
-        print(&format!("{}: {}\n\n", tool.tool_id, verdict.to_lowercase()));
+        let verdict = name(tool.verdict().as_str_name(), "AVAILABILITY_VERDICT_");
+        print(&format!("{}: {verdict}\n\n", tool.tool_id));
         print_table(&rows, None);
         for then in &tool.then {
             print(&format!("\nThen {then}.\n"));

@@ -15,6 +15,7 @@ use contracts::tavern::workflow::v1::{
 
 use super::documents::{read, remarks, source};
 use super::{Remote, documents, json, list, print, print_table, refusal, runs};
+use crate::timeline::name;
 
 /// What to do with workflows.
 #[derive(Subcommand)]
@@ -263,11 +264,9 @@ fn reused(cache: &NodeCache) -> String {
     if !cache.source_run_id.is_empty() {
         return format!("from {}", cache.source_run_id);
     }
-    let miss = cache.miss().as_str_name();
-    let miss = miss.trim_start_matches("CACHE_MISS_").to_lowercase();
+    let miss = name(cache.miss().as_str_name(), "CACHE_MISS_");
     let changed = cache.changed.iter().map(|part| {
-        let kind = part.kind().as_str_name();
-        let kind = kind.trim_start_matches("RESULT_PART_KIND_").to_lowercase();
+        let kind = name(part.kind().as_str_name(), "RESULT_PART_KIND_");
         format!("{kind} {}", part.name).trim_end().to_owned()
     });
     let changed: Vec<String> = changed.collect();

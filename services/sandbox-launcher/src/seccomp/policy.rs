@@ -16,7 +16,7 @@ pub struct Profile {
     /// Whether signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
     /// Whether attempts to use a network are reported to the init instead of being answered.
-    pub tells_network: bool,
+    pub reports_network: bool,
     /// Whether the init counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,
     /// Whether the script sees no files that are not its own but read-only ones. Otherwise it may
@@ -125,7 +125,7 @@ impl Entry {
 impl Profile {
     /// Whether the init is informed of any call.
     pub fn has_listener(self) -> bool {
-        self.tells_network || self.counts_watches
+        self.reports_network || self.counts_watches
     }
 }
 

@@ -139,7 +139,7 @@ fn plan() -> LaunchPlan {
         },
         cgroups: Vec::new(),
         start: Start::AfterFiles,
-        tell_network: false,
+        report_network: false,
         epoll_watches: None,
     }
 }

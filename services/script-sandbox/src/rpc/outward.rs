@@ -129,7 +129,7 @@ pub(super) fn isolation(sandbox: &Sandbox) -> wire::GetIsolationResponse {
         failures: report.failures.iter().map(failure).collect(),
         default_limits: Some(limits(&default)),
         maximum_limits: Some(limits(&maximum)),
-        reports_network_attempts: confine::tells_network(),
+        reports_network_attempts: confine::reports_network(),
         maximum_streamed_output_bytes: sandbox.streamed_limits().1.output as u64,
         hardware: Some(hardware(&report.hardware)),
     }

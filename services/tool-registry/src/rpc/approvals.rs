@@ -374,8 +374,7 @@ fn refusal(error: &DecisionError, id: &str) -> Status {
             DecideError::NotAllowed => (Code::PermissionDenied, ErrorReason::ApproverNotAllowed),
         },
     };
-    let message = error.to_string();
-    let failure = Failure::new(code, reason, message).metadata("approval_id", id);
+    let failure = Failure::new(code, reason, error.to_string()).metadata("approval_id", id);
     let failure = match error {
         DecisionError::Refused { approval, .. } => failure
             .metadata("state", format!("{:?}", approval.state).to_uppercase())

@@ -1,11 +1,10 @@
 //! Adding, deleting and finding backends.
 
-use std::collections::HashSet;
-
 use contracts::tavern::registry::v1::{
     BatchGetBackendsResponse, DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse,
     ListBackendsRequest, ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
+use core_types::page::distinct;
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::Status;
@@ -77,11 +76,7 @@ pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Statu
 /// Returns several backends.
 pub(super) fn batch_get(tools: &Tools, names: Vec<String>) -> BatchGetBackendsResponse {
     let mut response = BatchGetBackendsResponse::default();
-    let mut seen = HashSet::new();
-    for name in names {
-        if !seen.insert(name.clone()) {
-            continue;
-        }
+    for name in distinct(names) {
         match tools.backend(&name) {
             Some(backend) => response.backends.push(backend_to_proto(&backend)),
             None => response.missing_names.push(name),

@@ -1,13 +1,11 @@
 //! Definitions on the wire.
 
-use std::collections::HashSet;
-
 use contracts::tavern::common::v1::{ErrorReason, LoadDiagnostic};
 use contracts::tavern::workflow::v1::{
     BatchGetWorkflowsResponse, DeleteWorkflowRequest, PutWorkflowRequest, ReloadWorkflowsResponse,
     Workflow,
 };
-use core_types::{RequestId, WorkflowId};
+use core_types::{RequestId, WorkflowId, page::distinct};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use serde_json::Value;
@@ -108,14 +106,13 @@ pub(super) async fn reload(inner: &Inner) -> Result<ReloadWorkflowsResponse, Fai
 /// Returns several definitions.
 pub(super) async fn batch_get(
     inner: &Inner,
-    ids: &[String],
+    ids: Vec<String>,
 ) -> Result<BatchGetWorkflowsResponse, Failure> {
     let mut response = BatchGetWorkflowsResponse::default();
-    let mut seen = HashSet::new();
     let mut bytes = 0;
-    for id in ids.iter().filter(|id| seen.insert(id.as_str())) {
-        let Some(definition) = inner.library.get_valid(id).await? else {
-            response.missing_workflow_ids.push(id.clone());
+    for id in distinct(ids) {
+        let Some(definition) = inner.library.get_valid(&id).await? else {
+            response.missing_workflow_ids.push(id);
             continue;
         };
         bytes += definition.text.len();

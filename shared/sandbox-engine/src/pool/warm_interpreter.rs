@@ -97,7 +97,7 @@ impl PoolKey {
             command: self.warm.command(&interpreter, &boot, &script),
             environment,
             start: Start::Waiting,
-            tell_network: false,
+            report_network: false,
         }
     }
 }

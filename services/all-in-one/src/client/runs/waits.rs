@@ -9,6 +9,7 @@ use contracts::tavern::run::v1::{AnswerWaitRequest, ListWaitsRequest, SignalRunR
 use grpc_kit::Transport;
 
 use super::super::{list, refusal};
+use crate::timeline::name;
 
 type Runs = RunServiceClient<Transport>;
 
@@ -33,8 +34,7 @@ pub(super) async fn list(
 }
 
 fn row(wait: &Wait) -> [String; 5] {
-    let kind = wait.kind().as_str_name();
-    let kind = kind.trim_start_matches("WAIT_KIND_").to_lowercase();
+    let kind = name(wait.kind().as_str_name(), "WAIT_KIND_");
     let (answers, due) = answers_and_due(wait);
     [wait.wait_id.clone(), kind, wait.name.clone(), answers, due]
 }

@@ -52,7 +52,7 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     let kind = |kind: i32| Condition::masked(1, TYPE_BITS, kind as u64);
     let connected = [SOCK_STREAM, SOCK_SEQPACKET];
     let pairs = connected.map(|each| vec![is(0, AF_UNIX), kind(each), is(2, 0)]);
-    let socket = if profile.tells_network {
+    let socket = if profile.reports_network {
         reported_sockets(profile)
     } else if profile.own_network {
         let mut any = Vec::new();

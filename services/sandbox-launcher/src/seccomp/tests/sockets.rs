@@ -147,7 +147,7 @@ fn attempts_to_use_a_network_are_told_and_nothing_else_but_watches_is() {
                 let arguments = [family as u64, kind as u64, 0];
                 let call = Call::native(libc::SYS_socket, &arguments);
                 let reported = interpret(&program, &call) == Answer::Tell;
-                let expected = profile.tells_network && !local.contains(&family);
+                let expected = profile.reports_network && !local.contains(&family);
                 assert_eq!(reported, expected, "{profile:?} {family}");
             }
         }
