@@ -129,7 +129,7 @@ async fn a_call_that_the_registry_takes_after_the_cancel_is_cancelled_too() {
     let world = World::new().await;
     let definition = json!({"nodes": [tool("t", "late")]});
     let run = world.start(&definition, json!({})).await;
-    world.registry.until_asked().await;
+    world.registry.until_asked(1).await;
     cancel(&world, &run.run_id).await;
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(outcome.state(), RunState::Cancelled);
@@ -141,7 +141,7 @@ async fn a_registry_that_is_not_there_is_not_asked_again_after_a_cancel() {
     let world = World::new().await;
     let definition = json!({"nodes": [tool("t", "absent")]});
     let run = world.start(&definition, json!({})).await;
-    world.registry.until_asked().await;
+    world.registry.until_asked(1).await;
     cancel(&world, &run.run_id).await;
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(outcome.state(), RunState::Cancelled);

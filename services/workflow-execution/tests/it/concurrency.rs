@@ -95,6 +95,8 @@ async fn w50_a_key_holds_across_runs_and_a_queued_node_has_not_started() {
     let second = world.start(&call("a"), json!({})).await;
     let other = world.start(&call("b"), json!({})).await;
     world.events_until(&other.run_id, dispatched).await;
+    // The log says so before the registry is asked.
+    world.registry.until_asked(2).await;
     assert_eq!(world.asked_nodes(), ["a", "b"]);
     world.registry.release();
     let words = words(&world.events(&second.run_id).await);

@@ -108,9 +108,9 @@ impl RegistryDouble {
         self.inner.state.lock().unwrap().asked.clone()
     }
 
-    /// Waits for the first request.
-    pub(crate) async fn until_asked(&self) {
-        while self.asked().is_empty() {
+    /// Waits for so many requests.
+    pub(crate) async fn until_asked(&self, times: usize) {
+        while self.asked().len() < times {
             tokio::task::yield_now().await;
         }
     }
