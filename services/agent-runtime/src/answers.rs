@@ -35,8 +35,8 @@ const SCOPE: &str = "tavern.agent.v1/answer";
 const FOLLOWED: usize = 1_000;
 /// Longer than any question waits.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
-/// How long to wait until a turn is tried again that could not start yet.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
+/// How often a scene that has not resumed yet is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Follows questions, and opens the turns of their answers. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Answers {
                 return known;
             }
             // After a start the scene may not have resumed yet.
-            tokio::time::sleep(TRY_AGAIN).await;
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
@@ -153,6 +153,7 @@ impl Answers {
             "payload": answer,
             "source": {"kind": source.kind.as_str(), "id": source.id, "run_id": source.run_id},
         });
+        let mut backoff = Backoff::default();
         loop {
             let turn = NewTurn {
                 profile_id: question.profile_id.clone(),
@@ -182,7 +183,7 @@ impl Answers {
             if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
                 return Err(status);
             }
-            tokio::time::sleep(TRY_AGAIN).await;
+            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 }

@@ -14,17 +14,14 @@ mod list;
 mod long_output;
 mod resolve;
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
     CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
 };
 use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner};
-use grpc_kit::Failure;
+use grpc_kit::{Backoff, Failure};
 use run_log::{
     AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
     RunFilter, RunLog, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
@@ -40,7 +37,6 @@ const SCOPE: &str = "effect";
 const KIND: &str = "effect";
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
-const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// How the entry of a call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,15 +260,14 @@ impl Ledger {
     }
 
     async fn finish(&self, writer: &RunWriter, state: i32, event: NewEvent) -> Result<(), Status> {
-        let mut wait = FIRST_WAIT;
+        let mut backoff = Backoff::default();
         let mut tries = 1;
         loop {
             match writer.finish(state, vec![event.clone()]).await {
                 Ok(_) | Err(AppendError::Finished) => return Ok(()),
                 Err(AppendError::Storage(error)) if tries < SETTLE_TRIES => {
                     tracing::warn!(error = %error, "the end of a call could not be stored yet");
-                    tokio::time::sleep(wait).await;
-                    wait *= 2;
+                    tokio::time::sleep(backoff.next_wait()).await;
                     tries += 1;
                 }
                 Err(AppendError::Storage(error)) => return Err(storage_failure(&error)),

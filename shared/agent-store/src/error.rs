@@ -1,4 +1,4 @@
-//! Why a document is not stored.
+//! Why a document is neither stored nor deleted.
 
 use agent_domain::document::DocumentError;
 use grpc_kit::Failure;
@@ -6,7 +6,7 @@ use run_events::store_failure;
 
 use crate::store::StoreError;
 
-/// Why a document is not stored.
+/// Why a document is neither stored nor deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum PutError {
     /// The text is not valid.
@@ -24,6 +24,15 @@ pub enum PutError {
 }
 
 impl PutError {
+    /// Refuses an etag that is not the present one, which is empty if there is no document. An empty etag
+    /// accepts any.
+    pub(crate) fn check_etag(given: &str, current: String) -> Result<(), Self> {
+        match given.is_empty() || given == current {
+            true => Ok(()),
+            false => Err(Self::EtagMismatch { current }),
+        }
+    }
+
     /// Makes the failure for the caller, who gave the document in a field.
     pub fn into_failure(self, field: &str) -> Failure {
         match self {

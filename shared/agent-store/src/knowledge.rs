@@ -153,9 +153,7 @@ impl Knowledge {
         let store = &self.inner.store;
         let current = self.find(&base.id).await?;
         let current = current.map(|row| row.etag).unwrap_or_default();
-        if !etag.is_empty() && etag != current {
-            return Err(PutError::EtagMismatch { current });
-        }
+        PutError::check_etag(etag, current)?;
         if !validate_only {
             let now = self.inner.clock.now();
             store.put_knowledge_base(&base, false, now).await?;
@@ -177,9 +175,13 @@ impl Knowledge {
     /// Deletes a knowledge base. Returns whether there was one.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+    /// Another etag, or a store that does not work.
+    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, PutError> {
         let _one_at_a_time = self.inner.changing.lock().await;
+        let Some(row) = self.find(id).await? else {
+            return Ok(false);
+        };
+        PutError::check_etag(etag, row.etag)?;
         let deleted = self.inner.store.delete_knowledge_base(id).await?;
         self.change(|known| {
             known.ids.remove(id);

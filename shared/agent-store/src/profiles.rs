@@ -398,10 +398,7 @@ impl Profiles {
     fn check_etag(&self, id: &str, etag: &str) -> Result<(), ChangeError> {
         let current = self.get(id).map(|known| known.profile.etag());
         let current = current.unwrap_or_default();
-        if etag.is_empty() || etag == current {
-            return Ok(());
-        }
-        Err(PutError::EtagMismatch { current }.into())
+        Ok(PutError::check_etag(etag, current)?)
     }
 
     fn read<T>(&self, read: impl FnOnce(&Known) -> T) -> T {

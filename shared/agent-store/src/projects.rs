@@ -69,9 +69,7 @@ impl Projects {
         let current = self.get(&project.id, 0).await?;
         let current = current.map(|known| known.project.etag());
         let current = current.unwrap_or_default();
-        if !etag.is_empty() && etag != current {
-            return Err(PutError::EtagMismatch { current });
-        }
+        PutError::check_etag(etag, current)?;
         let revision = match validate_only {
             true => None,
             false => {
@@ -144,12 +142,13 @@ impl Projects {
     /// Deletes a project. Returns whether there was one.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+    /// Another etag, or a store that does not work.
+    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, PutError> {
         let _one_at_a_time = self.changing.lock().await;
-        if self.revisions.at(KIND, id, None).await?.is_none() {
+        let Some(known) = self.get(id, 0).await? else {
             return Ok(false);
-        }
+        };
+        PutError::check_etag(etag, known.project.etag())?;
         self.revisions.forget(KIND, id).await?;
         Ok(true)
     }

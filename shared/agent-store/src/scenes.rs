@@ -176,9 +176,7 @@ impl Scenes {
         let _one_at_a_time = self.inner.changing.lock().await;
         let current = self.get(&scene.id).await?;
         let current = current.map(|known| known.scene.etag()).unwrap_or_default();
-        if !etag.is_empty() && etag != current {
-            return Err(PutError::EtagMismatch { current });
-        }
+        PutError::check_etag(etag, current)?;
         let checked = KnownScene::new(scene, false);
         if validate_only {
             return Ok(checked);
@@ -191,8 +189,13 @@ impl Scenes {
     /// Deletes a stored scene. Returns whether there was one.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
+    /// Another etag, or a store that does not work.
+    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, PutError> {
+        let _one_at_a_time = self.inner.changing.lock().await;
+        let Some(known) = self.get(id).await? else {
+            return Ok(false);
+        };
+        PutError::check_etag(etag, known.scene.etag())?;
         let deleted = self.inner.store.delete_scene(id).await?;
         if deleted && self.get(id).await?.is_none() {
             self.inner.revisions.forget(DocumentKind::Scene, id).await?;

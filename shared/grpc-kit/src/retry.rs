@@ -12,6 +12,9 @@ const FIRST: Duration = Duration::from_millis(50);
 /// The longest wait between two attempts.
 const LONGEST: Duration = Duration::from_secs(5);
 
+/// The wait for each attempt at a call that has failed so far, before jitter.
+const ATTEMPT: Duration = Duration::from_millis(500);
+
 /// What the failure of a request means for the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
@@ -130,6 +133,12 @@ impl Patience {
         self.until = self.deadline.min(Instant::now() + self.limit);
         self.backoff = Backoff::default();
     }
+}
+
+/// Returns how long to wait before a call that failed without effect is attempted again: up to half a
+/// second for each attempt so far, at least half of that.
+pub fn wait_after_attempt(attempt: u32) -> Duration {
+    jittered(ATTEMPT * attempt)
 }
 
 /// Returns a random time between half of `wait` and `wait`.

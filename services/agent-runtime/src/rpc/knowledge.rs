@@ -221,9 +221,9 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<DeleteKnowledgeBaseRequest>,
     ) -> Result<Response<DeleteKnowledgeBaseResponse>, Status> {
-        let id = request.into_inner().kb_id;
-        let deleted = self.knowledge.delete(&id).await;
-        match deleted.map_err(|error| store_failure(&error))? {
+        let DeleteKnowledgeBaseRequest { kb_id: id, etag } = request.into_inner();
+        let deleted = self.knowledge.delete(&id, &etag).await;
+        match deleted.map_err(|error| error.into_failure(""))? {
             true => Ok(Response::new(DeleteKnowledgeBaseResponse {})),
             false => Err(missing(&id, &[]).into()),
         }

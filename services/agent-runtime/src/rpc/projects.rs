@@ -165,9 +165,12 @@ impl ProjectService for ProjectRpc {
         &self,
         request: Request<DeleteProjectRequest>,
     ) -> Result<Response<DeleteProjectResponse>, Status> {
-        let id = request.into_inner().project_id;
-        let deleted = self.projects.delete(&id).await;
-        match deleted.map_err(|error| store_failure(&error))? {
+        let DeleteProjectRequest {
+            project_id: id,
+            etag,
+        } = request.into_inner();
+        let deleted = self.projects.delete(&id, &etag).await;
+        match deleted.map_err(|error| error.into_failure(""))? {
             true => Ok(Response::new(DeleteProjectResponse {})),
             false => Err(no_such_document(DocumentKind::Project, &id, 0).into()),
         }

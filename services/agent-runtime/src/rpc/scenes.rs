@@ -415,9 +415,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<DeleteSceneRequest>,
     ) -> Result<Response<DeleteSceneResponse>, Status> {
-        let id = request.into_inner().scene_id;
-        let deleted = self.scenes.delete(&id).await;
-        match deleted.map_err(|error| store_failure(&error))? {
+        let DeleteSceneRequest { scene_id: id, etag } = request.into_inner();
+        let deleted = self.scenes.delete(&id, &etag).await;
+        match deleted.map_err(|error| error.into_failure(""))? {
             true => Ok(Response::new(DeleteSceneResponse {})),
             false => Err(no_such_document(DocumentKind::Scene, &id, 0).into()),
         }

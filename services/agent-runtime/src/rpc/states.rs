@@ -90,6 +90,10 @@ impl StateRpc {
         let agent = agent.await?;
         let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
         let snapshot = states.snapshot(owner, None).await?;
+        if snapshot.is_none() {
+            // A conversation without goals is known, another is not.
+            states.owner(&request.conversation_id, "").await?;
+        }
         let goals = snapshot.as_ref().map(|known| goals::listed(&known.value));
         let goals = goals.unwrap_or_default().into_iter().map(goal_to_proto);
         Ok(ListGoalsResponse {

@@ -9,7 +9,7 @@ use contracts::tavern::{
         self as registry, call_service_client::CallServiceClient, call_tool_response::Record,
     },
 };
-use grpc_kit::{Backoff, CallContext, FailureClass, Transport};
+use grpc_kit::{Backoff, CallContext, FailureClass, Transport, retry};
 use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
 use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
@@ -21,9 +21,6 @@ use super::{asker::Asker, stop::TurnStop};
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
 /// How long a call that was asked to end is waited for before it is asked again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
-/// How long to wait before the second attempt at a call that failed without effect; later ones wait
-/// as much longer each time.
-const RETRY_WAIT: Duration = Duration::from_millis(500);
 /// How often a registry that fails inside is asked how a call went.
 const BROKEN_TRIES: u32 = 3;
 
@@ -79,7 +76,7 @@ impl Caller {
                         attempt = request.attempt,
                         "a call that failed is tried again"
                     );
-                    let wait = RETRY_WAIT * request.attempt;
+                    let wait = retry::wait_after_attempt(request.attempt);
                     tokio::select! {
                         biased;
                         _ = self.stopped() => return Ok(result),

@@ -1,6 +1,6 @@
 //! The turns of the agents of a scene.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agent_domain::{
     event::{Event, Hop},
@@ -13,7 +13,7 @@ use contracts::tavern::common::v1::{
 };
 use core_types::RequestId;
 use futures::StreamExt;
-use grpc_kit::{Drain, FailureClass};
+use grpc_kit::{Backoff, Drain, FailureClass};
 use run_events::{Recorder, RunControl};
 use serde_json::Value;
 use tonic::Status;
@@ -28,8 +28,6 @@ use crate::turns::NewTurn;
 
 /// The scope in which request ids of these turns count.
 const SCOPE: &str = "tavern.agent.v1.SceneService/turn";
-/// How long to wait until a turn is tried again that could not start yet.
-const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 /// A turn of an agent, from its start to its end.
 struct AgentTurn {
@@ -108,6 +106,7 @@ impl AgentTurn {
             state: RunState::Failed.into(),
             ..EventsHandled::default()
         };
+        let mut backoff = Backoff::default();
         loop {
             let status = match self.start().await {
                 Ok(run_id) => {
@@ -127,7 +126,7 @@ impl AgentTurn {
                 return handled;
             }
             // Callers' own turns come first, and too many wait.
-            tokio::time::sleep(TRY_AGAIN).await;
+            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 

@@ -339,9 +339,16 @@ async fn operators_put_list_and_delete_knowledge_bases() {
         .into_inner();
     let base = base.knowledge_base.unwrap();
     assert_eq!((base.entry_count, base.from_file), (0, false));
-    let delete = DeleteKnowledgeBaseRequest {
+    let mut delete = DeleteKnowledgeBaseRequest {
         kb_id: "kb_lore".to_owned(),
+        etag: "other".to_owned(),
     };
+    let stale = running
+        .knowledge()
+        .delete_knowledge_base(delete.clone())
+        .await;
+    assert_eq!(reason(stale), Some(ErrorReason::EtagMismatch));
+    delete.etag = base.etag;
     running
         .knowledge()
         .delete_knowledge_base(delete.clone())
@@ -382,6 +389,12 @@ async fn g106_goals_begin_with_their_entries_and_the_model_reads_them_after_the_
         .map(|goal| (goal.goal_id.as_str(), goal.kb_id.as_str(), goal.resolved))
         .collect();
     assert_eq!(listed, [("guard", "kb_lore", true), ("unknown", "", false)]);
+    let elsewhere = ListGoalsRequest {
+        conversation_id: "elsewhere".to_owned(),
+        profile_id: "agent".to_owned(),
+    };
+    let elsewhere = running.goal_states().list_goals(elsewhere).await;
+    assert_eq!(reason(elsewhere), Some(ErrorReason::ConversationNotFound));
 
     let changed = running
         .set_goal("g-1", "guard", GoalStatus::Completed)

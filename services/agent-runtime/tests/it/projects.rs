@@ -124,9 +124,13 @@ async fn a_project_has_revisions_starts_its_scene_and_is_deleted_whole() {
     let run_id = running.start_project("p").await.unwrap();
     assert_eq!(running.status(&run_id).await.len(), 2);
     running.end_scene(&run_id).await;
-    let delete = DeleteProjectRequest {
+    let mut delete = DeleteProjectRequest {
         project_id: "p".to_owned(),
+        etag: "other".to_owned(),
     };
+    let stale = projects.delete_project(delete.clone()).await;
+    assert_eq!(reason(stale), Some(ErrorReason::EtagMismatch));
+    delete.etag = running.project("p", 0).await.unwrap().etag;
     projects.delete_project(delete.clone()).await.unwrap();
     let again = projects.delete_project(delete).await;
     assert_eq!(reason(again), Some(ErrorReason::ProjectNotFound));

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use contracts::tavern::{
     agent::v1::{
-        EndSceneRequest, GetPrivateStateRequest, GetSceneRequest, GetSceneStatusRequest,
-        GetWorldStateRequest, InstanceStatus, ListScenesRequest, PublishEventRequest,
-        PublishEventResponse, PutSceneRequest, StartSceneRequest, StartTurnRequest, StateOperation,
-        UpdateWorldStateRequest, UpdateWorldStateResponse, get_world_state_request::Scene as Read,
-        publish_event_request::Scene, scene_service_client::SceneServiceClient,
-        start_turn_request::Input, state_operation::Kind as Change,
-        state_service_client::StateServiceClient, update_world_state_request::Scene as Written,
+        DeleteSceneRequest, EndSceneRequest, GetPrivateStateRequest, GetSceneRequest,
+        GetSceneStatusRequest, GetWorldStateRequest, InstanceStatus, ListScenesRequest,
+        PublishEventRequest, PublishEventResponse, PutSceneRequest, StartSceneRequest,
+        StartTurnRequest, StateOperation, UpdateWorldStateRequest, UpdateWorldStateResponse,
+        get_world_state_request::Scene as Read, publish_event_request::Scene,
+        scene_service_client::SceneServiceClient, start_turn_request::Input,
+        state_operation::Kind as Change, state_service_client::StateServiceClient,
+        update_world_state_request::Scene as Written,
     },
     common::v1::{ErrorReason, RunState, SceneEvent, run_event::Kind, watch_record::Record},
     run::v1::WatchRunRequest,
@@ -522,6 +523,16 @@ async fn g103_scenes_are_files_or_put_and_everything_wrong_is_named() {
         (found.name.as_str(), found.from_file),
         ("Another wood", false)
     );
+    let mut delete = DeleteSceneRequest {
+        scene_id: "wood".to_owned(),
+        etag: listed[0].etag.clone(),
+    };
+    let stale = scenes.delete_scene(delete.clone()).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&stale), Some(ErrorReason::EtagMismatch));
+    delete.etag = found.etag;
+    scenes.delete_scene(delete).await.unwrap();
+    let listed = scenes.list_scenes(ListScenesRequest::default()).await;
+    assert!(listed.unwrap().into_inner().scenes[0].from_file);
     let wrong = PutSceneRequest {
         scene_json: json!({"id": "x", "agent_instances": []}).to_string(),
         ..PutSceneRequest::default()

@@ -98,7 +98,10 @@ impl Command {
                 kb_id,
                 entry_id: None,
             } => {
-                let request = DeleteKnowledgeBaseRequest { kb_id };
+                let request = DeleteKnowledgeBaseRequest {
+                    kb_id,
+                    etag: String::new(),
+                };
                 let deleted = knowledge.delete_knowledge_base(request).await;
                 deleted.map_err(refused)?;
             }

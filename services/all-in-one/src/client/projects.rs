@@ -116,7 +116,10 @@ impl Command {
                 return runs::started(remote, started.into_inner().run, follow).await;
             }
             Self::Delete { project_id } => {
-                let request = DeleteProjectRequest { project_id };
+                let request = DeleteProjectRequest {
+                    project_id,
+                    etag: String::new(),
+                };
                 projects.delete_project(request).await.map_err(refused)?;
             }
         }

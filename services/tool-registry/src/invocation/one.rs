@@ -12,10 +12,11 @@ use contracts::tavern::common::v1::{
 };
 use core_types::EffectId;
 use futures::StreamExt;
+use grpc_kit::{Backoff, FailureClass, retry};
 use run_events::{RunControl, outcome};
 use run_log::AppendError;
 use serde_json::Value;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::Invocation;
 use crate::calls::{Call, CallProgress, Calls};
@@ -23,7 +24,6 @@ use crate::calls::{Call, CallProgress, Calls};
 /// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
 /// the same ids.
 const STEP: &str = "invocation";
-const RETRY_WAIT: Duration = Duration::from_millis(500);
 /// How long a cancelled call may take before the run ends without it.
 const CANCEL_GRACE: Duration = Duration::from_millis(1_300);
 
@@ -102,6 +102,7 @@ impl Invocation {
         let mut asked = self.first_attempt(call, arguments, effect.clone(), !has_left);
         let retries = call.control.as_ref().map_or(0, |control| control.retries);
         let retries = call_wire::granted_retries(retries);
+        let mut backoff = Backoff::default();
         let _tracked = control.track(WorkKind::Call, effect.as_str());
         loop {
             let ended = self.follow(asked.clone(), &effect, control).await?;
@@ -113,7 +114,7 @@ impl Invocation {
                         attempt = asked.attempt,
                         "a call that failed is tried again"
                     );
-                    if !wait(RETRY_WAIT * asked.attempt, control).await {
+                    if !wait(retry::wait_after_attempt(asked.attempt), control).await {
                         return Ok(CallEnd::Ended(result));
                     }
                     asked.attempt = result.next_attempt;
@@ -122,9 +123,9 @@ impl Invocation {
                 Err(_) if control.is_cancelled() => {
                     return Ok(CallEnd::Unsettled(effect.to_string()));
                 }
-                Err(status) if is_transient(&status) => {
+                Err(status) if FailureClass::of(&status) == FailureClass::Transient => {
                     tracing::warn!(status = %status, "a call is asked for again");
-                    if !wait(RETRY_WAIT, control).await {
+                    if !wait(backoff.after(&status), control).await {
                         return Ok(CallEnd::Unsettled(effect.to_string()));
                     }
                 }
@@ -214,10 +215,6 @@ async fn wait(delay: Duration, control: &RunControl) -> bool {
         () = tokio::time::sleep(delay) => true,
         () = control.cancelled() => false,
     }
-}
-
-fn is_transient(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::ResourceExhausted)
 }
 
 fn refused(call: &ToolCall) -> CallResult {
