@@ -67,6 +67,19 @@ pub enum FinishReason {
     Interrupted,
 }
 
+impl FinishReason {
+    /// Reads the reason in the words of any model API; an unknown word is an interruption.
+    pub fn from_words(words: &str) -> Self {
+        match words {
+            "" => Self::Unknown,
+            "length" | "max_tokens" => Self::Length,
+            "tool_calls" | "tool_use" | "function_call" => Self::ToolCalls,
+            "stop" | "end_turn" | "stop_sequence" => Self::Stop,
+            _ => Self::Interrupted,
+        }
+    }
+}
+
 /// Upper bounds of what is read (V13). Zero means zero, never unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

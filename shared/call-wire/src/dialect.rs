@@ -1,7 +1,6 @@
-//! Dialects and finish reasons.
+//! Dialects.
 
 use call_catalogue::Dialect;
-use call_text::FinishReason;
 use contracts::tavern::common::v1 as common;
 
 /// A number that names no dialect.
@@ -35,17 +34,6 @@ pub fn dialect_to_proto(dialect: Dialect) -> common::Dialect {
         Dialect::Vcp => common::Dialect::Vcp,
         Dialect::ToolTag | Dialect::ToolJson => common::Dialect::ToolCallTag,
         Dialect::Native => common::Dialect::Native,
-    }
-}
-
-/// Reads why a model stopped, in the words of its API.
-pub fn finish_reason(words: &str) -> FinishReason {
-    match words {
-        "" => FinishReason::Unknown,
-        "length" | "max_tokens" => FinishReason::Length,
-        "tool_calls" | "tool_use" | "function_call" => FinishReason::ToolCalls,
-        "stop" | "end_turn" | "stop_sequence" => FinishReason::Stop,
-        _ => FinishReason::Interrupted,
     }
 }
 

@@ -16,7 +16,7 @@ mod question;
 mod retry;
 
 pub use catalogue::{CatalogueProblem, catalogue};
-pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto, finish_reason};
+pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use model_totals::{ModelTotals, total_of_answer};
 pub use observation::{category_name, gives_handle, observation, output_bytes};

@@ -4,7 +4,7 @@ use call_catalogue::{Catalogue, Dialect};
 use call_outcome::{Failure, Violation};
 use call_prompt::echo::Echo;
 use call_prompt::observation;
-use call_text::{Call, Parsed, Policy, native};
+use call_text::{Call, FinishReason, Parsed, Policy, native};
 
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ impl Node for ParseLlmDecision {
         let policy = only.map_or_else(Policy::default, Policy::fixed);
         let response = call.value(RESPONSE).unwrap_or(&NULL);
         let text = chat::text_of(response);
-        let finish_reason = call_wire::finish_reason(chat::finish_reason_of(response));
+        let finish_reason = FinishReason::from_words(chat::finish_reason_of(response));
         let mut parsed = call_text::parse_finished(text, &catalogue, &policy, finish_reason);
         let given = chat::tool_calls_of(response)
             .map(native::read)

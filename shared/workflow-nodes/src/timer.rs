@@ -145,10 +145,9 @@ fn after(seconds: &Value) -> Result<Due, Failure> {
 }
 
 fn at(until: &str) -> Result<Due, Failure> {
-    let time = read_time(until).ok_or_else(|| {
+    read_time(until).ok_or_else(|| {
         let shown: String = until.chars().take(64).collect();
         let message = format!("`{shown}` is not a time such as `2026-01-31T08:00:00Z`");
         Failure::invalid("out_of_range", message)
-    })?;
-    Ok(Due::At(time.seconds, time.nanos))
+    })
 }

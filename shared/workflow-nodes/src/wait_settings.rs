@@ -3,6 +3,7 @@
 use call_outcome::{Failure, Violation};
 use std::time::Duration;
 
+use chrono::DateTime;
 use json_schema::Schema;
 use serde_json::{Map, Value};
 
@@ -137,9 +138,12 @@ impl<'a> WaitSettings<'a> {
     }
 }
 
-/// Reads a time.
-pub(super) fn read_time(text: &str) -> Option<prost_types::Timestamp> {
-    text.parse().ok()
+/// Reads a time of RFC 3339.
+pub(super) fn read_time(text: &str) -> Option<Due> {
+    let time = DateTime::parse_from_rfc3339(text).ok()?;
+    // Of a leap second, chrono counts more than a second of nanoseconds.
+    let nanos = time.timestamp_subsec_nanos().min(999_999_999);
+    Some(Due::At(time.timestamp(), i32::try_from(nanos).ok()?))
 }
 
 /// Makes the failure of a node whose time came.

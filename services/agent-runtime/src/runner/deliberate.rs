@@ -365,7 +365,7 @@ impl Driver {
         };
         // Dropping the answer ends the request, if it has not ended by itself.
         drop((pieces, tracked));
-        let (events, mut parsed) = parser.finish(call_wire::finish_reason(&end.finish_reason));
+        let (events, mut parsed) = parser.finish(FinishReason::from_words(&end.finish_reason));
         self.release_events(events, &mut answer.text).await?;
         if let Some(unknown) = answer.unknown.take()
             && end.finish_reason == STOPPED_AT_UNKNOWN_TOOL

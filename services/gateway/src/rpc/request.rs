@@ -51,7 +51,7 @@ impl Given {
         Reading {
             tools,
             policy: read_policy(self.policy, dialect, problems),
-            finish_reason: call_wire::finish_reason(&self.finish_reason),
+            finish_reason: FinishReason::from_words(&self.finish_reason),
             untrusted: self.untrusted_texts,
             native: problems.json("tool_calls_json", &self.tool_calls_json),
         }

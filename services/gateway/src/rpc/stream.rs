@@ -52,7 +52,7 @@ impl GatewayRpc {
                         }
                     }
                     Some(Part::End(end)) => {
-                        finish_reason = call_wire::finish_reason(&end.finish_reason);
+                        finish_reason = FinishReason::from_words(&end.finish_reason);
                         native = check_end(&end)?;
                         break;
                     }

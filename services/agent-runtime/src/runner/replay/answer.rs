@@ -1,7 +1,7 @@
 //! An answer of the fixture, read again as the turn reads it.
 
 use agent_domain::reading::{self, Context, Reading};
-use call_text::{Event, native::NativeCall};
+use call_text::{Event, FinishReason, native::NativeCall};
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 
 use super::super::{
@@ -82,7 +82,7 @@ pub(super) fn read_answer(
         }
         answer.look(event, &mut released);
     }
-    let (events, mut parsed) = parser.finish(call_wire::finish_reason(finish_reason));
+    let (events, mut parsed) = parser.finish(FinishReason::from_words(finish_reason));
     for event in events {
         answer.look(event, &mut released);
     }
