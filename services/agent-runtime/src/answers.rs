@@ -81,7 +81,7 @@ impl Answers {
                 },
                 Some(followed) = following.join_next() => {
                     if let Err(error) = followed {
-                        tracing::error!(%error, "a question is no longer followed before the next start");
+                        tracing::error!(%error, "a question is not followed until the service restarts");
                     }
                 }
             }

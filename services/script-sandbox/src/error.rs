@@ -80,7 +80,7 @@ pub enum Refusal {
         end: Box<SessionEnd>,
     },
     /// The session runs a cell.
-    #[error("the session `{id}` runs cell {cell}")]
+    #[error("the session `{id}` is busy with cell {cell}")]
     SessionBusy {
         /// The id.
         id: String,

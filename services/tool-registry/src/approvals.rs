@@ -45,7 +45,7 @@ pub struct Wanted<'a> {
     pub call_json: String,
 }
 
-/// What there is for a call that is to be approved.
+/// The approval of a call, and whether it is new.
 #[derive(Debug)]
 pub enum FoundApproval {
     /// It was approved before for the whole conversation, by this approval.

@@ -3,7 +3,7 @@
 /// Why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data directory is of no use.
+    /// The data directory cannot be used.
     #[error("the data directory cannot be used")]
     DataDir(#[from] sql_store::DataDirError),
     /// A database file cannot be opened.

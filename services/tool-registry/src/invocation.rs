@@ -216,7 +216,7 @@ impl Invocation {
         let result = format!("[{}]", outputs.collect::<Vec<_>>().join(","));
         if result.len() > MAX_RESULT_BYTES {
             let message = format!(
-                "the outputs together have {} bytes, more than {MAX_RESULT_BYTES}; each stands in the event \
+                "the outputs together have {} bytes, more than {MAX_RESULT_BYTES}; each is in the event \
                  that settles its call",
                 result.len()
             );

@@ -1,6 +1,6 @@
 //! Tools: registration, validation, dispatch and the effect ledger.
 //!
-//! What a tool is stands in [`tool_domain`].
+//! What a tool is, [`tool_domain`] defines.
 //!
 //! - [`settings`], [`error`]: what an operator can choose, and why the service cannot start.
 //! - [`service`]: everything put together.

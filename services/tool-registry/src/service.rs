@@ -71,7 +71,7 @@ impl Peers {
     /// Makes clients for the addresses of the settings. Nothing is connected yet.
     ///
     /// # Errors
-    /// The address that is of no use.
+    /// The address that cannot be used.
     pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
         let workflow = grpc_kit::remote(&settings.workflow)?;
         let sandbox = grpc_kit::remote(&settings.sandbox)?;
@@ -112,7 +112,7 @@ impl std::fmt::Debug for ToolRegistry {
 /// Opens the databases, loads the plugins and puts the service together.
 ///
 /// # Errors
-/// [`Error`] says what cannot be used. A plugin that cannot be loaded is no error: it is skipped
+/// [`Error`] says what cannot be used. A plugin that cannot be loaded is not an error: it is skipped
 /// and named by [`ToolRegistry::skipped_plugins`].
 pub async fn build(settings: RegistrySettings, peers: Peers) -> Result<ToolRegistry, Error> {
     build_with(&settings, peers, Arc::new(SystemClock), Arc::new(SystemIds)).await

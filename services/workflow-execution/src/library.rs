@@ -59,7 +59,7 @@ enum Found {
 
 impl Library {
     /// Reads every file of `directory`. A file that is not a valid workflow is logged and left out;
-    /// an empty path is no directory.
+    /// an empty path is not a directory.
     ///
     /// # Errors
     /// A directory that cannot be listed.

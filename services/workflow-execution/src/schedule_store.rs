@@ -34,7 +34,7 @@ impl ScheduleRow {
     }
 }
 
-/// Where a time stands.
+/// The state of a scheduled time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeState {
     /// It waits to be run.

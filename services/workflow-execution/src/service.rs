@@ -50,7 +50,7 @@ pub(crate) struct Inner {
 /// Builds the service on its data directory, with the machine's clock.
 ///
 /// # Errors
-/// [`Error`] names what stands in the way.
+/// [`Error`] when a directory or database cannot be opened.
 pub async fn build(settings: WorkflowSettings, peers: Peers) -> Result<WorkflowExecution, Error> {
     build_with(settings, peers, Arc::new(SystemClock), Arc::new(SystemIds)).await
 }
@@ -58,7 +58,7 @@ pub async fn build(settings: WorkflowSettings, peers: Peers) -> Result<WorkflowE
 /// Builds the service with a clock and a source of ids.
 ///
 /// # Errors
-/// [`Error`] names what stands in the way.
+/// [`Error`] when a directory or database cannot be opened.
 pub async fn build_with(
     settings: WorkflowSettings,
     peers: Peers,

@@ -38,7 +38,7 @@ pub struct Put<'a> {
     pub now: Timestamp,
 }
 
-/// What saving came to.
+/// The outcome of saving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PutOutcome {
     /// It is saved.
@@ -54,7 +54,7 @@ pub enum PutOutcome {
     },
 }
 
-/// What deleting came to.
+/// The outcome of deleting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeleteOutcome {
     /// It is deleted.

@@ -12,17 +12,17 @@ pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 /// Says how the rest of a long output is read (rule L4).
 pub const READ_ON: &str = "\n[The tool system:read_stream reads what is left out by the handle.]";
 
-/// Words that a call was not started, as one before it failed.
+/// Returns the text that says that a call was not started, as one before it failed.
 pub fn skipped(tool_id: &str, failed_tool: &str) -> String {
     observation::skipped(tool_id, failed_tool)
 }
 
-/// Words that a call was not started, as the answer held too many.
+/// Returns the text that says that a call was not started, as the answer held too many.
 pub(crate) fn beyond_budget(tool_id: &str, limit: &str) -> String {
     format!("Observation: Error - {tool_id} was not executed: {limit}.")
 }
 
-/// Words that no calls remain (rule L6).
+/// Returns the text that says that no calls remain (rule L6).
 pub fn no_calls_remain(budget: Budget) -> String {
     format!(
         "Observation: No calls remain: this turn has used all of its {}. Answer now in plain text with \
@@ -34,12 +34,12 @@ pub fn no_calls_remain(budget: Budget) -> String {
 /// Words that a budget is nearly used up (rule G701).
 pub fn nearly_spent(budget: Budget, used: u64) -> String {
     format!(
-        "Observation: This turn has used {used} of its {}. Come to an end soon.",
+        "Observation: This turn has used {used} of its {}. Finish soon.",
         budget.words()
     )
 }
 
-/// Words that a call was not started, as a budget is used up.
+/// Returns the text that says that a call was not started, as a budget is used up.
 pub fn withheld(tool_id: &str, budget: Budget) -> String {
     format!(
         "Observation: Error - {tool_id} was not executed: this turn has used all of its {}.",
@@ -50,7 +50,7 @@ pub fn withheld(tool_id: &str, budget: Budget) -> String {
 /// The longest state that a model is shown, in bytes (rule G205).
 const MAX_STATE_BYTES: usize = 4 << 10;
 
-/// Words what the agent's private state is now.
+/// Returns the text with the agent's private state.
 pub fn private_state(state: &Value, language: Language) -> String {
     let words = match language {
         Language::En => "Your private state now:",
@@ -59,7 +59,7 @@ pub fn private_state(state: &Value, language: Language) -> String {
     state_line(words, state, language)
 }
 
-/// Words what the scene's world state is now.
+/// Returns the text with the scene's world state.
 pub fn world_state(state: &Value, language: Language) -> String {
     let words = match language {
         Language::En => "The state of the world now:",

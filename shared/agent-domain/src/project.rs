@@ -101,7 +101,7 @@ fn named(
         };
         let id = reader.id(entry, &place, id_key);
         if ids.contains(&id) {
-            let problem = format!("`{id}` stands here before");
+            let problem = format!("`{id}` is listed twice");
             reader.problem(&format!("{place}/{id_key}"), problem);
         }
         let path = reader.optional_text(entry, &place, "path");

@@ -20,7 +20,7 @@ use super::{
 };
 
 pub use instance::Instance;
-pub use moments::{Moment, Workflow};
+pub use moments::{Workflow, WorkflowTrigger};
 pub use tasks::Task;
 
 /// The largest scene that is read, in bytes.

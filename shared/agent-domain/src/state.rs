@@ -64,8 +64,8 @@ pub struct Changed {
 /// Why a state is not changed or read.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StateError {
-    /// Nothing is at a path.
-    #[error("nothing is at `{path}`{}", near_words(.near))]
+    /// There is no value at a path.
+    #[error("there is no value at `{path}`{}", near_words(.near))]
     PathNotFound {
         /// The path, as it was written.
         path: String,

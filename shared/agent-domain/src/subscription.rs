@@ -68,7 +68,7 @@ fn holds(source: &str, event: &Event, instance_id: &str) -> bool {
         ("priority", &priority),
         ("self", &own),
     ];
-    // An error is no match: a payload that lacks a key is not what the author meant.
+    // An error is not a match: a payload that lacks a key is not what the author meant.
     cel_guard::holds(source, &bindings).unwrap_or(false)
 }
 
@@ -274,7 +274,7 @@ mod tests {
             ("payload.paths.includes('/flags/a')", true),
             ("payload.paths.exists(p, p.startsWith('/flags/'))", true),
             ("priority == 'high' && source.kind == 'scene'", true),
-            // An error is no match.
+            // An error is not a match.
             ("payload.missing == 1", false),
             ("payload.to", false),
         ] {

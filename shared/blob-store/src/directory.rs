@@ -50,7 +50,7 @@ impl FileName {
 
 /// A blob that lies in the directory.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct BlobFile {
     pub(crate) key: Key,
     pub(crate) size: u64,
     pub(crate) used: SystemTime,
@@ -104,7 +104,7 @@ impl Directory {
     }
 
     /// Everything that is whole, the least recently used first. What is not is removed.
-    pub(crate) fn scan(&self) -> Result<Vec<Found>, OpenError> {
+    pub(crate) fn scan(&self) -> Result<Vec<BlobFile>, OpenError> {
         let mut found = Vec::new();
         self.look(&mut found).map_err(|error| OpenError::Unusable {
             path: self.path.clone(),
@@ -114,7 +114,7 @@ impl Directory {
         Ok(found)
     }
 
-    fn look(&self, found: &mut Vec<Found>) -> Result<(), Errno> {
+    fn look(&self, found: &mut Vec<BlobFile>) -> Result<(), Errno> {
         for name in names(&self.root)? {
             if name == INCOMING {
                 let incoming = open_directory(&self.root, INCOMING)?;
@@ -332,8 +332,8 @@ fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// Reads the name of a file and holds it against the file; `None` if it is no whole blob.
-fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<Found>, Errno> {
+/// Reads the name of a file and holds it against the file; `None` if it is not a whole blob.
+fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<BlobFile>, Errno> {
     let parts = name.split_once('-');
     let parts = parts
         .and_then(|(digest, size)| Some((BlobDigest::parse(digest)?, size.parse::<u64>().ok()?)));
@@ -345,7 +345,7 @@ fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<
         && u64::try_from(stat.st_size) == Ok(size);
     let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
     let nanos = Duration::from_nanos(stat.st_mtime_nsec);
-    Ok(whole.then(|| Found {
+    Ok(whole.then(|| BlobFile {
         key: Key::new(caller, digest),
         size,
         used: SystemTime::UNIX_EPOCH + seconds + nanos,

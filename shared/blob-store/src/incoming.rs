@@ -5,8 +5,8 @@ use std::{fs::File, io::Write, sync::Arc, time::SystemTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    caller::Caller, digest::BlobDigest, directory::FileName, error::BlobError, held::Pin,
-    index::Reservation, inner::Inner, key::Key,
+    caller::Caller, digest::BlobDigest, directory::FileName, error::BlobError, index::Reservation,
+    inner::Inner, key::Key, pinned::Pin,
 };
 
 /// A blob that is being taken in; nothing of it is left if it is dropped before it is finished.

@@ -2,7 +2,7 @@
 //!
 //! Each caller has a store of its own, so that a digest does not reveal what other callers have. The
 //! store is bounded in bytes, in all and for each caller, and blobs age out: `index` decides that in
-//! memory, `directory` does it on disk, `incoming` takes a new blob in and `held` keeps one that is in
+//! memory, `directory` does it on disk, `incoming` takes a new blob in and `pinned` keeps one that is in
 //! use.
 //!
 //! Everything here blocks, if briefly; an async caller goes through `spawn_blocking`.
@@ -11,11 +11,11 @@ mod caller;
 mod digest;
 mod directory;
 mod error;
-mod held;
 mod incoming;
 mod index;
 mod inner;
 mod key;
+mod pinned;
 mod settings;
 mod store;
 
@@ -23,8 +23,8 @@ pub use caller::Caller;
 pub use digest::BlobDigest;
 pub use directory::{claim, claim_left, claim_new};
 pub use error::{BlobError, OpenError};
-pub use held::Held;
 pub use incoming::{Incoming, Stored};
 pub use inner::BlobInfo;
+pub use pinned::PinnedBlob;
 pub use settings::BlobSettings;
 pub use store::BlobStore;

@@ -10,11 +10,11 @@ use crate::{
     digest::BlobDigest,
     directory::Directory,
     error::{BlobError, OpenError},
-    held::Held,
     incoming::Incoming,
     index::Index,
     inner::{BlobInfo, Inner},
     key::Key,
+    pinned::PinnedBlob,
     settings::BlobSettings,
 };
 
@@ -86,8 +86,8 @@ impl BlobStore {
     ///
     /// # Errors
     /// When it is not there or was damaged.
-    pub fn hold(&self, caller: &Caller, digest: BlobDigest) -> Result<Held, BlobError> {
-        Held::verified(self.inner.clone(), Key::new(caller, digest))
+    pub fn hold(&self, caller: &Caller, digest: BlobDigest) -> Result<PinnedBlob, BlobError> {
+        PinnedBlob::verified(self.inner.clone(), Key::new(caller, digest))
     }
 
     /// Describes a blob, which counts as a use; `None` if it is not there.

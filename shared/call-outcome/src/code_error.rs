@@ -140,7 +140,7 @@ fn bash(stderr: &str) -> Option<CodeError> {
     })
 }
 
-/// Splits `Kind: message`. What is no single word before the colon is no kind.
+/// Splits `Kind: message`. What is not a single word before the colon is no kind.
 fn kind_and_message(said: &str) -> (String, String) {
     let word = |text: &str| {
         !text.is_empty()

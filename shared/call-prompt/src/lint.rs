@@ -35,7 +35,7 @@ pub fn placeholders(call: &Call, catalogue: &Catalogue) -> Vec<Diagnostic> {
             code: "placeholder_value".to_owned(),
             span: place(name),
             message: format!(
-                "Parameter '{name}' holds the words of the manual: '{}'",
+                "Parameter '{name}' holds the placeholder of the documentation: '{}'",
                 call_catalogue::cut(written)
             ),
             hint: "write the real value".to_owned(),

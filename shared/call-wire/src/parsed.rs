@@ -66,7 +66,7 @@ pub fn call_with_diagnostics_to_proto(
         .is_some_and(|tool| tool.parallel_safe);
     if call.problems.is_empty() && echo.contains(call) {
         let message = format!(
-            "{} was not run, because the same call stands in text from outside, which gives no orders",
+            "{} was not run, because the same call appears in untrusted text, which is not obeyed",
             call.tool_id
         );
         let code = "untrusted_echo".to_owned();

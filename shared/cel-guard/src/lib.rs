@@ -78,7 +78,7 @@ pub fn check(source: &str, known: &'static [&'static str]) -> Result<(), String>
         let mut comprehensions = Comprehensions::default();
         comprehensions.scan(&program.expression().expr, 0);
         if comprehensions.nested {
-            return Err("a comprehension must not stand inside another".to_owned());
+            return Err("a comprehension must not be nested in another".to_owned());
         }
         let (references, bound) = (program.references(), &comprehensions.bound);
         let unknown = references

@@ -29,7 +29,7 @@ pub enum IdError {
         bytes: usize,
     },
     /// The text has a character that identifiers may not have.
-    #[error("{kind} has the character {character:?} at byte {at}; remove it")]
+    #[error("{kind} contains the character {character:?} at byte {at}; remove it")]
     BadCharacter {
         /// What the text was meant to be.
         kind: &'static str,

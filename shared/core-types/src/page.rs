@@ -44,7 +44,7 @@ impl PageToken {
         text
     }
 
-    /// Reads a token that [`PageToken::encode`] wrote for the same `list`; empty text is no token.
+    /// Reads a token that [`PageToken::encode`] wrote for the same `list`; empty text is not a token.
     ///
     /// # Errors
     /// [`PageTokenError`] when the token is damaged or comes from another list.

@@ -33,7 +33,7 @@ impl RunCursor {
     }
 }
 
-/// A text that is no place in a list of runs.
+/// A text that is not a place in a list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a place in a list of runs; start the list again")]
 pub struct RunCursorError {

@@ -56,7 +56,7 @@ pub struct RunId {
     uuid: Uuid,
 }
 
-/// A text that is no run id.
+/// A text that is not a run id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a run id; one looks like turn_0190f5a2c3d47e8f9a0b1c2d3e4f5a6b")]
 pub struct RunIdError {

@@ -279,7 +279,7 @@ impl Stack {
                     .filter(|_| origin.peer.is_some()),
                 max_message: self.limits.max_response_message,
             },
-            body::Held {
+            body::ResponseGuards {
                 context: admitted.context,
                 span,
                 sent: origin.sent.clone(),

@@ -31,7 +31,7 @@ use crate::{
     settings::{ClientSettings, ServerSettings, TransportError},
 };
 use bounded::BoundedBody;
-use pool::{Place, Pool};
+use pool::{LanePermit, Pool};
 
 type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
@@ -74,8 +74,8 @@ pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
 
 /// Returns a way whose end is not known yet, for services that call each other in a circle.
 /// Until the slot is filled, every call is answered with `UNAVAILABLE`.
-pub fn late() -> (Transport, LateSlot) {
-    let slot = LateSlot(Arc::default());
+pub fn late() -> (Transport, LateTransport) {
+    let slot = LateTransport(Arc::default());
     let waiting = slot.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         let target = waiting.0.get().cloned();
@@ -91,17 +91,17 @@ pub fn late() -> (Transport, LateSlot) {
 
 /// The end of a [`late`] way.
 #[derive(Clone)]
-pub struct LateSlot(Arc<OnceLock<Inner>>);
+pub struct LateTransport(Arc<OnceLock<Inner>>);
 
-impl fmt::Debug for LateSlot {
+impl fmt::Debug for LateTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LateSlot")
+        f.debug_tuple("LateTransport")
             .field(&self.0.get().is_some())
             .finish()
     }
 }
 
-impl LateSlot {
+impl LateTransport {
     /// Sets where the way leads. Only the first time counts.
     pub fn fill(&self, transport: Transport) {
         let _ = self.0.set(transport.0);
@@ -150,7 +150,7 @@ impl Service<Request<Body>> for Remote {
                 Ok(response) => Ok(response.map(|body| {
                     let body = body.map_err(move |status| {
                         // The place is taken for as long as the answer is not over.
-                        let _: &Place = &place;
+                        let _: &LanePermit = &place;
                         translate_broken(status, &service)
                     });
                     match bound {

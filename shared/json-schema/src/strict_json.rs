@@ -412,7 +412,7 @@ impl Reader<'_> {
         };
         char::from_u32(code).ok_or_else(|| {
             self.at = start;
-            self.syntax("a pair of surrogate escapes, as half of one is no character")
+            self.syntax("a pair of surrogate escapes; a lone surrogate is not a character")
         })
     }
 

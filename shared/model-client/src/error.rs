@@ -12,7 +12,7 @@ pub enum ModelError {
     Unreachable {
         /// The address that was tried.
         endpoint: String,
-        /// What the connection said.
+        /// The error of the connection.
         detail: String,
     },
     /// The endpoint answered with an error.
@@ -45,10 +45,10 @@ pub enum ModelError {
     Cut {
         /// How much of the answer had arrived.
         released: usize,
-        /// What the connection said.
+        /// The error of the connection.
         detail: String,
     },
-    /// Something that is no answer arrived.
+    /// Something that is not an answer arrived.
     #[error("the endpoint sent an invalid response: {0}")]
     Malformed(String),
     /// The endpoint took too long.

@@ -37,7 +37,7 @@ pub enum ScriptError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no script.
+    /// The file is not a script.
     #[error("the script {path} is not valid")]
     Invalid {
         /// The file.
@@ -51,7 +51,7 @@ impl Scripted {
     /// Reads a script.
     ///
     /// # Errors
-    /// [`ScriptError`] when it cannot be read or is no script.
+    /// [`ScriptError`] when it cannot be read or is not a script.
     pub fn open(path: &Path) -> Result<Self, ScriptError> {
         let text = read_bounded(path).map_err(|source| ScriptError::Unreadable {
             path: path.to_owned(),

@@ -15,7 +15,7 @@ use crate::meta::RunMeta;
 use crate::outcome;
 use crate::recorder::Recorder;
 use crate::runs::Runs;
-use crate::wake::Reached;
+use crate::wake::RunPresence;
 
 /// How long a cancel waits for the run to end before it reports what has not.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
@@ -39,9 +39,11 @@ impl Runs {
         let mut still_running = Vec::new();
         if summary.state == RunState::Open {
             match self.reach(run_id).await? {
-                Reached::Present(active, _stays) => still_running = stop(active, reason).await?,
-                Reached::NotResumed(summary) => self.end_inactive(*summary, reason).await?,
-                Reached::Ended => {}
+                RunPresence::Present(active, _stays) => {
+                    still_running = stop(active, reason).await?
+                }
+                RunPresence::NotResumed(summary) => self.end_inactive(*summary, reason).await?,
+                RunPresence::Ended => {}
             }
         }
         Ok(Cancelled {

@@ -10,7 +10,7 @@ use crate::control::Presence;
 use crate::failure::{not_resumed, run_finished};
 use crate::runs::Runs;
 use crate::waits::{RecordedWaits, Waits};
-use crate::wake::{Reached, to_its_end};
+use crate::wake::{RunPresence, to_its_end};
 
 impl Runs {
     /// Sends a signal to a run. Returns whether its id was seen before.
@@ -50,7 +50,7 @@ impl Runs {
         request: &ListWaitsRequest,
     ) -> Result<ListWaitsResponse, Failure> {
         let summary = self.store().find(&request.run_id).await?;
-        if let Some(Reached::Present(active, _stays)) = self.present(summary.id).await {
+        if let Some(RunPresence::Present(active, _stays)) = self.present(summary.id).await {
             return active.waits.list(request).await;
         }
         // It may have ended, or been woken, since it was looked up.
@@ -69,9 +69,9 @@ impl Runs {
     /// Returns the waits of a run, which stays in memory while the second value lives.
     async fn waits_of(&self, run_id: &str) -> Result<(Waits, Presence), Failure> {
         match self.reach(run_id).await? {
-            Reached::Present(active, presence) => Ok((active.waits, presence)),
-            Reached::NotResumed(_) => Err(not_resumed()),
-            Reached::Ended => Err(run_finished(run_id)),
+            RunPresence::Present(active, presence) => Ok((active.waits, presence)),
+            RunPresence::NotResumed(_) => Err(not_resumed()),
+            RunPresence::Ended => Err(run_finished(run_id)),
         }
     }
 }

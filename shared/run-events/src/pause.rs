@@ -9,7 +9,7 @@ use crate::failure::{append_failure, wrong_state};
 use crate::meta::RunMeta;
 use crate::phase;
 use crate::runs::Runs;
-use crate::wake::Reached;
+use crate::wake::RunPresence;
 
 impl Runs {
     /// Pauses a run with those below it: no further step starts until it is resumed. A paused run is left
@@ -41,7 +41,7 @@ impl Runs {
             return self.refuse(run_id, ErrorReason::RunNotPausable).await;
         }
         let entered = match self.reach(run_id).await? {
-            Reached::Present(active, _stays) => {
+            RunPresence::Present(active, _stays) => {
                 let paused = phase == phase::PAUSED;
                 let recorded = async {
                     let resumed = active.recorder.unpaused_phase();
@@ -54,14 +54,14 @@ impl Runs {
                 }
                 entered
             }
-            Reached::Ended => Err(AppendError::Finished),
-            Reached::NotResumed(summary) if summary.phase == phase => Ok(()),
+            RunPresence::Ended => Err(AppendError::Finished),
+            RunPresence::NotResumed(summary) if summary.phase == phase => Ok(()),
             // This process is about to execute it, and must not lose it.
-            Reached::NotResumed(summary) if self.executor().active().owns(summary.id) => {
+            RunPresence::NotResumed(summary) if self.executor().active().owns(summary.id) => {
                 Err(AppendError::Fenced)
             }
             // No task executes it: its service has not resumed it.
-            Reached::NotResumed(summary) => {
+            RunPresence::NotResumed(summary) => {
                 let meta = RunMeta::of(&summary)?;
                 match self.reopen(*summary, &meta, 1).await? {
                     Some((recorder, _)) => recorder.enter(phase, event).await.map(drop),

@@ -28,8 +28,8 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 /// How long until runs that could not be woken are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a run that something reaches is found as.
-pub(crate) enum Reached {
+/// The state in which a run is found when something arrives for it.
+pub(crate) enum RunPresence {
     /// A task executes it, and it does not leave memory while the second value lives.
     Present(Active, Presence),
     /// It has not ended, and its service has not resumed it.
@@ -81,7 +81,7 @@ impl Runs {
     }
 
     /// Finds a run for something that reaches it from outside, and wakes it if it rests.
-    pub(crate) async fn reach(&self, run_id: &str) -> Result<Reached, Failure> {
+    pub(crate) async fn reach(&self, run_id: &str) -> Result<RunPresence, Failure> {
         let run = self.store().find(run_id).await?.id;
         loop {
             if let Some(reached) = self.present(run).await {
@@ -96,7 +96,7 @@ impl Runs {
     }
 
     /// Wakes a run if it rests; nothing comes back once a task executes it.
-    async fn find_and_wake(&self, run_id: &str) -> Result<Option<Reached>, Failure> {
+    async fn find_and_wake(&self, run_id: &str) -> Result<Option<RunPresence>, Failure> {
         let run = self.store().find(run_id).await?.id;
         // While another task takes the run over, it neither rests nor is it executed.
         let _alone = self.wakers().lock(run).await;
@@ -105,16 +105,16 @@ impl Runs {
         }
         let summary = self.store().find(run_id).await?;
         match (summary.state, summary.due) {
-            (RunState::Finished(_), _) => Ok(Some(Reached::Ended)),
-            (RunState::Open, None) => Ok(Some(Reached::NotResumed(Box::new(summary)))),
+            (RunState::Finished(_), _) => Ok(Some(RunPresence::Ended)),
+            (RunState::Open, None) => Ok(Some(RunPresence::NotResumed(Box::new(summary)))),
             (RunState::Open, Some(_)) => self.resume_resting(summary).await.map(|()| None),
         }
     }
 
-    pub(crate) async fn present(&self, run: RunId) -> Option<Reached> {
+    pub(crate) async fn present(&self, run: RunId) -> Option<RunPresence> {
         let active = self.executor().active().get(run)?;
         let presence = active.control.stay().await?;
-        Some(Reached::Present(active, presence))
+        Some(RunPresence::Present(active, presence))
     }
 
     /// Takes a run over that was due when it was looked up, unless something else did.

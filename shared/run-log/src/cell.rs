@@ -43,7 +43,7 @@ pub(crate) struct Progress {
 
 /// A place in a run's life: the chain's head, and whether the run has ended there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChainPosition {
     pub(crate) head: Head,
     pub(crate) ended: bool,
 }
@@ -57,9 +57,9 @@ pub(crate) struct Chain {
     /// would leave a gap or follow an event that is not there.
     epoch: u64,
     /// Where the chain stands when everything queued is stored.
-    assigned: Place,
+    assigned: ChainPosition,
     /// Where it stands for certain.
-    durable: Place,
+    durable: ChainPosition,
     /// Why the last epoch ended.
     rejection: AppendError,
     /// The loss of a submitted event that has not been reported to a caller.
@@ -145,7 +145,7 @@ impl RunCell {
     }
 
     /// Shows committed events to the followers.
-    pub(crate) fn publish(&self, events: &[Event], place: Place) {
+    pub(crate) fn publish(&self, events: &[Event], place: ChainPosition) {
         {
             let mut tail = lock(&self.tail);
             if tail.followers > 0 {
@@ -199,7 +199,7 @@ impl ChainTail {
 
 impl Chain {
     fn new() -> Self {
-        let place = Place {
+        let place = ChainPosition {
             head: Head::empty(),
             ended: false,
         };
@@ -214,7 +214,7 @@ impl Chain {
         }
     }
 
-    pub(crate) fn durable(&self) -> Place {
+    pub(crate) fn durable(&self) -> ChainPosition {
         self.durable
     }
 
@@ -251,7 +251,7 @@ impl Chain {
     }
 
     /// Sets what storage says, if `lease` still owns the run.
-    pub(crate) fn resume(&mut self, lease: u64, place: Place) -> bool {
+    pub(crate) fn resume(&mut self, lease: u64, place: ChainPosition) -> bool {
         if self.lease == lease {
             self.assigned = place;
             self.durable = place;
@@ -299,7 +299,7 @@ impl Chain {
             Purpose::Enter(phase) => Some(phase),
             _ => None,
         };
-        self.assigned = Place {
+        self.assigned = ChainPosition {
             head,
             ended: self.assigned.ended || finish.is_some(),
         };
@@ -322,7 +322,7 @@ impl Chain {
     }
 
     /// Notes that a step of `epoch` is stored, and that the run stands at `place`.
-    pub(crate) fn acknowledge(&mut self, epoch: u64, place: Place) {
+    pub(crate) fn acknowledge(&mut self, epoch: u64, place: ChainPosition) {
         if epoch == self.epoch {
             self.durable = place;
         }
@@ -352,7 +352,7 @@ pub(crate) struct Assigned {
     pub(crate) events: Vec<Event>,
     pub(crate) finish: Option<Finish>,
     pub(crate) phase: Option<Phase>,
-    pub(crate) place: Place,
+    pub(crate) place: ChainPosition,
 }
 
 /// All live runs of a log, by id.

@@ -12,7 +12,7 @@ use crate::{
     AppendError, CreateError, Created, DeleteError, Event, Fault, Follower, NewEvent, NewRun,
     Order, ReadError, ReopenError, Reopened, RequestKey, RunCursor, RunFilter, RunPage, RunState,
     RunSummary, RunWriter, StorageError, Verification, Violation,
-    cell::{Place, Purpose, Registry, RunCell},
+    cell::{ChainPosition, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
     sink::Sink,
@@ -185,7 +185,7 @@ impl Engine {
         let tail = self.store.tail(run.key, newest, MAX_READ_BYTES);
         let Tail { ended, events } = tail.await?.ok_or(ReopenError::NoSuchRun)?;
         let head = events.last().map_or(Head::empty(), Event::head);
-        if !cell.chain().resume(lease, Place { head, ended }) {
+        if !cell.chain().resume(lease, ChainPosition { head, ended }) {
             return Err(ReopenError::Fenced);
         }
         cell.advance(head.sequence, ended);

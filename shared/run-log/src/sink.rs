@@ -24,14 +24,14 @@ pub(crate) struct Queue {
 }
 
 /// A place in the sink that is taken and not yet used.
-pub(crate) enum Slot<'a> {
+pub(crate) enum Reservation<'a> {
     Queue(mpsc::Permit<'a, Step>, OwnedSemaphorePermit),
     Memory(&'a MemoryStore),
 }
 
 impl Sink {
     /// Waits until there is room for a step with `bytes` of payload.
-    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Slot<'_>, StorageError> {
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<Reservation<'_>, StorageError> {
         match self {
             Sink::Queue(queue) => {
                 let bytes = u32::try_from(bytes.max(1)).map_err(|_| StorageError::Full)?;
@@ -45,23 +45,23 @@ impl Sink {
                     .reserve()
                     .await
                     .map_err(|_| StorageError::Closed)?;
-                Ok(Slot::Queue(permit, room))
+                Ok(Reservation::Queue(permit, room))
             }
-            Sink::Memory(store) => Ok(Slot::Memory(store)),
+            Sink::Memory(store) => Ok(Reservation::Memory(store)),
         }
     }
 }
 
-impl Slot<'_> {
+impl Reservation<'_> {
     /// Sends the step. `chain` is the locked chain of its run, so that steps leave in the order
     /// in which they got their places.
     pub(crate) fn send(self, mut step: Step, chain: &mut Chain) {
         match self {
-            Slot::Queue(permit, room) => {
+            Reservation::Queue(permit, room) => {
                 step.room = Some(room);
                 permit.send(step);
             }
-            Slot::Memory(store) => store.apply(step, chain),
+            Reservation::Memory(store) => store.apply(step, chain),
         }
     }
 }

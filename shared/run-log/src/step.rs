@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunSummary, StorageError,
-    cell::{Chain, Finish, Phase, Place, RunCell},
+    cell::{Chain, ChainPosition, Finish, Phase, RunCell},
     event::Head,
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct Step {
     /// What is deleted of a finished run.
     pub(crate) deletion: Option<Deletion>,
     /// Where the run stands when this is stored.
-    pub(crate) place: Place,
+    pub(crate) place: ChainPosition,
     /// Where the answer goes; a submitted event needs none.
     pub(crate) reply: Option<oneshot::Sender<Result<(), StepError>>>,
     /// Whether it may wait a while for others to be stored with.

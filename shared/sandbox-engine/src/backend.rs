@@ -26,7 +26,7 @@ pub struct Backend {
 
 /// The place for one script.
 #[derive(Debug)]
-pub struct Place {
+pub struct ScriptRoot {
     /// What the launcher is to do.
     pub confinement: Confinement,
     /// The working directory as the script sees it.
@@ -50,9 +50,9 @@ impl Backend {
         mounts: &[PathBuf],
         limits: &Limits,
         user: Option<u32>,
-    ) -> io::Result<Place> {
+    ) -> io::Result<ScriptRoot> {
         match self.level {
-            IsolationLevel::Full | IsolationLevel::FullWithoutProc => Ok(Place {
+            IsolationLevel::Full | IsolationLevel::FullWithoutProc => Ok(ScriptRoot {
                 confinement: Confinement::Namespaces(self.host.root(
                     mounts,
                     limits,
@@ -67,7 +67,7 @@ impl Backend {
                 let scratch = ScratchDirectory::make(&self.scratch, user)?;
                 let below = |name: &str| scratch.path().join(name);
                 let (work, input, temporary) = (below("work"), below("input"), below("tmp"));
-                Ok(Place {
+                Ok(ScriptRoot {
                     confinement: Confinement::Reduced(ReducedPlan {
                         work: work.clone(),
                         input: input.clone(),

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use blob_store::{BlobDigest, BlobError, BlobStore, Caller, Held};
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller, PinnedBlob};
 use sandbox_launcher::{
     channel,
     plan::{Area, DeliveredFile, Delivery},
@@ -22,7 +22,7 @@ const PIECE: usize = 256 << 10;
 
 /// The blobs of a script, held until it has ended.
 #[derive(Clone, Debug, Default)]
-pub struct HeldBlobs(HashMap<BlobDigest, Arc<Held>>);
+pub struct HeldBlobs(HashMap<BlobDigest, Arc<PinnedBlob>>);
 
 impl HeldBlobs {
     /// Holds every blob that the script is given. It blocks while it reads them.
@@ -61,14 +61,14 @@ impl HeldBlobs {
 #[derive(Clone, Debug)]
 pub struct InputFiles {
     script: Arc<Script>,
-    files: Vec<(DeliveredFile, Option<Arc<Held>>)>,
+    files: Vec<(DeliveredFile, Option<Arc<PinnedBlob>>)>,
 }
 
 impl InputFiles {
     /// The files of a script whose program has this path. A blob that is not held has no content.
     pub fn of(script: Arc<Script>, script_path: &str, blobs: &HeldBlobs) -> Self {
         let mut files = Vec::new();
-        let mut add = |area, path: &str, size: usize, executable, held: Option<Arc<Held>>| {
+        let mut add = |area, path: &str, size: usize, executable, held: Option<Arc<PinnedBlob>>| {
             let file = DeliveredFile {
                 area,
                 path: path.to_owned(),
@@ -145,7 +145,7 @@ impl InputFiles {
             .collect()
     }
 
-    /// The content of a file that is no blob.
+    /// The content of a file that is not a blob.
     fn bytes(&self, index: usize) -> &[u8] {
         let script = &self.script;
         let area = self.files.get(index).map(|(file, _)| file.area);
@@ -163,7 +163,7 @@ impl InputFiles {
 
 /// Sends a blob as it lies on the disk. Its content was held against its digest when it was taken
 /// hold of.
-async fn send_blob(held: &Arc<Held>, stream: &mut UnixStream) -> io::Result<()> {
+async fn send_blob(held: &Arc<PinnedBlob>, stream: &mut UnixStream) -> io::Result<()> {
     let mut offset = 0;
     while offset < held.size() {
         let reading = held.clone();

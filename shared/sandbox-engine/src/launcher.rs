@@ -306,7 +306,7 @@ fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
 }
 
 fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
-    let mut ending = Ending::default();
+    let mut ending = ReapQueue::default();
     loop {
         let order = if ending.0.is_empty() {
             orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -356,9 +356,9 @@ const PATIENCE: Duration = Duration::from_secs(35);
 /// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all
 /// patience.
 #[derive(Default)]
-struct Ending(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
+struct ReapQueue(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
 
-impl Ending {
+impl ReapQueue {
     fn wait_for(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
         self.0.push((child, cgroup, Instant::now() + PATIENCE));
         self.reap();

@@ -82,12 +82,12 @@ struct PoolEntry {
     starting: u32,
     /// What one keeps in memory, as far as is known.
     memory: u64,
-    trouble: Trouble,
+    trouble: StartFailures,
 }
 
 /// What is wrong with the last ones.
 #[derive(Debug, Default)]
-struct Trouble {
+struct StartFailures {
     failures: u32,
     problem: String,
     pause_until: Option<Instant>,
@@ -222,7 +222,7 @@ impl SharedPool {
             ready: VecDeque::new(),
             starting: 0,
             memory: refill::GUESSED_MEMORY,
-            trouble: Trouble::default(),
+            trouble: StartFailures::default(),
         });
         entries.last_mut()
     }
@@ -238,7 +238,7 @@ impl PoolEntry {
     }
 }
 
-impl Trouble {
+impl StartFailures {
     /// How long to pause after the first failure; doubled with each further one.
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
     /// The longest pause.

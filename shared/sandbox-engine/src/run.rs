@@ -7,7 +7,7 @@ use sandbox_launcher::plan::Start;
 use tokio::sync::oneshot;
 
 use crate::{
-    backend::Place,
+    backend::ScriptRoot,
     domain::{
         collect::Collected,
         outcome::{Outcome, ScriptResult},
@@ -151,7 +151,7 @@ impl Job {
             Origin::Cold(user) => (user, false),
             Origin::Driver(user) => (user, true),
             Origin::Warm(warm) => {
-                let environment = |place: &Place| self.environment(place);
+                let environment = |place: &ScriptRoot| self.environment(place);
                 let (process, assignment) = warm.assign(&self.script.arguments, environment);
                 return Ok((process, Some(assignment)));
             }
@@ -169,7 +169,7 @@ impl Job {
     }
 
     /// What is run for a script.
-    fn invocation(&self, place: &Place) -> Invocation {
+    fn invocation(&self, place: &ScriptRoot) -> Invocation {
         let path = self.script.path(&self.profile.file_suffix);
         let path = place.work.join(path).display().to_string();
         let executable = self.interpreter.executable.display().to_string();
@@ -182,7 +182,7 @@ impl Job {
     }
 
     /// What is run for a session.
-    fn driver(&self, place: &Place) -> Invocation {
+    fn driver(&self, place: &ScriptRoot) -> Invocation {
         let executable = self.interpreter.executable.display().to_string();
         let session = self.profile.session.as_ref();
         let mut environment = self.environment(place);
@@ -198,7 +198,7 @@ impl Job {
     }
 
     /// The script's whole environment.
-    fn environment(&self, place: &Place) -> Vec<(String, String)> {
+    fn environment(&self, place: &ScriptRoot) -> Vec<(String, String)> {
         let script = &self.script;
         let mut variables = base_environment(&self.profile, &self.interpreter, place);
         for (name, value) in &script.environment {

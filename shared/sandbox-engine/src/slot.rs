@@ -11,7 +11,7 @@ use sandbox_launcher::{
 };
 
 use crate::{
-    backend::{Backend, Place},
+    backend::{Backend, ScriptRoot},
     cgroup::{Cgroup, Cgroups},
     domain::{
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
@@ -52,7 +52,7 @@ pub struct Tools {
 #[derive(Debug)]
 pub struct Slot {
     /// What the script sees.
-    pub place: Place,
+    pub place: ScriptRoot,
     /// Removed when it is dropped, which must be after its last process.
     pub cgroup: Option<Arc<Cgroup>>,
     /// The user that is the script's alone, when the service is root.
@@ -164,7 +164,7 @@ impl Tools {
 pub fn base_environment(
     profile: &Profile,
     interpreter: &Interpreter,
-    place: &Place,
+    place: &ScriptRoot,
 ) -> Vec<(String, String)> {
     let mut path = "/usr/local/bin:/usr/bin:/bin".to_owned();
     let own = interpreter.executable.parent();

@@ -181,7 +181,7 @@ pub(crate) fn overlay(defaults: &Dict, layers: &[Layer]) -> Value {
     Value::from(merged)
 }
 
-/// Calls `visit` with the path of every value that is no table, and of every empty table.
+/// Calls `visit` with the path of every value that is not a table, and of every empty table.
 pub(crate) fn each_leaf(values: &Dict, visit: &mut impl FnMut(&[&str], &Value)) {
     fn walk<'a>(
         values: &'a Dict,

@@ -50,7 +50,7 @@ pub const SCRIPT_RUNTIME: &str = "tavern.sandbox.runtime";
 pub const SANDBOX_WHAT: &str = "tavern.sandbox.what";
 /// Whether an interpreter had waited for a script.
 pub const WARM_START: &str = "tavern.sandbox.warm_start";
-/// What those do who are counted: `running` or `waiting`, `ready` or `wanted`.
+/// The state of what is counted: `running` or `waiting`, `ready` or `wanted`.
 pub const SANDBOX_STATE: &str = "tavern.sandbox.state";
 /// The verdict on a script.
 pub const SANDBOX_VERDICT: &str = "tavern.sandbox.verdict";

@@ -90,7 +90,7 @@ pub fn flatten(
         std::mem::take(&mut workflow.nodes),
         std::mem::take(&mut workflow.edges),
     );
-    flattener.expand(nodes, edges, &Place::default());
+    flattener.expand(nodes, edges, &GroupPlace::default());
     workflow.nodes = flattener.nodes;
     workflow.edges = flattener.edges;
     (workflow, flattener.violations.into_vec())
@@ -122,7 +122,7 @@ fn zones_around(nodes: &[NodeEntry]) -> HashMap<String, String> {
 
 /// Where nodes are put.
 #[derive(Default)]
-struct Place {
+struct GroupPlace {
     /// What their ids get in front.
     prefix: String,
     /// The group's place in the text; nothing at the top.
@@ -152,7 +152,7 @@ struct Flattener<'a> {
 }
 
 impl Flattener<'_> {
-    fn expand(&mut self, nodes: Vec<NodeEntry>, edges: Vec<EdgeEntry>, place: &Place) {
+    fn expand(&mut self, nodes: Vec<NodeEntry>, edges: Vec<EdgeEntry>, place: &GroupPlace) {
         let mut boundaries: HashMap<String, Boundary> = HashMap::new();
         let connected: Vec<(String, String)> = edges
             .iter()
@@ -221,7 +221,7 @@ impl Flattener<'_> {
     }
 
     /// Adds a node, or what stands in its place.
-    fn add(&mut self, mut node: NodeEntry, place: &Place) -> Option<Boundary> {
+    fn add(&mut self, mut node: NodeEntry, place: &GroupPlace) -> Option<Boundary> {
         if is_zone(&node.full_type) {
             self.add_zone(node);
             return None;
@@ -273,7 +273,7 @@ impl Flattener<'_> {
             return;
         };
         let child = self.child(&zone, REFERENCE, true);
-        let place = Place {
+        let place = GroupPlace {
             prefix: format!("{}/", zone.id),
             pointer: Some(zone.pointer.clone()),
             interface: None,
@@ -330,7 +330,7 @@ impl Flattener<'_> {
         let entry = merge(&mut nodes, &mut edges, GROUP_INPUT);
         let exit = merge(&mut nodes, &mut edges, GROUP_OUTPUT);
         edges.extend(mapped(child, &exit));
-        let place = Place {
+        let place = GroupPlace {
             prefix: format!("{}/", group.id),
             pointer: Some(group.pointer),
             interface: Some(interface),

@@ -1,4 +1,4 @@
-//! What a node type has to say and to do.
+//! The interface of a node type.
 //!
 //! A node never does I/O. A pure node gives its outputs at once; any other describes the
 //! [`Effect`] that it needs, the runner carries it out, and the node makes outputs of what came

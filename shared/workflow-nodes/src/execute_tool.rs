@@ -218,7 +218,7 @@ pub(super) fn open_shape(fixed: &Shape, context: &ShapeContext<'_>) -> Shape {
     }
 }
 
-/// Puts the object at `base` and all inputs from `first` on together; the inputs count.
+/// Merges the object at `base` with all inputs from `first` on; the inputs win.
 pub(super) fn combine(call: NodeCall<'_>, base: usize, first: usize) -> Map<String, Value> {
     let mut combined = call
         .value(base)

@@ -61,7 +61,7 @@ impl Default for ParseLlmDecision {
             Slot::new(
                 "reply_text",
                 DataFlow::String,
-                "What stands before the first call.",
+                "The text before the first call.",
             ),
             Slot::new("has_calls", DataFlow::Boolean, "Whether there is a call.")
                 .excluded_from_bypass(),

@@ -23,8 +23,7 @@ impl Default for StreamSuffixRelay {
     fn default() -> Self {
         let inputs = vec![
             Slot::new("inputStream", DataFlow::String, "The stream.").stream(),
-            Slot::new("suffix", DataFlow::String, "What stands behind its end.")
-                .excluded_from_bypass(),
+            Slot::new("suffix", DataFlow::String, "The text after its end.").excluded_from_bypass(),
         ];
         let outputs = vec![
             Slot::new(

@@ -119,7 +119,7 @@ fn cases(setting: Option<&Value>) -> &[Value] {
     setting.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Whether two values are equal; numbers are by what they are worth.
+/// Whether two values are equal; numbers are compared by value.
 fn same(one: &Value, other: &Value) -> bool {
     match (one.as_f64(), other.as_f64()) {
         (Some(one), Some(other)) => one.total_cmp(&other).is_eq(),

@@ -23,7 +23,7 @@ pub struct TextMerge {
 impl Default for TextMerge {
     fn default() -> Self {
         let separator =
-            "What stands between the texts; `\\n`, `\\t` and other escapes are understood.";
+            "The text between the texts; `\\n`, `\\t` and other escapes are understood.";
         let inputs = vec![
             Slot::new("separator", DataFlow::String, separator)
                 .default(json!("\\n"))

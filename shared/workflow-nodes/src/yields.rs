@@ -23,7 +23,7 @@ pub(super) fn setting(description: &'static str) -> ConfigSlot {
 /// Reads the type of the values; nothing if the node yields none.
 ///
 /// # Errors
-/// It is no type of values; text is what every script and tool writes anyway.
+/// It is not a type of values; text is what every script and tool writes anyway.
 pub(super) fn yielded(config: &Map<String, Value>) -> Result<Option<DataFlow>, Vec<Violation>> {
     let Some(given) = config.get(YIELDS).filter(|value| !value.is_null()) else {
         return Ok(None);

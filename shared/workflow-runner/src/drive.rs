@@ -44,7 +44,7 @@ use super::{Prepared, RunPlace, Runner};
 use admission::{Admissions, WaitingEffect};
 use cached::NodeCaches;
 use effects::{EffectOutcome, NodeWrites};
-use resting::Came;
+use resting::DriveEnd;
 use waits::{NodeWaits, RunWaits};
 
 /// How many outcomes are collected before they are handed to the log.
@@ -76,12 +76,12 @@ pub(super) async fn run(
         Err(error) => Err(error),
     };
     match reached {
-        Ok(Came::To(Reached::End)) => {
+        Ok(DriveEnd::To(DriveStop::End)) => {
             let unconsumed = waits.close().await;
             End::Finished(with_unconsumed_signals(drive.outcome(), unconsumed))
         }
-        Ok(Came::ToRest(departure)) => End::Rests(departure),
-        Ok(Came::To(Reached::Stop)) => End::Finished(drive.stopped()),
+        Ok(DriveEnd::ToRest(departure)) => End::Rests(departure),
+        Ok(DriveEnd::To(DriveStop::Stop)) => End::Finished(drive.stopped()),
         Err(AppendError::Invalid(violations)) => {
             tracing::error!(?violations, "an event of a run does not fit into the log");
             End::Finished(outcome::internal(&telemetry::context::current_trace_id()))
@@ -95,7 +95,7 @@ pub(super) async fn run(
 
 /// Where the nodes of a run, or of an iteration in it, came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reached {
+enum DriveStop {
     /// Nothing is left to happen.
     End,
     /// They were ended from outside.
@@ -216,7 +216,7 @@ impl Drive {
     }
 
     /// Runs the nodes until nothing is left to happen, or until they are ended from outside.
-    async fn reach_end(&mut self) -> Result<Reached, AppendError> {
+    async fn reach_end(&mut self) -> Result<DriveStop, AppendError> {
         let control = self.control.clone();
         loop {
             self.held = false;
@@ -248,7 +248,7 @@ impl Drive {
         }
         // The last outcomes ride on the commit of the run's end.
         self.hand_over().await?;
-        Ok(Reached::End)
+        Ok(DriveStop::End)
     }
 
     /// Returns the id of a node with the iterations around it.

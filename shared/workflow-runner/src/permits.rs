@@ -61,7 +61,7 @@ pub(super) struct Turn {
     permits: Permits,
 }
 
-/// What orders those who wait: 30 s of waiting count as much as one step of priority (rule W51).
+/// The order of the queue: 30 s of waiting count as much as one step of priority (rule W51).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuePlace {
     /// When the wait began.
@@ -79,7 +79,7 @@ pub(super) enum Admission {
     Later(Turn),
 }
 
-/// As many wait as may.
+/// The queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFull;
 

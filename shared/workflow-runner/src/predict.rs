@@ -17,7 +17,7 @@ use workflow_domain::plan::{NodeIndex, Plan};
 
 use super::Runner;
 use super::result_cache::Miss;
-use super::result_cache::asked::{Asked, OfRun, note_of_hit, note_of_miss};
+use super::result_cache::asked::{KeyInputs, RunContext, note_of_hit, note_of_miss};
 
 /// How long the nodes that only compute may take in all.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ impl Runner {
         workflow_id: &str,
         now: Timestamp,
     ) -> HashMap<String, NodeCache> {
-        let of_run = OfRun {
+        let of_run = RunContext {
             run_id: String::new(),
             workflow_id: workflow_id.to_owned(),
             conversation_id: String::new(),
@@ -66,7 +66,7 @@ impl Runner {
         &self,
         engine: &mut Engine,
         node: NodeIndex,
-        of_run: &OfRun,
+        of_run: &RunContext,
         now: Timestamp,
         found: &mut HashMap<String, NodeCache>,
     ) -> Option<Event> {
@@ -74,7 +74,7 @@ impl Runner {
         let settings = planned.execution.as_ref()?.cache;
         let settings = settings.filter(|_| !planned.bypassed)?;
         let id = planned.id.to_string();
-        let asked = Asked::of(engine, node, &id, of_run)?;
+        let asked = KeyInputs::of(engine, node, &id, of_run)?;
         let (note, gave) = self.answer(asked, settings, now).await;
         found.insert(id, note);
         let slots = &engine.node(node).own_shape.outputs;
@@ -84,7 +84,7 @@ impl Runner {
 
     async fn answer(
         &self,
-        asked: Asked,
+        asked: KeyInputs,
         settings: CacheSettings,
         now: Timestamp,
     ) -> (NodeCache, Option<Arc<str>>) {

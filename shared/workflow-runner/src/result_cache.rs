@@ -121,7 +121,7 @@ pub(super) struct Wanted {
 
 /// What the cache has for a node.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum CacheLookup {
     Hit(Hit),
     /// Nothing. Others that want the same wait until the flight is dropped, if the node has it.
     Miss(Miss, Option<Flight>),
@@ -180,26 +180,26 @@ impl ResultCache {
         wanted: &Wanted,
         ttl: Option<Duration>,
         now: Timestamp,
-    ) -> Found {
+    ) -> CacheLookup {
         let deadline = tokio::time::Instant::now() + LONGEST_WAIT;
         loop {
             let miss = match self.look(wanted, ttl, now).await {
-                Ok(hit) => return Found::Hit(hit),
+                Ok(hit) => return CacheLookup::Hit(hit),
                 Err(miss) => miss,
             };
             let mut under_way = match self.flights.begin(wanted.key) {
                 Ok(flight) => {
                     // Another may have ended between the look and the begin.
                     return match self.look(wanted, ttl, now).await {
-                        Ok(hit) => Found::Hit(hit),
-                        Err(_) => Found::Miss(miss, Some(flight)),
+                        Ok(hit) => CacheLookup::Hit(hit),
+                        Err(_) => CacheLookup::Miss(miss, Some(flight)),
                     };
                 }
                 Err(under_way) => under_way,
             };
             let over = async { while under_way.changed().await.is_ok() {} };
             if tokio::time::timeout_at(deadline, over).await.is_err() {
-                return Found::Miss(miss, None);
+                return CacheLookup::Miss(miss, None);
             }
         }
     }

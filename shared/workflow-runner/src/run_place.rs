@@ -93,7 +93,7 @@ impl RunPlaces {
         };
         RunPlace {
             queued,
-            held: Mutex::new(Held {
+            held: Mutex::new(HeldPermits {
                 place: held,
                 resting: None,
             }),
@@ -113,13 +113,13 @@ pub struct RunPlace {
     /// What the run waits for, until its turn came.
     queued: Option<Turn>,
     /// Locked for a change, never across an await.
-    held: Mutex<Held>,
+    held: Mutex<HeldPermits>,
     entry: RunEntry,
     places: RunPlaces,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldPermits {
     /// The key of the run, and its place among those that continue.
     place: Option<Permit>,
     /// Its place among those that only wait.
@@ -196,7 +196,7 @@ impl RunPlace {
         }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, Held> {
+    fn held(&self) -> std::sync::MutexGuard<'_, HeldPermits> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

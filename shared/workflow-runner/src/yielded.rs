@@ -32,7 +32,7 @@ impl Yielded {
     /// Takes what was written next, and returns the values that it completes, each a line.
     ///
     /// # Errors
-    /// A line is no value of the type, or they are too many to keep.
+    /// A line is not a value of the type, or they are too many to keep.
     pub(super) fn push(&mut self, text: &str) -> Result<String, Failure> {
         self.bytes += text.len();
         if self.bytes > MAX_VALUE_BYTES {
@@ -53,7 +53,7 @@ impl Yielded {
     /// Takes the last line, which need not be ended.
     ///
     /// # Errors
-    /// It is no value of the type.
+    /// It is not a value of the type.
     pub(super) fn finish(&mut self) -> Result<String, Failure> {
         let last = std::mem::take(&mut self.open);
         self.read(&last)

@@ -238,7 +238,9 @@ pub fn within_domain(tree: &Tree) -> Vec<Finding> {
 fn in_domain(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {
-        ["shared", name, "src", ..] if name.ends_with("-domain") || name == "workflow-nodes" => true,
+        ["shared", name, "src", ..] if name.ends_with("-domain") || name == "workflow-nodes" => {
+            true
+        }
         ["services", _, "src", top, ..] | ["shared", "sandbox-engine", "src", top, ..] => {
             top == "domain" || top == "domain.rs"
         }

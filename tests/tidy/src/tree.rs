@@ -18,7 +18,7 @@ const NOT_SOURCE: [&str; 6] = [
 /// Files that are not ours and stand as their authors wrote them.
 const FOREIGN: [&str; 2] = ["proto/buf/", "proto/third_party/"];
 
-/// The text files of a repository, by path from its root; a file that is no text has none.
+/// The text files of a repository, by path from its root; a file that is not text has none.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     files: BTreeMap<String, Option<String>>,

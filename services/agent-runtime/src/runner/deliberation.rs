@@ -358,8 +358,7 @@ fn refused(id: &str, status: &Status) -> Asking {
 
 /// Reports that the workflow had all of the time that the turn had left.
 fn spent(seconds: u64) -> common::CallError {
-    let message =
-        format!("the deliberation used all of the {seconds} s that were left of the turn");
+    let message = format!("the deliberation used the remaining {seconds} s of the turn");
     common::CallError {
         details_json: json!({"unit": "wall_seconds"}).to_string(),
         ..outcome::error(common::ErrorCategory::Limit, "budget_exhausted", message)

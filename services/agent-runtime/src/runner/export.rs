@@ -30,7 +30,7 @@ impl Runner {
     /// Reads a turn that has ended.
     ///
     /// # Errors
-    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is no turn, or a storage that does not
+    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is not a turn, or a storage that does not
     /// work.
     pub(crate) async fn ended_turn(&self, run_id: &str) -> Result<EndedTurn, Status> {
         let runs = &self.inner.runs;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_domain::scene::Moment;
+use agent_domain::scene::WorkflowTrigger;
 use contracts::tavern::common::v1::{SceneEnding, run_event::Kind};
 
 use super::actor::{Actor, SceneStop};
@@ -39,7 +39,7 @@ impl Actor {
             return false;
         }
         if !self.state.has_closed {
-            self.state.add_workflows(&self.scene, &Moment::End);
+            self.state.add_workflows(&self.scene, &WorkflowTrigger::End);
         }
         self.state.has_closed
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use agent_domain::{
     channel::{Channel, Member},
     event::{Event, SourceKind},
-    scene::{Moment, Scene},
+    scene::{Scene, WorkflowTrigger},
 };
 use agent_store::profiles::KnownProfile;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
@@ -119,13 +119,13 @@ impl Replayed {
             has_closed: !scene
                 .workflows
                 .iter()
-                .any(|workflow| workflow.moment == Moment::End),
+                .any(|workflow| workflow.moment == WorkflowTrigger::End),
             cancelled: None,
             published: 0,
             sleep_requests: HashMap::new(),
             requests: Requests::default(),
         };
-        replayed.add_workflows(scene, &Moment::Start);
+        replayed.add_workflows(scene, &WorkflowTrigger::Start);
         replayed
     }
 
@@ -172,8 +172,8 @@ impl Replayed {
                 self.workflows
                     .retain(|due| due.key != ended.moment || due.event_id() != ended.event_id);
                 let mut all = scene.workflows.iter();
-                self.has_closed |=
-                    all.any(|known| known.moment == Moment::End && known.key == ended.moment);
+                self.has_closed |= all
+                    .any(|known| known.moment == WorkflowTrigger::End && known.key == ended.moment);
             }
             Kind::InstanceSlept(slept) => {
                 let sleep = wire::sleep_from_proto(slept);
@@ -190,7 +190,7 @@ impl Replayed {
     }
 
     /// Puts the workflows of a moment in the queue.
-    pub(super) fn add_workflows(&mut self, scene: &Scene, moment: &Moment) {
+    pub(super) fn add_workflows(&mut self, scene: &Scene, moment: &WorkflowTrigger) {
         let workflows = scene.workflows.iter();
         for workflow in workflows.filter(|workflow| workflow.moment == *moment) {
             self.workflows.push_back(DueWorkflow {
@@ -203,7 +203,7 @@ impl Replayed {
     }
 
     fn add_closing(&mut self, scene: &Scene, started: &common::SceneWorkflowStarted) {
-        self.add_workflows(scene, &Moment::End);
+        self.add_workflows(scene, &WorkflowTrigger::End);
         for due in &mut self.workflows {
             due.world_version = Some(started.world_version);
         }

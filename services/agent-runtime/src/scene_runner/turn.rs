@@ -42,7 +42,7 @@ impl Actor {
     pub(super) async fn begin_turns(&mut self) -> Result<(), SceneStop> {
         let starts = self.scene.workflows.iter();
         let has_started = starts
-            .filter(|workflow| workflow.moment == agent_domain::scene::Moment::Start)
+            .filter(|workflow| workflow.moment == agent_domain::scene::WorkflowTrigger::Start)
             .all(|start| !self.state.workflows.iter().any(|due| due.key == start.key));
         if !has_started || self.state.is_ending {
             return Ok(());

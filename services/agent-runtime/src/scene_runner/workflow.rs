@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use agent_domain::{
     event::{self, Hop, Source, SourceKind},
-    scene::{Moment, Scene},
+    scene::{Scene, WorkflowTrigger},
     state::{MAX_WORLD_BYTES, from_patch},
 };
 use agent_store::store::StateOwner;
@@ -121,7 +121,7 @@ impl Actor {
             .scene
             .workflows
             .iter()
-            .any(|known| known.moment == Moment::Start && known.key == end.due.key);
+            .any(|known| known.moment == WorkflowTrigger::Start && known.key == end.due.key);
         if is_start && !error.is_empty() {
             let message = format!("the workflow `{}` failed: {error}", end.due.workflow_id);
             let category = ErrorCategory::Dependency;

@@ -186,7 +186,7 @@ fn plan_of(original: &Plan, key: &str) -> (Plan, String) {
 fn refused(run_id: &str, error: &ForkError) -> Failure {
     let problem = error.to_string();
     match error {
-        ForkError::NoPlace(_) => Failure::invalid_fields().violation("sequence", problem),
+        ForkError::NotForkable(_) => Failure::invalid_fields().violation("sequence", problem),
         ForkError::WrongEdit(_) => Failure::invalid_fields().violation("edit", problem),
         ForkError::InDoubt(effects) => {
             let message = format!(

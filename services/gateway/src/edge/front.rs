@@ -1,4 +1,4 @@
-//! What a person sees who looks.
+//! The page for people who open the address.
 
 use axum::response::IntoResponse;
 use http::{HeaderMap, StatusCode, Uri, header};
@@ -32,7 +32,7 @@ pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
 pub(super) async fn not_found(uri: Uri) -> impl IntoResponse {
     // A path is as long as its client likes.
     let path: String = uri.path().chars().take(200).collect();
-    let line = format!("nothing is at {path}; GET / says what there is\n");
+    let line = format!("{path} does not exist; GET / lists the endpoints\n");
     (StatusCode::NOT_FOUND, line)
 }
 

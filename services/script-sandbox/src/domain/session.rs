@@ -55,7 +55,7 @@ pub enum EndReason {
     Deleted,
     /// A cell did not obey its interruption.
     NotInterrupted,
-    /// The driver's channel carried something that is no message of it.
+    /// The driver's channel carried something that is not a message of it.
     ChannelBroken,
     /// The interpreter did not become ready.
     NotReady,

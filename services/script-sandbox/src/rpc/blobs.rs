@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use blob_store::{BlobDigest, BlobError, BlobStore, Caller, Held, Stored};
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller, PinnedBlob, Stored};
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
@@ -197,7 +197,7 @@ impl BlobRpc {
 
 /// A download under way.
 struct Download {
-    held: Held,
+    held: PinnedBlob,
     offset: u64,
     ended: bool,
     _permit: Permit,

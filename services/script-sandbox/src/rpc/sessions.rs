@@ -26,7 +26,7 @@ use crate::{
 
 mod outward;
 
-/// How long a cell may take to obey if its request does not say.
+/// How long a cell may take to stop after an interrupt, by default.
 const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
 /// The longest that a request can allow it.

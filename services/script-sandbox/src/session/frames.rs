@@ -84,7 +84,7 @@ pub struct CellError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// The driver has closed it, or is gone.
-    #[error("it was closed")]
+    #[error("the driver's channel was closed")]
     Closed,
     /// It would be too long.
     #[error("a message of {declared} bytes")]
@@ -112,7 +112,7 @@ impl Frames {
     /// Takes the next whole message; `None` if it has not come yet.
     ///
     /// # Errors
-    /// When what has come is no message; nothing after it can be read either.
+    /// When what has come is not a message; nothing after it can be read either.
     pub fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
             return Ok(None);

@@ -64,7 +64,7 @@ impl IoHandler for StreamIo {
             let mut heard = announced.subscribe();
             let reader = OutputReader::new(stream, pipe, limits.output);
             tokio::spawn(async move {
-                // The start comes before everything else. Without anybody to tell it, it never will.
+                // The start comes before everything else. If it is never announced, the script never starts.
                 let _ = heard.wait_for(|announced| *announced).await;
                 relay(stream, reader, queue, overflow).await
             })

@@ -139,7 +139,7 @@ fn events_come_in_order_and_the_last_one_says_everything() {
         let source = "import os, sys\nprint('out', flush=True)\nprint('err', file=sys.stderr, flush=True)\nos.write(3, b'[1]')\nsys.exit(3)";
         let mut talk = Talk::begin(&host, python(source)).await;
         let Event::Started(started) = talk.next().await else {
-            panic!("{name}: the first event is no start");
+            panic!("{name}: the first event is not a start");
         };
         assert_eq!(started.runtime, "python3");
         let ended = talk.end().await;

@@ -44,7 +44,7 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Why a server cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The address is of no use.
+    /// The address is not valid.
     #[error(
         "'{endpoint}' is not a valid address of a gRPC server; write it like http://127.0.0.1:50051"
     )]
@@ -68,8 +68,8 @@ pub enum BackendError {
         /// What happened, and the remedy.
         problem: String,
     },
-    /// What it said about itself does not fit together.
-    #[error("the server at {endpoint} describes itself wrongly: {problem}")]
+    /// Its description of itself is not valid.
+    #[error("the server at {endpoint} returned an invalid description of itself: {problem}")]
     Descriptors {
         /// The address.
         endpoint: String,
@@ -152,7 +152,7 @@ impl Backends {
     /// Asks a server what it offers.
     ///
     /// # Errors
-    /// [`BackendError`] when the address is not allowed or of no use, or the server does not answer.
+    /// [`BackendError`] when the address is not allowed or not valid, or the server does not answer.
     pub async fn discover(&self, name: &str, endpoint: &str) -> Result<Backend, BackendError> {
         let channel = channel_to(endpoint, &self.allowed)?;
         let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
@@ -167,7 +167,7 @@ impl Backends {
     /// Takes a server whose descriptors are known.
     ///
     /// # Errors
-    /// [`BackendError`] when the address is not allowed, or it or the descriptors are of no use.
+    /// [`BackendError`] when the address is not allowed, or it or the descriptors are not valid.
     pub fn known(
         &self,
         name: &str,

@@ -22,8 +22,8 @@ pub enum ChangeError {
     /// There is nothing to change.
     #[error("no tool or backend has this name")]
     NotFound,
-    /// The etag is not the stored one.
-    #[error("the etag is not the stored one")]
+    /// The etag does not match the stored version.
+    #[error("the etag does not match the stored version")]
     EtagMismatch {
         /// The stored one; empty if there is no such resource.
         stored: String,

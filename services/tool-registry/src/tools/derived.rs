@@ -98,7 +98,7 @@ impl Shared {
                     tracing::warn!(
                         workflow = workflow.workflow_id,
                         reason,
-                        "a workflow is no tool"
+                        "a workflow is not a tool"
                     );
                 }
             }

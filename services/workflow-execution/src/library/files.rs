@@ -43,7 +43,7 @@ pub struct FileChanges {
 }
 
 impl Files {
-    /// Reads every file of `directory`; an empty path is no directory. A file that is not a valid
+    /// Reads every file of `directory`; an empty path is not a directory. A file that is not a valid
     /// workflow is logged and kept with its mistakes.
     pub(super) fn read(directory: &Path, catalogue: &Catalogue) -> std::io::Result<Self> {
         if directory.as_os_str().is_empty() {

@@ -93,7 +93,7 @@ pub(crate) fn read_goals(
     for (place, object) in list(reader, object, above, key) {
         let caiu_id = named(reader, object, &place, "caiu_id");
         if goals.iter().any(|other| other.caiu_id == caiu_id) {
-            let problem = format!("`{caiu_id}` stands here before");
+            let problem = format!("`{caiu_id}` is listed twice");
             reader.problem(&format!("{place}/caiu_id"), problem);
         }
         let kb = reader.optional_text(object, &place, "kb_alias_or_id");

@@ -10,7 +10,7 @@ pub(super) const KEY: &str = "scene_lifecycle_workflows";
 
 /// A moment of a scene.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub enum WorkflowTrigger {
     /// Before any event.
     Start,
     /// After the last turn.
@@ -23,7 +23,7 @@ pub enum Moment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
     /// When it runs.
-    pub moment: Moment,
+    pub moment: WorkflowTrigger,
     /// The key under which it stands, such as `on_scene_start`.
     pub key: String,
     /// Its id.
@@ -35,10 +35,10 @@ impl Workflow {
     pub fn is_for(&self, event_type: &str) -> bool {
         let squashed = squash(event_type);
         match &self.moment {
-            Moment::Event(moment) => {
+            WorkflowTrigger::Event(moment) => {
                 *moment == squashed || moment.strip_suffix("event") == Some(&squashed)
             }
-            Moment::Start | Moment::End => false,
+            WorkflowTrigger::Start | WorkflowTrigger::End => false,
         }
     }
 }
@@ -72,13 +72,13 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
 }
 
 /// Returns the moment that a key names; none if nothing comes of it.
-pub(super) fn moment(key: &str) -> Option<Moment> {
+pub(super) fn moment(key: &str) -> Option<WorkflowTrigger> {
     match key {
-        "on_scene_start" => Some(Moment::Start),
-        "on_scene_end" => Some(Moment::End),
+        "on_scene_start" => Some(WorkflowTrigger::Start),
+        "on_scene_end" => Some(WorkflowTrigger::End),
         "on_scene_pause" | "on_scene_resume" => None,
         _ => key
             .strip_prefix("on_")
-            .map(|event| Moment::Event(squash(event))),
+            .map(|event| WorkflowTrigger::Event(squash(event))),
     }
 }

@@ -44,13 +44,13 @@ fn g101_a_comfytavern_scene_is_read_unmodified() {
 #[test]
 fn g109_workflows_run_at_the_start_the_end_and_when_an_event_comes() {
     let scene = read(WHISPERWOOD).unwrap();
-    let by_moment = |moment: &Moment| {
+    let by_moment = |moment: &WorkflowTrigger| {
         let mut all = scene.workflows.iter();
         all.find(|workflow| workflow.moment == *moment)
             .map(|workflow| workflow.workflow_id.as_str())
     };
-    assert_eq!(by_moment(&Moment::Start), Some("set_the_stage"));
-    assert_eq!(by_moment(&Moment::End), Some("close_the_book"));
+    assert_eq!(by_moment(&WorkflowTrigger::Start), Some("set_the_stage"));
+    assert_eq!(by_moment(&WorkflowTrigger::End), Some("close_the_book"));
     for (event_type, expected) in [
         ("player.enters_wood", true),
         ("playerEntersWood.event", true),

@@ -30,7 +30,7 @@ pub fn from_patch(patch: &Value) -> Result<Vec<Operation>, String> {
     }
 }
 
-/// Sets what is no object; objects merge by key (rule G106).
+/// Sets what is not an object; objects merge by key (rule G106).
 fn lay_over(value: &Value, place: &str, operations: &mut Vec<Operation>) -> Result<(), String> {
     if let Value::Object(members) = value
         && (place.is_empty() || !members.is_empty())

@@ -45,10 +45,10 @@ pub struct Beginning {
 /// Why a turn is not forked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
-    /// The event is none at which a turn is forked.
+    /// A turn cannot be forked at this event.
     #[error("is not an event at which the turn can be forked; use one of {0}")]
-    NoPlace(String),
-    /// The edit is none of this kind of event.
+    NotForkable(String),
+    /// This kind of event cannot be edited like that.
     #[error(
         "does not fit the event, which is {0}; an answer takes answer_text, a result output_json or \
          failure_message, a message takes message"
@@ -90,7 +90,7 @@ pub fn fork(own: &[RunEvent], sequence: u64, edit: Option<&Edit>) -> Result<Begi
     let (Some(place), Some(Kind::RunStarted(started))) =
         (place, own.first().and_then(|first| first.kind.as_ref()))
     else {
-        return Err(ForkError::NoPlace(places(own)));
+        return Err(ForkError::NotForkable(places(own)));
     };
     let mut beginning = Beginning {
         input_json: started.input_json.clone(),

@@ -5,7 +5,7 @@ use call_catalogue::{Dialect, Entry};
 use serde_json::Value;
 
 use super::gbnf::{Expr, Rules};
-use super::json::{Place, Values};
+use super::json::{SchemaPlace, Values};
 use super::value::Text;
 use super::{GrammarError, MAX_CALLS, Unenforced};
 use crate::render;
@@ -47,7 +47,7 @@ impl Blocks {
     /// A parameter without a spelling in the dialect, or too much to describe.
     pub(super) fn call(&mut self, entry: &Entry) -> Result<Expr, GrammarError> {
         self.values.of_tool(&entry.tool.id);
-        let arguments = Place::root(Schema::root(&entry.tool.parameters));
+        let arguments = SchemaPlace::root(Schema::root(&entry.tool.parameters));
         if self.dialect == Dialect::ToolJson {
             self.values.note(&arguments)?;
             let name = Value::from(entry.tool.id.as_str());
@@ -87,7 +87,7 @@ impl Blocks {
             Dialect::Action => (format!("<{alias}>\n"), format!("</{alias}>\n")),
             Dialect::Vcp => command("tool_name", "<<<[END_TOOL_REQUEST]>>>"),
             Dialect::TamV1 | Dialect::TamV2 => command("command", "<|[END_TOOL]|>"),
-            _ => {
+            Dialect::ToolTag | Dialect::ToolJson | Dialect::Native => {
                 let named = format!("<tool_call name=\"{alias}\"");
                 let opening = self.opening.replacen("<tool_call", &named, 1);
                 (format!("{opening}\n"), "</tool_call>".to_owned())
@@ -100,7 +100,7 @@ impl Blocks {
         &mut self,
         entry: &Entry,
         name: &str,
-        place: &Place<'_>,
+        place: &SchemaPlace<'_>,
     ) -> Result<Expr, GrammarError> {
         let dialect = self.dialect;
         let write = |value: &Value| {

@@ -56,13 +56,13 @@ pub(super) struct Values {
 
 /// A schema and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Place<'s> {
+pub(super) struct SchemaPlace<'s> {
     pub(super) schema: Schema<'s>,
     pointer: String,
     depth: usize,
 }
 
-impl<'s> Place<'s> {
+impl<'s> SchemaPlace<'s> {
     pub(super) fn root(schema: Schema<'s>) -> Self {
         Self {
             schema,
@@ -105,7 +105,7 @@ impl Values {
     ///
     /// # Errors
     /// [`GrammarError::TooLarge`] when so much has been described that a grammar has no room for it.
-    pub(super) fn note(&mut self, place: &Place<'_>) -> Result<(), GrammarError> {
+    pub(super) fn note(&mut self, place: &SchemaPlace<'_>) -> Result<(), GrammarError> {
         self.described += 1;
         if self.described > MAX_VALUES {
             return Err(GrammarError::TooLarge);
@@ -118,7 +118,7 @@ impl Values {
         Ok(())
     }
 
-    fn leave_open(&mut self, place: &Place<'_>, keyword: &str) {
+    fn leave_open(&mut self, place: &SchemaPlace<'_>, keyword: &str) {
         self.unenforced.push(Unenforced {
             tool_id: self.tool_id.clone(),
             pointer: format!("{}/{keyword}", place.pointer),
@@ -130,7 +130,7 @@ impl Values {
     ///
     /// # Errors
     /// See [`Values::note`].
-    pub(super) fn json(&mut self, place: &Place<'_>) -> Result<Expr, GrammarError> {
+    pub(super) fn json(&mut self, place: &SchemaPlace<'_>) -> Result<Expr, GrammarError> {
         self.note(place)?;
         let schema = place.schema;
         if let Some(allowed) = schema.allowed().filter(|allowed| !allowed.is_empty()) {
@@ -174,7 +174,7 @@ impl Values {
     ///
     /// # Errors
     /// See [`Values::note`].
-    pub(super) fn object(&mut self, place: &Place<'_>) -> Result<Expr, GrammarError> {
+    pub(super) fn object(&mut self, place: &SchemaPlace<'_>) -> Result<Expr, GrammarError> {
         let schema = place.schema;
         let names = schema.property_names();
         if names.is_empty() {

@@ -5,7 +5,7 @@ use call_catalogue::schema::Types;
 
 use super::GrammarError;
 use super::gbnf::{CharClass, Expr};
-use super::json::{Place, Values};
+use super::json::{SchemaPlace, Values};
 
 /// White space that a reader takes off the ends of a line, and characters that nothing shows.
 const BLANKS: &str = " \t\n\r\u{b}\u{c}\u{85}\u{a0}\u{1680}\u{3000}\u{feff}";
@@ -34,7 +34,7 @@ impl Text {
     pub(super) fn other(
         self,
         values: &mut Values,
-        place: &Place<'_>,
+        place: &SchemaPlace<'_>,
     ) -> Result<Expr, GrammarError> {
         let types = place.schema.types();
         if types.has(Types::OBJECT) || types.has(Types::ARRAY) {

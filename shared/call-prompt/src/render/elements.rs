@@ -69,7 +69,7 @@ fn check_name(key: &str) -> Result<(), Refusal> {
     if key.is_empty() || key.len() > 128 || key.contains(bad) {
         return Err((
             format!("/{key}"),
-            "the parameter's name cannot stand in a tag".to_owned(),
+            "the parameter's name cannot be a tag".to_owned(),
         ));
     }
     Ok(())

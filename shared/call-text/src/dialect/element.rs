@@ -42,7 +42,7 @@ enum ElementState {
 #[derive(Debug)]
 pub(crate) struct ElementScanner {
     start: usize,
-    /// After the opening tag: text continues here if this is no block.
+    /// After the opening tag: text continues here if this is not a block.
     opened: usize,
     pos: usize,
     state: ElementState,

@@ -54,7 +54,7 @@ impl GivenReader {
                 }
             }
             Value::Object(members) => self.object(members, place),
-            _ => self.unreadable(place, "it is no object"),
+            _ => self.unreadable(place, "it is not an object"),
         }
     }
 
@@ -115,7 +115,7 @@ impl GivenReader {
         };
         let mut remark = remark(
             UNREADABLE,
-            &call_catalogue::cut(&format!("{what} is no call: {why}")),
+            &call_catalogue::cut(&format!("{what} is not a call: {why}")),
         );
         remark.hint = r#"write {"name": ..., "arguments": {...}}"#.to_owned();
         self.given.remarks.push(remark);

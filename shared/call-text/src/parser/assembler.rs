@@ -13,7 +13,7 @@ use crate::{BlockEnd, Call, Event, MultiBlock, Parsed, Segment, SegmentKind, Too
 
 /// A piece whose fate is open until the end of the message (A7).
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum PendingPiece {
     Text(Span),
     /// The marks of a fence round a block.
     Fence(Span),
@@ -25,7 +25,7 @@ pub(super) enum Held {
 pub(super) struct Assembler {
     parsed: Parsed,
     events: Vec<Event>,
-    held: Vec<Held>,
+    held: Vec<PendingPiece>,
     /// End of the last block, for the question whether the next one is adjacent.
     last_block_end: usize,
     /// Why no further block runs.
@@ -89,7 +89,7 @@ impl Assembler {
         !self.held.is_empty()
     }
 
-    pub(super) fn hold(&mut self, item: Held) {
+    pub(super) fn hold(&mut self, item: PendingPiece) {
         self.held.push(item);
     }
 
@@ -115,7 +115,7 @@ impl Assembler {
             return;
         }
         if self.is_holding() {
-            self.held.push(Held::Text(span));
+            self.held.push(PendingPiece::Text(span));
             return;
         }
         self.release(text, span);
@@ -144,7 +144,7 @@ impl Assembler {
             return;
         }
         if self.is_holding() {
-            self.held.push(Held::Thought(span));
+            self.held.push(PendingPiece::Thought(span));
             return;
         }
         self.segment(SegmentKind::Thought, span);
@@ -158,13 +158,13 @@ impl Assembler {
     pub(super) fn settle(&mut self, run: bool, text: &str, context: &Context<'_>) {
         for item in std::mem::take(&mut self.held) {
             match item {
-                Held::Fence(span) if run => self.segment(SegmentKind::Fence, span),
-                Held::Text(span) | Held::Fence(span) => self.release(text, span),
-                Held::Thought(span) => self.thought(text, span),
-                Held::Block(block) if run => {
+                PendingPiece::Fence(span) if run => self.segment(SegmentKind::Fence, span),
+                PendingPiece::Text(span) | PendingPiece::Fence(span) => self.release(text, span),
+                PendingPiece::Thought(span) => self.thought(text, span),
+                PendingPiece::Block(block) if run => {
                     self.block(block.0, block.1, TypedAhead::default(), text, context);
                 }
-                Held::Block(block) => {
+                PendingPiece::Block(block) => {
                     let span = block.0.span;
                     let message = "a block inside a code fence was not run".to_owned();
                     self.diagnose(
@@ -299,7 +299,7 @@ impl Assembler {
         let first = *self.parsed.dialect.get_or_insert(block.dialect);
         if first.is_field_based() != fields {
             let message = format!(
-                "a {} block stands in a message that began with {first}",
+                "a {} block appears in a message that began with {first}",
                 block.dialect
             );
             let hint = "use one way of writing calls";
@@ -340,7 +340,7 @@ impl Assembler {
             MultiBlock::First => "only the first block of a message runs".to_owned(),
             MultiBlock::Adjacent if between.trim().is_empty() => String::new(),
             MultiBlock::Adjacent => {
-                let reason = "text stands between it and the block before".to_owned();
+                let reason = "text appears between it and the block before".to_owned();
                 self.halted = Some(reason.clone());
                 reason
             }

@@ -2,11 +2,11 @@
 
 use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Severity, Span};
 
-use super::assembler::{Assembler, Held};
+use super::assembler::{Assembler, PendingPiece};
 use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence};
 use super::regions::cut_opener;
-use super::text_scanner::{Place, Step, TextScanner};
+use super::text_scanner::{ScanState, Step, TextScanner};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Progress, RawBlock, ScannedBlock};
 use crate::scan::{Feed, Look};
@@ -34,7 +34,7 @@ impl TextScanner {
             Progress::More => {
                 scan.report(feed, context, assembler);
                 scan.type_ahead(feed, context);
-                self.place = Place::Block(scan);
+                self.place = ScanState::Block(scan);
                 Step::Wait
             }
             Progress::NotABlock { resume } => {
@@ -53,7 +53,7 @@ impl TextScanner {
                                 "wrap the call in <ACTION>",
                             );
                         }
-                        self.place = Place::Text;
+                        self.place = ScanState::Text;
                         self.pos = resume;
                     }
                 }
@@ -68,7 +68,7 @@ impl TextScanner {
                     return Step::Continue;
                 }
                 scan.closed = Some(at);
-                self.place = Place::Block(scan);
+                self.place = ScanState::Block(scan);
                 Step::Continue
             }
             Progress::Closed { at, end } => {
@@ -83,7 +83,7 @@ impl TextScanner {
                 assembler.block(scanned, doubtful, ahead, feed.text, context);
                 self.pos = at;
                 self.released = at;
-                self.place = Place::Text;
+                self.place = ScanState::Text;
                 Step::Continue
             }
         }
@@ -99,12 +99,12 @@ impl TextScanner {
     ) -> Step {
         let (Some(at), Some(fence)) = (scan.closed, scan.fence.as_ref().map(|tried| tried.fence))
         else {
-            self.place = Place::Text;
+            self.place = ScanState::Text;
             return Step::Continue;
         };
         let next = feed.skip_space(at);
         if next == feed.len() && !feed.eof {
-            self.place = Place::Block(scan);
+            self.place = ScanState::Block(scan);
             return Step::Wait;
         }
         let breaks = feed.text[at..next].contains('\n');
@@ -122,7 +122,7 @@ impl TextScanner {
                 return Step::Continue;
             }
             Look::More => {
-                self.place = Place::Block(scan);
+                self.place = ScanState::Block(scan);
                 return Step::Wait;
             }
             Look::No => {}
@@ -135,11 +135,11 @@ impl TextScanner {
                     here.done = before.done;
                     here.done.push((scanned, doubtful));
                 }
-                self.place = Place::Block(following);
+                self.place = ScanState::Block(following);
                 Step::Continue
             }
             BlockStart::More => {
-                self.place = Place::Block(scan);
+                self.place = ScanState::Block(scan);
                 Step::Wait
             }
             BlockStart::Nothing => {
@@ -199,8 +199,8 @@ impl TextScanner {
             let span = scanned.span;
             let before = Span::new(from, span.start);
             if lone {
-                assembler.hold(Held::Fence(before));
-                assembler.hold(Held::Block(Box::new((scanned, doubtful))));
+                assembler.hold(PendingPiece::Fence(before));
+                assembler.hold(PendingPiece::Block(Box::new((scanned, doubtful))));
             } else {
                 assembler.segment(SegmentKind::Fence, before);
                 let ahead = TypedAhead::default();
@@ -210,12 +210,12 @@ impl TextScanner {
         }
         let rest = Span::new(from, end);
         if lone {
-            assembler.hold(Held::Fence(rest));
+            assembler.hold(PendingPiece::Fence(rest));
         } else {
             assembler.segment(SegmentKind::Fence, rest);
         }
         self.released = end;
         self.pos = end;
-        self.place = Place::Text;
+        self.place = ScanState::Text;
     }
 }

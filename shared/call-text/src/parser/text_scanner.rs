@@ -20,7 +20,7 @@ use crate::scan::{Feed, Look};
 
 /// Where the scanner is.
 #[derive(Debug, Default)]
-pub(super) enum Place {
+pub(super) enum ScanState {
     #[default]
     Text,
     /// In a fence whose content is text.
@@ -34,7 +34,7 @@ pub(super) enum Place {
 
 #[derive(Debug, Default)]
 pub(super) struct TextScanner {
-    pub(super) place: Place,
+    pub(super) place: ScanState,
     /// Everything before is decided, except what is released later.
     pub(super) pos: usize,
     /// Everything before is released.
@@ -85,21 +85,21 @@ impl TextScanner {
     ) {
         loop {
             let step = match &self.place {
-                Place::Text => self.text(feed, context, assembler),
-                Place::Fence(fence) => {
+                ScanState::Text => self.text(feed, context, assembler),
+                ScanState::Fence(fence) => {
                     let fence = *fence;
                     self.fence(feed, fence, assembler)
                 }
-                Place::FenceStart(fence) => {
+                ScanState::FenceStart(fence) => {
                     let fence = *fence;
                     self.fence_start(feed, fence, context, assembler)
                 }
-                Place::Comment => self.comment(feed, assembler),
-                Place::Thought(name) => {
+                ScanState::Comment => self.comment(feed, assembler),
+                ScanState::Thought(name) => {
                     let name = name.clone();
                     self.thought(feed, &name, assembler)
                 }
-                Place::Block(_) => self.block(feed, context, assembler),
+                ScanState::Block(_) => self.block(feed, context, assembler),
             };
             if matches!(step, Step::Wait) {
                 return;
@@ -109,7 +109,7 @@ impl TextScanner {
 
     /// The end of the message: what was held is decided, what was left open is named.
     pub(super) fn finish(&mut self, text: &str, context: &Context<'_>, assembler: &mut Assembler) {
-        if let Place::Thought(_) = self.place
+        if let ScanState::Thought(_) = self.place
             && self.region_had_block
         {
             let span = Span::new(self.region, text.len());
@@ -124,7 +124,7 @@ impl TextScanner {
                 "close the thought before the block",
             );
         }
-        if let Place::Fence(fence) = &self.place
+        if let ScanState::Fence(fence) = &self.place
             && holds_block(&text[fence.body.min(text.len())..])
         {
             let message = "a block inside a code fence that is never closed was not run".to_owned();
@@ -146,7 +146,7 @@ impl TextScanner {
         if to > self.released {
             let span = Span::new(self.released, to);
             match self.place {
-                Place::Thought(_) => assembler.thought(feed.text, span),
+                ScanState::Thought(_) => assembler.thought(feed.text, span),
                 _ => assembler.text(feed.text, span),
             }
             self.released = to;
@@ -244,7 +244,7 @@ impl TextScanner {
             match code::opening(feed, at, width) {
                 Look::Yes(fence) => {
                     self.release(feed, at, assembler);
-                    self.place = Place::FenceStart(fence);
+                    self.place = ScanState::FenceStart(fence);
                     self.region = at;
                     self.region_had_block = false;
                     return Step::Continue;
@@ -302,7 +302,7 @@ impl TextScanner {
         match feed.literal(at, "<!--") {
             Look::Yes(body) => {
                 self.release(feed, at, assembler);
-                self.place = Place::Comment;
+                self.place = ScanState::Comment;
                 self.region = at;
                 self.region_had_block = false;
                 self.pos = body;
@@ -318,7 +318,8 @@ impl TextScanner {
                         self.release(feed, at, assembler);
                         self.remark_on_fields(feed, at, assembler);
                         self.fields_sought = marker.end;
-                        self.place = Place::Block(Box::new(BlockScan::fields(marker, at, feed)));
+                        self.place =
+                            ScanState::Block(Box::new(BlockScan::fields(marker, at, feed)));
                         return Step::Continue;
                     }
                     let span = Span::new(at, marker.end);
@@ -367,7 +368,7 @@ impl TextScanner {
 
     fn begin_thought(&mut self, feed: &Feed<'_>, tag: &Tag, assembler: &mut Assembler) -> Step {
         self.release(feed, tag.span.start, assembler);
-        self.place = Place::Thought(tag.name.of(feed.text).to_ascii_lowercase());
+        self.place = ScanState::Thought(tag.name.of(feed.text).to_ascii_lowercase());
         self.region = tag.span.start;
         self.region_had_block = false;
         self.pos = tag.span.end;
@@ -414,7 +415,7 @@ impl TextScanner {
         {
             self.remark_on_lone_close(feed, close, Rule::A11, assembler);
         }
-        self.place = Place::Block(Box::new(BlockScan::elements(what, tag, feed, context)));
+        self.place = ScanState::Block(Box::new(BlockScan::elements(what, tag, feed, context)));
         Step::Continue
     }
 
@@ -442,7 +443,7 @@ impl TextScanner {
                 BlockStart::Block(mut scan) => {
                     self.fences += 1;
                     scan.in_fence(fence);
-                    self.place = Place::Block(scan);
+                    self.place = ScanState::Block(scan);
                     return Step::Continue;
                 }
                 BlockStart::More => return Step::Wait,
@@ -455,7 +456,7 @@ impl TextScanner {
 
     /// The content of a fence is text.
     pub(super) fn as_plain_fence(&mut self, fence: Fence) {
-        self.place = Place::Fence(fence);
+        self.place = ScanState::Fence(fence);
         self.pos = fence.body;
         self.line = fence.body;
     }
@@ -467,7 +468,7 @@ impl TextScanner {
                 Look::Yes(end) => {
                     self.release(feed, end, assembler);
                     self.pos = end;
-                    self.place = Place::Text;
+                    self.place = ScanState::Text;
                     let body = &feed.text[fence.body.min(end)..end];
                     if holds_block(body) {
                         let message = "a block inside a code fence was not run".to_owned();
@@ -529,7 +530,7 @@ impl TextScanner {
                 "",
             );
         }
-        self.place = Place::Text;
+        self.place = ScanState::Text;
         if found.is_none() {
             Step::Wait
         } else {
@@ -551,7 +552,7 @@ impl TextScanner {
                 Look::Yes(end) => {
                     self.release(feed, end, assembler);
                     self.pos = end;
-                    self.place = Place::Text;
+                    self.place = ScanState::Text;
                     if self.region_had_block {
                         let message = "a block inside a thought was not run".to_owned();
                         let span = Span::new(self.region, end);
@@ -579,12 +580,12 @@ impl TextScanner {
     }
 
     fn block(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
-        let Place::Block(scan) = std::mem::take(&mut self.place) else {
+        let ScanState::Block(scan) = std::mem::take(&mut self.place) else {
             return Step::Continue;
         };
         let start = scan.start();
         let step = self.scan_block(scan, feed, context, assembler);
-        if !matches!(self.place, Place::Block(_)) {
+        if !matches!(self.place, ScanState::Block(_)) {
             // The scanner continues behind the block; find the line it is in.
             self.wide = None;
             self.fields_sought = self.fields_sought.max(self.released);

@@ -92,7 +92,7 @@ pub(crate) fn resolve(
                     raw,
                 });
             }
-            // An attribute that is no parameter says nothing.
+            // An attribute that is not a parameter says nothing.
             _ if attribute => {
                 let (rule, class) = (Rule::N10, Class::Verbatim);
                 let code = "attribute_ignored";

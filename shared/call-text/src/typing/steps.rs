@@ -189,7 +189,7 @@ fn swallowed_field(
     })?;
     let (key, found) = (field.key.of(text), inner.of(text));
     let message = format!(
-        "The value of '{key}' holds the field '{found}': a delimiter is missing before it, or the value must stand between 「始ESCAPE」 and 「末ESCAPE」"
+        "The value of '{key}' holds the field '{found}': a delimiter is missing before it, or the value must be between 「始ESCAPE」 and 「末ESCAPE」"
     );
     Some(
         Problem::new(ProblemCode::UnterminatedValue, Rule::T9, *inner, message)

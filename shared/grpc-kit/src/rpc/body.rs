@@ -93,7 +93,7 @@ pub(super) struct Bounds {
 }
 
 /// What a response holds until it is over.
-pub(super) struct Held {
+pub(super) struct ResponseGuards {
     /// The context of the call, for what the handler's stream calls.
     pub(super) context: CallContext,
     /// The span of the call.
@@ -107,7 +107,7 @@ pub(super) struct Held {
 /// The body of a response. Whatever ends it early ends it with trailers that say why.
 pub(super) struct ResponseBody {
     inner: Option<Body>,
-    held: Option<Held>,
+    held: Option<ResponseGuards>,
     lengths: Lengths,
     max_message: usize,
     deadline: Pin<Box<Sleep>>,
@@ -154,7 +154,7 @@ impl Watchdog {
 }
 
 impl ResponseBody {
-    pub(super) fn new(inner: Body, bounds: Bounds, held: Held) -> Self {
+    pub(super) fn new(inner: Body, bounds: Bounds, held: ResponseGuards) -> Self {
         let over = inner.is_end_stream();
         let watchdog = match (bounds.idle, bounds.close) {
             (Some(idle), Some(close)) if !over => Some(Watchdog::start(idle, close)),

@@ -52,7 +52,7 @@ impl Pool {
     }
 
     /// Returns the connection for a call of the method at `path`, and the place that it takes there.
-    pub(super) fn enter(&self, path: &str) -> (Channel, Place) {
+    pub(super) fn enter(&self, path: &str) -> (Channel, LanePermit) {
         if METHODS.find(path).is_some_and(|method| method.long) {
             self.streams.enter()
         } else {
@@ -78,9 +78,9 @@ struct Connection {
 
 /// A place on a connection, free again when dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(super) struct LanePermit(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for LanePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ impl Lane {
 
     /// Takes the first connection that is not well used, so that those that are no longer needed
     /// fall silent and end by their age.
-    fn enter(&self) -> (Channel, Place) {
+    fn enter(&self) -> (Channel, LanePermit) {
         let used = |connection: &Connection| connection.calls.load(Ordering::Relaxed);
         let mut connections = self
             .connections
@@ -118,7 +118,10 @@ impl Lane {
         };
         let connection = chosen.expect("a lane without connections opens one");
         connection.calls.fetch_add(1, Ordering::Relaxed);
-        (connection.channel.clone(), Place(connection.calls.clone()))
+        (
+            connection.channel.clone(),
+            LanePermit(connection.calls.clone()),
+        )
     }
 }
 
@@ -138,7 +141,8 @@ mod tests {
     #[tokio::test]
     async fn streams_travel_apart_and_a_lane_grows_to_its_bound() {
         let pool = Pool::new(Endpoint::from_static("http://127.0.0.1:1"));
-        let enter = |count| -> Vec<Place> { (0..count).map(|_| pool.enter(WATCH).1).collect() };
+        let enter =
+            |count| -> Vec<LanePermit> { (0..count).map(|_| pool.enter(WATCH).1).collect() };
         let mut held = enter(120);
         assert_eq!(connections(&pool.streams), [64, 56]);
         assert!(connections(&pool.calls).is_empty());

@@ -125,7 +125,7 @@ fn broken_text_names_the_place_and_what_was_expected() {
     );
     check_refused(
         r#""\ud800""#,
-        "expected a pair of surrogate escapes, as half of one is no character, found '\\\\' at line 1, column 2",
+        "expected a pair of surrogate escapes; a lone surrogate is not a character, found '\\\\' at line 1, column 2",
     );
     check_refused(
         "\"\\u12é\"",

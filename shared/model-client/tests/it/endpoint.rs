@@ -203,7 +203,7 @@ pub(crate) fn end(reason: &str) -> Step {
     Step::Send(format!("data: {stop}\n\ndata: {usage}\n\ndata: [DONE]\n\n"))
 }
 
-/// A whole answer with a status that is no success.
+/// A whole answer with a status that is not a success.
 pub(crate) fn status(status: &str, headers: &str, body: &str) -> Vec<Step> {
     let length = body.len();
     vec![Step::Send(format!(

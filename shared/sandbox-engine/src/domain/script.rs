@@ -29,7 +29,7 @@ pub enum Program {
     Source(String),
     /// One of the files.
     Entry(String),
-    /// The driver of a session, which is no file.
+    /// The driver of a session, which is not a file.
     #[default]
     Driver,
 }

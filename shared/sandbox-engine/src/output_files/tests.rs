@@ -21,12 +21,12 @@ fn inline_bytes(collected: &Collected) -> usize {
     contents.map(Vec::len).sum()
 }
 
-struct Place {
+struct ScriptRoot {
     work: tempfile::TempDir,
     collection: Collection,
 }
 
-impl Place {
+impl ScriptRoot {
     fn new() -> Self {
         let wanted = CollectSpec {
             patterns: Vec::new(),
@@ -84,7 +84,7 @@ fn refusals(collected: &Collected) -> Vec<(&str, RefusedReason)> {
 
 #[test]
 fn files_are_reported_with_size_digest_and_whether_they_can_be_executed() {
-    let place = Place::new();
+    let place = ScriptRoot::new();
     place.put("b/tool", b"#!/bin/sh\n");
     place.put("a.txt", b"text");
     let tool = place.path().join("b/tool");
@@ -102,7 +102,7 @@ fn files_are_reported_with_size_digest_and_whether_they_can_be_executed() {
 
 #[test]
 fn what_was_placed_and_is_still_so_is_not_new() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     for name in ["same", "other", "switched"] {
         place.put(name, b"placed");
         let placed = PlacedFile {
@@ -121,7 +121,7 @@ fn what_was_placed_and_is_still_so_is_not_new() {
 
 #[test]
 fn patterns_choose_and_say_nothing_of_the_rest() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     for path in ["out/a.csv", "out/b.txt", "log.txt", "deep/er/x.csv"] {
         place.put(path, b"x");
     }
@@ -138,7 +138,7 @@ fn patterns_choose_and_say_nothing_of_the_rest() {
 
 #[test]
 fn declared_files_come_first_and_each_that_is_not_taken_is_named() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     for number in 0..MAX_ENTRIES + 50 {
         place.put(&format!("aaa/{number}"), b"x");
     }
@@ -176,7 +176,7 @@ fn declared_files_come_first_and_each_that_is_not_taken_is_named() {
 
 #[test]
 fn e29_e32_e33_only_regular_files_are_taken() {
-    let place = Place::new();
+    let place = ScriptRoot::new();
     let outside = tempfile::tempdir().unwrap();
     let secret = outside.path().join("secret");
     fs::write(&secret, "canary").unwrap();
@@ -217,7 +217,7 @@ fn e29_e32_e33_only_regular_files_are_taken() {
 
 #[test]
 fn e12_a_huge_hole_is_refused_by_its_apparent_size_and_never_read() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     let hole = File::create(place.path().join("hole")).unwrap();
     hole.set_len(1 << 40).unwrap();
     place.put("real", b"x");
@@ -242,7 +242,7 @@ fn e12_a_huge_hole_is_refused_by_its_apparent_size_and_never_read() {
 
 #[test]
 fn large_files_become_blobs_and_so_does_what_is_too_much_for_an_answer() {
-    let place = Place::new();
+    let place = ScriptRoot::new();
     place.put("large", &vec![7; (64 << 10) + 1]);
     for number in 10..20 {
         place.put(&format!("part{number}"), &vec![number; 64 << 10]);
@@ -258,7 +258,7 @@ fn large_files_become_blobs_and_so_does_what_is_too_much_for_an_answer() {
 
 #[test]
 fn small_files_become_blobs_where_that_is_wanted() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     place.collection.wanted.as_blobs = true;
     place.put("small", b"text");
     place.put("empty", b"");
@@ -272,7 +272,7 @@ fn small_files_become_blobs_where_that_is_wanted() {
 
 #[test]
 fn e35_many_files_are_capped_counted_and_reported_in_part() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     for number in 0..10_000 {
         let path = place.path().join(format!("d{}", number / 1000));
         fs::create_dir_all(&path).unwrap();
@@ -289,7 +289,7 @@ fn e35_many_files_are_capped_counted_and_reported_in_part() {
 
 #[test]
 fn e35_names_cannot_fill_the_answer() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     place.collection.wanted.caps.files = 1024;
     for number in 0..1000 {
         place.put(&format!("{number:04}{}", "\u{1}".repeat(240)), b"");
@@ -306,7 +306,7 @@ fn e35_names_cannot_fill_the_answer() {
 
 #[test]
 fn e39_deep_and_locked_trees_end_the_walk_and_not_the_walker() {
-    let place = Place::new();
+    let place = ScriptRoot::new();
     let mut directory = OwnedFd::from(File::open(place.path()).unwrap());
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW;
     for _ in 0..4000 {
@@ -341,7 +341,7 @@ fn e39_deep_and_locked_trees_end_the_walk_and_not_the_walker() {
 #[test]
 fn e34_odd_names_come_escaped_and_too_long_paths_not_at_all() {
     use std::os::unix::ffi::OsStrExt;
-    let place = Place::new();
+    let place = ScriptRoot::new();
     for name in [&b"\xff"[..], b"a\nb", b"-rf", b"Twin", b"twin"] {
         let path = place.path().join(std::ffi::OsStr::from_bytes(name));
         fs::write(path, "x").unwrap();
@@ -357,7 +357,7 @@ fn e34_odd_names_come_escaped_and_too_long_paths_not_at_all() {
 
 #[test]
 fn the_time_bounds_a_collection() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     place.put("a", b"x");
     place.collection.wanted.caps.time = Duration::ZERO;
     let collected = place.collect();
@@ -371,7 +371,7 @@ fn the_time_bounds_a_collection() {
 
 #[test]
 fn a_full_store_refuses_large_files_and_takes_small_ones() {
-    let mut place = Place::new();
+    let mut place = ScriptRoot::new();
     let settings = BlobSettings {
         total: 64 << 10,
         per_caller: 64 << 10,

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::oneshot, task::JoinSet};
 
-use super::{PoolEntry, PoolKey, SharedPool, Trouble, WarmInterpreter};
+use super::{PoolEntry, PoolKey, SharedPool, StartFailures, WarmInterpreter};
 
 /// How often waiting interpreters are checked for being alive and needed.
 const TICK: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, S
     match warmed {
         Ok(warm) => {
             entry.memory = warm.memory();
-            entry.trouble = Trouble::default();
+            entry.trouble = StartFailures::default();
             entry.ready.push_back(warm);
         }
         Err(problem) => {

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    backend::Place,
+    backend::ScriptRoot,
     domain::{
         limits::Limits,
         profile::{BOOT, Profile, WarmProfile},
@@ -85,7 +85,7 @@ pub(super) struct PoolKey {
 }
 
 impl PoolKey {
-    fn invocation(&self, place: &Place) -> Invocation {
+    fn invocation(&self, place: &ScriptRoot) -> Invocation {
         let shown = |path: &Path| path.display().to_string();
         let boot = shown(&place.work.join(BOOT_DIRECTORY));
         let script = shown(&place.work.join(&self.script_path));
@@ -185,7 +185,7 @@ impl WarmInterpreter {
     pub(crate) fn assign(
         self,
         arguments: &[String],
-        environment: impl FnOnce(&Place) -> Vec<(String, String)>,
+        environment: impl FnOnce(&ScriptRoot) -> Vec<(String, String)>,
     ) -> (SandboxedProcess, Assignment) {
         let process = self.process;
         let script = process.slot.place.work.join(&self.script_path);

@@ -83,7 +83,7 @@ pub(super) fn parts(
 }
 
 fn edges(gaps: &[&str], native: bool, has_prompt: bool) -> Vec<Value> {
-    // A prompt that arrives is no template: it may hold braces of its own.
+    // A prompt that arrives is not a template: it may hold braces of its own.
     let question = match has_prompt {
         true => ("in", "prompt"),
         false => ("fill", "prompt"),

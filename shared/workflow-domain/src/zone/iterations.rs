@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::data_flow::Values;
 use super::super::plan::PlanNode;
-use super::list::{Leads, List};
+use super::list::{List, UsedOutputs};
 use super::repeat::Repeat;
 use super::settings::{RESULT_STREAM, ZoneKind, ZoneSettings};
 
@@ -57,7 +57,7 @@ impl Iterations {
                 )?)
             }
             ZoneKind::Map(kind) => {
-                let leads = Leads {
+                let leads = UsedOutputs {
                     results: leads("results"),
                     stream: leads(RESULT_STREAM),
                 };

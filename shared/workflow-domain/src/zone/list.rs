@@ -23,12 +23,12 @@ pub struct List {
     results: Vec<Value>,
     errors: Vec<Value>,
     bytes: usize,
-    leads: Leads,
+    leads: UsedOutputs,
 }
 
 /// Which of the outputs with the results lead on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leads {
+pub(super) struct UsedOutputs {
     pub(super) results: bool,
     pub(super) stream: bool,
 }
@@ -38,7 +38,7 @@ impl List {
         settings: MapSettings,
         constants: Values,
         items: Option<Arc<Value>>,
-        leads: Leads,
+        leads: UsedOutputs,
     ) -> Result<Self, Failure> {
         let items = items.unwrap_or_default();
         let count = items.as_array().map_or(0, Vec::len);

@@ -126,7 +126,7 @@ impl<'a> Splitter<'a> {
             let of_interface = INTERFACE.contains(&node.full_type.as_str());
             if inside && of_interface && node.interface.is_none() {
                 let message = format!(
-                    "node `{}` stands in a zone; use a ZoneInput or ZoneOutput",
+                    "node `{}` is inside a zone; use a ZoneInput or ZoneOutput",
                     node.id
                 );
                 self.refuse(pointer.clone(), "inside_zone", message);

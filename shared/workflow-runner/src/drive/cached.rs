@@ -15,27 +15,27 @@ use workflow_domain::data_flow::Values;
 use workflow_domain::engine::{Command, Status};
 use workflow_domain::plan::NodeIndex;
 
-use super::super::result_cache::asked::{Asked, OfRun, note_of_hit, note_of_miss};
-use super::super::result_cache::{Flight, Found, Hit, Miss, Wanted};
+use super::super::result_cache::asked::{KeyInputs, RunContext, note_of_hit, note_of_miss};
+use super::super::result_cache::{CacheLookup, Flight, Hit, Miss, Wanted};
 use super::Drive;
 
 /// What the cache has for the nodes of a run, or of an iteration in it.
 #[derive(Default)]
 pub(super) struct NodeCaches {
-    lookups: FuturesUnordered<BoxFuture<'static, (NodeIndex, Looked)>>,
+    lookups: FuturesUnordered<BoxFuture<'static, (NodeIndex, NodeLookup)>>,
     /// What was found for each node that has not ended.
-    looked: HashMap<NodeIndex, Known>,
+    looked: HashMap<NodeIndex, CachedNode>,
 }
 
-/// What a look into the cache came to.
-pub(super) enum Looked {
+/// The result of a lookup in the cache.
+pub(super) enum NodeLookup {
     /// A tool of the node is not read-only.
     NotReadOnly,
-    Found(Wanted, Found),
+    Found(Wanted, CacheLookup),
 }
 
 /// What is known of a node that has not ended.
-struct Known {
+struct CachedNode {
     note: common::NodeCache,
     /// What its result is to be kept as; nothing if it is not.
     keeps: Option<Wanted>,
@@ -50,7 +50,7 @@ impl NodeCaches {
     }
 
     /// Returns the next node for which something was found or not; nothing if none is looked for.
-    pub(super) async fn next(&mut self) -> Option<(NodeIndex, Looked)> {
+    pub(super) async fn next(&mut self) -> Option<(NodeIndex, NodeLookup)> {
         self.lookups.next().await
     }
 
@@ -81,51 +81,51 @@ impl Drive {
         if self.engine.status(node) != Status::Ready || self.caches.looked.contains_key(&node) {
             return false;
         }
-        let of_run = OfRun {
+        let of_run = RunContext {
             run_id: self.recorder.run_id().to_string(),
             workflow_id: self.workflow_id.clone(),
             conversation_id: self.conversation_id.clone(),
         };
-        let Some(asked) = Asked::of(&self.engine, node, &self.path_of(node), &of_run) else {
+        let Some(asked) = KeyInputs::of(&self.engine, node, &self.path_of(node), &of_run) else {
             return false;
         };
         let (runner, now) = (Arc::clone(&self.runner), self.recorder.now());
         let look = async move {
             let Some(wanted) = asked.wanted(&runner.peers).await else {
-                return (node, Looked::NotReadOnly);
+                return (node, NodeLookup::NotReadOnly);
             };
             let found = match settings.mode {
-                CacheMode::Refresh => Found::Miss(Miss::Refreshed, None),
+                CacheMode::Refresh => CacheLookup::Miss(Miss::Refreshed, None),
                 _ => runner.cache.find(&wanted, settings.ttl, now).await,
             };
-            (node, Looked::Found(wanted, found))
+            (node, NodeLookup::Found(wanted, found))
         };
         self.caches.lookups.push(look.boxed());
         true
     }
 
     /// Ends a node whose result is reused, or lets it run.
-    pub(super) fn looked_up(&mut self, node: NodeIndex, looked: Looked) {
+    pub(super) fn looked_up(&mut self, node: NodeIndex, looked: NodeLookup) {
         let (known, gave) = match looked {
-            Looked::NotReadOnly => (Known::not_read_only(), None),
-            Looked::Found(wanted, Found::Hit(hit)) => {
+            NodeLookup::NotReadOnly => (CachedNode::not_read_only(), None),
+            NodeLookup::Found(wanted, CacheLookup::Hit(hit)) => {
                 let own_shape = &self.engine.node(node).own_shape;
                 match wire::values_from_json(&own_shape.outputs, &hit.outputs) {
                     Ok(values) => (
-                        Known::reused(&wanted, &hit, self.recorder.now()),
+                        CachedNode::reused(&wanted, &hit, self.recorder.now()),
                         Some(values),
                     ),
                     // What was kept under this name is none of its results.
-                    Err(_) => (Known::missed(wanted, Miss::Evicted, None), None),
+                    Err(_) => (CachedNode::missed(wanted, Miss::Evicted, None), None),
                 }
             }
-            Looked::Found(wanted, Found::Miss(miss, flight)) => {
-                (Known::missed(wanted, miss, flight), None)
+            NodeLookup::Found(wanted, CacheLookup::Miss(miss, flight)) => {
+                (CachedNode::missed(wanted, miss, flight), None)
             }
         };
         let known = match self.cache_settings(node) {
             // Its result is not kept, so others do not wait for it.
-            Some(settings) if settings.mode == CacheMode::Read => Known {
+            Some(settings) if settings.mode == CacheMode::Read => CachedNode {
                 keeps: None,
                 _flight: None,
                 ..known
@@ -156,7 +156,7 @@ impl Drive {
     }
 }
 
-impl Known {
+impl CachedNode {
     fn reused(wanted: &Wanted, hit: &Hit, now: Timestamp) -> Self {
         Self {
             note: note_of_hit(wanted, hit, now),

@@ -12,24 +12,24 @@ use workflow_domain::engine::Engine;
 use super::super::settle::{outcome_to_proto, with_partial_result};
 use super::super::tool_call::cancel_words;
 use super::super::zone::Unsettled;
-use super::{Drive, Reached};
+use super::{Drive, DriveStop};
 
 impl Drive {
     /// Returns the state of an iteration in which nothing is left to happen, or what is not known.
-    pub(super) fn into_end(self, reached: Reached) -> Result<Engine, Unsettled> {
+    pub(super) fn into_end(self, reached: DriveStop) -> Result<Engine, Unsettled> {
         let unsettled = Unsettled {
             unknown: self.unknown,
             unended: self.unended,
         };
         match reached {
-            Reached::End if unsettled.is_empty() => Ok(self.engine),
+            DriveStop::End if unsettled.is_empty() => Ok(self.engine),
             _ => Err(unsettled),
         }
     }
 
     /// Waits for everything running, which was cancelled, and ends the calls of an earlier process that
     /// still waited for a permit or for the end of a pause.
-    pub(super) async fn stop(&mut self) -> Result<Reached, AppendError> {
+    pub(super) async fn stop(&mut self) -> Result<DriveStop, AppendError> {
         let earlier = std::mem::take(&mut self.earlier_calls).into_iter();
         let earlier: FuturesUnordered<_> = earlier
             .map(|(_, effect_id)| {
@@ -47,7 +47,7 @@ impl Drive {
         stopped?;
         self.unended.extend(left.into_iter().flatten());
         self.hand_over().await?;
-        Ok(Reached::Stop)
+        Ok(DriveStop::Stop)
     }
 
     /// Returns how the run ended from outside. What did not end is named.

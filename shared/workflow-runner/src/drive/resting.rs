@@ -10,13 +10,13 @@ use run_log::AppendError;
 use workflow_domain::plan_waits;
 
 use super::super::{Prepared, RunPlace, Runner};
-use super::{Drive, Reached};
+use super::{Drive, DriveStop};
 use run_events::Recorder;
 
-/// Where the nodes of a run came to.
-pub(super) enum Came {
+/// Why driving the nodes of a run stopped.
+pub(super) enum DriveEnd {
     /// Nothing is left to happen, or they were ended from outside.
-    To(Reached),
+    To(DriveStop),
     /// They wait, and the run has left memory.
     ToRest(Departure),
 }
@@ -41,9 +41,9 @@ impl Drive {
         &mut self,
         waits: &Waits,
         rests_after: Option<Duration>,
-    ) -> Result<Came, AppendError> {
+    ) -> Result<DriveEnd, AppendError> {
         let Some(rests_after) = rests_after else {
-            return self.reach_end().await.map(Came::To);
+            return self.reach_end().await.map(DriveEnd::To);
         };
         let (control, activity) = (self.control.clone(), self.waits.activity());
         let mut end = pin!(self.reach_end());
@@ -55,14 +55,14 @@ impl Drive {
             let leaving = tokio::select! {
                 // First, so that the run has seen all that reached it before.
                 biased;
-                reached = &mut end => return reached.map(Came::To),
+                reached = &mut end => return reached.map(DriveEnd::To),
                 leaving = may_leave => leaving,
             };
             // Nothing of the run continues here: all of it is polled above.
             if activity.is_quiet()
                 && let Some(departure) = waits.leave(leaving, &control, rests_after).await?
             {
-                return Ok(Came::ToRest(departure));
+                return Ok(DriveEnd::ToRest(departure));
             }
         }
     }

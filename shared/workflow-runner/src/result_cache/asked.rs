@@ -16,7 +16,7 @@ use super::super::{OWN_CONVERSATION, Peers};
 use super::{Hit, Miss, Wanted};
 
 /// What a result of a run can depend on beside its node.
-pub(crate) struct OfRun {
+pub(crate) struct RunContext {
     /// Its id; empty before it begins.
     pub(crate) run_id: String,
     /// The workflow by its id; empty for a definition that is not stored.
@@ -26,17 +26,22 @@ pub(crate) struct OfRun {
 }
 
 /// What a node asks for, but for the definitions of its tools.
-pub(crate) struct Asked {
+pub(crate) struct KeyInputs {
     node: workflow_domain::cache_key::CacheKey,
     scope: String,
     parts: KeyParts,
     tools: Vec<String>,
 }
 
-impl Asked {
+impl KeyInputs {
     /// Collects what the result of a node with a cache depends on; nothing if it has none or its inputs
     /// cannot be used.
-    pub(crate) fn of(engine: &Engine, node: NodeIndex, path: &str, of_run: &OfRun) -> Option<Self> {
+    pub(crate) fn of(
+        engine: &Engine,
+        node: NodeIndex,
+        path: &str,
+        of_run: &RunContext,
+    ) -> Option<Self> {
         let planned = engine.node(node);
         let settings = planned.execution.as_ref()?.cache?;
         let inputs = engine.inputs_of(node).ok()?;
@@ -74,7 +79,7 @@ impl Asked {
     }
 }
 
-impl OfRun {
+impl RunContext {
     /// Returns the name of a scope, which is a part of every key in it.
     fn scope(&self, scope: CacheScope) -> String {
         match scope {

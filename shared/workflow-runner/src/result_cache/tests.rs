@@ -74,8 +74,8 @@ fn at(seconds: i64) -> Timestamp {
 async fn miss(cache: &ResultCache, value: &str, ttl: Option<u64>, now: i64) -> Miss {
     let ttl = ttl.map(Duration::from_secs);
     match cache.find(&wanted(value), ttl, at(now)).await {
-        Found::Miss(miss, _) => miss,
-        Found::Hit(hit) => panic!("{hit:?}"),
+        CacheLookup::Miss(miss, _) => miss,
+        CacheLookup::Hit(hit) => panic!("{hit:?}"),
     }
 }
 
@@ -87,7 +87,7 @@ async fn w47_each_miss_is_explained_and_a_hit_names_its_source() {
     let changed = Miss::Changed(vec!["inputs.n".to_owned()]);
     assert_eq!(miss(&cache, "2", None, 10).await, changed);
     assert_eq!(miss(&cache, "1", Some(5), 16).await, Miss::Expired);
-    let Found::Hit(hit) = cache
+    let CacheLookup::Hit(hit) = cache
         .find(&wanted("1"), Some(Duration::from_secs(5)), at(15))
         .await
     else {
@@ -107,7 +107,7 @@ async fn what_is_written_is_there_when_the_cache_is_opened_again() {
     cache.keep(wanted("1"), "{\"a\":1}".into(), "flow_1", at(10));
     cache.flush().await;
     let again = ResultCache::open(Arc::clone(&cache.store)).await.unwrap();
-    let Found::Hit(hit) = again.find(&wanted("1"), None, at(20)).await else {
+    let CacheLookup::Hit(hit) = again.find(&wanted("1"), None, at(20)).await else {
         panic!("the result is there");
     };
     assert_eq!((&*hit.outputs, hit.at), ("{\"a\":1}", at(10)));
@@ -118,7 +118,8 @@ async fn what_is_written_is_there_when_the_cache_is_opened_again() {
 #[tokio::test]
 async fn w46_of_two_that_want_the_same_the_second_gets_the_result_of_the_first() {
     let cache = empty().await;
-    let Found::Miss(Miss::First, Some(flight)) = cache.find(&wanted("1"), None, at(1)).await else {
+    let CacheLookup::Miss(Miss::First, Some(flight)) = cache.find(&wanted("1"), None, at(1)).await
+    else {
         panic!("nothing is there");
     };
     let other = Arc::clone(&cache);
@@ -128,5 +129,5 @@ async fn w46_of_two_that_want_the_same_the_second_gets_the_result_of_the_first()
     }
     cache.keep(wanted("1"), "{}".into(), "flow_1", at(1));
     drop(flight);
-    assert!(matches!(second.await.unwrap(), Found::Hit(_)));
+    assert!(matches!(second.await.unwrap(), CacheLookup::Hit(_)));
 }

@@ -105,7 +105,7 @@ async fn long_run(stack: &mut Stack) -> anyhow::Result<(String, u64)> {
     let text = "A long answer without a call. ".repeat(33_000);
     let run = invoke(&stack.gateway(), model_text(&text)).await?;
     let run_id = run.run.run_id;
-    // What the first followers cost the caches of the process is no stream's.
+    // What the first followers cost the caches of the process is not a stream's.
     testkit::collect(&stack.runs(), &run_id, 0).await?;
     Ok((run_id, settled(stack).await?))
 }

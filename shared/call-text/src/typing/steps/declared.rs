@@ -18,9 +18,9 @@ pub(super) fn tool_declares(entry: &Entry, name: &str) -> bool {
 
 /// What the last tool said of one name: most steps of a block call the same tool.
 #[derive(Default)]
-pub(super) struct Asked<'c>(Option<(&'c Entry, bool)>);
+pub(super) struct DeclarationMemo<'c>(Option<(&'c Entry, bool)>);
 
-impl<'c> Asked<'c> {
+impl<'c> DeclarationMemo<'c> {
     pub(super) fn declares(&mut self, step: &StepDraft<'c>, name: &str) -> bool {
         let Some(entry) = step.entry else {
             return false;

@@ -4,7 +4,7 @@
 use call_catalogue::{Dialect, Entry, Problem, ProblemCode, Rule, Span};
 use serde_json::Value;
 
-use super::declared::{Asked, declares, tool_declares};
+use super::declared::{DeclarationMemo, declares, tool_declares};
 use super::give::{control_for, give, share};
 use super::keys::{Control, Suffix, suffixes};
 use super::list::StepList;
@@ -77,7 +77,7 @@ impl Placing<'_, '_> {
             }
             return;
         }
-        let mut asked = Asked::default();
+        let mut asked = DeclarationMemo::default();
         let declaring = steps
             .iter()
             .filter(|(_, step)| asked.declares(step, name))

@@ -330,7 +330,7 @@ impl ValueScan {
     fn refused(&self, feed: &Feed<'_>, span: Span, missing: &str) -> Doubt {
         let name = self.name.of(feed.text);
         let message = format!(
-            "The value of '{name}' holds {}: {missing} is missing before it, or the value must stand in CDATA",
+            "The value of '{name}' holds {}: {missing} is missing before it, or the value must be in CDATA",
             call_catalogue::cut(span.of(feed.text))
         );
         let code = ProblemCode::UnterminatedValue;

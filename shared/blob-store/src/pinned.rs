@@ -17,13 +17,13 @@ const PIECE: usize = 256 << 10;
 
 /// A blob whose content is what its digest says, and which stays until this is dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct PinnedBlob {
     size: u64,
     file: File,
     pin: Pin,
 }
 
-impl Held {
+impl PinnedBlob {
     /// Pins a blob and reads it once from end to end.
     pub(crate) fn verified(inner: Arc<Inner>, key: Key) -> Result<Self, BlobError> {
         let now = SystemTime::now();
