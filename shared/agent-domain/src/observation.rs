@@ -12,17 +12,17 @@ pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 /// Says how the rest of a long output is read (rule L4).
 pub const READ_ON: &str = "\n[The tool system:read_stream reads what is left out by the handle.]";
 
-/// Returns the text that says that a call was not started, as one before it failed.
+/// Returns the observation of a call that was not started, as one before it failed.
 pub fn skipped(tool_id: &str, failed_tool: &str) -> String {
     observation::skipped(tool_id, failed_tool)
 }
 
-/// Returns the text that says that a call was not started, as the answer held too many.
+/// Returns the observation of a call that was not started, as the answer held too many.
 pub(crate) fn beyond_budget(tool_id: &str, limit: &str) -> String {
     format!("Observation: Error - {tool_id} was not executed: {limit}.")
 }
 
-/// Returns the text that says that no calls remain (rule L6).
+/// Returns the observation that no calls remain (rule L6).
 pub fn no_calls_remain(budget: Budget) -> String {
     format!(
         "Observation: No calls remain: this turn has used all of its {}. Answer now in plain text with \
@@ -31,7 +31,7 @@ pub fn no_calls_remain(budget: Budget) -> String {
     )
 }
 
-/// Words that a budget is nearly used up (rule G701).
+/// Returns the observation that a budget is nearly used up (rule G701).
 pub fn nearly_spent(budget: Budget, used: u64) -> String {
     format!(
         "Observation: This turn has used {used} of its {}. Finish soon.",
@@ -39,7 +39,7 @@ pub fn nearly_spent(budget: Budget, used: u64) -> String {
     )
 }
 
-/// Returns the text that says that a call was not started, as a budget is used up.
+/// Returns the observation of a call that was not started, as a budget is used up.
 pub fn withheld(tool_id: &str, budget: Budget) -> String {
     format!(
         "Observation: Error - {tool_id} was not executed: this turn has used all of its {}.",
