@@ -6,14 +6,11 @@ use agent_runtime::AgentRuntime;
 use anyhow::Context;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use contracts::tavern::sandbox::v1::session_service_client::SessionServiceClient;
-use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use gateway::Gateway;
 use grpc_kit::{ServerSettings, Services, Shutdown, Transport};
 use script_sandbox::Sandbox;
-use tool_registry::{AgentPeer, ToolRegistry};
+use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
 
 use crate::settings::TavernSettings;
@@ -60,13 +57,11 @@ impl Tavern {
         let (agent_transport, agent_slot) = grpc_kit::late();
         let registry = tool_registry::build(
             service.registry,
-            tool_registry::Peers {
-                workflow: WorkflowServiceClient::new(workflow_transport.clone()),
-                workflow_runs: RunServiceClient::new(workflow_transport.clone()),
-                sandbox: ScriptSandboxServiceClient::new(sandbox_transport.clone()),
-                sessions: SessionServiceClient::new(sandbox_transport.clone()),
-                agents: AgentPeer::over(agent_transport.clone()),
-            },
+            tool_registry::Peers::over(
+                workflow_transport.clone(),
+                sandbox_transport.clone(),
+                agent_transport.clone(),
+            ),
         );
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = local(&registry.services());

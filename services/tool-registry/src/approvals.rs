@@ -4,7 +4,6 @@
 //! asks again, and finds what was decided meanwhile. Only [`Approvals::decide`] decides.
 
 mod policy;
-mod store;
 
 use std::sync::Arc;
 
@@ -18,10 +17,12 @@ use tool_domain::{
     tool::Tool,
 };
 
-use crate::store::StoreError;
+pub use crate::store::approvals::ApprovalFilter;
+use crate::store::{
+    StoreError,
+    approvals::{ApprovalStore, Stored},
+};
 pub use policy::{Approver, Policy, PolicyError};
-pub use store::ApprovalFilter;
-use store::{ApprovalStore, Stored};
 
 /// The most approvals that wait at once.
 const MAX_PENDING: i64 = 1_000;

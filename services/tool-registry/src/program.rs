@@ -21,7 +21,11 @@ impl Program for ToolRegistry {
     }
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
-        let peers = Peers::remote(&settings)?;
+        let peers = Peers::over(
+            grpc_kit::remote(&settings.workflow)?,
+            grpc_kit::remote(&settings.sandbox)?,
+            grpc_kit::remote(&settings.agent)?,
+        );
         Ok(crate::build(settings, peers).await?)
     }
 

@@ -3,20 +3,12 @@
 use call_outcome::Violation;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-use contracts::tavern::{
-    registry::v1::{
-        approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
-        tool_registry_service_server::ToolRegistryServiceServer,
-    },
-    run::v1::run_service_client::RunServiceClient,
-    sandbox::v1::{
-        script_sandbox_service_client::ScriptSandboxServiceClient,
-        session_service_client::SessionServiceClient,
-    },
-    workflow::v1::workflow_service_client::WorkflowServiceClient,
+use contracts::tavern::registry::v1::{
+    approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
+    tool_registry_service_server::ToolRegistryServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::{Services, Transport};
+use grpc_kit::Services;
 use run_events::Runs;
 use run_log::{RunLog, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
@@ -27,22 +19,25 @@ use tool_domain::{
 };
 
 use crate::{
-    agents::Agents,
     approvals::{Approvals, Policy},
-    calls::{Calls, handles},
-    dispatch::{
-        Dispatcher,
-        backend::{AllowedHosts, Backends},
-        builtin::{self, AgentPeer, Builtins},
-        runs::ChildRuns,
-        sandbox::{Sandbox, Sessions},
-        script::Scripts,
-    },
     error::Error,
-    invocation::Invocations,
     ledger::Ledger,
+    peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
     rpc::{ApprovalRpc, CallRpc, CatalogueRpc},
+    runner::{
+        agents::Agents,
+        calls::{Calls, handles},
+        dispatch::{
+            Dispatcher,
+            backend::{AllowedHosts, Backends},
+            builtin::{self, Builtins},
+            runs::ChildRuns,
+            sandbox::{Sandbox, Sessions},
+            script::Scripts,
+        },
+        invocation::Invocations,
+    },
     settings::RegistrySettings,
     store::{MIGRATIONS, SqliteStore, Store},
     tools::Tools,
@@ -51,40 +46,6 @@ use crate::{
 
 /// The name of the service in health checks and method names.
 pub const SERVICE: &str = "tavern.registry.v1.ToolRegistryService";
-
-/// The services that this one calls.
-#[derive(Clone, Debug)]
-pub struct Peers {
-    /// workflow-execution.
-    pub workflow: WorkflowServiceClient<Transport>,
-    /// The runs of workflow-execution.
-    pub workflow_runs: RunServiceClient<Transport>,
-    /// script-sandbox.
-    pub sandbox: ScriptSandboxServiceClient<Transport>,
-    /// The sessions of script-sandbox.
-    pub sessions: SessionServiceClient<Transport>,
-    /// The states and scenes of agent-runtime.
-    pub agents: AgentPeer,
-}
-
-impl Peers {
-    /// Makes clients for the addresses of the settings. Nothing is connected yet.
-    ///
-    /// # Errors
-    /// The address that cannot be used.
-    pub fn remote(settings: &RegistrySettings) -> Result<Self, grpc_kit::TransportError> {
-        let workflow = grpc_kit::remote(&settings.workflow)?;
-        let sandbox = grpc_kit::remote(&settings.sandbox)?;
-        let agent = grpc_kit::remote(&settings.agent)?;
-        Ok(Self {
-            workflow: WorkflowServiceClient::new(workflow.clone()),
-            workflow_runs: RunServiceClient::new(workflow),
-            sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
-            sessions: SessionServiceClient::new(sandbox),
-            agents: AgentPeer::over(agent),
-        })
-    }
-}
 
 /// The tool registry.
 #[derive(Clone)]

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
 
-use crate::{calls::CallLimits, dispatch::backend::AllowedHosts, workspace::WorkspaceLimits};
+use crate::{
+    runner::{calls::CallLimits, dispatch::backend::AllowedHosts},
+    workspace::WorkspaceLimits,
+};
 
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -1,5 +1,6 @@
-//! What the operator added: tools and gRPC servers.
+//! What is in the database: tools and gRPC servers that the operator added, and approvals.
 
+pub(crate) mod approvals;
 mod sqlite;
 
 use async_trait::async_trait;

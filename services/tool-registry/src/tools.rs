@@ -22,7 +22,7 @@ use tool_domain::{
 };
 
 use crate::{
-    dispatch::{backend::Backends, runs::ChildRuns},
+    runner::dispatch::{backend::Backends, runs::ChildRuns},
     store::Store,
 };
 

@@ -21,7 +21,7 @@ use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
 use super::{Answer, StreamOf};
 use crate::{
     approvals::{ApprovalFilter, Approvals, Approver, DecisionError},
-    calls::Calls,
+    runner::calls::Calls,
     store::StoreError,
 };
 use tool_domain::approval::{self as domain, DecideError, Decision, State, shown};

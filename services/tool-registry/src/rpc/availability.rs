@@ -12,8 +12,8 @@ use tonic::Status;
 
 use super::refusal;
 use crate::{
-    agents::{Agent, Agents, Unknown},
     approvals::Approvals,
+    runner::agents::{Agent, Agents, Unknown},
     tools::{Missing, Tools},
 };
 use tool_domain::{

@@ -10,7 +10,7 @@ use run_log::{RunFilter, StateFilter};
 use tonic::Status;
 
 use super::call_resource::{View, entry_to_proto};
-use crate::calls::Calls;
+use crate::runner::calls::Calls;
 
 /// Lists calls.
 pub(super) async fn list(

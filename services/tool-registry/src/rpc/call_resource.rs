@@ -8,8 +8,8 @@ use run_events::{durability_to_proto, timestamp_to_proto};
 use tool_domain::approval::Approval;
 
 use crate::{
-    calls::StartedCall,
     ledger::{Entry, LedgerEntry},
+    runner::calls::StartedCall,
 };
 
 /// How much of a call is shown.

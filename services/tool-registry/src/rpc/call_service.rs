@@ -12,7 +12,7 @@ use grpc_kit::Drain;
 use tonic::{Request, Response};
 
 use super::{Answer, StreamOf, call_list, calls};
-use crate::{calls::Calls, invocation::Invocations};
+use crate::runner::{calls::Calls, invocation::Invocations};
 
 /// Calls as a gRPC service.
 #[derive(Clone, Debug)]

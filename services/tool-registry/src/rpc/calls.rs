@@ -24,8 +24,8 @@ use super::{
     tools::arguments,
 };
 use crate::{
-    calls::{Call, CallProgress, Calls, Decision, Position, Watched, refusal_of_missing},
     ledger::LedgerEntry,
+    runner::calls::{Call, CallProgress, Calls, Decision, Position, Watched, refusal_of_missing},
     workspace,
 };
 

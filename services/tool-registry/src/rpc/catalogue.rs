@@ -14,7 +14,7 @@ use contracts::tavern::registry::v1::{
 use tonic::{Request, Response};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
-use crate::{agents::Agents, approvals::Approvals, plugins::PluginInfo, tools::Tools};
+use crate::{approvals::Approvals, plugins::PluginInfo, runner::agents::Agents, tools::Tools};
 
 /// The catalogue as a gRPC service.
 #[derive(Clone, Debug)]

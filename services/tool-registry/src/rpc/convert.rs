@@ -10,7 +10,7 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-use crate::{dispatch::backend::Backend, plugins::PluginInfo};
+use crate::{plugins::PluginInfo, runner::dispatch::backend::Backend};
 
 /// Writes a tool.
 pub fn tool_to_proto(tool: &Tool) -> registry::Tool {

@@ -6,7 +6,7 @@ use grpc_kit::Failure;
 use tonic::{Code, Status};
 
 use crate::{
-    dispatch::backend::BackendError,
+    runner::dispatch::backend::BackendError,
     store::StoreError,
     tools::{Change, ChangeError, Missing},
 };

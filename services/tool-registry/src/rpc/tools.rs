@@ -16,7 +16,7 @@ use super::{
     refusal::{self, Resource, check_request_id},
 };
 use crate::{
-    agents::{Agents, AgentsAbove, Unknown},
+    runner::agents::{Agents, AgentsAbove, Unknown},
     tools::{Change, Missing, Tools},
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Change, ChangeError, Tools};
 use crate::{
-    dispatch::backend::Backend,
+    runner::dispatch::backend::Backend,
     store::{BackendRow, StoreError},
 };
 

@@ -6,7 +6,7 @@ use tonic::Status;
 use tool_domain::tool::Origin;
 
 use crate::{
-    dispatch::backend::BackendError,
+    runner::dispatch::backend::BackendError,
     store::{RequestRow, StoreError},
 };
 

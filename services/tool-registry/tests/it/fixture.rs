@@ -11,22 +11,15 @@ use contracts::tavern::{
         tool_registry_service_client::ToolRegistryServiceClient,
     },
     run::v1::{run_service_client::RunServiceClient, run_service_server::RunServiceServer},
-    sandbox::v1::{
-        script_sandbox_service_client::ScriptSandboxServiceClient,
-        script_sandbox_service_server::ScriptSandboxServiceServer,
-        session_service_client::SessionServiceClient,
-    },
-    workflow::v1::{
-        workflow_service_client::WorkflowServiceClient,
-        workflow_service_server::WorkflowServiceServer,
-    },
+    sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer,
+    workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
 use futures::StreamExt;
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
-use tool_registry::{AgentPeer, Peers, RegistrySettings, ToolRegistry};
+use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
 use crate::doubles::{agents::KnownAgents, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
 
@@ -271,15 +264,11 @@ async fn build(
         .add(WorkflowServiceServer::new(workflows.clone()))
         .add(RunServiceServer::new(workflows.clone()));
     let agents = Services::new().add(AgentServiceServer::new(agents.clone()));
-    let workflows = grpc_kit::local(&workflows);
-    let sandbox = grpc_kit::local(&sandbox);
-    let peers = Peers {
-        sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
-        sessions: SessionServiceClient::new(sandbox),
-        agents: AgentPeer::over(grpc_kit::local(&agents)),
-        workflow: WorkflowServiceClient::new(workflows.clone()),
-        workflow_runs: RunServiceClient::new(workflows),
-    };
+    let peers = Peers::over(
+        grpc_kit::local(&workflows),
+        grpc_kit::local(&sandbox),
+        grpc_kit::local(&agents),
+    );
     tool_registry::build(settings, peers).await.unwrap()
 }
 

@@ -18,10 +18,12 @@ use tonic::{Code, Status};
 
 use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
-    agents::AgentsAbove,
-    dispatch::{ResolvedCall, without_handle},
-    in_flight::InFlightCall,
     ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
+    runner::{
+        agents::AgentsAbove,
+        dispatch::{ResolvedCall, without_handle},
+        in_flight::InFlightCall,
+    },
 };
 use tool_domain::tool::Tool;
 

@@ -15,10 +15,9 @@ use tonic::Status;
 
 use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
-    agents::Unknown,
     approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
-    in_flight::InFlightCall,
     ledger,
+    runner::{agents::Unknown, in_flight::InFlightCall},
     store::StoreError,
 };
 use tool_domain::approval::{Approval, State};

@@ -18,7 +18,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::calls::Calls;
+use crate::runner::calls::Calls;
 use one::CallEnd;
 
 pub use begin::{Invocations, KIND};

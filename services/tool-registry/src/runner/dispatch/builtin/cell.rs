@@ -9,7 +9,7 @@ use super::{
     code::{failed_with, shown},
     text,
 };
-use crate::dispatch::{
+use crate::runner::dispatch::{
     ResolvedCall,
     sandbox::{Ran, Sessions, portable},
 };

@@ -5,7 +5,7 @@ use std::error::Error;
 
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
-use crate::dispatch::ResolvedCall;
+use crate::runner::dispatch::ResolvedCall;
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// The key in an answer's headers or trailers by which a server, or a proxy in front of it, says
@@ -107,7 +107,7 @@ fn is_refusal(code: Code) -> bool {
 }
 
 /// Returns how a call ended that left for a backend and got no answer.
-pub(in crate::dispatch) fn without_answer(
+pub(in crate::runner::dispatch) fn without_answer(
     service: &str,
     resolved: &ResolvedCall,
     category: Category,

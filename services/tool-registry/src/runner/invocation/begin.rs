@@ -20,7 +20,7 @@ use serde_json::json;
 use tonic::Status;
 
 use super::Invocation;
-use crate::{calls::Calls, workspace};
+use crate::{runner::calls::Calls, workspace};
 
 /// The kind of these runs.
 pub const KIND: &str = "invocation";

@@ -16,15 +16,8 @@ mod time;
 use call_outcome::{CallOutcome, Category, Failure};
 use std::sync::Arc;
 
-use contracts::tavern::agent::v1::{
-    agent_service_client::AgentServiceClient, knowledge_service_client::KnowledgeServiceClient,
-    profile_service_client::ProfileServiceClient, scene_service_client::SceneServiceClient,
-    state_service_client::StateServiceClient,
-};
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::Clock;
 use futures::FutureExt;
-use grpc_kit::Transport;
 use serde_json::Value;
 
 use self::{peer::PeerCall, state::State};
@@ -32,7 +25,10 @@ use super::{
     ResolvedCall,
     sandbox::{Sandbox, Sessions},
 };
-use crate::workspace::{Workspace, Workspaces, check_conversation};
+use crate::{
+    peers::AgentPeer,
+    workspace::{Workspace, Workspaces, check_conversation},
+};
 use tool_domain::definition::{self, Definition};
 
 /// The definitions of all methods of the platform.
@@ -130,37 +126,6 @@ impl Method {
             "WriteToKnowledgeBaseTool" => Self::OnAgent(Agent::WriteKnowledge),
             _ => return None,
         })
-    }
-}
-
-/// What calls ask agent-runtime for.
-#[derive(Clone, Debug)]
-pub struct AgentPeer {
-    /// Private states and world states.
-    pub states: StateServiceClient<Transport>,
-    /// The events of scenes.
-    pub scenes: SceneServiceClient<Transport>,
-    /// Knowledge bases.
-    pub knowledge: KnowledgeServiceClient<Transport>,
-    /// Profiles, as tools.
-    pub profiles: ProfileServiceClient<Transport>,
-    /// Turns of agents that are tools.
-    pub turns: AgentServiceClient<Transport>,
-    /// The runs of these turns.
-    pub runs: RunServiceClient<Transport>,
-}
-
-impl AgentPeer {
-    /// Takes agent-runtime behind a transport.
-    pub fn over(agent: Transport) -> Self {
-        Self {
-            states: StateServiceClient::new(agent.clone()),
-            scenes: SceneServiceClient::new(agent.clone()),
-            knowledge: KnowledgeServiceClient::new(agent.clone()),
-            profiles: ProfileServiceClient::new(agent.clone()),
-            turns: AgentServiceClient::new(agent.clone()),
-            runs: RunServiceClient::new(agent),
-        }
     }
 }
 

@@ -19,7 +19,7 @@ use script_client::{Broken, Cell, CellEvent};
 use tonic::Status;
 
 use super::{PATIENCE, failure_of, lost};
-use crate::dispatch::ResolvedCall;
+use crate::runner::dispatch::ResolvedCall;
 
 /// Runs cells in the interpreters of conversations.
 #[derive(Clone, Debug)]
@@ -29,10 +29,10 @@ pub struct Sessions {
 
 /// A cell that ran.
 #[derive(Debug)]
-pub(in crate::dispatch) struct Ran {
-    pub(in crate::dispatch) cell: Cell,
+pub(in crate::runner::dispatch) struct Ran {
+    pub(in crate::runner::dispatch) cell: Cell,
     /// Why the interpreter before this one ended, if this one is its successor.
-    pub(in crate::dispatch) restarted: Option<String>,
+    pub(in crate::runner::dispatch) restarted: Option<String>,
 }
 
 impl Sessions {
@@ -46,7 +46,7 @@ impl Sessions {
     /// # Errors
     /// How the call ended when the cell did not run to its end. A cell that may have begun is in
     /// doubt, as what it changed in its interpreter stays.
-    pub(in crate::dispatch) async fn run_cell(
+    pub(in crate::runner::dispatch) async fn run_cell(
         &self,
         caller: &str,
         runtime: &str,

@@ -8,15 +8,15 @@ use crate::store::StoreError;
 
 /// Keeps approvals.
 #[derive(Clone)]
-pub(super) struct ApprovalStore {
+pub(crate) struct ApprovalStore {
     database: SqliteDatabase,
 }
 
 /// A stored approval.
-pub(super) struct Stored {
-    pub(super) approval: Approval,
+pub(crate) struct Stored {
+    pub(crate) approval: Approval,
     /// What starts the call again after a restart; empty if its owner asks for it.
-    pub(super) call_json: String,
+    pub(crate) call_json: String,
 }
 
 /// Which approvals a list has.
@@ -33,12 +33,12 @@ pub struct ApprovalFilter {
 const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
 
 impl ApprovalStore {
-    pub(super) fn new(database: SqliteDatabase) -> Self {
+    pub(crate) fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }
 
     /// Saves a new approval, or what became of it.
-    pub(super) async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
+    pub(crate) async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
         let document = serde_json::to_string(approval).expect("an approval has text keys only");
         let statement = sqlx::query(
             "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
@@ -61,7 +61,7 @@ impl ApprovalStore {
         Ok(())
     }
 
-    pub(super) async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
         let statement = format!("{COLUMNS} WHERE approval_id = ?1");
         let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id);
         let row = row.fetch_optional(self.database.reader()).await?;
@@ -69,7 +69,7 @@ impl ApprovalStore {
     }
 
     /// Returns the approval of an effect that counts.
-    pub(super) async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
+    pub(crate) async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
         let statement =
             format!("{COLUMNS} WHERE effect_id = ?1 AND effect_id <> '' AND state <> 5");
         let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(effect);
@@ -78,7 +78,7 @@ impl ApprovalStore {
     }
 
     /// Returns those whose call no owner asks for: it ended with its caller, or is to be started again.
-    pub(super) async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
+    pub(crate) async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
         let statement = format!(
             "{COLUMNS} WHERE (state = 1 AND effect_id = '') OR (state IN (1, 2) AND call_json <> '')"
         );
@@ -87,20 +87,20 @@ impl ApprovalStore {
         rows.iter().map(read).collect()
     }
 
-    pub(super) async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
+    pub(crate) async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
         let statement = sqlx::query("UPDATE approvals SET call_json = '' WHERE approval_id = ?1");
         statement.bind(id).execute(self.database.writer()).await?;
         Ok(())
     }
 
     /// Returns how many wait.
-    pub(super) async fn pending(&self) -> Result<i64, StoreError> {
+    pub(crate) async fn pending(&self) -> Result<i64, StoreError> {
         let count = sqlx::query_scalar("SELECT count(*) FROM approvals WHERE state = 1");
         Ok(count.fetch_one(self.database.reader()).await?)
     }
 
     /// Returns at most `limit` approvals, the newest first, after a place.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         filter: &ApprovalFilter,
         after: Option<(i64, &str)>,
@@ -124,7 +124,7 @@ impl ApprovalStore {
         rows.iter().map(read).collect()
     }
 
-    pub(super) async fn remember(
+    pub(crate) async fn remember(
         &self,
         conversation: &str,
         digest: &str,
@@ -140,7 +140,7 @@ impl ApprovalStore {
     }
 
     /// Returns the approval that stands for later calls.
-    pub(super) async fn remembered(
+    pub(crate) async fn remembered(
         &self,
         conversation: &str,
         digest: &str,

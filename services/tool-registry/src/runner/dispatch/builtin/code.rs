@@ -8,7 +8,7 @@ use contracts::tavern::sandbox::v1::{
 use serde_json::{Map, Value, json};
 
 use super::text;
-use crate::dispatch::{
+use crate::runner::dispatch::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
 };

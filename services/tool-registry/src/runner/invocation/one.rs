@@ -19,7 +19,7 @@ use serde_json::Value;
 use tonic::Status;
 
 use super::Invocation;
-use crate::calls::{Call, CallProgress, Calls};
+use crate::runner::calls::{Call, CallProgress, Calls};
 
 /// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
 /// the same ids.

@@ -37,11 +37,13 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use crate::{
-    agents::Agents,
     approvals::Approvals,
-    dispatch::Dispatcher,
-    in_flight::{InFlightCall, pending_run},
     ledger::{Entry, Ledger, LedgerEntry},
+    runner::{
+        agents::Agents,
+        dispatch::Dispatcher,
+        in_flight::{InFlightCall, pending_run},
+    },
     tools::Tools,
 };
 

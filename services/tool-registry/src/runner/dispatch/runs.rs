@@ -27,8 +27,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
-use super::{ResolvedCall, builtin::AgentPeer, timeout};
-use crate::in_flight::pending_run;
+use super::{ResolvedCall, timeout};
+use crate::{peers::AgentPeer, runner::in_flight::pending_run};
 use tool_domain::definition::Implementation;
 
 /// How long to wait for a workflow service that is not there when a run is to be started.
