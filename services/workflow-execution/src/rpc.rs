@@ -24,7 +24,7 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
-use crate::service::Inner;
+use crate::runner::Inner;
 use workflow_domain::load::load_with_source;
 
 /// Answers calls.

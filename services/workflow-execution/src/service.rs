@@ -1,50 +1,30 @@
 //! The service: everything it holds, and its life from start to end.
 
-mod concurrency;
-mod definition_store;
-mod fork;
-mod fork_edit;
-mod recover;
-mod schedules;
-mod start;
-mod target;
-
 use std::sync::Arc;
 
+use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use grpc_kit::Services;
 use run_events::Runs;
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
 use crate::error::Error;
 use crate::library::Library;
-use crate::schedule_store::ScheduleStore;
+use crate::peers::Peers;
+use crate::rpc::{Rpc, ScheduleRpc};
+use crate::runner::{self, Clockwork, DefinitionStore, Inner, Schedules};
 use crate::settings::WorkflowSettings;
+use crate::store::schedules::ScheduleStore;
 use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
 use workflow_runner::run_keys::RunKeys;
-use workflow_runner::{Concurrency, Peers, ResultCache, RunBounds, RunPlaces, Runner};
-
-use definition_store::DefinitionStore;
-use schedules::{Clockwork, Schedules};
+use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 
 /// The workflow-execution service.
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
-    pub(crate) inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) library: Library,
-    pub(crate) runs: Runs,
-    pub(crate) runner: Arc<Runner>,
-    pub(crate) clock: Arc<dyn Clock>,
-    ids: Arc<dyn IdSource>,
-    places: RunPlaces,
-    keys: RunKeys,
-    definitions: DefinitionStore,
-    schedules: Schedules,
-    clockwork: Clockwork,
+    inner: Arc<Inner>,
 }
 
 /// Builds the service on its data directory, with the machine's clock.
@@ -107,18 +87,34 @@ pub async fn build_with(
         clockwork: Clockwork::default(),
     };
     let inner = Arc::new(inner);
-    recover::resume_what_rests(&inner);
+    runner::resume_what_rests(&inner);
     Ok(WorkflowExecution { inner })
 }
 
 impl WorkflowExecution {
+    /// Returns what a server of its own serves.
+    pub fn services(&self) -> Services {
+        self.services_beside_gateway()
+            .add(self.inner.runs.service())
+    }
+
+    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// runs.
+    pub fn services_beside_gateway(&self) -> Services {
+        let rpc = Rpc::new(Arc::clone(&self.inner));
+        let schedules = ScheduleRpc::new(Arc::clone(&self.inner));
+        Services::new()
+            .add(WorkflowServiceServer::new(rpc))
+            .add(ScheduleServiceServer::new(schedules))
+    }
+
     /// Continues with every run that the process before this one left, and begins with schedules. To be called once the server
     /// listens; services that nodes need may come later.
     ///
     /// # Errors
     /// [`Error::Recover`] when the log does not work.
     pub async fn recover(&self) -> Result<(), Error> {
-        recover::recover(&self.inner).await?;
+        runner::recover(&self.inner).await?;
         self.inner.runs.wake_when_due();
         self.inner.clockwork.start(&self.inner);
         Ok(())

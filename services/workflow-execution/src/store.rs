@@ -1,9 +1,10 @@
-//! Keeps definitions: those that were saved by id, and those that open runs execute.
+//! Keeps definitions, those that were saved by id and those that open runs execute, results and schedules.
 //!
 //! A text is kept once, by its digest. That way a run continues after a restart with the definition
 //! it was started with, whatever happened to the workflow since.
 
 mod results;
+pub(crate) mod schedules;
 mod sqlite;
 
 use async_trait::async_trait;

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use crate::error::{workflow_invalid, workflow_not_found};
 use crate::library::{Definition, FileChanges};
 use crate::rpc::tool_ids;
-use crate::service::Inner;
+use crate::runner::Inner;
 use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
 use workflow_domain::diagnose::diagnose;
 use workflow_domain::load::load_with_source;

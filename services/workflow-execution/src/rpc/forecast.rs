@@ -8,7 +8,7 @@ use contracts::tavern::workflow::v1 as proto;
 use grpc_kit::Failure;
 
 use crate::error::invalid_fields;
-use crate::service::Inner;
+use crate::runner::Inner;
 use workflow_domain::forecast::{Forecast, ForecastNode};
 use workflow_domain::interface::{bind, read_inputs};
 use workflow_domain::node_definition::NodeEffects;

@@ -17,7 +17,7 @@ use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::read_token;
-use crate::service::Inner;
+use crate::runner::Inner;
 
 /// After this many bytes of schedules a page ends, even if it has fewer entries than asked for.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;

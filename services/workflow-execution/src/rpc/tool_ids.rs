@@ -6,7 +6,7 @@ use grpc_kit::Failure;
 use tonic::Status;
 
 use crate::error::workflow_invalid;
-use crate::service::Inner;
+use crate::runner::Inner;
 use crate::store::etag_of;
 use workflow_domain::flatten::flatten;
 use workflow_domain::load::load_with_source;

@@ -11,8 +11,8 @@ use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 
-use crate::schedule_store::{ScheduleRow, TimeRow, TimeState};
-use crate::service::Inner;
+use crate::runner::Inner;
+use crate::store::schedules::{ScheduleRow, TimeRow, TimeState};
 
 use super::{definition, failure};
 

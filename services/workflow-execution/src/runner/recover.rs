@@ -41,7 +41,7 @@ pub(super) enum Stuck {
     Storage(Failure),
 }
 
-pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
+pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     let mut open = inner
         .runs
         .open_runs()
@@ -77,7 +77,7 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
 }
 
 /// Makes what rests continue when it is woken.
-pub(super) fn resume_what_rests(inner: &Arc<Inner>) {
+pub(crate) fn resume_what_rests(inner: &Arc<Inner>) {
     let service = Arc::downgrade(inner);
     inner.runs.resume_with(move |run| {
         let service = service.clone();

@@ -17,7 +17,7 @@ const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
 /// Stores the definitions that open runs execute, so that a run continues after a restart.
 #[derive(Debug)]
-pub(super) struct DefinitionStore {
+pub(crate) struct DefinitionStore {
     store: Arc<dyn Store>,
     /// Texts that this process has stored. Held while the store works, so that nothing is forgotten
     /// between being stored and being used.
@@ -33,7 +33,7 @@ struct Read {
 }
 
 impl DefinitionStore {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             stored: Mutex::default(),

@@ -14,19 +14,19 @@ use tokio::sync::{Mutex, Notify};
 use tonic::Status;
 
 use crate::error::{schedule_not_found, store_failure};
-use crate::schedule_store::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
 use crate::store::StoreError;
+use crate::store::schedules::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
 
 use super::Inner;
 
-pub(super) use clockwork::Clockwork;
+pub(crate) use clockwork::Clockwork;
 
 /// The most schedules.
 const MAX_SCHEDULES: usize = 10_000;
 
 /// The schedules of the service.
 #[derive(Debug)]
-pub(super) struct Schedules {
+pub(crate) struct Schedules {
     store: ScheduleStore,
     /// Held while schedules are changed or their runs started, so that each change sees the one before.
     turn: Mutex<()>,
@@ -35,7 +35,7 @@ pub(super) struct Schedules {
 }
 
 impl Schedules {
-    pub(super) fn new(store: ScheduleStore) -> Self {
+    pub(crate) fn new(store: ScheduleStore) -> Self {
         Self {
             store,
             turn: Mutex::default(),

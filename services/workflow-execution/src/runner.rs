@@ -1,0 +1,43 @@
+//! What carries runs and schedules out.
+//!
+//! - `start`, `target`, `concurrency`: starting runs.
+//! - `fork`, `fork_edit`: starting a run that takes over what another has done.
+//! - `recover`, `definition_store`: resuming open runs, with the definitions that they execute.
+//! - `schedules`: schedules, and starting runs when their times come.
+
+mod concurrency;
+mod definition_store;
+mod fork;
+mod fork_edit;
+mod recover;
+mod schedules;
+mod start;
+mod target;
+
+use std::sync::Arc;
+
+use core_types::{Clock, IdSource};
+use run_events::Runs;
+
+use crate::library::Library;
+use workflow_runner::run_keys::RunKeys;
+use workflow_runner::{RunPlaces, Runner};
+
+pub(crate) use definition_store::DefinitionStore;
+pub(crate) use recover::{recover, resume_what_rests};
+pub(crate) use schedules::{Clockwork, Schedules};
+
+/// What runs and schedules are carried out with.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) library: Library,
+    pub(crate) runs: Runs,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn IdSource>,
+    pub(crate) places: RunPlaces,
+    pub(crate) keys: RunKeys,
+    pub(crate) definitions: DefinitionStore,
+    pub(crate) schedules: Schedules,
+    pub(crate) clockwork: Clockwork,
+}
