@@ -10,7 +10,7 @@ pub(crate) use run_events::store_failure;
 
 /// Why the service cannot be built.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum Error {
     /// A model cannot be set up.
     #[error("the models cannot be set up")]
     Model(#[from] BuildModelError),

@@ -10,28 +10,21 @@
 //! language models are [`model_client`]. Here they are put together and served:
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
-//! - [`runner`]: the I/O of turns.
 //! - [`states`]: private states, goals and world states.
-//! - [`turns`]: starting turns, for callers and for the agents of scenes.
-//! - [`running_scenes`]: the scenes that run in this process, and what is asked of them.
-//! - [`scene_runner`]: the I/O of scenes.
-//! - [`rpc`]: the wire.
+//! - [`runner`]: starting turns and carrying them out, scenes, answers to questions.
+//! - [`rpc`]: the wire; `wire`: what of it the runner writes too.
 
-mod answers;
 pub mod error;
 pub mod peers;
 mod program;
 pub mod rpc;
 pub mod runner;
-pub mod running_scenes;
-pub mod scene_runner;
 pub mod service;
 pub mod settings;
 pub mod states;
-pub mod turns;
 mod wire;
 
-pub use error::BuildError;
+pub use error::Error;
 pub use peers::Peers;
 pub use service::{AgentRuntime, Environment, build};
 pub use settings::AgentSettings;

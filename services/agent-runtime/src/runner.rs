@@ -4,8 +4,13 @@
 //! through [`agent_store::turn_log::journal::read`], back into the turn. After a crash the log is
 //! replayed and the turn continues where it stopped: an answer that is in the log is never asked
 //! for again, and a call that had left is asked about with the same effect id.
+//!
+//! - [`turns`]: starting turns, for callers and for the agents of scenes.
+//! - [`scenes`]: carrying scenes out.
+//! - `answers`: from the answer of a question to the turn that it opens.
 
 mod answer_source;
+pub(crate) mod answers;
 mod asker;
 mod budgets;
 mod call;
@@ -26,6 +31,7 @@ mod queue;
 mod reading_context;
 mod reduce;
 mod replay;
+pub mod scenes;
 mod shown_states;
 mod spending;
 mod steer;
@@ -33,6 +39,7 @@ mod stop;
 mod streaming_answer;
 mod text_coalescer;
 mod turn_log;
+pub mod turns;
 
 use std::{sync::Arc, time::Duration};
 

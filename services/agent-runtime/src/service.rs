@@ -29,19 +29,20 @@ use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    answers::Answers,
-    error::{BuildError, store_failure},
+    error::{Error, store_failure},
     peers::Peers,
     rpc::{
         A2aRpc, AgentRpc, ConversationRpc, KnowledgeRpc, LONG_METHOD, ModelRpc, ProfileRpc,
         ProjectRpc, Publishers, SceneRpc, StateRpc,
     },
-    runner::{Runner, RunnerParts},
-    running_scenes::RunningScenes,
-    scene_runner::{SCENE, SceneParts, SceneRunner},
+    runner::{
+        Runner, RunnerParts,
+        answers::Answers,
+        scenes::{SCENE, SceneParts, SceneRunner, running::RunningScenes},
+        turns::Turns,
+    },
     settings::AgentSettings,
     states::States,
-    turns::Turns,
 };
 
 /// The longest that a method may take that waits for the end of a turn.
@@ -110,12 +111,12 @@ pub struct AgentRuntime {
 /// Builds the service on its data directory.
 ///
 /// # Errors
-/// [`BuildError`] when a model, the data directory or the run log cannot be used.
+/// [`Error`] when a model, the data directory or the run log cannot be used.
 pub async fn build(
     settings: AgentSettings,
     peers: Peers,
     environment: Environment,
-) -> Result<AgentRuntime, BuildError> {
+) -> Result<AgentRuntime, Error> {
     let ids = Arc::clone(&environment.ids);
     let base = Base::open(&settings, peers, &environment).await?;
     let (questions, opened) = Questions::new(base.store.clone());
@@ -217,7 +218,7 @@ impl Base {
         settings: &AgentSettings,
         peers: Peers,
         environment: &Environment,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, Error> {
         let models = Models::build(
             &settings.models,
             &settings.scripts_dir,
@@ -230,7 +231,7 @@ impl Base {
         runs.pause_below(peers.workflow_runs.clone());
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
         let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
-        let store = AgentStore::new(database.map_err(BuildError::Database)?);
+        let store = AgentStore::new(database.map_err(Error::Database)?);
         let deleting = store.clone();
         runs.before_deletion(move |run| {
             let (store, is_scene) = (deleting.clone(), run.owner() == RunOwner::Scene);

@@ -18,7 +18,7 @@ use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
 use super::{fork, start, steering, tool_scope};
-use crate::turns::{NewTurn, Turns};
+use crate::runner::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of turns count.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";

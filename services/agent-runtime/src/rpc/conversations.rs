@@ -26,7 +26,7 @@ use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
 use super::start;
-use crate::turns::{NewTurn, Turns};
+use crate::runner::turns::{NewTurn, Turns};
 
 /// The scope in which request ids of compactions count.
 const COMPACT: &str = "tavern.agent.v1.ConversationService/CompactConversation";

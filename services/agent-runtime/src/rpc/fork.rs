@@ -7,7 +7,7 @@ use grpc_kit::Failure;
 use run_events::request_hash;
 
 use super::{check_request_id, start};
-use crate::turns::NewFork;
+use crate::runner::turns::NewFork;
 
 /// Reads a request.
 pub(super) fn read(request: ForkTurnRequest, ids: &dyn IdSource) -> Result<NewFork, Failure> {

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Response, Status};
 use super::documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page};
 use crate::{
     error::{no_such_document, no_such_profile, store_failure},
-    running_scenes::RunningScenes,
+    runner::scenes::running::RunningScenes,
 };
 
 /// The most bytes of the profiles of one batch.

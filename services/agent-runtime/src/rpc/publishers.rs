@@ -10,9 +10,9 @@ use agent_store::conversations;
 use grpc_kit::Failure;
 use run_events::Runs;
 
-use crate::{
-    running_scenes::{RunningScene, RunningScenes, SceneInstance},
-    scene_runner::not_running,
+use crate::runner::scenes::{
+    not_running,
+    running::{RunningScene, RunningScenes, SceneInstance},
 };
 
 /// Finds scenes that run, and who speaks in them. Clone, cheap.

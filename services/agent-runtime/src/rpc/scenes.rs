@@ -39,8 +39,10 @@ use super::{
 };
 use crate::{
     error::{no_such_document, store_failure},
-    running_scenes::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
-    scene_runner::{NewScene, SceneRunner, not_running},
+    runner::scenes::{
+        NewScene, SceneRunner, not_running,
+        running::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
+    },
     wire,
 };
 

@@ -23,8 +23,10 @@ use super::{
     publishers::{Publishers, unnamed},
 };
 use crate::{
-    running_scenes::{Change, Request},
-    scene_runner::not_running,
+    runner::scenes::{
+        not_running,
+        running::{Change, Request},
+    },
     states::{States, Update, refused},
 };
 

@@ -8,6 +8,7 @@ mod actor;
 mod ending;
 mod publishing;
 mod replay;
+pub mod running;
 mod sleeping;
 mod throttle;
 mod tickers;
@@ -42,10 +43,8 @@ use self::{actor::Actor, replay::Replayed};
 use crate::{
     error::{run_lost, store_failure},
     peers::Peers,
-    runner,
-    running_scenes::RunningScenes,
+    runner::{self, scenes::running::RunningScenes, turns::Turns},
     states::States,
-    turns::Turns,
 };
 
 /// The kind of run that a scene is.

@@ -27,8 +27,10 @@ use tokio::sync::Mutex;
 
 use crate::{
     error::{no_such_model, no_such_profile, run_lost, store_failure},
-    runner::{Runner, TURN},
-    running_scenes::{RunningScenes, SceneInstance},
+    runner::{
+        Runner, TURN,
+        scenes::running::{RunningScenes, SceneInstance},
+    },
     settings::AgentSettings,
 };
 

@@ -12,7 +12,7 @@ use super::{
     actor::{Actor, SceneStop},
     tickers::{Seen, TICK, Ticker},
 };
-use crate::running_scenes::Draft;
+use crate::runner::scenes::running::Draft;
 
 impl Actor {
     /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits

@@ -24,7 +24,7 @@ use super::{
     actor::{Actor, Done, SceneStop},
     replay::Taken,
 };
-use crate::turns::NewTurn;
+use crate::runner::turns::NewTurn;
 
 /// The scope in which request ids of these turns count.
 const SCOPE: &str = "tavern.agent.v1.SceneService/turn";

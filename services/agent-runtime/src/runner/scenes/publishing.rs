@@ -12,7 +12,7 @@ use super::{
     throttle::PER_SECOND,
 };
 use crate::{
-    running_scenes::{Draft, Published},
+    runner::scenes::running::{Draft, Published},
     wire,
 };
 

@@ -23,8 +23,10 @@ use tonic::Status;
 
 use crate::{
     peers::Peers,
-    running_scenes::{Draft, Request, RunningScenes, SceneInstance},
-    turns::{NewTurn, Turns},
+    runner::{
+        scenes::running::{Draft, Request, RunningScenes, SceneInstance},
+        turns::{NewTurn, Turns},
+    },
 };
 
 /// The type of the event that an answer is.

@@ -12,7 +12,7 @@ use tokio::sync::MutexGuard;
 use tonic::Code;
 
 use super::Inner;
-use crate::running_scenes::SceneInstance;
+use crate::runner::scenes::running::SceneInstance;
 
 impl Inner {
     /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     peers::PATIENCE,
-    running_scenes::{Change, Draft},
+    runner::scenes::running::{Change, Draft},
     states::Update,
 };
 

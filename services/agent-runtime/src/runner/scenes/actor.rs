@@ -18,7 +18,7 @@ use super::{
     tickers::Ticks,
 };
 use crate::{
-    running_scenes::{Change, InstanceStatus, Request, SceneInbox},
+    runner::scenes::running::{Change, InstanceStatus, Request, SceneInbox},
     wire,
 };
 

@@ -10,7 +10,7 @@ use super::{
     actor::{Actor, SceneStop},
     replay::WORLD_UPDATED,
 };
-use crate::running_scenes::{Change, Draft};
+use crate::runner::scenes::running::{Change, Draft};
 
 /// How long changes are merged.
 const MERGED: Duration = Duration::from_millis(50);
