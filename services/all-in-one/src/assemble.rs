@@ -49,7 +49,7 @@ impl Tavern {
         let sandbox = script_sandbox::build(service.sandbox)
             .await
             .context("script-sandbox")?;
-        let sandbox_transport = local(&script_sandbox::rpc::services(Arc::clone(&sandbox)));
+        let sandbox_transport = local(&script_sandbox::services(Arc::clone(&sandbox)));
 
         // The registry calls workflows and states of agents, workflows call tools and models, and the agent runtime calls
         // tools: some have to be built before what they call is there.
@@ -91,7 +91,7 @@ impl Tavern {
             .services()
             .merge(registry.services_beside_gateway())
             .merge(workflow.services_beside_gateway())
-            .merge(script_sandbox::rpc::services(Arc::clone(&sandbox)))
+            .merge(script_sandbox::services(Arc::clone(&sandbox)))
             .merge(agent.services_beside_gateway());
         Ok(Self {
             gateway,
@@ -125,7 +125,7 @@ impl Tavern {
 
     /// Returns the sandbox, in memory.
     pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
-        let services = script_sandbox::rpc::services(Arc::clone(&self.sandbox));
+        let services = script_sandbox::services(Arc::clone(&self.sandbox));
         ScriptSandboxServiceClient::new(grpc_kit::local(&services))
     }
 
@@ -149,7 +149,7 @@ impl Tavern {
 
     /// Returns what the process needs to run scripts.
     pub fn scripts(&self) -> grpc_kit::Need {
-        script_sandbox::rpc::scripts(&self.sandbox)
+        script_sandbox::service::scripts(&self.sandbox)
     }
 
     /// Ends scripts that outlast a shutdown, in time for the answers to their callers.

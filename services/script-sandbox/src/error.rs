@@ -7,7 +7,7 @@ use crate::domain::session::SessionEnd;
 
 /// Why the sandbox could not be built.
 #[derive(Debug, thiserror::Error)]
-pub enum BuildError {
+pub enum Error {
     /// Nothing can be run.
     #[error(transparent)]
     Engine(#[from] sandbox_engine::BuildError),

@@ -3,26 +3,24 @@
 //! [`build`] opens the blobs and builds the engine (the crate `sandbox-engine`), which knows how a
 //! script is isolated, limited and run. This crate is what stands around it.
 //!
-//! Reading order: [`sandbox`] admits requests within the bounds of [`admission`], `idempotency` remembers
-//! what request ids were answered with, [`streaming`] connects a caller with a running script,
-//! [`session`] keeps an interpreter for many cells, [`rpc`] speaks the contract. The module `audit`
-//! writes what was run, and for whom, to the audit log; the module `metrics` counts it.
-
-pub mod admission;
-pub mod domain;
-pub mod error;
-pub mod rpc;
-pub mod sandbox;
-pub mod session;
-pub mod settings;
-pub mod streaming;
+//! - [`settings`], [`error`], [`service`]: putting the service together.
+//! - [`domain`]: what is decided about sessions.
+//! - [`runner`]: admitting requests and carrying them out; streams and sessions.
+//! - [`rpc`]: the wire.
+//! - `audit`, `metrics`: what was run, and for whom, in the audit log, and counted.
 
 mod audit;
-mod idempotency;
+pub mod domain;
+pub mod error;
 mod metrics;
 mod program;
+pub mod rpc;
+pub mod runner;
+pub mod service;
+pub mod settings;
 
-pub use error::{BuildError, Refusal};
+pub use error::{Error, Refusal};
 pub use program::SandboxProgram;
-pub use sandbox::{Sandbox, build};
+pub use runner::sandbox::Sandbox;
+pub use service::{build, services};
 pub use settings::SandboxSettings;

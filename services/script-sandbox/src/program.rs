@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use grpc_kit::{Need, Program, ServerSettings, Services, Shutdown};
 use telemetry::TelemetrySettings;
 
-use crate::{Sandbox, SandboxSettings, rpc};
+use crate::{Sandbox, SandboxSettings, service};
 
 /// The sandbox, which its sessions and calls share.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ impl Program for SandboxProgram {
     }
 
     fn services(&self) -> Services {
-        rpc::services(Arc::clone(&self.0))
+        service::services(Arc::clone(&self.0))
     }
 
     fn needs(&self, _settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {
-        Ok(vec![rpc::scripts(&self.0)])
+        Ok(vec![service::scripts(&self.0)])
     }
 
     async fn drain(&self, shutdown: Shutdown, grace: Duration) {

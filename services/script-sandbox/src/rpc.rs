@@ -7,17 +7,15 @@ use contracts::tavern::{
     sandbox::v1::{
         ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse,
         GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse,
-        blob_service_server::BlobServiceServer,
-        script_sandbox_service_server::{ScriptSandboxService, ScriptSandboxServiceServer},
-        session_service_server::SessionServiceServer,
+        script_sandbox_service_server::ScriptSandboxService,
     },
 };
-use grpc_kit::{Failure, Need, Services};
+use grpc_kit::Failure;
 use sandbox_engine::domain::violation::Violation;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::{error::Refusal, sandbox::Sandbox};
+use crate::{error::Refusal, runner::sandbox::Sandbox};
 
 mod blobs;
 mod inward;
@@ -28,22 +26,7 @@ mod streaming;
 /// When to come back if too many scripts wait, or too many transfers are under way.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
-pub use blobs::BlobRpc;
-
-/// How long a session may take to be ready, and a cell to be interrupted.
-const SET_UP: Duration = Duration::from_secs(120);
-
-/// Returns what the sandbox needs to do its work: that it may run scripts at all.
-pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
-    let sandbox = Arc::clone(sandbox);
-    Need::condition("scripts", move || {
-        let report = sandbox.report();
-        match report.is_ready(sandbox.settings().lowest_isolation) {
-            true => Ok(()),
-            false => Err("scripts are refused; GetIsolation says why".to_owned()),
-        }
-    })
-}
+pub(crate) use blobs::{BlobRpc, LONGEST};
 
 /// Serves the RPCs of a sandbox.
 #[derive(Clone, Debug)]
@@ -51,25 +34,10 @@ pub struct Rpc {
     sandbox: Arc<Sandbox>,
 }
 
-/// The services of a sandbox, with the time that its scripts may take.
-pub fn services(sandbox: Arc<Sandbox>) -> Services {
-    let longest = sandbox.longest_request();
-    let blobs = BlobRpc::new(sandbox.blobs().clone());
-    let rpc = Rpc { sandbox };
-    Services::new()
-        .add(BlobServiceServer::new(blobs))
-        .add(ScriptSandboxServiceServer::new(rpc.clone()))
-        .add(SessionServiceServer::new(rpc))
-        .method_timeout("tavern.sandbox.v1.BlobService/UploadBlob", blobs::LONGEST)
-        .method_timeout("tavern.sandbox.v1.BlobService/DownloadBlob", blobs::LONGEST)
-        .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
-        .method_timeout(
-            "tavern.sandbox.v1.ScriptSandboxService/ExecuteStream",
-            longest,
-        )
-        .method_timeout("tavern.sandbox.v1.SessionService/RunCell", longest)
-        .method_timeout("tavern.sandbox.v1.SessionService/CreateSession", SET_UP)
-        .method_timeout("tavern.sandbox.v1.SessionService/InterruptCell", SET_UP)
+impl Rpc {
+    pub(crate) fn new(sandbox: Arc<Sandbox>) -> Self {
+        Self { sandbox }
+    }
 }
 
 #[tonic::async_trait]

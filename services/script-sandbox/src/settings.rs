@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-use crate::session::SessionSettings;
+use crate::runner::session::SessionSettings;
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

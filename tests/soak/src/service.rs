@@ -75,7 +75,7 @@ impl Service {
     pub(crate) async fn start(level: Level) -> anyhow::Result<Self> {
         let nothing = Left::count();
         let sandbox = script_sandbox::build(level.settings()).await?;
-        let transport = grpc_kit::local(&script_sandbox::rpc::services(sandbox.clone()));
+        let transport = grpc_kit::local(&script_sandbox::services(sandbox.clone()));
         Ok(Self {
             client: Client::new(transport),
             sandbox,

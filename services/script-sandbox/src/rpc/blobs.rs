@@ -17,10 +17,10 @@ use sandbox_engine::domain::script::identifier_problems;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
-use crate::admission::{Admission, Permit};
+use crate::runner::admission::{Admission, Permit};
 
 /// How long one transfer may take.
-pub(super) const LONGEST: Duration = Duration::from_secs(600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 
 /// How many uploads and downloads are in progress at most. Each holds a piece in memory.
 const MAX_TRANSFERS: u32 = 64;
@@ -30,14 +30,14 @@ const PIECE: usize = 256 << 10;
 
 /// Serves the RPCs about blobs.
 #[derive(Clone, Debug)]
-pub struct BlobRpc {
+pub(crate) struct BlobRpc {
     blobs: BlobStore,
     transfers: Admission,
 }
 
 impl BlobRpc {
     /// Serves these blobs.
-    pub fn new(blobs: BlobStore) -> Self {
+    pub(crate) fn new(blobs: BlobStore) -> Self {
         let transfers = Admission::new(MAX_TRANSFERS, 0);
         Self { blobs, transfers }
     }

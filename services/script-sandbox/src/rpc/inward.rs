@@ -18,7 +18,7 @@ use sandbox_engine::domain::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::sandbox::Sandbox;
+use crate::runner::sandbox::Sandbox;
 
 /// What distinguishes two requests of the same id: everything in them, the order of variables aside.
 /// The request is as it was afterwards.

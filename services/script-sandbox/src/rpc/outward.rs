@@ -22,8 +22,10 @@ use sandbox_launcher::{
 
 use crate::{
     domain::session::EndReason,
-    sandbox::Sandbox,
-    streaming::{Started, output_queue::Chunk},
+    runner::{
+        sandbox::Sandbox,
+        streaming::{Started, output_queue::Chunk},
+    },
 };
 
 mod files;

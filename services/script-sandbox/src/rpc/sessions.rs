@@ -21,7 +21,7 @@ use crate::{
     Sandbox,
     domain::session::{IDLE_TIME, TOTAL_TIME},
     rpc::streaming::ResponseStream,
-    session::{CellRequest, SessionRequest},
+    runner::session::{CellRequest, SessionRequest},
 };
 
 mod outward;

@@ -18,7 +18,7 @@ use tokio::{
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Rpc, below, in_time, invalid, inward, outward, refused, wrong};
-use crate::streaming::{Input, StdinState, StreamEvent, StreamHandle, output_queue::Item};
+use crate::runner::streaming::{Input, StdinState, StreamEvent, StreamHandle, output_queue::Item};
 
 /// The answers of a stream.
 pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

@@ -99,7 +99,7 @@ fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
         let sandbox = script_sandbox::build(SandboxSettings::default())
             .await
             .unwrap();
-        let services = script_sandbox::rpc::services(sandbox);
+        let services = script_sandbox::services(sandbox);
         let blobs = BlobServiceClient::new(grpc_kit::local(&services));
         let header = UploadBlobRequest {
             part: Some(Part::Header(UploadBlobHeader::default())),

@@ -30,7 +30,7 @@ impl Host {
         };
         crate::audit::listen();
         let sandbox = script_sandbox::build(settings).await.unwrap();
-        let services = script_sandbox::rpc::services(sandbox);
+        let services = script_sandbox::services(sandbox);
         Self {
             blobs: BlobServiceClient::new(grpc_kit::local(&services)),
             scripts: Client::new(grpc_kit::local(&services)),

@@ -10,7 +10,7 @@ use contracts::tavern::sandbox::v1::{
     IsolationLevel as Wire, ListRuntimesRequest, MemoryEnforcement as Memory,
 };
 use sandbox_engine::domain::isolation::{IsolationLevel, MemoryEnforcement};
-use script_sandbox::{BuildError, SandboxSettings};
+use script_sandbox::{Error, SandboxSettings};
 
 use crate::{
     rounds::{as_every_user, everywhere, is_root},
@@ -230,7 +230,7 @@ async fn a_missing_launcher_is_named_with_its_remedy() {
     let error = script_sandbox::build(settings).await.unwrap_err();
     assert!(matches!(
         error,
-        BuildError::Engine(sandbox_engine::BuildError::NoLauncher { .. })
+        Error::Engine(sandbox_engine::BuildError::NoLauncher { .. })
     ));
     assert!(
         error.to_string().contains("/nowhere/launcher")

@@ -10,7 +10,7 @@ use contracts::tavern::sandbox::v1::{
     execute_stream_request::Message, execute_stream_response::Event,
     script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
 };
-use script_sandbox::streaming::output_queue::BUDGET;
+use script_sandbox::runner::streaming::output_queue::BUDGET;
 use tokio::sync::mpsc;
 use tonic::{
     Code, Status, Streaming,

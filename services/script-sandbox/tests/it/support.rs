@@ -53,7 +53,7 @@ impl Host {
     pub(crate) async fn with(settings: SandboxSettings) -> Host {
         audit::listen();
         let sandbox = script_sandbox::build(settings).await.unwrap();
-        let services = script_sandbox::rpc::services(sandbox.clone());
+        let services = script_sandbox::services(sandbox.clone());
         let transport = grpc_kit::local(&services);
         Host {
             kind: "other",

@@ -62,7 +62,7 @@ impl Host {
             .report()
             .level
             .map_or("no isolation", |level| level.name());
-        let services = script_sandbox::rpc::services(sandbox.clone());
+        let services = script_sandbox::services(sandbox.clone());
         Ok(Self {
             sandbox,
             client: Sandbox::new(grpc_kit::local(&services)),

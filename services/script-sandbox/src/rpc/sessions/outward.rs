@@ -11,11 +11,13 @@ use crate::{
         outward,
         streaming::{ALIVE, ResponseStream},
     },
-    session::{
-        CellEnd, CellEvent,
-        frames::{CellError, Frame},
+    runner::{
+        session::{
+            CellEnd, CellEvent,
+            frames::{CellError, Frame},
+        },
+        streaming::{StreamHandle, output_queue::Item},
     },
-    streaming::{StreamHandle, output_queue::Item},
 };
 
 pub(super) fn session(view: &SessionInfo) -> wire::Session {

@@ -24,11 +24,13 @@ use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
 use crate::{
-    admission::{Admission, Permit},
     audit::{Record, SCRIPT},
-    error::{BuildError, Refusal},
-    idempotency::{Digest, IdempotencyStore, Lookup, Pending},
-    session::Sessions,
+    error::Refusal,
+    runner::{
+        admission::{Admission, Permit},
+        idempotency::{Digest, IdempotencyStore, Lookup, Pending},
+        session::Sessions,
+    },
     settings::SandboxSettings,
 };
 
@@ -57,57 +59,23 @@ pub struct Sandbox {
     ending: watch::Sender<bool>,
 }
 
-/// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
-/// every script and says why.
-///
-/// # Errors
-/// When the launcher program or a runtime profile is missing or wrong.
-pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, BuildError> {
-    let blobs = BlobStore::open(&settings.blobs)?;
-    blobs.sweep_in_background();
-    let engine = Engine::build(settings.engine(), &blobs).await?;
-    log(&engine, settings.lowest_isolation);
-    let sandbox = Arc::new(Sandbox {
-        blobs,
-        engine,
-        slots: Admission::new(settings.concurrent_scripts, settings.waiting_scripts),
-        repeats: Admission::new(MAX_REPEATS, 0),
-        idempotency: IdempotencyStore::new(),
-        sessions: Sessions::new(settings.sessions),
-        settings,
-        ending: watch::Sender::new(false),
-    });
-    gauges::observe(&sandbox);
-    Ok(sandbox)
-}
-
-/// Logs what can be run, and what keeps the rest from running.
-fn log(engine: &Engine, lowest: IsolationLevel) {
-    let report = &engine.report;
-    for (level, failure) in &report.failures {
-        tracing::warn!(level = level.name(), %failure, "isolation level not reached");
-    }
-    let level = report.level.map_or("none", IsolationLevel::name);
-    let memory_enforcement = report.enforcement.name();
-    if report.is_ready(lowest) {
-        tracing::info!(level, memory_enforcement, "scripts can be run");
-    } else {
-        let lowest = lowest.name();
-        tracing::error!(
-            level,
-            lowest,
-            "scripts are refused: this host does not reach the lowest level"
-        );
-    }
-    for runtime in &engine.runtimes {
-        if let Err(problem) = &runtime.interpreter {
-            let name = &runtime.profile.name;
-            tracing::warn!(runtime = name, problem, "a runtime cannot be used");
-        }
-    }
-}
-
 impl Sandbox {
+    /// Makes a sandbox of an engine, whose levels are observed from now on.
+    pub(crate) fn new(settings: SandboxSettings, blobs: BlobStore, engine: Engine) -> Arc<Self> {
+        let sandbox = Arc::new(Self {
+            blobs,
+            engine,
+            slots: Admission::new(settings.concurrent_scripts, settings.waiting_scripts),
+            repeats: Admission::new(MAX_REPEATS, 0),
+            idempotency: IdempotencyStore::new(),
+            sessions: Sessions::new(settings.sessions),
+            settings,
+            ending: watch::Sender::new(false),
+        });
+        gauges::observe(&sandbox);
+        sandbox
+    }
+
     /// What the self-test found.
     pub fn report(&self) -> &Report {
         &self.engine.report

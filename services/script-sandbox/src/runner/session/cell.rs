@@ -20,8 +20,10 @@ use super::{
 use crate::{
     audit::Record,
     domain::session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
-    session::command::{Command, Order, Stop},
-    streaming::{input, left, output_queue::OutputQueue, output_reader::Moved},
+    runner::{
+        session::command::{Command, Order, Stop},
+        streaming::{input, left, output_queue::OutputQueue, output_reader::Moved},
+    },
 };
 
 /// After what time an interruption is repeated, and then after twice as long each time: one that comes

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use tracing::Span;
 
 use super::{CellEvent, CellRequest};
-use crate::{domain::session::EndReason, streaming::output_queue::OutputQueue};
+use crate::{domain::session::EndReason, runner::streaming::output_queue::OutputQueue};
 
 /// Something that a session is to do, and where the answer goes. No answer: it has ended.
 #[derive(Debug)]

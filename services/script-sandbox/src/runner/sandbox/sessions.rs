@@ -17,7 +17,7 @@ use crate::{
     audit::Record,
     domain::session::{CPU_TIME, SessionInfo, SessionState},
     error::Refusal,
-    session::{Actor, Admitted, SessionLookup, SessionRequest, Sessions, session_io},
+    runner::session::{Actor, Admitted, SessionLookup, SessionRequest, Sessions, session_io},
 };
 
 impl Sandbox {

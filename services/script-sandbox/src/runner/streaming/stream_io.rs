@@ -26,7 +26,7 @@ use super::{
     input::{Input, feed},
     output_reader::{Moved, OutputReader},
 };
-use crate::streaming::output_queue::OutputQueue;
+use crate::runner::streaming::output_queue::OutputQueue;
 
 /// Hands a script's output on as it comes, and to the script what the caller says.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ mod command;
 use crate::{
     domain::session::{CellOutcome, EndReason, SessionEnd, SessionInfo, SessionState},
     error::Refusal,
-    streaming::{StreamHandle, output_queue::OutputQueue},
+    runner::streaming::{StreamHandle, output_queue::OutputQueue},
 };
 pub(crate) use actor::{Actor, session_io};
 use command::{Command, Order};

@@ -16,7 +16,7 @@ use super::Sandbox;
 use crate::{
     audit::{Record, STREAM},
     error::Refusal,
-    streaming::{
+    runner::streaming::{
         Input, StreamEvent, StreamHandle, left, output_queue::OutputQueue, stream_io::StreamIo,
     },
 };

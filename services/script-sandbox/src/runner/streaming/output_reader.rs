@@ -5,7 +5,7 @@ use std::io;
 use sandbox_engine::domain::{outcome::Captured, verdict::Stream};
 use tokio::net::unix::pipe;
 
-use crate::streaming::output_queue::{CHUNK, Chunk, OutputQueue, QueueSpace};
+use crate::runner::streaming::output_queue::{CHUNK, Chunk, OutputQueue, QueueSpace};
 
 /// One stream with what was read of it. Its figures can be begun anew, while the stream continues.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use super::frames::{Broken, Frames, FromDriver, ToDriver};
-use crate::streaming::output_reader::OutputReader;
+use crate::runner::streaming::output_reader::OutputReader;
 
 /// Hands the channels of the interpreter to the session's task.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::StreamEvent;
-use crate::streaming::output_queue::OutputQueue;
+use crate::runner::streaming::output_queue::OutputQueue;
 
 /// How much input may wait for the script before no more is taken from the caller.
 const WAITING: usize = 256 << 10;

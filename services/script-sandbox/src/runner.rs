@@ -1,0 +1,11 @@
+//! What carries scripts out.
+//!
+//! [`sandbox`] admits requests within the bounds of [`admission`], `idempotency` remembers what request
+//! ids were answered with, [`streaming`] connects a caller with a running script, [`session`] keeps an
+//! interpreter for many cells.
+
+pub mod admission;
+mod idempotency;
+pub mod sandbox;
+pub mod session;
+pub mod streaming;

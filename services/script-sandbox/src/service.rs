@@ -1,0 +1,97 @@
+//! The service put together.
+
+use std::{sync::Arc, time::Duration};
+
+use blob_store::BlobStore;
+use contracts::tavern::sandbox::v1::{
+    blob_service_server::BlobServiceServer,
+    script_sandbox_service_server::ScriptSandboxServiceServer,
+    session_service_server::SessionServiceServer,
+};
+use grpc_kit::{Need, Services};
+use sandbox_engine::{Engine, domain::isolation::IsolationLevel};
+
+use crate::{
+    error::Error,
+    rpc::{BlobRpc, LONGEST as LONGEST_TRANSFER, Rpc},
+    runner::sandbox::Sandbox,
+    settings::SandboxSettings,
+};
+
+/// How long a session may take to be ready, and a cell to be interrupted.
+const SET_UP: Duration = Duration::from_secs(120);
+
+/// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
+/// every script and says why.
+///
+/// # Errors
+/// When the launcher program or a runtime profile is missing or wrong.
+pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, Error> {
+    let blobs = BlobStore::open(&settings.blobs)?;
+    blobs.sweep_in_background();
+    let engine = Engine::build(settings.engine(), &blobs).await?;
+    log(&engine, settings.lowest_isolation);
+    Ok(Sandbox::new(settings, blobs, engine))
+}
+
+/// Logs what can be run, and what keeps the rest from running.
+fn log(engine: &Engine, lowest: IsolationLevel) {
+    let report = &engine.report;
+    for (level, failure) in &report.failures {
+        tracing::warn!(level = level.name(), %failure, "isolation level not reached");
+    }
+    let level = report.level.map_or("none", IsolationLevel::name);
+    let memory_enforcement = report.enforcement.name();
+    if report.is_ready(lowest) {
+        tracing::info!(level, memory_enforcement, "scripts can be run");
+    } else {
+        let lowest = lowest.name();
+        tracing::error!(
+            level,
+            lowest,
+            "scripts are refused: this host does not reach the lowest level"
+        );
+    }
+    for runtime in &engine.runtimes {
+        if let Err(problem) = &runtime.interpreter {
+            let name = &runtime.profile.name;
+            tracing::warn!(runtime = name, problem, "a runtime cannot be used");
+        }
+    }
+}
+
+/// Returns what the sandbox needs to do its work: that it may run scripts at all.
+pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
+    let sandbox = Arc::clone(sandbox);
+    Need::condition("scripts", move || {
+        let report = sandbox.report();
+        match report.is_ready(sandbox.settings().lowest_isolation) {
+            true => Ok(()),
+            false => Err("scripts are refused; GetIsolation says why".to_owned()),
+        }
+    })
+}
+
+/// The services of a sandbox, with the time that its scripts may take.
+pub fn services(sandbox: Arc<Sandbox>) -> Services {
+    let longest = sandbox.longest_request();
+    let blobs = BlobRpc::new(sandbox.blobs().clone());
+    let rpc = Rpc::new(sandbox);
+    Services::new()
+        .add(BlobServiceServer::new(blobs))
+        .add(ScriptSandboxServiceServer::new(rpc.clone()))
+        .add(SessionServiceServer::new(rpc))
+        .method_timeout("tavern.sandbox.v1.BlobService/UploadBlob", LONGEST_TRANSFER)
+        .method_timeout(
+            "tavern.sandbox.v1.BlobService/DownloadBlob",
+            LONGEST_TRANSFER,
+        )
+        .method_timeout("tavern.sandbox.v1.ScriptSandboxService/Execute", longest)
+        .method_timeout(
+            "tavern.sandbox.v1.ScriptSandboxService/ExecuteStream",
+            longest,
+        )
+        .method_timeout("tavern.sandbox.v1.SessionService/RunCell", longest)
+        .method_timeout("tavern.sandbox.v1.SessionService/CreateSession", SET_UP)
+        .method_timeout("tavern.sandbox.v1.SessionService/InterruptCell", SET_UP)
+}
