@@ -4,5 +4,5 @@ use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    grpc_kit::program::run::<gateway::Standalone>().await
+    grpc_kit::program::run::<gateway::GatewayProgram>().await
 }

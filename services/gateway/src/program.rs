@@ -8,12 +8,12 @@ use crate::{Gateway, GatewaySettings, Peers};
 
 /// The gateway as a program of its own, which passes on the methods of the other services.
 #[derive(Debug)]
-pub struct Standalone {
+pub struct GatewayProgram {
     gateway: Gateway,
     others: Others,
 }
 
-impl Program for Standalone {
+impl Program for GatewayProgram {
     type Settings = GatewaySettings;
 
     const NAME: &'static str = "gateway";

@@ -15,8 +15,8 @@ use contracts::tavern::gateway::v1::gateway_service_server::GatewayService;
 use futures::stream::BoxStream;
 use tonic::{Request, Response, Status};
 
+use crate::catalogues::Catalogues;
 use crate::peers::Peers;
-use crate::tools::Tools;
 
 /// Bytes that a request may have beyond its text: untrusted texts, native calls and a catalogue, or
 /// the messages from before a turn.
@@ -26,16 +26,16 @@ pub(crate) const REQUEST_HEADROOM: usize = (2 << 20) + catalogue::MAX_BYTES + (2
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayRpc {
     peers: Peers,
-    tools: Tools,
+    catalogues: Catalogues,
     max_text: usize,
 }
 
 impl GatewayRpc {
     pub(crate) fn new(peers: Peers, max_text: usize) -> Self {
-        let tools = Tools::new(peers.clone());
+        let catalogues = Catalogues::new(peers.clone());
         Self {
             peers,
-            tools,
+            catalogues,
             max_text,
         }
     }

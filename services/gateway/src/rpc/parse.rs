@@ -15,7 +15,7 @@ use super::GatewayRpc;
 use super::catalogue::ToolSource;
 use super::problems::Problems;
 use super::request::{Reading, Writing, check_call, check_parse};
-use crate::tools::Loaded;
+use crate::catalogues::Loaded;
 
 impl GatewayRpc {
     pub(super) async fn parse(
@@ -55,7 +55,7 @@ impl GatewayRpc {
     /// Returns the tools that a text may speak of as they are now.
     pub(super) async fn load(&self, tools: ToolSource) -> Result<Loaded, Status> {
         match tools {
-            ToolSource::Registry(scope) => self.tools.load(scope).await,
+            ToolSource::Registry(scope) => self.catalogues.load(scope).await,
             ToolSource::Caller(catalogue) => Ok(Loaded {
                 catalogue,
                 missing: Vec::new(),
@@ -67,14 +67,14 @@ impl GatewayRpc {
     /// more among the tools of this moment.
     pub(super) async fn read(&self, text: &str, reading: &Reading) -> Result<ParsedText, Status> {
         let mut catalogue = match &reading.tools {
-            ToolSource::Registry(scope) => self.tools.catalogue(scope.clone()).await?,
+            ToolSource::Registry(scope) => self.catalogues.catalogue(scope.clone()).await?,
             ToolSource::Caller(catalogue) => catalogue.clone(),
         };
         let mut parsed = parse(text, reading, &catalogue);
         if let ToolSource::Registry(scope) = &reading.tools
             && parsed.problems().any(|problem| names_no_tool(problem.code))
         {
-            catalogue = self.tools.load(scope.clone()).await?.catalogue;
+            catalogue = self.catalogues.load(scope.clone()).await?.catalogue;
             parsed = parse(text, reading, &catalogue);
         }
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));

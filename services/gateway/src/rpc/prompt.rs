@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::GatewayRpc;
 use super::request::{check_grammar, check_render};
-use crate::tools::Loaded;
+use crate::catalogues::Loaded;
 
 impl GatewayRpc {
     pub(super) async fn render(

@@ -32,7 +32,7 @@ const MAX_TOOLS: usize = 20_000;
 /// A text whose call is not known asks for a catalogue that is really new, so a tool can be
 /// called as soon as it is registered.
 #[derive(Clone, Debug)]
-pub(crate) struct Tools {
+pub(crate) struct Catalogues {
     peers: Peers,
     /// Locked for a look-up or a change, never across an await.
     remembered: Arc<Mutex<HashMap<Scope, Remembered>>>,
@@ -59,7 +59,7 @@ struct Named {
     missing: Vec<String>,
 }
 
-impl Tools {
+impl Catalogues {
     pub(crate) fn new(peers: Peers) -> Self {
         Self {
             peers,

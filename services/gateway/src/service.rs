@@ -1,0 +1,40 @@
+//! The service put together.
+
+use contracts::tavern::gateway::v1::gateway_service_server::{self, GatewayServiceServer};
+use contracts::tavern::run::v1::run_service_server::RunServiceServer;
+use grpc_kit::Services;
+
+use crate::edge;
+use crate::peers::Peers;
+use crate::rpc::{GatewayRpc, REQUEST_HEADROOM};
+use crate::settings::GatewaySettings;
+
+/// The gateway, ready to be served.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    rpc: GatewayRpc,
+    settings: GatewaySettings,
+}
+
+/// Puts the gateway together.
+pub fn build(settings: GatewaySettings, peers: Peers) -> Gateway {
+    let rpc = GatewayRpc::new(peers, settings.max_text);
+    Gateway { rpc, settings }
+}
+
+impl Gateway {
+    /// Returns what a server serves.
+    pub fn services(&self) -> Services {
+        let max_request = self.settings.max_text.saturating_add(REQUEST_HEADROOM);
+        Services::new()
+            .add(GatewayServiceServer::new(self.rpc.clone()).max_decoding_message_size(usize::MAX))
+            .add(RunServiceServer::new(self.rpc.clone()))
+            .max_request_message(gateway_service_server::SERVICE_NAME, max_request)
+    }
+
+    /// Returns what answers requests other than gRPC for a server that serves `services`, those of
+    /// the gateway among them.
+    pub fn http(&self, services: &Services) -> axum::Router {
+        edge::router(&self.settings.http, services.names())
+    }
+}
