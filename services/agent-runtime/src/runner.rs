@@ -87,7 +87,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Room for one turn; given back when dropped.
 #[derive(Debug)]
-pub struct Room {
+pub struct TurnPermit {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -158,10 +158,10 @@ impl Runner {
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED when as many turns continue as the settings allow.
-    pub fn admit(&self) -> Result<Room, Failure> {
+    pub fn admit(&self) -> Result<TurnPermit, Failure> {
         let permit = Arc::clone(&self.inner.room).try_acquire_owned();
         permit
-            .map(|permit| Room { _permit: permit })
+            .map(|permit| TurnPermit { _permit: permit })
             .map_err(|_| Failure::overloaded(RETRY_AFTER))
     }
 
@@ -172,7 +172,7 @@ impl Runner {
         meta: RunMeta,
         plan: Plan,
         input: &TurnInput,
-        room: Room,
+        room: TurnPermit,
     ) {
         let now = self.inner.clock.now();
         let turn =
@@ -207,7 +207,7 @@ impl Runner {
         &self,
         recorder: Recorder,
         meta: RunMeta,
-        room: Room,
+        room: TurnPermit,
     ) -> Result<(), Failure> {
         let events = self.inner.runs.events(recorder.run_id()).await?;
         let kind = TURN.to_owned();
@@ -221,7 +221,7 @@ impl Runner {
         Ok(())
     }
 
-    fn resume_in(&self, room: Option<Room>, open: OpenRun) {
+    fn resume_in(&self, room: Option<TurnPermit>, open: OpenRun) {
         let span = telemetry::spans::invoke_agent(&open.meta.subject);
         if let Some(parent) = telemetry::context::parse_traceparent(&open.meta.traceparent) {
             telemetry::context::set_parent(&span, &parent);
@@ -247,7 +247,7 @@ impl Runner {
         meta: RunMeta,
         plan: Plan,
         resumed: Resumed,
-        room: Option<Room>,
+        room: Option<TurnPermit>,
         span: &tracing::Span,
     ) {
         telemetry::spans::set(

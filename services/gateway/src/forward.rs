@@ -47,14 +47,14 @@ const LONG: [&str; 5] = [
 
 /// The services that are passed on.
 #[derive(Clone, Debug)]
-pub(crate) struct Others {
+pub(crate) struct ForwardedServices {
     pub(crate) registry: Transport,
     pub(crate) workflow: Transport,
     pub(crate) sandbox: Transport,
     pub(crate) agent: Transport,
 }
 
-impl Others {
+impl ForwardedServices {
     /// Takes the services where the settings say they are; none of them is called yet.
     pub(crate) fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
         let connect = |service, client: &ClientSettings| {

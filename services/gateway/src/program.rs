@@ -3,14 +3,14 @@
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
 
-use crate::forward::Others;
+use crate::forward::ForwardedServices;
 use crate::{Gateway, GatewaySettings, Peers};
 
 /// The gateway as a program of its own, which passes on the methods of the other services.
 #[derive(Debug)]
 pub struct GatewayProgram {
     gateway: Gateway,
-    others: Others,
+    others: ForwardedServices,
 }
 
 impl Program for GatewayProgram {
@@ -29,7 +29,7 @@ impl Program for GatewayProgram {
     }
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
-        let others = Others::remote(&settings)?;
+        let others = ForwardedServices::remote(&settings)?;
         let (registry, workflow) = (others.registry.clone(), others.workflow.clone());
         let peers = Peers::over(registry, workflow, others.agent.clone());
         let gateway = crate::build(settings, peers);

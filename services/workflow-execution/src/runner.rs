@@ -25,7 +25,7 @@ use workflow_runner::{RunPlaces, Runner};
 
 pub(crate) use definition_store::DefinitionStore;
 pub(crate) use recover::{recover, resume_what_rests};
-pub(crate) use schedules::{Clockwork, Schedules};
+pub(crate) use schedules::{ScheduleTicker, Schedules};
 
 /// What runs and schedules are carried out with.
 #[derive(Debug)]
@@ -39,5 +39,5 @@ pub(crate) struct Inner {
     pub(crate) keys: RunKeys,
     pub(crate) definitions: DefinitionStore,
     pub(crate) schedules: Schedules,
-    pub(crate) clockwork: Clockwork,
+    pub(crate) ticker: ScheduleTicker,
 }

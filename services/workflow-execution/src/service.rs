@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::library::Library;
 use crate::peers::Peers;
 use crate::rpc::{Rpc, ScheduleRpc};
-use crate::runner::{self, Clockwork, DefinitionStore, Inner, Schedules};
+use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
 use crate::store::schedules::ScheduleStore;
 use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
@@ -84,7 +84,7 @@ pub async fn build_with(
         }),
         definitions: DefinitionStore::new(store),
         schedules,
-        clockwork: Clockwork::default(),
+        ticker: ScheduleTicker::default(),
     };
     let inner = Arc::new(inner);
     runner::resume_what_rests(&inner);
@@ -116,7 +116,7 @@ impl WorkflowExecution {
     pub async fn recover(&self) -> Result<(), Error> {
         runner::recover(&self.inner).await?;
         self.inner.runs.wake_when_due();
-        self.inner.clockwork.start(&self.inner);
+        self.inner.ticker.start(&self.inner);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl WorkflowExecution {
 
     /// Ends all tasks. Runs that are not over continue at the next start.
     pub async fn shutdown(&self) {
-        self.inner.clockwork.stop().await;
+        self.inner.ticker.stop().await;
         self.inner.runs.shutdown().await;
         self.inner.runner.flush().await;
         self.inner.library.store().close().await;

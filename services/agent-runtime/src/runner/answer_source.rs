@@ -15,7 +15,7 @@ use super::{
     driver::Driver,
     prompting,
     reduce::HelperParts,
-    stop::{Asking, model_failure},
+    stop::{NoAnswer, model_failure},
 };
 
 /// What gives an answer.
@@ -67,7 +67,7 @@ impl Driver {
         model: &str,
         prompt: Prompt,
         started: Instant,
-    ) -> Result<(AnswerSource, Answer), Asking> {
+    ) -> Result<(AnswerSource, Answer), NoAnswer> {
         if let Some(answer) = self.forked.answer_due(&self.turn) {
             let end = AnswerEnd {
                 finish_reason: answer.finish_reason.clone(),
@@ -81,7 +81,7 @@ impl Driver {
         let Some(question) = self.question(&prompt) else {
             let model = self.model(model)?;
             let pieces = self.request(&model, prompt, started);
-            let pieces = pieces.map(|piece| piece.map_err(Asking::Model)).boxed();
+            let pieces = pieces.map(|piece| piece.map_err(NoAnswer::Model)).boxed();
             return Ok((AnswerSource::Model(model), pieces));
         };
         let (peers, recorder) = (self.shared.peers.clone(), self.log.recorder().clone());
@@ -91,12 +91,12 @@ impl Driver {
         Ok((AnswerSource::Workflow(Box::new(prepared)), pieces))
     }
 
-    pub(super) fn model(&self, name: &str) -> Result<Model, Asking> {
+    pub(super) fn model(&self, name: &str) -> Result<Model, NoAnswer> {
         let fallbacks = self.plan.fallbacks.as_deref();
         let found = self.shared.models.with_fallbacks(name, fallbacks);
         found.map_err(|unknown| {
             let message = format!("no model is called `{unknown}` in the settings");
-            Asking::Stopped(model_failure("model_not_found", &message, false))
+            NoAnswer::Stopped(model_failure("model_not_found", &message, false))
         })
     }
 
@@ -124,7 +124,7 @@ impl Driver {
         workflow_id: &str,
         number: String,
         inputs: Inputs,
-    ) -> BoxFuture<'static, Result<Deliberation, Asking>> {
+    ) -> BoxFuture<'static, Result<Deliberation, NoAnswer>> {
         self.helper_parts(workflow_id)(number, inputs)
     }
 

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     driver::Driver,
-    stop::{Asking, TurnStop, model_failure},
+    stop::{NoAnswer, TurnStop, model_failure},
 };
 use crate::wire;
 
@@ -79,7 +79,7 @@ impl Driver {
         let summary = self.summary(Some(&model), covered, most_bytes).await?;
         let covered = match &summary {
             Some(_) => covered,
-            None => self.earlier.fewest(covered, before, limit),
+            None => self.earlier.turns_to_leave_out(covered, before, limit),
         };
         self.replace(covered, summary, before).await
     }
@@ -239,10 +239,10 @@ impl Driver {
 }
 
 /// Continues without the summary of a workflow, unless the turn ends.
-fn without_summary(error: Asking) -> Result<Option<Summary>, TurnStop> {
+fn without_summary(error: NoAnswer) -> Result<Option<Summary>, TurnStop> {
     match error {
-        Asking::Stopped(stop @ (TurnStop::Cancelled(_) | TurnStop::Storage(_))) => Err(stop),
-        Asking::Stopped(TurnStop::Failed(error)) => {
+        NoAnswer::Stopped(stop @ (TurnStop::Cancelled(_) | TurnStop::Storage(_))) => Err(stop),
+        NoAnswer::Stopped(TurnStop::Failed(error)) => {
             tracing::warn!(error = error.message, "the workflow gave no summary");
             Ok(None)
         }

@@ -24,7 +24,7 @@ use super::{
     history, journal,
     prompting::{self, PromptStates},
     reading_context::{ReadingContext, selected},
-    stop::{Asking, TurnStop, model_failure},
+    stop::{NoAnswer, TurnStop, model_failure},
     streaming_answer::StreamingAnswer,
     text_coalescer::Part,
 };
@@ -123,19 +123,19 @@ impl Driver {
     async fn ask_again(
         &mut self,
         model: &str,
-        asking: Asking,
+        asking: NoAnswer,
         span: &tracing::Span,
     ) -> Result<(), TurnStop> {
         match asking {
-            Asking::Stopped(stop) => return Err(stop),
+            NoAnswer::Stopped(stop) => return Err(stop),
             // As after a crash, the answer is lost and asked for again.
-            Asking::Void(sequence) => self.void_until = sequence,
-            Asking::Interrupted => {
+            NoAnswer::Void(sequence) => self.void_until = sequence,
+            NoAnswer::Interrupted => {
                 self.void_until = 0;
                 self.states.asked = AskedStates::default();
             }
             // It is asked again once, with a summary of what was before.
-            Asking::Model(error)
+            NoAnswer::Model(error)
                 if error.is_context_exceeded()
                     && !self.is_too_long
                     && self.earlier.replaceable(&self.plan) > 0 =>
@@ -143,11 +143,11 @@ impl Driver {
                 self.is_too_long = true;
             }
             // It is asked once more (rule G505), unless a call of the answer has left.
-            Asking::Model(ModelError::Cut { .. }) if !self.was_cut && self.has_sent_nothing() => {
+            NoAnswer::Model(ModelError::Cut { .. }) if !self.was_cut && self.has_sent_nothing() => {
                 self.was_cut = true;
                 self.note(Kind::OutputReset(common::OutputReset::default()))?;
             }
-            Asking::Model(error) => {
+            NoAnswer::Model(error) => {
                 telemetry::spans::fail(span, error.code(), &error.to_string());
                 let message = format!("the model `{model}` gave no answer: {error}");
                 return Err(model_failure(error.code(), &message, error.is_retryable()));
@@ -289,7 +289,7 @@ impl Driver {
         model: &str,
         prompt: Prompt,
         reading_context: &ReadingContext,
-    ) -> Result<WholeAnswer, Asking> {
+    ) -> Result<WholeAnswer, NoAnswer> {
         let started = Instant::now();
         let prompt_bytes = prompt.bytes();
         let (asked, pieces) = self.begin(model, prompt, started).await?;
@@ -309,7 +309,7 @@ impl Driver {
         asked: &AnswerSource,
         (mut pieces, prompt_bytes, started): (Answer, usize, Instant),
         reading_context: &ReadingContext,
-    ) -> Result<WholeAnswer, Asking> {
+    ) -> Result<WholeAnswer, NoAnswer> {
         let mut parser = reading_context.parser();
         let mut answer = StreamingAnswer::default();
         let mut text = String::new();
@@ -320,7 +320,7 @@ impl Driver {
                 biased;
                 () = control.cancelled() => {
                     asked.cancel("the turn ends").await;
-                    return Err(Asking::Stopped(self.stopped()));
+                    return Err(NoAnswer::Stopped(self.stopped()));
                 }
                 Some(ended) = self.in_flight.next() => {
                     self.note_early_end(ended, &mut answer).await?;
@@ -330,7 +330,7 @@ impl Driver {
                     if self.obey(directive).await? {
                         asked.cancel("a person steers the turn").await;
                         self.tell_all(answer.text.release()).await?;
-                        return Err(Asking::Interrupted);
+                        return Err(NoAnswer::Interrupted);
                     }
                     continue;
                 }
@@ -460,15 +460,15 @@ pub(super) fn refused(reading: &CallReading) -> Option<Kind> {
 }
 
 /// Reports an answer that stopped without an end.
-fn unfinished(released: usize) -> Asking {
+fn unfinished(released: usize) -> NoAnswer {
     let detail = "the provider ended without an end".to_owned();
-    Asking::Model(ModelError::Cut { released, detail })
+    NoAnswer::Model(ModelError::Cut { released, detail })
 }
 
 /// Refuses an answer that holds more text than any may.
-fn check_size(text: &str) -> Result<(), Asking> {
+fn check_size(text: &str) -> Result<(), NoAnswer> {
     match text.len() > MAX_ANSWER_BYTES {
-        true => Err(Asking::Model(ModelError::TooLarge {
+        true => Err(NoAnswer::Model(ModelError::TooLarge {
             what: "text",
             limit: MAX_ANSWER_BYTES,
         })),

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::stop::{Asking, TurnStop, model_failure};
+use super::stop::{NoAnswer, TurnStop, model_failure};
 use crate::peers::{PATIENCE, Peers};
 
 /// How long the workflow may take to end when it is cancelled.
@@ -33,7 +33,7 @@ const CANCEL_WAIT: Duration = Duration::from_millis(1_800);
 const STOPS: [&str; 2] = ["budget_exhausted", "repetition"];
 
 /// The pieces of an answer of a model or a workflow.
-pub(super) type Answer = BoxStream<'static, Result<Piece, Asking>>;
+pub(super) type Answer = BoxStream<'static, Result<Piece, NoAnswer>>;
 
 /// One run of a deliberation workflow.
 #[derive(Clone)]
@@ -77,7 +77,7 @@ impl Deliberation {
         recorder: Recorder,
         context: CallContext,
         question: AnswerRequest,
-    ) -> Result<Self, Asking> {
+    ) -> Result<Self, NoAnswer> {
         let id = question.workflow_id;
         let definition = peers.workflow_definition(&id, deadline_of(&recorder)).await;
         let definition = definition.map_err(|status| refused(&id, &status))?;
@@ -143,7 +143,7 @@ impl Deliberation {
                             Some(Kind::OutputReset(reset))
                                 if is_own && reset.interface_key == this.output => {
                                 if !shown.is_empty() {
-                                    Err(Asking::Void(event.sequence))?;
+                                    Err(NoAnswer::Void(event.sequence))?;
                                 }
                             }
                             _ => this.recorder.submit_child(*event).await.map_err(TurnStop::Storage)?,
@@ -169,7 +169,7 @@ impl Deliberation {
     }
 
     /// Runs the workflow and returns its whole answer. A cancel ends the run.
-    pub(super) async fn whole(&mut self, control: &RunControl) -> Result<String, Asking> {
+    pub(super) async fn whole(&mut self, control: &RunControl) -> Result<String, NoAnswer> {
         loop {
             let mut pieces = self.answer();
             let mut text = String::new();
@@ -179,12 +179,12 @@ impl Deliberation {
                     () = control.cancelled() => {
                         self.cancel("the turn ends").await;
                         let reason = control.why().unwrap_or(CancelReason::Deadline);
-                        return Err(Asking::Stopped(TurnStop::Cancelled(reason)));
+                        return Err(NoAnswer::Stopped(TurnStop::Cancelled(reason)));
                     }
                 };
                 match piece {
                     Some(Ok(Piece::Text(piece))) => text.push_str(&piece),
-                    Some(Err(Asking::Void(sequence))) => break sequence,
+                    Some(Err(NoAnswer::Void(sequence))) => break sequence,
                     Some(Err(error)) => return Err(error),
                     Some(Ok(Piece::Thinking(_))) => {}
                     Some(Ok(Piece::End(_))) | None => return Ok(text),
@@ -249,7 +249,7 @@ impl Deliberation {
         }
     }
 
-    async fn start(&self) -> Result<String, Asking> {
+    async fn start(&self) -> Result<String, NoAnswer> {
         let mut patience = Patience::new(PATIENCE, deadline_of(&self.recorder));
         loop {
             let mut workflows = self.peers.workflows.clone();
@@ -265,7 +265,7 @@ impl Deliberation {
     }
 
     /// Reads what the run came to.
-    fn outputs(&self, run: common::Run) -> Result<Map<String, Value>, Asking> {
+    fn outputs(&self, run: common::Run) -> Result<Map<String, Value>, NoAnswer> {
         let took = run.finish_time.zip(run.create_time);
         let took = took.map(|(end, begin)| end.seconds.saturating_sub(begin.seconds));
         let outcome = run.outcome.unwrap_or_default();
@@ -273,7 +273,7 @@ impl Deliberation {
             let stop_reason = outcome.stop_reason();
             let error = outcome.error.unwrap_or_default();
             if STOPS.contains(&error.code.as_str()) {
-                return Err(Asking::Stopped(TurnStop::Failed(Box::new(error))));
+                return Err(NoAnswer::Stopped(TurnStop::Failed(Box::new(error))));
             }
             let wall = self
                 .request
@@ -282,7 +282,7 @@ impl Deliberation {
                 .map_or(0, |grant| grant.wall_seconds);
             let is_spent = wall > 0 && took.is_some_and(|took| took.cast_unsigned() >= wall);
             if is_spent && stop_reason == StopReason::Deadline {
-                return Err(Asking::Stopped(TurnStop::Failed(Box::new(spent(wall)))));
+                return Err(NoAnswer::Stopped(TurnStop::Failed(Box::new(spent(wall)))));
             }
             let message = format!(
                 "the workflow `{}` gave no answer: {}",
@@ -316,8 +316,8 @@ impl Deliberation {
         }
     }
 
-    fn changed(&self, released: usize) -> Asking {
-        Asking::Model(ModelError::Cut {
+    fn changed(&self, released: usize) -> NoAnswer {
+        NoAnswer::Model(ModelError::Cut {
             released,
             detail: format!(
                 "the workflow `{}` ended with another text than it wrote",
@@ -326,7 +326,7 @@ impl Deliberation {
         })
     }
 
-    fn lost(&self, status: &Status) -> Asking {
+    fn lost(&self, status: &Status) -> NoAnswer {
         let message = format!(
             "the workflow `{}` can no longer be followed: {}",
             self.workflow_id,
@@ -336,7 +336,7 @@ impl Deliberation {
     }
 }
 
-fn refused(id: &str, status: &Status) -> Asking {
+fn refused(id: &str, status: &Status) -> NoAnswer {
     let said = status.message();
     match grpc_kit::reason(status) {
         Some(ErrorReason::WorkflowNotFound) => {
@@ -365,8 +365,8 @@ fn spent(seconds: u64) -> common::CallError {
     }
 }
 
-fn stop(code: &str, message: String, retryable: bool) -> Asking {
-    Asking::Stopped(model_failure(code, &message, retryable))
+fn stop(code: &str, message: String, retryable: bool) -> NoAnswer {
+    NoAnswer::Stopped(model_failure(code, &message, retryable))
 }
 
 fn deadline_of(recorder: &Recorder) -> Instant {

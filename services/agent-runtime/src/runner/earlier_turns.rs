@@ -64,7 +64,7 @@ impl EarlierTurns {
     }
 
     /// Returns how many of the oldest turns have to be left out, at most `most`.
-    pub(super) fn fewest(&self, most: usize, before: u64, limit: u64) -> usize {
+    pub(super) fn turns_to_leave_out(&self, most: usize, before: u64, limit: u64) -> usize {
         let mut left = before;
         for (index, turn) in self.turns[..most].iter().enumerate() {
             let bytes = turn.iter().map(|said| said.message.bytes()).sum();

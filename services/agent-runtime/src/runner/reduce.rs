@@ -12,7 +12,7 @@ use super::{
     deliberation::Deliberation,
     driver::Driver,
     in_flight::Reduced,
-    stop::{Asking, TurnStop},
+    stop::{NoAnswer, TurnStop},
 };
 
 /// Shortens the output of one call.
@@ -27,7 +27,7 @@ pub(super) type HelperParts = Box<
     dyn FnOnce(
             String,
             super::deliberation::Inputs,
-        ) -> futures::future::BoxFuture<'static, Result<Deliberation, Asking>>
+        ) -> futures::future::BoxFuture<'static, Result<Deliberation, NoAnswer>>
         + Send,
 >;
 
@@ -80,8 +80,8 @@ impl Reducer {
     }
 }
 
-fn without(workflow: &str, error: &Asking) -> Option<Reduced> {
-    if let Asking::Stopped(TurnStop::Failed(error)) = error {
+fn without(workflow: &str, error: &NoAnswer) -> Option<Reduced> {
+    if let NoAnswer::Stopped(TurnStop::Failed(error)) = error {
         tracing::warn!(workflow, error = error.message, "a long output is cut");
     }
     None

@@ -27,7 +27,7 @@ impl From<Divergence> for TurnStop {
 }
 
 /// Why there is no answer.
-pub(super) enum Asking {
+pub(super) enum NoAnswer {
     /// The turn ends.
     Stopped(TurnStop),
     /// The model failed.
@@ -38,9 +38,9 @@ pub(super) enum Asking {
     Interrupted,
 }
 
-impl From<TurnStop> for Asking {
+impl From<TurnStop> for NoAnswer {
     fn from(stop: TurnStop) -> Self {
-        Asking::Stopped(stop)
+        NoAnswer::Stopped(stop)
     }
 }
 

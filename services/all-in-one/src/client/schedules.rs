@@ -63,7 +63,7 @@ pub(crate) struct Put {
     #[arg(default_value = "{}")]
     inputs: String,
     #[command(flatten)]
-    timing: When,
+    timing: Firing,
     /// The IANA time zone of the cron expression. Default: UTC.
     #[arg(long, requires = "cron")]
     zone: Option<String>,
@@ -78,7 +78,7 @@ pub(crate) struct Put {
 /// When a schedule fires.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
-struct When {
+struct Firing {
     /// Run every so many seconds.
     #[arg(long, value_name = "SECONDS")]
     every: Option<u32>,

@@ -35,10 +35,10 @@ enum Target {
 
 impl From<InvokeTextRequest> for Invocation {
     fn from(request: InvokeTextRequest) -> Self {
-        use invoke_text_request::Target as Given;
+        use invoke_text_request::Target as RequestOptions;
         let target = request.target.map(|target| match target {
-            Given::Calls(calls) => Target::Calls(calls),
-            Given::Agent(agent) => Target::Agent(agent),
+            RequestOptions::Calls(calls) => Target::Calls(calls),
+            RequestOptions::Agent(agent) => Target::Agent(agent),
         });
         Self {
             request_id: request.request_id,
@@ -50,10 +50,10 @@ impl From<InvokeTextRequest> for Invocation {
 
 impl From<StartTextRequest> for Invocation {
     fn from(request: StartTextRequest) -> Self {
-        use start_text_request::Target as Given;
+        use start_text_request::Target as RequestOptions;
         let target = request.target.map(|target| match target {
-            Given::Calls(calls) => Target::Calls(calls),
-            Given::Agent(agent) => Target::Agent(agent),
+            RequestOptions::Calls(calls) => Target::Calls(calls),
+            RequestOptions::Agent(agent) => Target::Agent(agent),
         });
         Self {
             request_id: request.request_id,

@@ -14,7 +14,7 @@ use tonic::Status;
 use super::GatewayRpc;
 use super::catalogue::ToolSource;
 use super::problems::Problems;
-use super::request::{Reading, Writing, check_call, check_parse};
+use super::request::{TextOptions, Writing, check_call, check_parse};
 use crate::catalogues::Loaded;
 
 impl GatewayRpc {
@@ -65,7 +65,11 @@ impl GatewayRpc {
 
     /// Reads a text. A call of a tool that the registry was not known to have is looked for once
     /// more among the tools of this moment.
-    pub(super) async fn read(&self, text: &str, reading: &Reading) -> Result<ParsedText, Status> {
+    pub(super) async fn read(
+        &self,
+        text: &str,
+        reading: &TextOptions,
+    ) -> Result<ParsedText, Status> {
         let mut catalogue = match &reading.tools {
             ToolSource::Registry(scope) => self.catalogues.catalogue(scope.clone()).await?,
             ToolSource::Caller(catalogue) => catalogue.clone(),
@@ -82,7 +86,7 @@ impl GatewayRpc {
     }
 }
 
-fn parse(text: &str, reading: &Reading, catalogue: &Catalogue) -> Parsed {
+fn parse(text: &str, reading: &TextOptions, catalogue: &Catalogue) -> Parsed {
     let mut parsed =
         call_text::parse_finished(text, catalogue, &reading.policy, reading.finish_reason);
     if let Some(given) = &reading.native {
@@ -125,7 +129,7 @@ mod tests {
     }
 
     fn read(native: Value) -> Parsed {
-        let reading = Reading {
+        let reading = TextOptions {
             tools: ToolSource::Caller(catalogue()),
             policy: Policy::default(),
             finish_reason: FinishReason::ToolCalls,

@@ -18,7 +18,7 @@ use super::problems::Problems;
 
 /// How a text is to be read.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub(super) struct TextOptions {
     /// Which tools it may speak of.
     pub(super) tools: ToolSource,
     /// The switches.
@@ -33,7 +33,7 @@ pub(super) struct Reading {
 
 /// How a text is to be read, as a request gives it.
 #[derive(Default)]
-struct Given {
+struct RequestOptions {
     scope: Option<ToolScope>,
     catalogue: Option<ToolCatalogue>,
     dialect: i32,
@@ -43,12 +43,12 @@ struct Given {
     tool_calls_json: String,
 }
 
-impl Given {
-    fn check(self, problems: &mut Problems) -> Reading {
+impl RequestOptions {
+    fn check(self, problems: &mut Problems) -> TextOptions {
         problems.untrusted(&self.untrusted_texts);
         let tools = read_tools(self.scope, self.catalogue, problems);
         let dialect = problems.dialect(self.dialect);
-        Reading {
+        TextOptions {
             tools,
             policy: read_policy(self.policy, dialect, problems),
             finish_reason: FinishReason::from_words(&self.finish_reason),
@@ -62,10 +62,10 @@ impl Given {
 pub(super) fn check_parse(
     request: ParseTextRequest,
     max_text: usize,
-) -> Result<(String, Reading), Status> {
+) -> Result<(String, TextOptions), Status> {
     let mut problems = Problems::new();
     problems.text("text", &request.text, max_text);
-    let given = Given {
+    let given = RequestOptions {
         scope: request.scope,
         catalogue: request.catalogue,
         dialect: request.dialect,
@@ -79,15 +79,15 @@ pub(super) fn check_parse(
 }
 
 /// Checks how a text that is still being written is to be read.
-pub(super) fn check_stream(start: StreamTextStart) -> Result<Reading, Status> {
+pub(super) fn check_stream(start: StreamTextStart) -> Result<TextOptions, Status> {
     let mut problems = Problems::new();
-    let given = Given {
+    let given = RequestOptions {
         scope: start.scope,
         catalogue: start.catalogue,
         dialect: start.dialect,
         policy: start.policy,
         untrusted_texts: start.untrusted_texts,
-        ..Given::default()
+        ..RequestOptions::default()
     };
     let reading = given.check(&mut problems);
     problems.or(reading)
@@ -101,10 +101,10 @@ pub(super) fn check_end(end: &StreamTextEnd) -> Result<Option<Value>, Status> {
 }
 
 /// Checks a request to execute the calls of a text.
-pub(super) fn check_calls(calls: CallsTarget, max_text: usize) -> Result<Reading, Status> {
+pub(super) fn check_calls(calls: CallsTarget, max_text: usize) -> Result<TextOptions, Status> {
     let mut problems = Problems::below("calls.");
     problems.text("text", &calls.text, max_text);
-    let given = Given {
+    let given = RequestOptions {
         scope: calls.scope,
         catalogue: None,
         dialect: calls.dialect,

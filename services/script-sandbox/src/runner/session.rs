@@ -31,7 +31,7 @@ use crate::{
     runner::streaming::{StreamHandle, output_queue::OutputQueue},
 };
 pub(crate) use actor::{Actor, session_io};
-use command::{Command, Order};
+use command::{Command, SessionOrder};
 pub use settings::SessionSettings;
 
 /// What is asked of a new session.
@@ -102,7 +102,7 @@ pub struct CellRequest {
 struct SessionEntry {
     view: watch::Receiver<SessionInfo>,
     /// `None` once the session was ordered to end. One order waits, more wait at their senders.
-    orders: Option<mpsc::Sender<Order>>,
+    orders: Option<mpsc::Sender<SessionOrder>>,
     request: Option<(String, [u8; 32])>,
 }
 
@@ -118,7 +118,7 @@ pub struct Sessions {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
-    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) orders: mpsc::Receiver<SessionOrder>,
 }
 
 /// What a request for a session came to.
@@ -195,7 +195,9 @@ impl Sessions {
             let Some((_, id)) = longest else { return false };
             let (answer, done) = oneshot::channel();
             let command = Command::Evict;
-            let ordered = self.order(&id, Order { command, answer }, done).await;
+            let ordered = self
+                .order(&id, SessionOrder { command, answer }, done)
+                .await;
             // One that runs a cell by now answers, and stays.
             if ordered.is_err() {
                 return true;
@@ -256,7 +258,7 @@ impl Sessions {
         let queue = OutputQueue::new();
         let (stream, gone) = StreamHandle::new(queue.clone());
         let (answer, accepted) = oneshot::channel();
-        let order = Order {
+        let order = SessionOrder {
             command: Command::Run {
                 request,
                 queue,
@@ -282,7 +284,7 @@ impl Sessions {
     pub async fn interrupt(&self, id: &str, grace: Duration) -> Result<bool, Refusal> {
         let (answer, done) = oneshot::channel();
         let command = Command::Interrupt { grace };
-        self.order(id, Order { command, answer }, done).await
+        self.order(id, SessionOrder { command, answer }, done).await
     }
 
     /// Ends a session, waits until no process of it is left, and forgets it.
@@ -294,7 +296,7 @@ impl Sessions {
         let (answer, done) = oneshot::channel();
         let command = Command::End(EndReason::Deleted);
         // One that has ended already needs no order.
-        let _ = self.order(id, Order { command, answer }, done).await;
+        let _ = self.order(id, SessionOrder { command, answer }, done).await;
         let ended = view.wait_for(|view| view.end().is_some()).await;
         let ended = ended.map(|view| view.clone()).map_err(|_| Refusal::Lost);
         self.lock().remove(id);
@@ -319,7 +321,7 @@ impl Sessions {
     async fn order(
         &self,
         id: &str,
-        order: Order,
+        order: SessionOrder,
         answer: oneshot::Receiver<bool>,
     ) -> Result<bool, Refusal> {
         let orders = {

@@ -47,12 +47,12 @@ struct Invocation {
 }
 
 /// Why the calls stopped before the last one.
-enum Stop {
+enum EarlyEnd {
     End(Box<End>),
     InDoubt(Vec<CallResult>),
 }
 
-impl From<AppendError> for Stop {
+impl From<AppendError> for EarlyEnd {
     fn from(error: AppendError) -> Self {
         tracing::error!(error = %error, "a run stops until the next start, its events cannot be stored");
         Self::End(Box::new(End::LeaveOpen))
@@ -63,8 +63,8 @@ impl Invocation {
     async fn work(mut self, control: RunControl) -> End {
         match self.all(&control).await {
             Ok(()) => End::Finished(self.outcome()),
-            Err(Stop::End(end)) => *end,
-            Err(Stop::InDoubt(mut results)) => {
+            Err(EarlyEnd::End(end)) => *end,
+            Err(EarlyEnd::InDoubt(mut results)) => {
                 let error = results.first_mut().and_then(|result| result.error.take());
                 let effects = results.into_iter().map(|result| result.effect_id);
                 End::Finished(outcome::in_doubt(
@@ -76,7 +76,7 @@ impl Invocation {
     }
 
     /// Executes the calls in their order; neighbours that may run beside each other together.
-    async fn all(&mut self, control: &RunControl) -> Result<(), Stop> {
+    async fn all(&mut self, control: &RunControl) -> Result<(), EarlyEnd> {
         let selected = Arc::clone(&self.selected);
         let mut rest = &*selected;
         // What failed without leave to continue, after which nothing is started any more.
@@ -106,7 +106,7 @@ impl Invocation {
         calls: &[ToolCall],
         failed: &Mutex<Option<String>>,
         control: &RunControl,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), EarlyEnd> {
         let mut ended = Vec::with_capacity(calls.len());
         let mut unsettled = Vec::new();
         {
@@ -136,7 +136,7 @@ impl Invocation {
         self.settled.extend(ended);
         match unknown.is_empty() {
             true => stop_if_cancelled(control, unsettled),
-            false => Err(Stop::InDoubt(unknown)),
+            false => Err(EarlyEnd::InDoubt(unknown)),
         }
     }
 
@@ -234,11 +234,11 @@ fn too_large(message: String) -> RunOutcome {
     ))
 }
 
-fn stop_if_cancelled(control: &RunControl, unsettled: Vec<String>) -> Result<(), Stop> {
+fn stop_if_cancelled(control: &RunControl, unsettled: Vec<String>) -> Result<(), EarlyEnd> {
     match control.why() {
         Some(reason) => {
             let outcome = outcome::stopped(&reason, unsettled);
-            Err(Stop::End(Box::new(End::Finished(outcome))))
+            Err(EarlyEnd::End(Box::new(End::Finished(outcome))))
         }
         None => Ok(()),
     }

@@ -25,7 +25,7 @@ use workflow_runner::history::{Replayed, replay};
 
 use super::Inner;
 use super::fork_edit;
-use super::recover::{Stuck, definition_of, find_target};
+use super::recover::{Unrecoverable, definition_of, find_target};
 use super::start::{Planned, refused, start_by};
 use super::target::{Target, TargetError};
 
@@ -99,7 +99,7 @@ impl Inner {
         let meta = self.runs.meta(run_id).await?;
         let target = match find_target(self, &meta).await {
             Ok(target) => target,
-            Err(Stuck::Storage(failure)) => return Err(failure.into()),
+            Err(Unrecoverable::Storage(failure)) => return Err(failure.into()),
             Err(_) => self.present(&meta).await?.ok_or_else(|| lost(run_id))?,
         };
         let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;

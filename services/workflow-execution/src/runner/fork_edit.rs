@@ -41,11 +41,10 @@ pub(super) fn apply(
                 given.insert(key.to_owned(), value);
                 known.then_some(()).ok_or("the run has no such input")
             }
-            ["nodes", id, "inputs", key] => {
-                check_input(plan, id, key).and_then(|()| edited.set(id, Place::Presets, key, value))
-            }
+            ["nodes", id, "inputs", key] => check_input(plan, id, key)
+                .and_then(|()| edited.set(id, EditTarget::Presets, key, value)),
             ["nodes", id, "config", key] => {
-                check_node(plan, id).and_then(|_| edited.set(id, Place::Config, key, value))
+                check_node(plan, id).and_then(|_| edited.set(id, EditTarget::Config, key, value))
             }
             _ => Err("give `/inputs/KEY`, `/nodes/ID/inputs/KEY` or `/nodes/ID/config/KEY`"),
         };
@@ -71,7 +70,7 @@ fn check_input(plan: &Plan, id: &str, key: &str) -> Result<(), &'static str> {
     }
 }
 
-enum Place {
+enum EditTarget {
     Presets,
     Config,
 }
@@ -106,7 +105,13 @@ impl Edited {
         edited
     }
 
-    fn set(&mut self, id: &str, place: Place, key: &str, value: Value) -> Result<(), &'static str> {
+    fn set(
+        &mut self,
+        id: &str,
+        place: EditTarget,
+        key: &str,
+        value: Value,
+    ) -> Result<(), &'static str> {
         let missing = "the definition has no such node outside groups and zones";
         let pointer = self.pointers.iter().find(|(known, _)| known == id);
         let (_, pointer) = pointer.ok_or(missing)?;
@@ -116,8 +121,8 @@ impl Edited {
             .and_then(|text| text.pointer_mut(pointer));
         let node = node.and_then(Value::as_object_mut).ok_or(missing)?;
         let values = node.entry(match place {
-            Place::Presets => self.presets_key,
-            Place::Config => "configValues",
+            EditTarget::Presets => self.presets_key,
+            EditTarget::Config => "configValues",
         });
         let values = values.or_insert_with(|| Value::Object(Map::new()));
         values

@@ -28,7 +28,7 @@ const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const STORAGE_RESTS: Duration = Duration::from_secs(1);
 
 /// A run that cannot continue.
-pub(super) enum Stuck {
+pub(super) enum Unrecoverable {
     /// Its history or its definition cannot be used.
     Broken(common::CallError),
     /// It had been cancelled.
@@ -123,7 +123,7 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
             };
             inner.execute(&span, recorder, prepared, recorded, place);
         }
-        Err(Stuck::Broken(error)) => {
+        Err(Unrecoverable::Broken(error)) => {
             tracing::error!(run = %recorder.run_id(), code = error.code, message = error.message, "a run cannot continue");
             span.in_scope(|| {
                 inner.runs.execute(recorder, |_| async {
@@ -131,10 +131,10 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
                 });
             });
         }
-        Err(Stuck::Cancelled { reason, unsettled }) => {
+        Err(Unrecoverable::Cancelled { reason, unsettled }) => {
             span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled))
         }
-        Err(Stuck::Storage(failure)) => {
+        Err(Unrecoverable::Storage(failure)) => {
             tracing::error!(run = %recorder.run_id(), ?failure, "a run cannot continue now");
             return false;
         }
@@ -164,7 +164,7 @@ fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
     }
 }
 
-async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
+async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable> {
     let target = find_target(inner, &run.meta).await?;
     let input_json = run.events.iter().find_map(|event| match &event.kind {
         Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
@@ -175,11 +175,11 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
         Ok(given) => target.plan(&inner.library, given).await,
         Err(wrong) => Err(wrong),
     };
-    let (plan, inputs) = planned.map_err(|wrong| Stuck::Broken(wrong.into_error()))?;
+    let (plan, inputs) = planned.map_err(|wrong| Unrecoverable::Broken(wrong.into_error()))?;
     let run_id = run.recorder.run_id().to_string();
     let replayed = replay(plan, inputs, &run_id, &run.events).map_err(|error| {
         let message = grpc_kit::failure::chain(&error);
-        Stuck::Broken(outcome::error(
+        Unrecoverable::Broken(outcome::error(
             common::ErrorCategory::Internal,
             "history_diverged",
             message,
@@ -188,7 +188,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
     let allowance = Arc::new(Allowance::of(&run_id, &run.events));
     let unsettled = replayed.unsettled();
     if let Some(reason) = replayed.cancelled {
-        return Err(Stuck::Cancelled { reason, unsettled });
+        return Err(Unrecoverable::Cancelled { reason, unsettled });
     }
     let RunMeta {
         conversation_id,
@@ -199,9 +199,9 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Stuck> {
 }
 
 /// Finds what a run executes.
-pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target, Stuck> {
+pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target, Unrecoverable> {
     let lost = |message: &str| {
-        Stuck::Broken(outcome::error(
+        Unrecoverable::Broken(outcome::error(
             common::ErrorCategory::Internal,
             "definition_lost",
             message,
@@ -213,7 +213,7 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
             let hash = definition_of(meta)
                 .ok_or_else(|| lost("the digest of the definition is damaged"))?;
             let text = inner.definitions.get(&hash).await;
-            let text = text.map_err(|error| Stuck::Storage(store_failure(&error)))?;
+            let text = text.map_err(|error| Unrecoverable::Storage(store_failure(&error)))?;
             let text = text.ok_or_else(|| lost("the definition of the run is gone"))?;
             let bundle = match stored {
                 Stored::Bundle(_) => Bundle::from_text(&text),

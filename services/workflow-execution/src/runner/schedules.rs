@@ -1,7 +1,7 @@
 //! Schedules: what callers do with them.
 
-mod clockwork;
 mod definition;
+mod ticker;
 
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
 use core_types::Timestamp;
@@ -19,7 +19,7 @@ use crate::store::schedules::{ScheduleRow, ScheduleStore, TimeRow, TimeState};
 
 use super::Inner;
 
-pub(crate) use clockwork::Clockwork;
+pub(crate) use ticker::ScheduleTicker;
 
 /// The most schedules.
 const MAX_SCHEDULES: usize = 10_000;

@@ -41,7 +41,7 @@ pub struct Header {
     /// Whether a call of the conversation gave a handle before the turn.
     pub handle_given: bool,
     /// The turns of the conversation before it.
-    earlier: Vec<Vec<Said>>,
+    earlier: Vec<Vec<RecordedMessage>>,
     /// Texts of them that are not trusted.
     pub untrusted: Vec<String>,
     /// The states that the model was shown.
@@ -49,7 +49,7 @@ pub struct Header {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Said {
+struct RecordedMessage {
     message: ChatMessage,
     observation: bool,
     unix_nanos: i64,
@@ -114,7 +114,7 @@ pub(in crate::runner) struct Parts {
 impl Header {
     pub(in crate::runner) fn new(parts: Parts) -> Self {
         let earlier = parts.earlier.into_iter().map(|turn| {
-            let said = turn.into_iter().map(|said| Said {
+            let said = turn.into_iter().map(|said| RecordedMessage {
                 message: said.message,
                 observation: said.observation,
                 unix_nanos: said.time.unix_nanos(),

@@ -13,7 +13,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What a client asks for.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ChatRequest {
     /// The agent, as the client names it.
     pub(super) model: String,
     /// How the answer is cut into chunks; `None` for an answer in one piece.
@@ -73,7 +73,7 @@ struct Part {
 ///
 /// # Errors
 /// Every message that is wrong, by its place.
-pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<Asked, Status> {
+pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Status> {
     let completion: CompletionParameters = serde_json::from_slice(bytes).map_err(|error| {
         let problem = format!("is not a chat completion: {error}");
         Status::from(Failure::invalid_fields().violation("", problem))
@@ -99,7 +99,7 @@ pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<Asked, Status> {
         .get(IDEMPOTENCY_KEY)
         .and_then(|key| key.to_str().ok());
     let options = completion.stream_options.unwrap_or_default();
-    Ok(Asked {
+    Ok(ChatRequest {
         model: completion.model,
         chunks: completion.stream.unwrap_or_default().then_some(Chunks {
             usage: options.include_usage,

@@ -13,9 +13,9 @@ use tokio::{
 };
 
 use super::{
-    cell::{Cell, Ended},
+    cell::{Cell, CellExit},
     channels::{SessionChannels, SessionIo},
-    command::{Command, Order, Stop},
+    command::{Command, SessionOrder, Stop},
     frames::{Broken, FromDriver},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(crate) fn session_io() -> (Box<dyn IoHandler>, oneshot::Receiver<SessionChan
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) view: watch::Sender<SessionInfo>,
-    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) orders: mpsc::Receiver<SessionOrder>,
     pub(crate) run: JoinHandle<Outcome>,
     /// Dropped to end the run.
     pub(crate) cancel: oneshot::Sender<()>,
@@ -157,7 +157,7 @@ impl Actor {
                     return (Stop::because(EndReason::Idle), None);
                 }
             };
-            let Some(Order { command, answer }) = order else {
+            let Some(SessionOrder { command, answer }) = order else {
                 return (Stop::because(EndReason::Shutdown), None);
             };
             match command {
@@ -185,16 +185,16 @@ impl Actor {
                     let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
                     let ended = ended.await;
                     match ended {
-                        Ended::Done(done) => {
+                        CellExit::Done(done) => {
                             self.view.send_modify(idle);
                             cell.done(*done, channels);
                         }
-                        Ended::Stop(stop) => return (stop, Some(cell)),
-                        Ended::Run(outcome) => {
+                        CellExit::Stop(stop) => return (stop, Some(cell)),
+                        CellExit::Run(outcome) => {
                             self.outcome = Some(outcome.map(|outcome| *outcome));
                             return (Stop::because(EndReason::Interpreter), Some(cell));
                         }
-                        Ended::Closed => {
+                        CellExit::Closed => {
                             // An interpreter that has just ended has closed its channel as well.
                             self.await_outcome(CLOSED).await;
                             let reason = match self.outcome {
@@ -204,7 +204,7 @@ impl Actor {
                             let stop = Stop::of(reason, Broken::Closed.to_string());
                             return (stop, Some(cell));
                         }
-                        Ended::Broken(detail) => {
+                        CellExit::Broken(detail) => {
                             let stop = Stop::of(EndReason::ChannelBroken, detail);
                             return (stop, Some(cell));
                         }
@@ -222,15 +222,15 @@ fn idle(view: &mut SessionInfo) {
 }
 
 /// Refuses orders until one ends the session.
-async fn refuse(orders: &mut mpsc::Receiver<Order>) -> Stop {
+async fn refuse(orders: &mut mpsc::Receiver<SessionOrder>) -> Stop {
     loop {
         match orders.recv().await {
             None => return Stop::because(EndReason::Shutdown),
-            Some(Order {
+            Some(SessionOrder {
                 command: Command::End(reason),
                 ..
             }) => return Stop::because(reason),
-            Some(Order { answer, .. }) => drop(answer.send(false)),
+            Some(SessionOrder { answer, .. }) => drop(answer.send(false)),
         }
     }
 }

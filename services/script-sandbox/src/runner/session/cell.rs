@@ -21,7 +21,7 @@ use crate::{
     audit::Record,
     domain::session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
     runner::{
-        session::command::{Command, Order, Stop},
+        session::command::{Command, SessionOrder, Stop},
         streaming::{input, left, output_queue::OutputQueue, output_reader::Moved},
     },
 };
@@ -64,7 +64,7 @@ struct Interrupted {
 }
 
 /// How a cell ended.
-pub(super) enum Ended {
+pub(super) enum CellExit {
     /// Its driver says so.
     Done(Box<Done>),
     /// The session is to end.
@@ -78,10 +78,10 @@ pub(super) enum Ended {
 }
 
 /// One thing that happens while a cell runs.
-enum Happened {
+enum CellInput {
     Message(Result<FromDriver, Broken>),
     Moved(Moved),
-    Ordered(Option<Order>),
+    Ordered(Option<SessionOrder>),
     RunOver(Option<Box<Outcome>>),
     Time,
     CallerLeft,
@@ -135,42 +135,42 @@ impl Cell {
     pub(super) async fn run_to_end(
         &mut self,
         channels: &mut SessionChannels,
-        orders: &mut mpsc::Receiver<Order>,
+        orders: &mut mpsc::Receiver<SessionOrder>,
         run: &mut JoinHandle<Outcome>,
-    ) -> Ended {
+    ) -> CellExit {
         let grace = INTERRUPT_GRACE;
         loop {
             match self.next(channels, orders, run).await {
-                Happened::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {
-                    return Ended::Done(Box::new(done));
+                CellInput::Message(Ok(FromDriver::Done(done))) if done.cell == self.number => {
+                    return CellExit::Done(Box::new(done));
                 }
-                Happened::Message(Ok(_)) => {
-                    return Ended::Broken("a message that is of no running cell".to_owned());
+                CellInput::Message(Ok(_)) => {
+                    return CellExit::Broken("a message that is of no running cell".to_owned());
                 }
-                Happened::Message(Err(Broken::Closed)) => return Ended::Closed,
-                Happened::Message(Err(broken)) => return Ended::Broken(broken.to_string()),
-                Happened::Moved(Moved::Over) => {
+                CellInput::Message(Err(Broken::Closed)) => return CellExit::Closed,
+                CellInput::Message(Err(broken)) => return CellExit::Broken(broken.to_string()),
+                CellInput::Moved(Moved::Over) => {
                     self.interrupt(Interruption::Output, grace, channels).await;
                 }
-                Happened::Moved(Moved::Some | Moved::End) => {}
-                Happened::CallerLeft => {
+                CellInput::Moved(Moved::Some | Moved::End) => {}
+                CellInput::CallerLeft => {
                     self.left = true;
                     self.interrupt(Interruption::Asked, grace, channels).await;
                 }
-                Happened::Time => match self.interrupted {
+                CellInput::Time => match self.interrupted {
                     None => self.interrupt(Interruption::Wall, grace, channels).await,
                     Some(Interrupted { until, .. }) if Instant::now() >= until => {
-                        return Ended::Stop(Stop::because(EndReason::NotInterrupted));
+                        return CellExit::Stop(Stop::because(EndReason::NotInterrupted));
                     }
                     Some(_) => self.signal(channels).await,
                 },
-                Happened::RunOver(outcome) => return Ended::Run(outcome),
-                Happened::Ordered(None) => {
-                    return Ended::Stop(Stop::because(EndReason::Shutdown));
+                CellInput::RunOver(outcome) => return CellExit::Run(outcome),
+                CellInput::Ordered(None) => {
+                    return CellExit::Stop(Stop::because(EndReason::Shutdown));
                 }
-                Happened::Ordered(Some(Order { command, answer })) => match command {
+                CellInput::Ordered(Some(SessionOrder { command, answer })) => match command {
                     Command::Run { .. } | Command::Evict => drop(answer.send(false)),
-                    Command::End(reason) => return Ended::Stop(Stop::because(reason)),
+                    Command::End(reason) => return CellExit::Stop(Stop::because(reason)),
                     Command::Interrupt { grace } => {
                         self.interrupt(Interruption::Asked, grace, channels).await;
                         self.waiting.push(answer);
@@ -183,22 +183,22 @@ impl Cell {
     async fn next(
         &mut self,
         channels: &mut SessionChannels,
-        orders: &mut mpsc::Receiver<Order>,
+        orders: &mut mpsc::Receiver<SessionOrder>,
         run: &mut JoinHandle<Outcome>,
-    ) -> Happened {
+    ) -> CellInput {
         let (stdout, stderr) = (&mut channels.stdout, &mut channels.stderr);
         let due = match self.interrupted {
             None => self.wall_end,
             Some(Interrupted { again, until, .. }) => again.min(until),
         };
         tokio::select! {
-            message = channels.channel.next() => Happened::Message(message),
-            moved = stdout.step(&self.queue), if !stdout.has_ended() => Happened::Moved(moved),
-            moved = stderr.step(&self.queue), if !stderr.has_ended() => Happened::Moved(moved),
-            order = orders.recv() => Happened::Ordered(order),
-            outcome = run => Happened::RunOver(outcome.ok().map(Box::new)),
-            () = tokio::time::sleep_until(due) => Happened::Time,
-            () = left(&mut self.gone, self.deadline), if !self.left => Happened::CallerLeft,
+            message = channels.channel.next() => CellInput::Message(message),
+            moved = stdout.step(&self.queue), if !stdout.has_ended() => CellInput::Moved(moved),
+            moved = stderr.step(&self.queue), if !stderr.has_ended() => CellInput::Moved(moved),
+            order = orders.recv() => CellInput::Ordered(order),
+            outcome = run => CellInput::RunOver(outcome.ok().map(Box::new)),
+            () = tokio::time::sleep_until(due) => CellInput::Time,
+            () = left(&mut self.gone, self.deadline), if !self.left => CellInput::CallerLeft,
         }
     }
 

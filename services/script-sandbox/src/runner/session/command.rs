@@ -10,7 +10,7 @@ use crate::{domain::session::EndReason, runner::streaming::output_queue::OutputQ
 
 /// Something that a session is to do, and where the answer goes. No answer: it has ended.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct SessionOrder {
     pub(super) command: Command,
     pub(super) answer: oneshot::Sender<bool>,
 }

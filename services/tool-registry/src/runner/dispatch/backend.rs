@@ -30,7 +30,7 @@ use tonic::{
 use super::ResolvedCall;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
-use heard::Heard;
+use heard::StatusSeen;
 pub(super) use refusal::without_answer;
 use tool_domain::definition::Flags;
 
@@ -246,7 +246,7 @@ impl Backends {
             }
         };
         let request = request_for(message, resolved);
-        let heard = Heard::default();
+        let heard = StatusSeen::default();
         let mut grpc = Grpc::new(heard.listen(backend.channel.clone()))
             .max_decoding_message_size(MAX_ANSWER_BYTES);
         if let Err(error) = grpc.ready().await {

@@ -24,7 +24,7 @@ use super::ResolvedCall;
 pub use sessions::Sessions;
 
 pub(super) use call_outcome::tail;
-pub(super) use sessions::Ran;
+pub(super) use sessions::CellRun;
 pub(super) use verdict::{failed_verdict, has_exited};
 
 /// How long to wait for a sandbox that is not there.

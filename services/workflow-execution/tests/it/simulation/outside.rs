@@ -41,12 +41,12 @@ pub(super) enum Happening {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeOfRun {
     pub(super) run_id: String,
-    pub(super) place: Place,
+    pub(super) place: EditTarget,
     pub(super) node: NodeIndex,
 }
 
 /// The zones around a node, the outermost first, and the iteration of each.
-pub(super) type Place = Vec<(NodeIndex, u64)>;
+pub(super) type EditTarget = Vec<(NodeIndex, u64)>;
 
 /// How a node continues.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -22,7 +22,7 @@ use workflow_runner::settle::outcome_to_proto;
 use workflow_runner::wire;
 
 use super::children::cancelled_result;
-use super::outside::{Continue, Happening, NodeOfRun, Outside, Place, time};
+use super::outside::{Continue, EditTarget, Happening, NodeOfRun, Outside, time};
 use super::stop::Stopping;
 use super::zone::Zone;
 
@@ -51,7 +51,7 @@ pub(super) struct OfRun {
 pub(super) struct Scope {
     /// What stands in front of the ids of its nodes.
     path: String,
-    place: Place,
+    place: EditTarget,
     pub(super) engine: Engine,
     commands: Vec<Command>,
     pub(super) attempts: Attempts,
@@ -95,7 +95,7 @@ impl Process {
             is_cancelled: replayed.cancelled.is_some(),
         };
         let stopping = Self::continue_stopping(&run, outside, &replayed);
-        let root = Scope::of(&run, outside, String::new(), Place::new(), replayed);
+        let root = Scope::of(&run, outside, String::new(), EditTarget::new(), replayed);
         Self {
             run,
             root,
@@ -187,7 +187,7 @@ impl Scope {
         run: &OfRun,
         outside: &mut Outside,
         path: String,
-        place: Place,
+        place: EditTarget,
         replayed: Replayed,
     ) -> Self {
         let calls = replayed.calls.iter();
@@ -439,7 +439,7 @@ impl Scope {
     }
 
     /// Returns the place of an iteration of a zone.
-    pub(super) fn place_in(&self, zone: NodeIndex, iteration: u64) -> Place {
+    pub(super) fn place_in(&self, zone: NodeIndex, iteration: u64) -> EditTarget {
         let mut place = self.place.clone();
         place.push((zone, iteration));
         place

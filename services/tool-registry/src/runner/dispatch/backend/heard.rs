@@ -15,11 +15,11 @@ use tower::{Service, ServiceExt};
 
 /// Notes whether the status of one call came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct StatusSeen {
     status: Arc<AtomicBool>,
 }
 
-impl Heard {
+impl StatusSeen {
     /// Returns the channel with every answer looked at.
     pub(super) fn listen(
         &self,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
-use super::{heard::Heard, refusal};
+use super::{heard::StatusSeen, refusal};
 use crate::{
     ledger::{MAX_INLINE_BYTES, OutputKeeper},
     runner::dispatch::{ResolvedCall, without_handle},
@@ -43,7 +43,7 @@ impl Default for Messages {
 pub(super) async fn read(
     service: &str,
     resolved: &ResolvedCall,
-    heard: &Heard,
+    heard: &StatusSeen,
     mut stream: Streaming<DynamicMessage>,
 ) -> CallOutcome {
     let mut answer = StreamedAnswer::default();
@@ -87,7 +87,7 @@ impl StreamedAnswer {
         &self,
         service: &str,
         resolved: &ResolvedCall,
-        heard: &Heard,
+        heard: &StatusSeen,
         status: &Status,
     ) -> CallOutcome {
         if self.bytes == 0 || resolved.tool.may_repeat() {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::runner::dispatch::{
     ResolvedCall,
-    sandbox::{Ran, Sessions, portable},
+    sandbox::{CellRun, Sessions, portable},
 };
 
 /// Runs one cell in the interpreter of the call's conversation.
@@ -44,7 +44,7 @@ fn asked(resolved: &ResolvedCall) -> Result<(&str, &str), Failure> {
     Ok((language, code))
 }
 
-fn ended(ran: &Ran, language: &str, resolved: &ResolvedCall) -> CallOutcome {
+fn ended(ran: &CellRun, language: &str, resolved: &ResolvedCall) -> CallOutcome {
     let cell = &ran.cell;
     let Some(failure) = failure_of(cell, language) else {
         return CallOutcome::Succeeded(output_of(ran, resolved));
@@ -54,7 +54,7 @@ fn ended(ran: &Ran, language: &str, resolved: &ResolvedCall) -> CallOutcome {
     CallOutcome::Failed(failure)
 }
 
-fn output_of(ran: &Ran, resolved: &ResolvedCall) -> Value {
+fn output_of(ran: &CellRun, resolved: &ResolvedCall) -> Value {
     let mut output = place_of(ran);
     output.insert(
         "stdout".to_owned(),
@@ -71,7 +71,7 @@ fn output_of(ran: &Ran, resolved: &ResolvedCall) -> Value {
 }
 
 /// Says which cell it was, so that a model notices an interpreter that has forgotten.
-fn place_of(ran: &Ran) -> Map<String, Value> {
+fn place_of(ran: &CellRun) -> Map<String, Value> {
     let mut place = Map::new();
     place.insert("cell".to_owned(), json!(ran.cell.number));
     if let Some(reason) = &ran.restarted {

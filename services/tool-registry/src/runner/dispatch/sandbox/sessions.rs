@@ -29,7 +29,7 @@ pub struct Sessions {
 
 /// A cell that ran.
 #[derive(Debug)]
-pub(in crate::runner::dispatch) struct Ran {
+pub(in crate::runner::dispatch) struct CellRun {
     pub(in crate::runner::dispatch) cell: Cell,
     /// Why the interpreter before this one ended, if this one is its successor.
     pub(in crate::runner::dispatch) restarted: Option<String>,
@@ -52,7 +52,7 @@ impl Sessions {
         runtime: &str,
         code: &str,
         resolved: &ResolvedCall,
-    ) -> Result<Ran, CallOutcome> {
+    ) -> Result<CellRun, CallOutcome> {
         let mut patience = Patience::new(PATIENCE, resolved.deadline);
         let mut ended_meanwhile = false;
         loop {
@@ -80,7 +80,7 @@ impl Sessions {
         runtime: &str,
         code: &str,
         resolved: &ResolvedCall,
-    ) -> Result<Ran, Broken> {
+    ) -> Result<CellRun, Broken> {
         let (session, restarted) = self.session(caller, runtime).await.map_err(unharmed)?;
         let request = RunCellRequest {
             session_id: session.session_id,
@@ -93,7 +93,7 @@ impl Sessions {
                 CellEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
                 CellEvent::Ended(cell) => {
                     let cell = *cell;
-                    return Ok(Ran { cell, restarted });
+                    return Ok(CellRun { cell, restarted });
                 }
             }
         }

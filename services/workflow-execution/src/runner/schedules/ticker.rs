@@ -30,11 +30,11 @@ const MAX_MESSAGE: usize = 1_000;
 
 /// The task that starts the runs of schedules.
 #[derive(Debug, Default)]
-pub(crate) struct Clockwork {
+pub(crate) struct ScheduleTicker {
     task: std::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Clockwork {
+impl ScheduleTicker {
     pub(crate) fn start(&self, inner: &Arc<Inner>) {
         let inner = Arc::clone(inner);
         let task = tokio::spawn(async move {
