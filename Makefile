@@ -100,9 +100,9 @@ console: $(CONSOLE)/node_modules/.package-lock.json ## Build the page at /consol
 	@cd $(CONSOLE) && node build.mjs $(CONSOLE_BUILT)
 
 .PHONY: bench
-bench: check-rust ## Measure against the floor of this machine (release profile)
-	@$(CARGO) build --locked --release --bin tavern --bin sandbox-launcher
-	@$(CARGO) run --locked --release --package bench
+bench: check-rust ## Measure against the floor of this machine (the profile that ships)
+	@$(CARGO) build --locked --profile dist --bin tavern --bin sandbox-launcher
+	@$(CARGO) run --locked --profile dist --package bench
 
 # How often processes are killed below runs, and connections below followers.
 KILLS ?= 200
