@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and what a domain module may name.
+//! Which crate may depend on which, and what a domain or a store may name.
 
 use toml::Value;
 
@@ -246,6 +246,32 @@ fn in_domain(path: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// Keeps SQL in one place of a service: only its store names `sqlx`.
+pub fn within_store(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts(&[".rs"]) {
+        let parts: Vec<&str> = path.split('/').collect();
+        let ["services", _, "src", top, ..] = parts[..] else {
+            continue;
+        };
+        if top == "store" || top == "store.rs" {
+            continue;
+        }
+        let code = code_only(text);
+        for (index, line) in code.lines().enumerate() {
+            if names_crate(line, "sqlx") {
+                let finding = Finding::new(
+                    path,
+                    "a module outside the store names `sqlx`",
+                    "query in `src/store.rs` or `src/store/`, and call that from here",
+                );
+                findings.push(finding.at_line(index + 1));
+            }
+        }
+    }
+    findings
 }
 
 /// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.

@@ -8,7 +8,7 @@
 //! * [`layout`]: the fixed top level, the files of every service, one way to lay out modules.
 //! * [`manifests`]: what every manifest says.
 //! * [`circles`]: files of one crate that import each other in a loop.
-//! * [`edges`]: which crate may depend on which, and what a domain module may name.
+//! * [`edges`]: which crate may depend on which, and what a domain or a store may name.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
 //! * [`prose`]: words that are given up, and how often each may still stand.

@@ -70,6 +70,11 @@ fn domain_modules_are_pure() {
 }
 
 #[test]
+fn sql_stands_in_stores() {
+    check(edges::within_store);
+}
+
+#[test]
 fn files_are_short_enough() {
     check(sizes::files);
 }

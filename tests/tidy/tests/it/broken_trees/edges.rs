@@ -1,0 +1,186 @@
+//! Crates and modules that name what they may not.
+
+use tidy::edges;
+
+use super::{check, manifest};
+
+/// One crate: its directory and what it depends on.
+type Crate<'a> = (&'a str, &'a [&'a str]);
+
+/// The crates that the cases below depend on.
+const COMMON: [Crate<'static>; 6] = [
+    ("shared/contracts", &[]),
+    ("shared/core-types", &["serde"]),
+    ("shared/call-text", &[]),
+    ("shared/sql-store", &[]),
+    ("services/sandbox-launcher", &[]),
+    ("tests/testkit", &["contracts"]),
+];
+
+#[track_caller]
+fn check_edges(crates: &[Crate<'_>], expected: &[(&str, &str, &str)]) {
+    let files: Vec<(String, String)> = COMMON
+        .iter()
+        .chain(crates)
+        .map(|(root, dependencies)| {
+            let name = root.rsplit('/').next().unwrap_or_default();
+            (format!("{root}/Cargo.toml"), manifest(name, dependencies))
+        })
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    check(edges::between_crates, &files, expected);
+}
+
+#[test]
+fn edges_that_go_down_pass() {
+    check_edges(
+        &[
+            ("shared/run-log", &["core-types", "sql-store"]),
+            ("services/gateway", &["contracts", "call-text"]),
+            ("services/script-sandbox", &["sandbox-launcher"]),
+            (
+                "services/all-in-one",
+                &["gateway", "script-sandbox", "call-text"],
+            ),
+            ("tests/e2e", &["gateway", "testkit", "call-text"]),
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn edges_that_go_up_or_across_are_found() {
+    check_edges(
+        &[
+            ("shared/run-log", &["contracts"]),
+            ("shared/novelty", &[]),
+            ("shared/settings", &["gateway"]),
+            ("services/gateway", &["sandbox-launcher", "testkit"]),
+            ("services/script-sandbox", &["call-text"]),
+        ],
+        &[
+            (
+                "shared/run-log/Cargo.toml",
+                "must not depend on `contracts`",
+                "core-types, sql-store",
+            ),
+            (
+                "shared/novelty/Cargo.toml",
+                "no place in the layers",
+                "SHARED",
+            ),
+            (
+                "shared/settings/Cargo.toml",
+                "must not depend on `gateway`",
+                "knows no service",
+            ),
+            (
+                "services/gateway/Cargo.toml",
+                "must not depend on `sandbox-launcher`",
+                "meet over gRPC",
+            ),
+            (
+                "services/gateway/Cargo.toml",
+                "must not depend on `testkit`",
+                "tests/e2e",
+            ),
+            (
+                "services/script-sandbox/Cargo.toml",
+                "must not depend on `call-text`",
+                "ask the gateway",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn edges_of_development_count_too() {
+    let launcher = manifest("sandbox-launcher", &[]);
+    let hidden =
+        manifest("gateway", &[]) + "[dev-dependencies]\nsandbox-launcher.workspace = true\n";
+    check(
+        edges::between_crates,
+        &[
+            ("services/sandbox-launcher/Cargo.toml", &launcher),
+            ("services/gateway/Cargo.toml", &hidden),
+        ],
+        &[(
+            "services/gateway/Cargo.toml",
+            "must not depend on `sandbox-launcher`",
+            "gRPC",
+        )],
+    );
+}
+
+#[test]
+fn an_impure_domain_module_is_found() {
+    let source = "//! Knows no tokio.\nuse prost_types::Any;\nfn f(_: tonic::Status) {}\nasync fn g() {}\nfn tokio_like() {}\nlet s = \"sqlx::query\";\n";
+    check(
+        edges::within_domain,
+        &[
+            ("services/gateway/src/domain/a.rs", source),
+            ("services/gateway/src/rpc/a.rs", source),
+            ("shared/a/src/domain/a.rs", source),
+            ("shared/tool-domain/src/a.rs", "use tokio::time;\n"),
+            ("shared/domain-names/src/a.rs", "use tokio::time;\n"),
+        ],
+        &[
+            (
+                "services/gateway/src/domain/a.rs:2",
+                "names `prost`",
+                "convert in `rpc/`",
+            ),
+            (
+                "services/gateway/src/domain/a.rs:3",
+                "names `tonic`",
+                "plain values",
+            ),
+            (
+                "services/gateway/src/domain/a.rs:4",
+                "asynchronous",
+                "runner",
+            ),
+            ("shared/tool-domain/src/a.rs:1", "names `tokio`", "pure"),
+        ],
+    );
+    check(
+        edges::within_domain,
+        &[("services/gateway/src/domain.rs", "use sqlx as db;\n")],
+        &[(
+            "services/gateway/src/domain.rs:1",
+            "names `sqlx`",
+            "`store/`",
+        )],
+    );
+}
+
+#[test]
+fn sql_outside_a_store_is_found() {
+    let source =
+        "//! Knows no sqlx.\nuse sqlx::Row;\nfn f(_: sqlx::Error) {}\nlet s = \"sqlx::query\";\n";
+    check(
+        edges::within_store,
+        &[
+            ("services/gateway/src/store.rs", source),
+            ("services/gateway/src/store/a.rs", source),
+            ("services/gateway/src/a/store.rs", source),
+            ("services/gateway/tests/it/a.rs", source),
+            ("shared/a/src/a.rs", source),
+        ],
+        &[
+            (
+                "services/gateway/src/a/store.rs:2",
+                "`sqlx`",
+                "`src/store/`",
+            ),
+            (
+                "services/gateway/src/a/store.rs:3",
+                "`sqlx`",
+                "`src/store/`",
+            ),
+        ],
+    );
+}
