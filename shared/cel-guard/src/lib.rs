@@ -334,7 +334,7 @@ mod tests {
         check_value(
             "inputs.l.all(a, inputs.l.all(b, a == b))",
             json!({"l": []}),
-            Err("inside another"),
+            Err("nested in another"),
         );
         assert!(
             holds("1", &[])

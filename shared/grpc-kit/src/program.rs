@@ -54,7 +54,7 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// Returns what the service needs to do its work.
     ///
     /// # Errors
-    /// An address of no use.
+    /// An address that is not valid.
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>>;
 
     /// Continues with what the process before this one left, while the server serves. Default:

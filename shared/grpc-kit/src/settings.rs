@@ -301,7 +301,7 @@ impl Default for ClientSettings {
     }
 }
 
-/// An address is of no use.
+/// An address is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// Nothing is there.

@@ -66,7 +66,7 @@ pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
 /// as they become many. Must be called inside a tokio runtime.
 ///
 /// # Errors
-/// [`TransportError`] when the address is of no use.
+/// [`TransportError`] when the address is not valid.
 pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
     let pool = Pool::new(endpoint(settings)?);
     Ok(Transport(Inner::new(Remote(Arc::new(pool)))))

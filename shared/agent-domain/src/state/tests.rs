@@ -135,7 +135,7 @@ fn g308_a_missing_path_names_what_is_near() {
     let found = path("stock.moonmos").get(&state).unwrap_err();
     assert_eq!(
         found.to_string(),
-        "nothing is at `stock.moonmos`; near it are moonmoss"
+        "there is no value at `stock.moonmos`; near it are moonmoss"
     );
     for wrong in ["", "a..b", ".a"] {
         assert!(Path::parse(wrong).is_err(), "{wrong}");
