@@ -39,7 +39,7 @@ use crate::{
         invocation::Invocations,
     },
     settings::RegistrySettings,
-    store::{MIGRATIONS, SqliteStore, Store},
+    store::{MIGRATIONS, SqliteStore, ToolStore},
     tools::Tools,
     workspace::Workspaces,
 };
@@ -56,7 +56,7 @@ pub struct ToolRegistry {
     calls: Calls,
     invocations: Invocations,
     effects: RunLogs,
-    store: Arc<dyn Store>,
+    store: Arc<dyn ToolStore>,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
 }
@@ -98,7 +98,7 @@ pub async fn build_with(
         Arc::clone(&clock),
         Arc::clone(&ids),
     );
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
+    let store: Arc<dyn ToolStore> = Arc::new(SqliteStore::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
     let workspaces = Workspaces::open(

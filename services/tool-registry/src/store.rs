@@ -54,7 +54,7 @@ pub enum StoreError {
 
 /// Keeps what the operator added.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug {
+pub trait ToolStore: Send + Sync + std::fmt::Debug {
     /// Returns every tool by id.
     async fn tools(&self) -> Result<Vec<ToolRow>, StoreError>;
     /// Whether a request was carried out before with the same body.

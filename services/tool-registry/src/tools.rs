@@ -23,7 +23,7 @@ use tool_domain::{
 
 use crate::{
     runner::dispatch::{backend::Backends, runs::ChildRuns},
-    store::Store,
+    store::ToolStore,
 };
 
 pub use backends::PutBackend;
@@ -49,7 +49,7 @@ struct Shared {
     /// Tools that were derived, by id. An entry whose digest is no longer that of its source is made
     /// anew. Never held across an await.
     derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn ToolStore>,
     runs: ChildRuns,
     backends: Backends,
 }
@@ -112,7 +112,7 @@ impl Tools {
     /// Takes the tools of the platform and of plugins, and everything else that is needed.
     pub fn new(
         catalogue: Catalogue,
-        store: Arc<dyn Store>,
+        store: Arc<dyn ToolStore>,
         runs: ChildRuns,
         backends: Backends,
     ) -> Self {

@@ -12,7 +12,7 @@ use grpc_kit::Failure;
 use tokio::sync::Mutex;
 
 use crate::error::{Error, directory_failure, store_failure, workflow_invalid, workflow_not_found};
-use crate::store::{DeleteOutcome, Put, PutOutcome, Store, StoredWorkflow};
+use crate::store::{DeleteOutcome, Put, PutOutcome, StoredWorkflow, WorkflowStore};
 use workflow_domain::bundle::{Bundle, Children};
 use workflow_domain::compile::compile_bundle;
 use workflow_domain::flatten::references;
@@ -33,7 +33,7 @@ pub struct Library {
     files: RwLock<Arc<Files>>,
     /// Held while the directory is read again, so that two reloads do not overtake each other.
     reloading: Mutex<()>,
-    store: Arc<dyn Store>,
+    store: Arc<dyn WorkflowStore>,
     catalogue: Arc<Catalogue>,
     plans: Plans,
 }
@@ -65,7 +65,7 @@ impl Library {
     /// A directory that cannot be listed.
     pub fn open(
         directory: &Path,
-        store: Arc<dyn Store>,
+        store: Arc<dyn WorkflowStore>,
         catalogue: Arc<Catalogue>,
     ) -> Result<Self, Error> {
         let files = Files::read(directory, &catalogue).map_err(|source| Error::Workflows {
@@ -105,7 +105,7 @@ impl Library {
     }
 
     /// Returns the store.
-    pub fn store(&self) -> &Arc<dyn Store> {
+    pub fn store(&self) -> &Arc<dyn WorkflowStore> {
         &self.store
     }
 

@@ -17,7 +17,7 @@ use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
 use crate::store::schedules::ScheduleStore;
-use crate::store::{MIGRATIONS, ResultTable, SqliteStore, Store};
+use crate::store::{MIGRATIONS, ResultTable, SqliteStore, WorkflowStore};
 use workflow_runner::run_keys::RunKeys;
 use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 
@@ -50,7 +50,7 @@ pub async fn build_with(
     let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(ScheduleStore::new(database.clone()));
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::new(database));
+    let store: Arc<dyn WorkflowStore> = Arc::new(SqliteStore::new(database));
     let file = data_dir.file("workflow-execution.runs.db")?;
     let logs = RunLogs::open_batching(SqliteOptions::new(file), settings.batch_window).await?;
     let library = Library::open(

@@ -71,7 +71,7 @@ pub enum DeleteOutcome {
 
 /// Keeps definitions.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug {
+pub trait WorkflowStore: Send + Sync + std::fmt::Debug {
     /// Saves a definition under its id, once per request id.
     async fn put(&self, put: Put<'_>) -> Result<PutOutcome, StoreError>;
     /// Returns the definition that was saved under `id`.

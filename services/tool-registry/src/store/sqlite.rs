@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sql_store::{ErrorClass, Migrations, SqliteDatabase, classify};
 use sqlx::{Row, Sqlite, Transaction};
 
-use super::{BackendRow, RequestRow, Store, StoreError, ToolRow};
+use super::{BackendRow, RequestRow, StoreError, ToolRow, ToolStore};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -31,7 +31,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl ToolStore for SqliteStore {
     async fn tools(&self) -> Result<Vec<ToolRow>, StoreError> {
         let rows = sqlx::query("SELECT tool_id, definition_json FROM tools ORDER BY tool_id")
             .fetch_all(self.database.reader())

@@ -7,7 +7,7 @@ use core_types::Timestamp;
 use run_log::Hash;
 use tokio::sync::Mutex;
 
-use crate::store::{Store, StoreError};
+use crate::store::{StoreError, WorkflowStore};
 
 /// How many digests are remembered; beyond it a text is simply stored once more.
 const MAX_REMEMBERED: usize = 10_000;
@@ -18,7 +18,7 @@ const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 /// Stores the definitions that open runs execute, so that a run continues after a restart.
 #[derive(Debug)]
 pub(crate) struct DefinitionStore {
-    store: Arc<dyn Store>,
+    store: Arc<dyn WorkflowStore>,
     /// Texts that this process has stored. Held while the store works, so that nothing is forgotten
     /// between being stored and being used.
     stored: Mutex<HashSet<Hash>>,
@@ -33,7 +33,7 @@ struct Read {
 }
 
 impl DefinitionStore {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(store: Arc<dyn WorkflowStore>) -> Self {
         Self {
             store,
             stored: Mutex::default(),

@@ -6,7 +6,9 @@ use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 use sqlx::{Row, Sqlite, Transaction};
 
-use super::{DeleteOutcome, Put, PutOutcome, Store, StoreError, StoredWorkflow, etag_of_hash};
+use super::{
+    DeleteOutcome, Put, PutOutcome, StoreError, StoredWorkflow, WorkflowStore, etag_of_hash,
+};
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -27,7 +29,7 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl Store for SqliteStore {
+impl WorkflowStore for SqliteStore {
     async fn put(&self, put: Put<'_>) -> Result<PutOutcome, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         if let Some((request_id, body_hash)) = put.request

@@ -11,7 +11,7 @@ async fn database(directory: &tempfile::TempDir) -> SqliteDatabase {
     SqliteDatabase::open(options, &[MIGRATIONS]).await.unwrap()
 }
 
-async fn sqlite(directory: &tempfile::TempDir) -> impl Store {
+async fn sqlite(directory: &tempfile::TempDir) -> impl WorkflowStore {
     SqliteStore::new(database(directory).await)
 }
 
@@ -32,7 +32,7 @@ fn stored(id: &str, text: &str) -> StoredWorkflow {
     }
 }
 
-async fn saves_lists_and_replaces(store: impl Store) {
+async fn saves_lists_and_replaces(store: impl WorkflowStore) {
     for (id, text) in [("b", "2"), ("a", "1"), ("c", "3"), ("a", "4")] {
         assert_eq!(store.put(put(id, text)).await.unwrap(), PutOutcome::Saved);
     }
@@ -42,7 +42,7 @@ async fn saves_lists_and_replaces(store: impl Store) {
     assert_eq!(store.ids("b", 2).await.unwrap(), ["c"]);
 }
 
-async fn replaces_only_what_the_caller_knows(store: impl Store) {
+async fn replaces_only_what_the_caller_knows(store: impl WorkflowStore) {
     let expecting = |text, etag: &str| Put {
         expected: Some(etag.to_owned()),
         ..put("a", text)
@@ -62,7 +62,7 @@ async fn replaces_only_what_the_caller_knows(store: impl Store) {
     assert_eq!(store.get("a").await.unwrap(), Some(stored("a", "2")));
 }
 
-async fn answers_a_repeated_request_as_the_first_time(store: impl Store) {
+async fn answers_a_repeated_request_as_the_first_time(store: impl WorkflowStore) {
     let asking = |text, body: &[u8]| Put {
         request: Some(("r", Hash::of(body))),
         ..put("a", text)
@@ -83,7 +83,7 @@ async fn answers_a_repeated_request_as_the_first_time(store: impl Store) {
     assert_eq!(store.get("a").await.unwrap(), Some(stored("a", "2")));
 }
 
-async fn keeps_texts_as_long_as_they_are_used(store: impl Store) {
+async fn keeps_texts_as_long_as_they_are_used(store: impl WorkflowStore) {
     let asking = Put {
         request: Some(("r", Hash::of(b"x"))),
         ..put("a", "asked")
@@ -117,7 +117,7 @@ async fn keeps_texts_as_long_as_they_are_used(store: impl Store) {
     assert_eq!(store.get("a").await.unwrap(), Some(stored("a", "saved")));
 }
 
-async fn deletes_only_what_the_caller_knows(store: impl Store) {
+async fn deletes_only_what_the_caller_knows(store: impl WorkflowStore) {
     store.put(put("a", "1")).await.unwrap();
     let kept = store.keep("1").await.unwrap();
     let refused = store.delete("a", Some("x")).await.unwrap();
