@@ -35,10 +35,10 @@ enum Target {
 
 impl From<InvokeTextRequest> for Invocation {
     fn from(request: InvokeTextRequest) -> Self {
-        use invoke_text_request::Target as RequestOptions;
+        use invoke_text_request::Target as RequestTarget;
         let target = request.target.map(|target| match target {
-            RequestOptions::Calls(calls) => Target::Calls(calls),
-            RequestOptions::Agent(agent) => Target::Agent(agent),
+            RequestTarget::Calls(calls) => Target::Calls(calls),
+            RequestTarget::Agent(agent) => Target::Agent(agent),
         });
         Self {
             request_id: request.request_id,
@@ -50,10 +50,10 @@ impl From<InvokeTextRequest> for Invocation {
 
 impl From<StartTextRequest> for Invocation {
     fn from(request: StartTextRequest) -> Self {
-        use start_text_request::Target as RequestOptions;
+        use start_text_request::Target as RequestTarget;
         let target = request.target.map(|target| match target {
-            RequestOptions::Calls(calls) => Target::Calls(calls),
-            RequestOptions::Agent(agent) => Target::Agent(agent),
+            RequestTarget::Calls(calls) => Target::Calls(calls),
+            RequestTarget::Agent(agent) => Target::Agent(agent),
         });
         Self {
             request_id: request.request_id,
