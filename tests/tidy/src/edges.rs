@@ -206,31 +206,52 @@ fn refuse(layer: &str, name: &str, target: &str, dependency: &str) -> Option<Str
 /// Keeps the wire, the database and the runtime out of the pure part of a service.
 pub fn within_domain(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, text) in tree.texts(&[".rs"]) {
-        if !in_domain(path) {
-            continue;
+    each_line(tree, in_domain, |path, number, line| {
+        if let Some(name) = NOT_IN_DOMAIN.iter().find(|name| names_crate(line, name)) {
+            let finding = Finding::new(
+                path,
+                format!("a domain module names `{name}`"),
+                "keep the domain pure: take plain values and return plain values; convert in `rpc/`, query in `store/`, wait in the runner",
+            );
+            findings.push(finding.at_line(number));
         }
-        let code = code_only(text);
-        for (index, line) in code.lines().enumerate() {
-            if let Some(name) = NOT_IN_DOMAIN.iter().find(|name| names_crate(line, name)) {
-                let finding = Finding::new(
-                    path,
-                    format!("a domain module names `{name}`"),
-                    "keep the domain pure: take plain values and return plain values; convert in `rpc/`, query in `store/`, wait in the runner",
-                );
-                findings.push(finding.at_line(index + 1));
-            }
-            if word_at(line, "async").is_some() || line.contains(".await") {
-                let finding = Finding::new(
-                    path,
-                    "a domain module is asynchronous",
-                    "return what is to be done, and let the runner do it and report back",
-                );
-                findings.push(finding.at_line(index + 1));
+        if word_at(line, "async").is_some() || line.contains(".await") {
+            let finding = Finding::new(
+                path,
+                "a domain module is asynchronous",
+                "return what is to be done, and let the runner do it and report back",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+/// Keeps SQL in one place of a service: only its store names `sqlx`.
+pub fn within_store(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_line(tree, outside_store, |path, number, line| {
+        if names_crate(line, "sqlx") {
+            let finding = Finding::new(
+                path,
+                "a module outside the store names `sqlx`",
+                "query in `src/store.rs` or `src/store/`, and call that from here",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+/// Calls `see` with each line of code, and its number from 1, of the Rust files whose path `is_meant`.
+fn each_line(tree: &Tree, is_meant: fn(&str) -> bool, mut see: impl FnMut(&str, usize, &str)) {
+    for (path, text) in tree.texts(&[".rs"]) {
+        if is_meant(path) {
+            for (index, line) in code_only(text).lines().enumerate() {
+                see(path, index + 1, line);
             }
         }
     }
-    findings
 }
 
 /// Whether a file belongs to the pure part of a service: a crate whose name ends in `-domain`, the node types,
@@ -248,30 +269,10 @@ fn in_domain(path: &str) -> bool {
     }
 }
 
-/// Keeps SQL in one place of a service: only its store names `sqlx`.
-pub fn within_store(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (path, text) in tree.texts(&[".rs"]) {
-        let parts: Vec<&str> = path.split('/').collect();
-        let ["services", _, "src", top, ..] = parts[..] else {
-            continue;
-        };
-        if top == "store" || top == "store.rs" {
-            continue;
-        }
-        let code = code_only(text);
-        for (index, line) in code.lines().enumerate() {
-            if names_crate(line, "sqlx") {
-                let finding = Finding::new(
-                    path,
-                    "a module outside the store names `sqlx`",
-                    "query in `src/store.rs` or `src/store/`, and call that from here",
-                );
-                findings.push(finding.at_line(index + 1));
-            }
-        }
-    }
-    findings
+/// Whether a file belongs to a service and not to its store.
+fn outside_store(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(parts[..], ["services", _, "src", top, ..] if top != "store" && top != "store.rs")
 }
 
 /// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.

@@ -126,6 +126,10 @@ fn an_impure_domain_module_is_found() {
             ("shared/a/src/domain/a.rs", source),
             ("shared/tool-domain/src/a.rs", "use tokio::time;\n"),
             ("shared/domain-names/src/a.rs", "use tokio::time;\n"),
+            (
+                "shared/workflow-nodes/src/a.rs",
+                "use contracts::tavern;\nuse call_wire::outcome;\n",
+            ),
         ],
         &[
             (
