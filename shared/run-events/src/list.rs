@@ -98,7 +98,7 @@ fn state_filter(state: i32) -> Result<StateFilter, String> {
     match common::RunState::try_from(state) {
         Ok(common::RunState::Unspecified) => Ok(StateFilter::Any),
         Ok(common::RunState::Running) => Ok(StateFilter::OpenIn(&[phase::RUNNING])),
-        Ok(common::RunState::Waiting) => Ok(StateFilter::OpenIn(&[phase::WAITING, phase::ASKING])),
+        Ok(common::RunState::Waiting) => Ok(StateFilter::OpenIn(phase::ALL_WAITING)),
         Ok(common::RunState::Queued) => Ok(StateFilter::OpenIn(&[phase::QUEUED])),
         Ok(common::RunState::Paused) => Ok(StateFilter::OpenIn(&[phase::PAUSED])),
         Ok(_) => Ok(StateFilter::FinishedAs(state)),

@@ -16,9 +16,12 @@ impl RunStore {
     pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
         let meta = RunMeta::of(&summary)?;
         let outcome = self.outcome_of(&summary).await?;
-        let state = match summary.state {
-            RunState::Open => phase::state_in(summary.phase).into(),
-            RunState::Finished(code) => code,
+        let (state, wait_reason) = match summary.state {
+            RunState::Open => (
+                phase::state_in(summary.phase).into(),
+                phase::wait_reason_in(summary.phase),
+            ),
+            RunState::Finished(code) => (code, common::WaitReason::Unspecified),
         };
         Ok(common::Run {
             run_id: summary.id.to_string(),
@@ -35,6 +38,7 @@ impl RunStore {
             durability: durability_to_proto(summary.durability).into(),
             outcome,
             last_sequence: summary.last_sequence,
+            wait_reason: wait_reason.into(),
         })
     }
 

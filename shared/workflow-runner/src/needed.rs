@@ -164,6 +164,8 @@ impl<'e> Ends<'e> {
             }
             Kind::ApprovalRequested(asked) => !self.is_effect_over(&asked.effect_id, ""),
             Kind::ApprovalEnded(ended) => !self.is_effect_over(&ended.effect_id, ""),
+            Kind::CallInDoubt(doubt) => !self.is_effect_over(&doubt.effect_id, ""),
+            Kind::CallDecided(decided) => !self.is_effect_over(&decided.effect_id, ""),
             Kind::NodeWaiting(waiting) => waiting.wait.as_ref().is_some_and(|wait| {
                 signals.is_kept_with(&wait.wait_id) || !self.is_over(&wait.node_id)
             }),

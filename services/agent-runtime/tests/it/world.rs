@@ -433,6 +433,8 @@ fn word(kind: &Kind) -> &'static str {
         Kind::BudgetsEdited(_) => "budgets edited",
         Kind::ApprovalRequested(_) => "approval requested",
         Kind::ApprovalEnded(_) => "approval ended",
+        Kind::CallInDoubt(_) => "call in doubt",
+        Kind::CallDecided(_) => "call decided",
         Kind::EventPublished(_) => "event published",
         Kind::EventDropped(_) => "event dropped",
         Kind::EventsTaken(_) => "events taken",

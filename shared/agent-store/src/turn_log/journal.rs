@@ -67,6 +67,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::SignalReceived(_)
         | Kind::ApprovalRequested(_)
         | Kind::ApprovalEnded(_)
+        | Kind::CallInDoubt(_)
+        | Kind::CallDecided(_)
         | Kind::EventPublished(_)
         | Kind::EventDropped(_)
         | Kind::EventsTaken(_)
