@@ -58,9 +58,11 @@ use agent_store::{
         replay::{Folded, ReplayError, fold, time_of},
     },
 };
-use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::{
+    common::v1::run_event::Kind, registry::v1::call_service_client::CallServiceClient,
+};
 use core_types::Clock;
-use grpc_kit::Failure;
+use grpc_kit::{Failure, Transport};
 use model_client::Models;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use serde_json::Value;
@@ -147,6 +149,11 @@ impl Runner {
     /// Returns the private states of agents.
     pub fn states(&self) -> &States {
         &self.inner.states
+    }
+
+    /// Returns the calls of the registry.
+    pub(crate) fn calls(&self) -> &CallServiceClient<Transport> {
+        &self.inner.peers.calls
     }
 
     /// Returns where the directives for a turn go; none if it does not run here.

@@ -76,6 +76,11 @@ impl Ledger {
         }
     }
 
+    /// Returns the clock that entries are dated by.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
     /// Returns an effect id that no call has.
     pub fn new_effect(&self) -> EffectId {
         let name = format!("call-{}", self.ids.next_uuid().simple());

@@ -140,16 +140,16 @@ pub async fn build_with(
         runs: workflow_runs,
     };
     let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));
+    let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let calls = Calls::new(
         tools.clone(),
         dispatcher,
         ledger,
         approvals.clone(),
         agents.clone(),
-        Arc::clone(&clock),
+        runs.clone(),
         settings.call_limits(),
     );
-    let runs = Runs::new(runs, RunOwner::Registry, clock, Arc::clone(&ids));
     let invocations = Invocations::new(runs, calls.clone(), ids);
     Ok(ToolRegistry {
         plugins: plugins::describe(&plugins, &tools.catalogue()).into(),

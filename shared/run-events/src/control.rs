@@ -1,11 +1,14 @@
 //! The handle through which the work of a run learns that it must end or pause.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{PendingWork, WorkKind};
 use grpc_kit::CallContext;
-use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, watch};
+use tokio::sync::{
+    Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, watch,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +42,9 @@ struct Inner {
     /// What is in flight. Locked for a push or a removal, never across an await.
     in_flight: Mutex<Vec<(u64, PendingWork)>>,
     next_ticket: std::sync::atomic::AtomicU64,
+    /// Whether something waits for changes of what is in flight.
+    in_flight_watched: AtomicBool,
+    in_flight_changed: Notify,
     context: CallContext,
 }
 
@@ -86,6 +92,8 @@ impl RunControl {
                 has_left: Arc::default(),
                 in_flight: Mutex::new(Vec::new()),
                 next_ticket: std::sync::atomic::AtomicU64::new(0),
+                in_flight_watched: AtomicBool::new(false),
+                in_flight_changed: Notify::new(),
                 context,
             }),
             token: CancellationToken::new(),
@@ -196,15 +204,13 @@ impl RunControl {
     /// Notes that this work is in flight until the returned value is dropped, so that a cancel can
     /// name what has not ended.
     pub fn track(&self, kind: WorkKind, id: impl Into<String>) -> Tracked {
-        let ticket = self
-            .inner
-            .next_ticket
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let ticket = self.inner.next_ticket.fetch_add(1, Ordering::Relaxed);
         let work = PendingWork {
             kind: kind.into(),
             id: id.into(),
         };
         self.inner.lock().push((ticket, work));
+        self.inner.note_in_flight();
         Tracked {
             control: Arc::clone(&self.inner),
             ticket,
@@ -218,6 +224,16 @@ impl RunControl {
             .iter()
             .map(|(_, work)| work.clone())
             .collect()
+    }
+
+    /// Lets changes of what is in flight be waited for.
+    pub(crate) fn watch_in_flight(&self) {
+        self.inner.in_flight_watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until what is in flight has changed since the last time. To be used by one task.
+    pub(crate) async fn in_flight_changed(&self) {
+        self.inner.in_flight_changed.notified().await;
     }
 
     /// Returns the context for calls to other services: the path below this run and its deadline.
@@ -235,6 +251,12 @@ impl RunControl {
 }
 
 impl Inner {
+    fn note_in_flight(&self) {
+        if self.in_flight_watched.load(Ordering::Relaxed) {
+            self.in_flight_changed.notify_one();
+        }
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, PendingWork)>> {
         self.in_flight
             .lock()
@@ -247,6 +269,7 @@ impl Drop for Tracked {
         self.control
             .lock()
             .retain(|(ticket, _)| *ticket != self.ticket);
+        self.control.note_in_flight();
     }
 }
 

@@ -126,7 +126,11 @@ impl Executor {
                 () = beside => End::LeaveOpen,
             };
             let departure = match end {
-                End::Finished(mut outcome) => {
+                End::Finished(outcome) => {
+                    let mut outcome = match recorder.call_waits().undecided() {
+                        Some((effects, why)) => outcome::with_undecided(outcome, effects, why),
+                        None => outcome,
+                    };
                     outcome.durability = durability_to_proto(recorder.durability()).into();
                     finish(&recorder, outcome).await;
                     None

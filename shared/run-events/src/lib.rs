@@ -14,12 +14,14 @@
 
 mod active;
 mod call_output;
+mod call_waits;
 mod cancel;
 mod checkpoint;
 mod children;
 mod coalescer;
 mod codec;
 mod control;
+mod decided;
 mod deliver;
 mod executor;
 mod failure;
@@ -50,6 +52,7 @@ pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };
 pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
+pub use decided::settle_decided;
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure, store_failure};
 pub use follow::{Followed, follow, follow_to_the_end};

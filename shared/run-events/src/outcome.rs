@@ -29,6 +29,29 @@ pub fn in_doubt(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutco
     }
 }
 
+/// The run ended before it was decided whether these calls took effect: it is in doubt, unless it succeeded.
+pub(crate) fn with_undecided(
+    outcome: RunOutcome,
+    effects: Vec<String>,
+    why: CallError,
+) -> RunOutcome {
+    if outcome.state() == RunState::Succeeded {
+        return outcome;
+    }
+    let unsettled = outcome.unsettled_effect_ids.iter();
+    let others = unsettled
+        .filter(|effect| !effects.contains(effect))
+        .cloned();
+    let unsettled_effect_ids = effects.iter().cloned().chain(others).collect();
+    RunOutcome {
+        state: RunState::InDoubt.into(),
+        stop_reason: StopReason::InDoubt.into(),
+        error: Some(why),
+        unsettled_effect_ids,
+        ..outcome
+    }
+}
+
 /// The run was ended from outside: by a request it is cancelled, by its deadline it failed.
 pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunOutcome {
     let (state, category, code, message, stop) = match reason {

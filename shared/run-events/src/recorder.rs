@@ -9,6 +9,7 @@ use core_types::{Clock, Durability, RunId, Timestamp};
 use prost::Message;
 use run_log::{AppendError, NewEvent, RunWriter};
 
+use crate::call_waits::CallWaits;
 use crate::children::Children;
 use crate::codec::{encode, kind_number, timestamp_to_proto};
 use crate::control::StartGuard;
@@ -31,13 +32,16 @@ struct Inner {
     deadline: Timestamp,
     /// The phase of the run when this process took it.
     first_phase: i32,
-    /// The phase of the run while it is not paused.
+    /// The phase of the run while it is not paused and no call of it waits for people.
     unpaused_phase: AtomicI32,
+    /// The phase of the run while calls of it wait for people and nothing else is under way; running otherwise.
+    call_phase: AtomicI32,
     /// The last event of which a checkpoint speaks.
     checkpointed: AtomicU64,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
     children: Children,
+    call_waits: CallWaits,
 }
 
 /// What every event of a run carries.
@@ -98,6 +102,7 @@ impl Recorder {
     ) -> Self {
         let forwarded = Mutex::new(ForwardedSequences::new(stamp.run));
         let children = Children::new(stamp.run);
+        let call_waits = CallWaits::new(stamp.run);
         Self {
             inner: Arc::new(Inner {
                 writer,
@@ -106,12 +111,17 @@ impl Recorder {
                 deadline,
                 first_phase,
                 unpaused_phase: AtomicI32::new(match first_phase {
-                    phase::PAUSED => phase::RUNNING,
+                    phase::PAUSED | phase::IN_DOUBT | phase::APPROVAL => phase::RUNNING,
                     phase => phase,
+                }),
+                call_phase: AtomicI32::new(match first_phase {
+                    phase::IN_DOUBT | phase::APPROVAL => first_phase,
+                    _ => phase::RUNNING,
                 }),
                 checkpointed: AtomicU64::new(0),
                 forwarded,
                 children,
+                call_waits,
             }),
         }
     }
@@ -124,6 +134,7 @@ impl Recorder {
         for event in events {
             forwarded.note(event);
             self.inner.children.note(event);
+            self.inner.call_waits.note(event);
             let phase = match &event.kind {
                 Some(Kind::RunQueued(_)) => phase::QUEUED,
                 Some(Kind::RunDequeued(_)) => phase::RUNNING,
@@ -177,6 +188,7 @@ impl Recorder {
     /// # Errors
     /// [`AppendError`] when nothing was stored, or that is not known.
     pub async fn record(&self, kinds: Vec<Kind>) -> Result<u64, AppendError> {
+        self.inner.call_waits.note_own(&kinds);
         let events = self.inner.stamp.encode(kinds);
         self.inner.writer.append(events).await
     }
@@ -190,6 +202,7 @@ impl Recorder {
         if self.inner.durability != Durability::Batched {
             return self.record(kinds).await;
         }
+        self.inner.call_waits.note_own(&kinds);
         let events = self.inner.stamp.encode(kinds);
         self.inner.writer.submit_all(events).await
     }
@@ -207,6 +220,7 @@ impl Recorder {
     /// # Errors
     /// [`AppendError`] when the events cannot be taken.
     pub async fn submit_all(&self, kinds: Vec<Kind>) -> Result<(), AppendError> {
+        self.inner.call_waits.note_own(&kinds);
         let events = self.inner.stamp.encode(kinds);
         self.inner.writer.submit_all(events).await.map(drop)
     }
@@ -219,6 +233,9 @@ impl Recorder {
     /// [`AppendError`] when the event cannot be taken.
     pub async fn submit_child(&self, event: common::RunEvent) -> Result<(), AppendError> {
         self.inner.children.note(&event);
+        if !self.inner.call_waits.note(&event) {
+            return Ok(());
+        }
         let Some(event) = self.forwarded().unrecorded(event) else {
             return Ok(());
         };
@@ -255,7 +272,20 @@ impl Recorder {
 
     /// Returns the phase of the run while it is not paused.
     pub(crate) fn unpaused_phase(&self) -> i32 {
-        self.inner.unpaused_phase.load(Ordering::Relaxed)
+        match self.inner.call_phase.load(Ordering::Relaxed) {
+            phase::RUNNING => self.inner.unpaused_phase.load(Ordering::Relaxed),
+            waiting => waiting,
+        }
+    }
+
+    /// Returns the calls that wait for people.
+    pub(crate) fn call_waits(&self) -> &CallWaits {
+        &self.inner.call_waits
+    }
+
+    /// Whether the log shows that calls of the run waited for people when this process took it.
+    pub(crate) fn was_left_waiting(&self) -> bool {
+        matches!(self.inner.first_phase, phase::IN_DOUBT | phase::APPROVAL)
     }
 
     /// Returns whether the run waits for its turn.
@@ -299,11 +329,34 @@ impl Recorder {
             true => phase::WAITING,
             false => phase::RUNNING,
         };
-        let before = self.inner.unpaused_phase.swap(phase, Ordering::Relaxed);
-        if before == phase || not_paused.is_none() {
+        self.show_phase(&self.inner.unpaused_phase, phase, not_paused)
+            .await
+    }
+
+    /// Notes whether nothing of the run is under way but calls that wait for people, which a pause hides.
+    pub(crate) async fn note_call_waits(
+        &self,
+        not_paused: Option<&StartGuard<'_>>,
+        phase: i32,
+    ) -> Result<(), AppendError> {
+        self.show_phase(&self.inner.call_phase, phase, not_paused)
+            .await
+    }
+
+    /// Changes one of the phases, and shows in the log to which phase of the run that comes.
+    async fn show_phase(
+        &self,
+        of: &AtomicI32,
+        phase: i32,
+        not_paused: Option<&StartGuard<'_>>,
+    ) -> Result<(), AppendError> {
+        let before = self.unpaused_phase();
+        of.store(phase, Ordering::Relaxed);
+        let shown = self.unpaused_phase();
+        if before == shown || not_paused.is_none() {
             return Ok(());
         }
-        let entered = self.inner.writer.enter(phase, Vec::new());
+        let entered = self.inner.writer.enter(shown, Vec::new());
         entered.await.map(drop)
     }
 

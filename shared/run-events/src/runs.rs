@@ -10,6 +10,7 @@ use grpc_kit::{Drain, Failure, Transport};
 use run_log::{Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
 use tonic::Status;
 
+use crate::call_waits::follow_call_waits;
 use crate::control::RunControl;
 use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
@@ -282,8 +283,11 @@ impl Runs {
         F: FnOnce(RunControl) -> Fut + Send + 'static,
         Fut: Future<Output = End> + Send + 'static,
     {
-        let (runs, children) = (self.clone(), recorder.children().clone());
-        let follow = move |control| runs.follow_pauses(children, control);
+        let (runs, noted) = (self.clone(), recorder.clone());
+        let follow = move |control: RunControl| async move {
+            let pauses = runs.follow_pauses(noted.children().clone(), control.clone());
+            tokio::join!(pauses, follow_call_waits(noted, control));
+        };
         self.executor.execute(recorder, waits, work, follow);
     }
 

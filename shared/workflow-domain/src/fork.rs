@@ -10,19 +10,34 @@ use super::interface::RunInputs;
 use super::node_type::Step;
 use super::plan::{NodeIndex, Plan, PlanNode};
 
-/// What is taken over, as events in an order in which they can have happened. Nodes that only pass
-/// values on are computed again, with the values of the new run.
-pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> Vec<Event> {
+/// What a run can take over from another.
+#[derive(Debug, Default)]
+pub struct TakenOver {
+    /// The ends of nodes, as events in an order in which they can have happened.
+    pub ended: Vec<Event>,
+    /// The nodes that had begun and not ended and begin again with the same inputs: as they are in the run before,
+    /// and in the new one.
+    pub under_way: Vec<(NodeIndex, NodeIndex)>,
+}
+
+/// Returns what can be taken over. Nodes that only pass values on are computed again, with the values of the new
+/// run.
+pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> TakenOver {
     let mut commands = Vec::new();
     let mut engine = Engine::start(plan, inputs, &mut commands);
     let mut queue = VecDeque::from(commands);
-    let mut taken = Vec::new();
+    let mut taken = TakenOver::default();
     while let Some(command) = queue.pop_front() {
         let event = match command {
             Command::Execute(node) if engine.node(node).accepts_absent() => {
                 passed(&mut engine, node)
             }
-            Command::Execute(node) => reused(before, &engine, node),
+            Command::Execute(node) => {
+                let then = unchanged(before, &engine, node);
+                let running = then.filter(|then| before.status(*then) == Status::Running);
+                taken.under_way.extend(running.map(|then| (then, node)));
+                then.and_then(|then| reused(before, then, node))
+            }
             // The run skips it by itself.
             Command::Skip { .. } => None,
         };
@@ -32,7 +47,7 @@ pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> Vec<Ev
             .apply(event.clone(), &mut next)
             .expect("every event answers a command of the engine");
         queue.extend(next);
-        taken.push(event);
+        taken.ended.push(event);
     }
     taken
 }
@@ -50,17 +65,25 @@ fn passed(engine: &mut Engine, node: NodeIndex) -> Option<Event> {
     }
 }
 
-/// Returns the end that a node had before, if it is the same node with the same inputs.
-fn reused(before: &Engine, engine: &Engine, node: NodeIndex) -> Option<Event> {
+/// Returns the node that a node was before, if it is the same one with the same inputs.
+fn unchanged(before: &Engine, engine: &Engine, node: NodeIndex) -> Option<NodeIndex> {
     let planned = engine.node(node);
     let then = *before.plan().by_id.get(&planned.id)?;
-    let handled = before.handled().iter().any(|(node, _)| *node == then);
-    if handled || before.status(then) != Status::Succeeded || !same(before.node(then), planned) {
+    if !same(before.node(then), planned) {
         return None;
     }
     let (had, has) = (before.inputs_of(then).ok()?, engine.inputs_of(node).ok()?);
+    (had == has).then_some(then)
+}
+
+/// Returns the end that an unchanged node had before, if it succeeded by itself.
+fn reused(before: &Engine, then: NodeIndex, node: NodeIndex) -> Option<Event> {
+    let handled = before.handled().iter().any(|(node, _)| *node == then);
+    if handled || before.status(then) != Status::Succeeded {
+        return None;
+    }
     let outputs = before.outputs_of(then)?;
-    (had == has).then(|| Event::Succeeded(node, outputs.clone()))
+    Some(Event::Succeeded(node, outputs.clone()))
 }
 
 fn same(then: &PlanNode, now: &PlanNode) -> bool {

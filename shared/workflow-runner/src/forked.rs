@@ -8,16 +8,36 @@ use core_types::Timestamp;
 
 use crate::wire;
 use workflow_domain::engine::{Engine, Event};
+use workflow_domain::fork::TakenOver;
 use workflow_domain::interface::RunInputs;
-use workflow_domain::plan::Plan;
+use workflow_domain::plan::{NodeIndex, Plan};
 
+use super::history::{Calls, RecordedCall};
 use super::interface_stream::InterfaceStreams;
 
-/// Writes what is taken over: the ends of nodes, and what they write to streaming outputs.
+/// Returns the calls of nodes under way that succeeded, by the nodes that make them in the new run. They are not
+/// made again.
+pub fn calls_taken_over(taken: &TakenOver, calls: &Calls) -> Vec<((NodeIndex, u32), RecordedCall)> {
+    let of_node = |&(then, node): &(NodeIndex, NodeIndex)| {
+        let calls = calls.iter().filter(move |((of, _), _)| *of == then);
+        calls.map(move |((_, index), call)| ((node, *index), call.clone()))
+    };
+    let mut known: Vec<_> = taken.under_way.iter().flat_map(of_node).collect();
+    known.retain(|(_, call)| {
+        let result = call.settled.as_ref();
+        result.is_some_and(|result| result.status() == common::CallStatus::Succeeded)
+    });
+    known.sort_by_key(|(place, _)| *place);
+    known
+}
+
+/// Writes what is taken over: the ends of nodes, what they write to streaming outputs, and calls of nodes that had
+/// not ended.
 pub fn first_events(
     plan: &Arc<Plan>,
     inputs: RunInputs,
     taken: &[Event],
+    calls: &[((NodeIndex, u32), RecordedCall)],
     from_run_id: &str,
     now: Timestamp,
 ) -> Vec<Kind> {
@@ -41,6 +61,26 @@ pub fn first_events(
             outputs_json: wire::outputs_to_json(planned, outputs),
             taken_from_run_id: taken_from_run_id.to_owned(),
             ..common::NodeFinished::default()
+        }));
+    }
+    let mut begun = None;
+    for ((node, index), call) in calls {
+        let planned = engine.node(*node);
+        if begun.replace(*node) != Some(*node) {
+            kinds.push(Kind::NodeStarted(common::NodeStarted {
+                node_id: planned.id.to_string(),
+                node_type: planned.definition().full_type.to_owned(),
+            }));
+        }
+        kinds.push(Kind::CallDispatched(common::CallDispatched {
+            effect_id: call.effect_id.clone(),
+            tool_id: call.tool_id.clone(),
+            arguments_json: call.arguments_json.clone(),
+            index: *index,
+            node_id: planned.id.to_string(),
+        }));
+        kinds.push(Kind::CallSettled(common::CallSettled {
+            result: call.settled.clone(),
         }));
     }
     kinds

@@ -229,6 +229,11 @@ impl Runner {
         self.repeatable.all(&self.peers, tool_ids).await
     }
 
+    /// Returns the client of calls.
+    pub fn calls(&self) -> &CallServiceClient<Transport> {
+        &self.peers.calls
+    }
+
     /// Whether it is not known how a call ended, in the run's log as in the registry's ledger.
     pub async fn is_undecided(&self, effect_id: &str) -> bool {
         let request = GetCallRequest {

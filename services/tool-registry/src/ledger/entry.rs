@@ -2,7 +2,7 @@
 
 use contracts::tavern::{
     common::v1::{CallGrant, CallResult},
-    registry::v1::CallResolution,
+    registry::v1::{CallDecision, CallResolution},
 };
 use core_types::{Durability, Timestamp};
 use run_log::{Event, Hash, RunState, RunSummary};
@@ -83,6 +83,14 @@ pub struct Settled {
     pub result: CallResult,
     /// The decision, if it was in doubt and was decided.
     pub resolution: Option<CallResolution>,
+}
+
+impl Settled {
+    /// Whether it was in doubt and the decision is to dispatch the next attempt.
+    pub fn is_to_be_repeated(&self) -> bool {
+        let decision = self.resolution.as_ref().map(CallResolution::decision);
+        decision == Some(CallDecision::Repeat)
+    }
 }
 
 impl Entry {

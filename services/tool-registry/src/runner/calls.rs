@@ -11,6 +11,7 @@ pub mod handles;
 mod permit;
 mod recover;
 mod resolve;
+mod undecided;
 mod watch;
 
 use std::{
@@ -26,6 +27,7 @@ use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
 use core_types::{Clock, ConversationId, Durability, EffectId};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
+use run_events::Runs;
 use run_log::Hash;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -48,6 +50,7 @@ use crate::{
 };
 
 use recover::{call_of, without_caller};
+use undecided::Undecided;
 
 pub use detached::StartedCall;
 pub use follow::CallProgress;
@@ -124,6 +127,8 @@ pub struct CallHandle {
     was_in_flight: bool,
     /// Ends the call with its caller, if it has no effect id.
     ends_with_caller: Option<DropGuard>,
+    /// The effect, if a run made the call, which waits for the decision where the call is in doubt.
+    awaits_decision: Option<EffectId>,
 }
 
 /// Starts, follows and cancels calls. Clone, cheap.
@@ -139,11 +144,15 @@ struct Inner {
     ledger: Ledger,
     approvals: Approvals,
     agents: Agents,
+    /// The runs of this service, which make calls too.
+    runs: Runs,
     clock: Arc<dyn Clock>,
     limits: CallLimits,
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
     /// await.
     in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
+    /// The effects in doubt for whose decision followers wait.
+    undecided: Undecided,
     tasks: TaskTracker,
     /// How many of them have ended their calls and wait for the ledger.
     recording: AtomicUsize,
@@ -161,9 +170,10 @@ impl Calls {
         ledger: Ledger,
         approvals: Approvals,
         agents: Agents,
-        clock: Arc<dyn Clock>,
+        runs: Runs,
         limits: CallLimits,
     ) -> Self {
+        let clock = ledger.clock();
         Self {
             inner: Arc::new(Inner {
                 tools,
@@ -171,9 +181,11 @@ impl Calls {
                 ledger,
                 approvals,
                 agents,
+                runs,
                 clock,
                 limits,
                 in_flight_calls: Mutex::default(),
+                undecided: Undecided::default(),
                 tasks: TaskTracker::new(),
                 recording: AtomicUsize::new(0),
                 draining: CancellationToken::new(),
@@ -194,6 +206,8 @@ impl Calls {
         let body = call.body();
         let index = call.index;
         let effect_id = call.effect_id.clone();
+        let is_of_run = !call.detached && !context.path().steps().is_empty();
+        let awaits_decision = effect_id.clone().filter(|_| is_of_run);
         let in_flight = {
             let mut in_flight_calls = self.inner.in_flight_calls();
             if let Some(effect) = &effect_id
@@ -208,6 +222,7 @@ impl Calls {
                     index,
                     was_in_flight: true,
                     ends_with_caller: None,
+                    awaits_decision,
                 });
             }
             self.inner.check_room()?;
@@ -236,6 +251,7 @@ impl Calls {
             index,
             was_in_flight: false,
             ends_with_caller,
+            awaits_decision,
         })
     }
 
@@ -261,6 +277,7 @@ impl Calls {
                     return Ok(None);
                 }
                 LedgerEntry::InFlight(open) => self.take_up_run(&open).await?,
+                LedgerEntry::Settled(_) if self.inner.undecided.give_up(effect) => {}
                 LedgerEntry::Absent | LedgerEntry::Settled(_) => {}
             }
         }

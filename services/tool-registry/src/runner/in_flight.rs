@@ -258,7 +258,7 @@ impl InFlightCall {
     }
 
     /// Makes an event of the run that made the call.
-    fn event(&self, kind: Kind) -> RunEvent {
+    pub fn event(&self, kind: Kind) -> RunEvent {
         let (run_id, parent_path) = match self.path.steps().split_last() {
             Some((caller, above)) => (caller.clone(), above.to_vec()),
             None => (String::new(), Vec::new()),

@@ -21,7 +21,7 @@ use crate::{
         sandbox::Mode,
     },
     fixture::{Fixture, finish, script_tool, until, with_effect},
-    invocation::{invoke, run},
+    invocation::{self, cancel, doubts, invoke, run},
 };
 
 type Refusal = (Code, Option<ErrorReason>);
@@ -447,7 +447,7 @@ async fn a_repeated_call_is_dispatched_once_more_as_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn only_a_call_in_doubt_is_decided_and_a_run_s_call_is_not_repeated() {
+async fn only_a_call_in_doubt_is_decided_and_that_of_a_run_that_ended_is_not_repeated() {
     let fixture = Fixture::new().await;
     let missing = resolve(&fixture, decide(CallDecision::DidNot, "")).await;
     assert_eq!(missing, Err(NO_CALL));
@@ -476,8 +476,9 @@ async fn only_a_call_in_doubt_is_decided_and_a_run_s_call_is_not_repeated() {
         arguments_json: r#"{"workflowId": "w1"}"#.into(),
         ..Default::default()
     };
-    let (_, _, run) = run(&fixture, invoke(vec![call])).await;
-    let effect_id = run.outcome.unwrap().unsettled_effect_ids[0].clone();
+    let begun = invocation::start(&fixture, invoke(vec![call])).await;
+    let effect_id = doubts(&fixture, &begun.run_id, 1).await.remove(0);
+    cancel(&fixture, &begun).await;
     let repeat = ResolveCallRequest {
         effect_id: effect_id.clone(),
         ..decide(CallDecision::Repeat, "")

@@ -3,7 +3,7 @@
 use contracts::tavern::{
     common::v1::{
         CallStatus, Diagnostic, ParsedText, Run, RunEvent, RunState, ToolCall, Violation,
-        run_event::Kind, watch_record::Record,
+        WaitReason, run_event::Kind, watch_record::Record,
     },
     registry::v1::{InvokeCallsRequest, InvokeCallsResponse},
     run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
@@ -63,13 +63,44 @@ pub(crate) async fn start(fixture: &Fixture, request: InvokeCallsRequest) -> Inv
     first.unwrap().unwrap()
 }
 
-async fn cancel(fixture: &Fixture, run: &InvokeCallsResponse) -> CancelRunResponse {
+pub(crate) async fn cancel(fixture: &Fixture, run: &InvokeCallsResponse) -> CancelRunResponse {
     let request = CancelRunRequest {
         run_id: run.run_id.clone(),
         reason: "enough".into(),
     };
     let answer = fixture.runs.clone().cancel_run(request).await;
     answer.unwrap().into_inner()
+}
+
+/// Waits until a number of calls of a run are in doubt and nothing else of it is under way. Returns their effects.
+pub(crate) async fn doubts(fixture: &Fixture, run_id: &str, count: usize) -> Vec<String> {
+    let request = WatchRunRequest {
+        run_id: run_id.into(),
+        after_sequence: 0,
+    };
+    let watched = fixture.runs.clone().watch_run(request).await;
+    let mut stream = watched.unwrap().into_inner();
+    let mut effects = Vec::new();
+    while effects.len() < count {
+        let record = stream.message().await.unwrap().unwrap().record;
+        if let Some(Record::Event(event)) = contracts::watch::decode(record).unwrap()
+            && let Some(Kind::CallInDoubt(doubt)) = event.kind
+        {
+            effects.push(doubt.effect_id);
+        }
+    }
+    loop {
+        let request = GetRunRequest {
+            run_id: run_id.into(),
+        };
+        let run = fixture.runs.clone().get_run(request).await.unwrap();
+        let run = run.into_inner().run.unwrap();
+        if run.state() == RunState::Waiting {
+            assert_eq!(run.wait_reason(), WaitReason::InDoubt);
+            return effects;
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Follows a run to its end.
@@ -437,9 +468,12 @@ async fn after_a_crash_every_unsettled_neighbour_is_named_and_none_is_repeated()
     until("two calls at once", || fixture.sandbox.started() == 2).await;
     fixture.crash_and_restart().await;
     fixture.recover().await;
+    let mut effects = doubts(&fixture, &started.run_id, 2).await;
+    cancel(&fixture, &started).await;
     let (_, run) = watch(fixture.runs.clone(), started.run_id).await;
     assert_eq!(run.state(), RunState::InDoubt);
-    assert_eq!(run.outcome.unwrap().unsettled_effect_ids.len(), 2);
+    effects.sort();
+    assert_eq!(run.outcome.unwrap().unsettled_effect_ids, effects);
     assert_eq!(fixture.sandbox.started(), 2);
 }
 
@@ -482,7 +516,7 @@ async fn after_a_crash_a_run_goes_on_where_it_was_and_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
+async fn after_a_crash_a_run_waits_for_an_unsettled_effect_and_a_cancel_ends_it_in_doubt() {
     let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
     fixture.sandbox.set(Mode::Hold("never".into()));
     let effect = call(0, "effect", json!({"language": "bash", "code": "true"}));
@@ -490,6 +524,8 @@ async fn after_a_crash_an_unsettled_effect_stops_the_run_as_unknown() {
     until("the dispatch", || fixture.sandbox.started() == 1).await;
     fixture.crash_and_restart().await;
     fixture.recover().await;
+    doubts(&fixture, &started.run_id, 1).await;
+    cancel(&fixture, &started).await;
     let (events, run) = watch(fixture.runs.clone(), started.run_id.clone()).await;
     let outcome = run.outcome.unwrap();
     assert_eq!(outcome.state(), RunState::InDoubt);

@@ -9,7 +9,7 @@ use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse,
 use core_types::RunId;
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
-use run_events::{RunMeta, StartRun, request_hash};
+use run_events::{RunMeta, StartRun, request_hash, settle_decided};
 use run_log::Hash;
 use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
@@ -18,10 +18,10 @@ use crate::error::invalid_fields;
 use workflow_domain::engine::Event;
 use workflow_domain::fork::taken_over;
 use workflow_domain::interface::read_inputs;
-use workflow_domain::plan::Plan;
+use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_runner::OWN_CONVERSATION;
-use workflow_runner::forked::first_events;
-use workflow_runner::history::{Replayed, replay};
+use workflow_runner::forked::{calls_taken_over, first_events};
+use workflow_runner::history::{RecordedCall, Replayed, replay};
 
 use super::Inner;
 use super::fork_edit;
@@ -58,7 +58,8 @@ impl Inner {
         let planned = target.plan(&self.library, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
         let taken = taken_over(&source.replayed.engine, Arc::clone(&plan), inputs.clone());
-        let (fork_plan, undecided) = self.plan_of(&source, &plan, &taken).await?;
+        let calls = calls_taken_over(&taken, &source.replayed.calls);
+        let (fork_plan, undecided) = self.plan_of(&source, &plan, &taken.ended, &calls).await?;
         if request.validate_only {
             return Ok(ForkRunResponse {
                 plan: Some(fork_plan),
@@ -69,7 +70,14 @@ impl Inner {
         let mut start = start_of(&request, &source.meta);
         start.input_json = Value::Object(given).to_string();
         let now = self.clock.now();
-        start.first_events = first_events(&plan, inputs.clone(), &taken, &request.run_id, now);
+        start.first_events = first_events(
+            &plan,
+            inputs.clone(),
+            &taken.ended,
+            &calls,
+            &request.run_id,
+            now,
+        );
         let planned = Planned {
             target,
             plan,
@@ -103,7 +111,8 @@ impl Inner {
             Err(_) => self.present(&meta).await?.ok_or_else(|| lost(run_id))?,
         };
         let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;
-        let events = self.runs.events(id).await?;
+        let mut events = self.runs.events(id).await?;
+        settle_decided(run_id, &mut events, self.runner.calls()).await?;
         let input_json = events.iter().find_map(|event| match &event.kind {
             Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
             _ => None,
@@ -145,6 +154,7 @@ impl Inner {
         source: &Source,
         plan: &Plan,
         taken: &[Event],
+        calls: &[((NodeIndex, u32), RecordedCall)],
     ) -> Result<(ForkPlan, Vec<String>), Status> {
         let kept: BTreeSet<u32> = taken.iter().map(Event::node).collect();
         let ids = taken
@@ -163,7 +173,10 @@ impl Inner {
                 Some(Kind::CallDispatched(call)) => {
                     let around = call.node_id.split('#').next().unwrap_or_default();
                     let node = plan.by_id.get(around);
-                    if node.is_none_or(|node| kept.contains(node)) {
+                    let is_taken = calls
+                        .iter()
+                        .any(|(_, taken)| taken.effect_id == call.effect_id);
+                    if is_taken || node.is_none_or(|node| kept.contains(node)) {
                         continue;
                     }
                     ended.insert(&call.effect_id, false);

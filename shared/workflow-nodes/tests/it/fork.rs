@@ -72,7 +72,7 @@ fn w48_what_no_edit_reaches_is_taken_over() {
         (definition(1.0), json!({"a": 5, "b": 5}), &["in"]),
     ] {
         let plan = plan(&now);
-        let taken = taken_over(&engine, Arc::clone(&plan), inputs(&plan, given));
+        let taken = taken_over(&engine, Arc::clone(&plan), inputs(&plan, given)).ended;
         let mut ids: Vec<&str> = taken
             .iter()
             .map(|event| &*plan.nodes[event.node() as usize].id)

@@ -8,11 +8,12 @@ use contracts::tavern::{
     },
 };
 use serde_json::json;
-use testkit::{Followed, Stack, collect, eventually, until};
+use testkit::{Stack, collect, eventually, until};
 use tonic::Code;
 
 use crate::{
     cancel::processes_with,
+    doubt::await_doubt,
     ledger::{World, dispatched},
     text::{failing_agents, model_text, user_message},
 };
@@ -27,16 +28,15 @@ async fn with_grace(grace: &str) -> anyhow::Result<Stack> {
         .await
 }
 
-/// Replaces the sandbox while a script runs, and follows the run to its end.
-async fn replace_under(stack: &mut Stack, run_id: &str, mark: &str) -> anyhow::Result<Followed> {
+/// Replaces the sandbox while a script runs.
+async fn replace_under(stack: &mut Stack, mark: &str) -> anyhow::Result<()> {
     eventually("the script to run", || async {
         (processes_with(mark) > 0).then_some(())
     })
     .await?;
     assert!(stack.terminate_service("script-sandbox")?.success());
     assert_eq!(processes_with(mark), 0);
-    stack.restart_service("script-sandbox").await?;
-    collect(&stack.runs(), run_id, 0).await
+    stack.restart_service("script-sandbox").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,8 @@ async fn a_workflow_runs_its_script_again_when_its_sandbox_was_replaced() -> any
     let in_workflow = |event: &RunEvent| !event.parent_path.is_empty();
     let request = user_message("delegate", "Sleep.");
     let (run_id, _) = until(&world.stack.gateway(), request, in_workflow).await?;
-    let ended = replace_under(&mut world.stack, &run_id, &mark).await?;
+    replace_under(&mut world.stack, &mark).await?;
+    let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(ended.run.state(), RunState::Succeeded, "{:?}", ended.run);
     Ok(())
 }
@@ -66,8 +67,9 @@ async fn a_tool_that_may_not_be_repeated_is_in_doubt_when_its_script_was_ended()
     let mark = format!("sleep {seconds}");
     let text = format!("<ACTION><Nap><seconds>{seconds}</seconds></Nap></ACTION>");
     let (run_id, _) = until(&stack.gateway(), model_text(&text), dispatched).await?;
-    let ended = replace_under(&mut stack, &run_id, &mark).await?;
-    assert_eq!(ended.run.state(), RunState::InDoubt, "{:?}", ended.run);
+    replace_under(&mut stack, &mark).await?;
+    let call = await_doubt(&stack).await?;
+    assert_eq!(call.run_id, run_id);
     assert_eq!(processes_with(&mark), 0, "nothing runs twice");
     Ok(())
 }

@@ -8,6 +8,7 @@ use contracts::tavern::common::v1::{
     CallError, CallResult, CallStatus, RunEvent, RunState, run_event::Kind,
 };
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::registry::v1::CallDecision;
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use grpc_kit::Transport;
 use serde_json::json;
@@ -15,6 +16,7 @@ use testkit::{Followed, Stack, collect, eventually, invoke, until};
 use tonic::{Code, Status};
 
 use crate::cancel::processes_with;
+use crate::doubt::{await_doubt, decide};
 use crate::ledger::{World, append, chain, dispatched};
 use crate::text::{failing_agents, model_text, user_message, write_file};
 
@@ -53,14 +55,25 @@ async fn kill_in_a_turn(
     note: &str,
     victim: &str,
 ) -> anyhow::Result<Followed> {
+    let run_id = killed_in_a_turn(world, agent, note, victim).await?;
+    let ended = collect_again(&world.stack, &run_id, 0).await?;
+    assert_nothing_is_reported_twice(&ended);
+    Ok(ended)
+}
+
+/// Starts a turn, kills a service once the ledger has `note`, and starts the service again.
+async fn killed_in_a_turn(
+    world: &mut World,
+    agent: &str,
+    note: &str,
+    victim: &str,
+) -> anyhow::Result<String> {
     let request = user_message(agent, "Please note it.");
     let (run_id, _) = until(&world.stack.gateway(), request, dispatched).await?;
     world.await_effect(note).await?;
     world.stack.kill_service(victim)?;
     world.stack.restart_service(victim).await?;
-    let ended = collect_again(&world.stack, &run_id, 0).await?;
-    assert_nothing_is_reported_twice(&ended);
-    Ok(ended)
+    Ok(run_id)
 }
 
 /// Checks that the log of a run, which has no gaps, has nothing twice.
@@ -144,22 +157,23 @@ async fn an_idempotent_call_is_repeated_by_the_next_registry_with_its_effect_id(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_ordinary_call_that_a_registry_lost_makes_the_turn_unknown() -> anyhow::Result<()> {
+async fn a_turn_waits_for_the_decision_about_an_ordinary_call_that_a_registry_lost()
+-> anyhow::Result<()> {
     let mut world = World::new(separate().await?).await?;
-    let ended = kill_in_a_turn(&mut world, "scribe", "turn", "tool-registry").await?;
+    let run_id = killed_in_a_turn(&mut world, "scribe", "turn", "tool-registry").await?;
+    let call = await_doubt(&world.stack).await?;
+    decide(&world.stack, &call.effect_id, CallDecision::TookEffect).await?;
+    let ended = collect_again(&world.stack, &run_id, 0).await?;
+    assert_nothing_is_reported_twice(&ended);
     assert_eq!(
         ended.run.state(),
-        RunState::InDoubt,
+        RunState::Succeeded,
         "{}",
         outcome_of(&ended)
     );
     let effects = world.effects("turn")?;
     assert_eq!(effects.len(), 1, "nothing runs twice");
-    let unsettled = ended.run.outcome.unwrap_or_default().unsettled_effect_ids;
-    assert_eq!(
-        unsettled,
-        [effects[0]["effect_id"].as_str().unwrap_or_default()]
-    );
+    assert_eq!(effects[0]["effect_id"], call.effect_id.as_str());
     Ok(())
 }
 
@@ -289,13 +303,8 @@ async fn a_script_that_may_not_be_repeated_is_unknown_without_its_sandbox() -> a
     let text = format!("<ACTION><Nap><seconds>{seconds}</seconds></Nap></ACTION>");
     let run_id = kill_the_sandbox(&mut stack, &text, &mark).await?;
     stack.restart_service("script-sandbox").await?;
-    let ended = collect(&stack.runs(), &run_id, 0).await?;
-    assert_eq!(
-        ended.run.state(),
-        RunState::InDoubt,
-        "{}",
-        outcome_of(&ended)
-    );
+    let call = await_doubt(&stack).await?;
+    assert_eq!(call.run_id, run_id);
     assert_eq!(processes_with(&mark), 0, "nothing runs twice");
     let quick = "<ACTION><Nap><seconds>0</seconds></Nap></ACTION>";
     let again = invoke(&stack.gateway(), model_text(quick)).await?;

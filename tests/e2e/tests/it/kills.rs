@@ -9,12 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{Durability, RunEvent, RunOptions, RunState};
+use contracts::tavern::registry::v1::CallDecision;
 use contracts::tavern::run::v1::SignalRunRequest;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
 use testkit::{Stack, collect};
 
+use crate::doubt::Decider;
 use crate::ledger::World;
 
 /// Kills in `make test`.
@@ -194,11 +196,7 @@ async fn check(world: &World, run_id: &str, name: &str) -> anyhow::Result<RunSta
         let mut ids: Vec<&Value> = effects.iter().map(|effect| &effect["effect_id"]).collect();
         ids.dedup();
         ensure!(ids.len() <= 1, "{note} has several effects: {effects:?}");
-        ensure!(
-            state == RunState::InDoubt || !ids.is_empty(),
-            "{note} is lost: {:?}",
-            ended.run.outcome
-        );
+        ensure!(!ids.is_empty(), "{note} is lost: {:?}", ended.run.outcome);
     }
     Ok(state)
 }
@@ -235,25 +233,28 @@ async fn runs_of_repeatable_tools_survive_every_kill() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_of_other_tools_repeat_nothing_and_say_what_is_in_doubt() -> anyhow::Result<()> {
+async fn runs_of_other_tools_lose_and_repeat_nothing_once_what_is_in_doubt_is_decided()
+-> anyhow::Result<()> {
     let kills = kills()?.div_ceil(2);
     let mut random = fastrand::Rng::new();
     println!("seed {}", random.get_seed());
     let mut world = World::new(Stack::all_in_one().await?).await?;
     world.put_workflow("note", &child()).await?;
     world.put_workflow("notes", &parent()).await?;
+    let happened = world.happened();
+    let _decider = Decider::start(&world.stack, move |effect_id| match happened(effect_id) {
+        true => CallDecision::TookEffect,
+        false => CallDecision::Repeat,
+    });
     for at in 0..kills {
         let name = format!("run{at}");
         let run_id = start(&world.stack, &name, "ledger.append", durability_of(at)).await?;
         kill(&mut world, 1, &mut random).await?;
         let state = check(&world, &run_id, &name).await?;
-        ensure!(
-            [RunState::Succeeded, RunState::InDoubt].contains(&state),
-            "{name} ended as {state:?}"
-        );
+        ensure!(state == RunState::Succeeded, "{name} ended as {state:?}");
         for note in notes(&name) {
             let effects = world.effects(&note)?;
-            ensure!(effects.len() <= 1, "{note} was repeated: {effects:?}");
+            ensure!(effects.len() == 1, "{note} was repeated: {effects:?}");
         }
     }
     Ok(())

@@ -37,8 +37,13 @@ impl World {
             methods.contains(&"tavern.test.v1.Ledger/Append".to_owned()),
             "{methods:?}"
         );
-        for (id, idempotent) in [("ledger.append", false), ("ledger.append_idempotent", true)] {
-            let definition_json = append_tool(id, idempotent).to_string();
+        let tools = [
+            ("ledger.append", false, 60_000),
+            ("ledger.append_idempotent", true, 60_000),
+            ("ledger.append_in_haste", false, 150),
+        ];
+        for (id, idempotent, timeout_ms) in tools {
+            let definition_json = append_tool(id, idempotent, timeout_ms).to_string();
             registry
                 .put_tool(PutToolRequest {
                     definition_json,
@@ -74,6 +79,18 @@ impl World {
             .collect())
     }
 
+    /// Returns what says whether an effect has happened.
+    pub(crate) fn happened(&self) -> impl Fn(&str) -> bool + Send + 'static {
+        let out = self.out.clone();
+        move |effect_id| {
+            let lines = std::fs::read_to_string(&out).unwrap_or_default();
+            let mut entries = lines
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            entries.any(|entry: Value| entry["effect_id"] == effect_id)
+        }
+    }
+
     /// Waits until an effect with `note` has happened.
     pub(crate) async fn await_effect(&self, note: &str) -> anyhow::Result<()> {
         eventually("the effect to happen", || async {
@@ -86,7 +103,7 @@ impl World {
     }
 }
 
-fn append_tool(id: &str, idempotent: bool) -> Value {
+fn append_tool(id: &str, idempotent: bool, timeout_ms: u32) -> Value {
     json!({
         "id": id,
         "description": "Appends a note to the ledger.",
@@ -95,7 +112,7 @@ fn append_tool(id: &str, idempotent: bool) -> Value {
             "type": "service",
             "service": "ledger",
             "method": "tavern.test.v1.Ledger/Append",
-            "timeout": 60_000
+            "timeout": timeout_ms
         },
         "parameters": {
             "type": "object",

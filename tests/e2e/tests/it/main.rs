@@ -10,6 +10,7 @@ mod console;
 mod containers;
 mod deliberation;
 mod dialects;
+mod doubt;
 mod drain;
 mod early;
 mod edges;

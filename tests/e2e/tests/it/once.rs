@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use contracts::tavern::common::v1::RunState;
+use contracts::tavern::registry::v1::CallDecision;
 use testkit::{Stack, collect, until};
 
+use crate::doubt::{Decider, at_random, await_doubt, decide};
 use crate::ledger::{World, append, chain, dispatched};
 use crate::text::model_text;
 
@@ -16,28 +18,27 @@ use crate::text::model_text;
 const LIFE: Duration = Duration::from_millis(14);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsettled_call_of_an_ordinary_tool_ends_its_run_as_unknown() -> anyhow::Result<()> {
+async fn a_run_waits_for_the_decision_about_an_unsettled_call_of_an_ordinary_tool()
+-> anyhow::Result<()> {
     let mut world = World::new(Stack::all_in_one().await?).await?;
     let request = model_text(&append("ledger.append", "slow", 30_000));
     let (run_id, _) = until(&world.stack.gateway(), request, dispatched).await?;
     world.await_effect("slow").await?;
     world.stack.kill()?;
     world.stack.restart().await?;
+    let call = await_doubt(&world.stack).await?;
+    let effects = world.effects("slow")?;
+    assert_eq!(effects.len(), 1, "the effect was not repeated");
+    assert_eq!(effects[0]["effect_id"], call.effect_id.as_str());
+    decide(&world.stack, &call.effect_id, CallDecision::TookEffect).await?;
     let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         ended.run.state(),
-        RunState::InDoubt,
+        RunState::Succeeded,
         "{:?}",
         ended.run.outcome
     );
-    let effects = world.effects("slow")?;
-    assert_eq!(effects.len(), 1, "the effect was not repeated");
-    let unsettled = ended
-        .run
-        .outcome
-        .context("the run has an outcome")?
-        .unsettled_effect_ids;
-    assert_eq!(effects[0]["effect_id"], unsettled[0].as_str());
+    assert_eq!(world.effects("slow")?.len(), 1);
     Ok(())
 }
 
@@ -63,7 +64,10 @@ async fn an_unsettled_call_of_an_idempotent_tool_runs_again_with_its_effect_id()
     Ok(())
 }
 
-async fn kill_in_the_third_step(last: &str) -> anyhow::Result<(World, RunState)> {
+async fn kill_in_the_third_step(
+    last: &str,
+    decision: Option<CallDecision>,
+) -> anyhow::Result<(World, RunState)> {
     let mut world = World::new(Stack::all_in_one().await?).await?;
     world.put_workflow("chain", &chain(last)).await?;
     let call = "<ACTION><workflow:chain></workflow:chain></ACTION>";
@@ -71,6 +75,10 @@ async fn kill_in_the_third_step(last: &str) -> anyhow::Result<(World, RunState)>
     world.await_effect("third").await?;
     world.stack.kill()?;
     world.stack.restart().await?;
+    if let Some(decision) = decision {
+        let call = await_doubt(&world.stack).await?;
+        decide(&world.stack, &call.effect_id, decision).await?;
+    }
     let ended = collect(&world.stack.runs(), &run_id, 0).await?;
     assert_eq!(
         world.effects("first")?.len(),
@@ -88,17 +96,23 @@ async fn kill_in_the_third_step(last: &str) -> anyhow::Result<(World, RunState)>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workflow_resumes_at_its_last_committed_step() -> anyhow::Result<()> {
-    let (world, state) = kill_in_the_third_step("ledger.append_idempotent").await?;
+    let (world, state) = kill_in_the_third_step("ledger.append_idempotent", None).await?;
     assert_eq!(state, RunState::Succeeded);
     assert_eq!(world.effects("third")?.len(), 2);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workflow_with_an_unsettled_call_ends_as_unknown() -> anyhow::Result<()> {
-    let (world, state) = kill_in_the_third_step("ledger.append").await?;
-    assert_eq!(state, RunState::InDoubt);
-    assert_eq!(world.effects("third")?.len(), 1);
+async fn a_workflow_with_an_unsettled_call_continues_with_the_decision() -> anyhow::Result<()> {
+    for (decision, state, effects) in [
+        (CallDecision::TookEffect, RunState::Succeeded, 1),
+        (CallDecision::DidNot, RunState::Failed, 1),
+        (CallDecision::Repeat, RunState::Succeeded, 2),
+    ] {
+        let (world, ended) = kill_in_the_third_step("ledger.append", Some(decision)).await?;
+        assert_eq!(ended, state, "{decision:?}");
+        assert_eq!(world.effects("third")?.len(), effects, "{decision:?}");
+    }
     Ok(())
 }
 
@@ -109,7 +123,7 @@ async fn kills_lose_no_run_and_repeat_no_effect() -> anyhow::Result<()> {
         Err(_) => 8,
     };
     let mut world = World::new(Stack::all_in_one().await?).await?;
-    let mut unknown = 0;
+    let decider = Decider::start(&world.stack, at_random(fastrand::u64(..)));
     for round in 0_u32..rounds {
         let note = format!("round-{round}");
         let mut request = model_text(&append("ledger.append", &note, 1));
@@ -123,16 +137,23 @@ async fn kills_lose_no_run_and_repeat_no_effect() -> anyhow::Result<()> {
         let _ = flying.await?;
         world.stack.restart().await?;
         let ended = testkit::invoke(&world.stack.gateway(), request).await?;
-        let effects = world.effects(&note)?.len();
+        let effect_id = format!("{}/invocation/0", ended.run.run_id);
+        let effects = world.effects(&note)?;
+        assert!(
+            effects.len() <= decider.allowed(&effect_id),
+            "round {round}"
+        );
+        assert!(
+            effects
+                .iter()
+                .all(|effect| effect["effect_id"] == effect_id.as_str())
+        );
         match ended.run.state() {
-            RunState::Succeeded => assert_eq!(effects, 1, "round {round}"),
-            RunState::InDoubt => {
-                unknown += 1;
-                assert!(effects <= 1, "round {round}");
-            }
+            RunState::Succeeded if decider.decided(&effect_id) => {}
+            RunState::Succeeded => assert_eq!(effects.len(), 1, "round {round}"),
+            RunState::Failed if decider.decided(&effect_id) => {}
             state => panic!("round {round} ended as {state:?}: {:?}", ended.run.outcome),
         }
     }
-    assert!(unknown < rounds, "some rounds must get through");
     Ok(())
 }

@@ -11,7 +11,7 @@ use agent_store::{
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
-use run_events::{StartRun, Started};
+use run_events::{StartRun, Started, settle_decided};
 use tonic::{Code, Status};
 
 use super::{Turns, run_of};
@@ -69,8 +69,9 @@ impl Turns {
                 .violation("run_id", problem)
                 .into());
         }
-        let own = turn
-            .events
+        let mut events = turn.events;
+        settle_decided(&new.run_id, &mut events, inner.runner.calls()).await?;
+        let own = events
             .into_iter()
             .filter(|event| event.run_id == new.run_id);
         let own: Vec<RunEvent> = own.collect();

@@ -1,6 +1,7 @@
 //! The task of one call, from the ledger to the tool and back.
 
 use call_outcome::{CallOutcome, Category, Failure};
+use call_wire::MAX_ATTEMPTS;
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -63,6 +64,17 @@ impl Inner {
                 Err(failure) => return Ok(self.refused(&call, failure)),
             },
             Some(effect) => match self.past(&call, effect, in_flight).await? {
+                // The next attempt is about to be dispatched, which a run waits for.
+                LedgerEntry::Settled(settled)
+                    if settled.is_to_be_repeated()
+                        && call.attempt <= settled.entry.record.attempt =>
+                {
+                    Ok(CallResult {
+                        index: call.index,
+                        status: CallStatus::InDoubt.into(),
+                        ..settled.result
+                    })
+                }
                 LedgerEntry::Settled(settled) if !self.may_try_again(&call, &settled).await => {
                     Ok(CallResult {
                         replayed: true,
@@ -89,7 +101,8 @@ impl Inner {
         Ok(result)
     }
 
-    /// Asks the ledger what is known of an effect, unless nothing can be.
+    /// Asks the ledger what is known of an effect, unless nothing can be. An attempt that was decided to be
+    /// repeated is known by the one that followed it.
     async fn past(
         &self,
         call: &Call,
@@ -100,7 +113,13 @@ impl Inner {
             true => Ok(LedgerEntry::Absent),
             false => {
                 let body = Some(in_flight.body());
-                self.ledger.look_up(effect, call.attempt, body).await
+                let found = self.ledger.look_up(effect, call.attempt, body).await?;
+                match &found {
+                    LedgerEntry::Settled(settled) if settled.is_to_be_repeated() => {
+                        self.ledger.look_up(effect, MAX_ATTEMPTS, body).await
+                    }
+                    _ => Ok(found),
+                }
             }
         }
     }

@@ -2,14 +2,17 @@
 
 use std::{pin::pin, time::Duration};
 
-use contracts::tavern::common::v1::{CallResult, RunEvent};
+use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
 use futures::{Stream, StreamExt};
 use run_events::{Followed, follow};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{CallHandle, Calls};
-use crate::runner::in_flight::{OutputCursor, Stage};
+use super::{
+    CallHandle, Calls,
+    undecided::{self, Continuation},
+};
+use crate::runner::in_flight::{InFlightCall, OutputCursor, Stage};
 
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
@@ -27,15 +30,16 @@ pub enum CallProgress {
 
 impl Calls {
     /// Shows what happens below a call, from its beginning, and then its result. The events of a run
-    /// come from that run's log, so a slow reader slows nothing.
+    /// come from that run's log, so a slow reader slows nothing. A call in doubt that a run made has its result
+    /// when it was decided or cancelled.
     pub fn follow(
         &self,
         handle: CallHandle,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
-        let runs = self.inner.dispatcher.runs.clone();
+        let this = self.clone();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
-            let CallHandle { in_flight, index, ends_with_caller: _guard, .. } = handle;
+            let CallHandle { mut in_flight, index, ends_with_caller: _guard, awaits_decision, .. } = handle;
             let mut stage = in_flight.subscribe();
             let mut shown = OutputCursor::default();
             let mut followed = false;
@@ -49,7 +53,7 @@ impl Calls {
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
-                    let client = runs.runs_of(&child);
+                    let client = this.inner.dispatcher.runs.runs_of(&child);
                     let mut events = pin!(follow(client, child, 0, Instant::now() + FOLLOW_LIMIT));
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {
@@ -66,9 +70,30 @@ impl Calls {
                     continue;
                 }
                 if let Some(ended) = ended {
-                    yield ended.map(|result| {
-                        CallProgress::Result(Box::new(CallResult { index, ..result }))
-                    });
+                    let doubtful = awaits_decision.as_ref().filter(|_| undecided::is_in_doubt(&ended));
+                    let Some((effect, result)) = doubtful.zip(ended.as_ref().ok()) else {
+                        yield ended.map(|result| {
+                            CallProgress::Result(Box::new(CallResult { index, ..result }))
+                        });
+                        return;
+                    };
+                    yield Ok(event_of(&in_flight, undecided::in_doubt(result)));
+                    let decided = this.until_decided(effect, result, &in_flight).await;
+                    if let Ok(Some(decision)) = this.decision_about(effect, undecided::attempt_of(result)).await {
+                        yield Ok(event_of(&in_flight, decision));
+                    }
+                    match decided {
+                        Ok(Continuation::Again(again)) => {
+                            in_flight = again.in_flight;
+                            stage = in_flight.subscribe();
+                            (shown, followed) = (OutputCursor::default(), false);
+                            continue;
+                        }
+                        Ok(Continuation::Ended(result)) => {
+                            yield Ok(CallProgress::Result(Box::new(CallResult { index, ..*result })));
+                        }
+                        Err(status) => yield Err(status),
+                    }
                     return;
                 }
                 if stage.changed().await.is_err() {
@@ -78,6 +103,10 @@ impl Calls {
             }
         }
     }
+}
+
+fn event_of(in_flight: &InFlightCall, kind: Kind) -> CallProgress {
+    CallProgress::Event(Box::new(in_flight.event(kind)))
 }
 
 async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<Stage>) {

@@ -51,11 +51,21 @@ pub(super) fn without_caller() -> CallContext {
     CallContext::new(CallPath::default())
 }
 
+/// The context of a call that an entry was made by, as far as the entry names it.
+pub(super) fn caller_of(entry: &Entry) -> CallContext {
+    match CallPath::default().enter(&entry.record.run_id) {
+        Ok(path) if !entry.record.run_id.is_empty() => CallContext::new(path),
+        _ => without_caller(),
+    }
+}
+
 /// Makes the call of an entry again, as the given attempt.
 pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
     let internal = |error: &(dyn std::error::Error + 'static)| grpc_kit::internal(error);
     let arguments = json_schema::parse_json_strict(&entry.arguments_json);
     let effect = EffectId::new(entry.effect_id()).map_err(|error| internal(&error))?;
+    // Its run asks for it again after a restart.
+    let detached = entry.record.detached || entry.record.run_id.is_empty();
     Ok(Call {
         tool: entry.record.tool_id.clone(),
         arguments: arguments.map_err(|error| internal(&error))?,
@@ -68,7 +78,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
         attempt,
         grant: entry.record.grant(),
         profile_id: String::new(),
-        detached: true,
+        detached,
         body: entry.body(),
         is_first: false,
     })

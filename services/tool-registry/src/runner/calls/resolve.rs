@@ -1,18 +1,19 @@
 //! Deciding about calls in doubt.
 
 use contracts::tavern::{
-    common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason},
+    common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, RunState},
     registry::v1::{CallDecision, CallResolution},
+    run::v1::GetRunRequest,
 };
-use core_types::EffectId;
-use grpc_kit::Failure;
+use core_types::{CallPath, EffectId, RunId, RunOwner};
+use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
 use tonic::{Code, Status};
 
 use super::{
-    Calls,
+    CallHandle, Calls,
     detached::recorded,
-    recover::{call_of, without_caller},
+    recover::{call_of, caller_of},
 };
 use crate::ledger::{LedgerEntry, Settled};
 
@@ -62,7 +63,9 @@ impl Calls {
             ));
         }
         if decision.resolution.decision() == CallDecision::Repeat {
-            check_repeat(&doubtful)?;
+            check_attempts(&doubtful)?;
+            self.check_run(effect, &doubtful.entry.record.run_id)
+                .await?;
         }
         let result = result_of(&doubtful.result, decision);
         let writer = self
@@ -78,6 +81,7 @@ impl Calls {
         if decision.resolution.decision() == CallDecision::Repeat {
             self.repeat(effect, doubtful.entry.record.attempt).await?;
         }
+        self.inner.undecided.decided(effect);
         let ledger = &self.inner.ledger;
         ledger
             .finish_resolution(&writer, &decision.resolution, &result)
@@ -100,18 +104,72 @@ impl Calls {
         let ledger = &self.inner.ledger;
         ledger
             .finish_resolution(&writer, &resolution, &decided.result)
-            .await
+            .await?;
+        self.inner.undecided.decided(&effect);
+        Ok(())
     }
 
-    /// Dispatches the attempt after `attempt`, unless that was done before.
+    /// Dispatches the next attempt of a call that is to be repeated, unless that was done before.
     async fn repeat(&self, effect: &EffectId, attempt: u32) -> Result<(), Status> {
-        let original = self.inner.ledger.attempt(effect, attempt).await?;
-        let Some(original) = original else {
-            return Err(refusal_of_missing(effect.as_str()));
-        };
-        let call = call_of(&original, attempt + 1)?;
-        let handle = self.join_within(call, without_caller())?;
+        let path = self.inner.undecided.path_of(effect);
+        let handle = self
+            .join_attempt(effect, attempt, attempt + 1, path)
+            .await?;
         recorded(handle).await.map(drop)
+    }
+
+    /// Joins an attempt at an effect, which is dispatched as the `earlier` one was unless it is on record. `path`
+    /// are the runs above it, as far as somebody knows them.
+    pub(super) async fn join_attempt(
+        &self,
+        effect: &EffectId,
+        earlier: u32,
+        attempt: u32,
+        path: Option<CallPath>,
+    ) -> Result<CallHandle, Status> {
+        let original = self.inner.ledger.attempt(effect, earlier).await?;
+        let original = original.ok_or_else(|| refusal_of_missing(effect.as_str()))?;
+        let context = match path {
+            Some(path) => CallContext::new(path),
+            None => caller_of(&original),
+        };
+        self.join_within(call_of(&original, attempt)?, context)
+    }
+
+    /// Refuses to repeat a call whose run has ended with it.
+    async fn check_run(&self, effect: &EffectId, run_id: &str) -> Result<(), Status> {
+        if run_id.is_empty() || self.inner.undecided.path_of(effect).is_some() {
+            return Ok(());
+        }
+        // A run that does not wait for the decision here has ended, or asks for its calls again soon.
+        let owner = run_id.parse().map(|run: RunId| run.owner());
+        let found = match owner {
+            Ok(RunOwner::Registry) => self.inner.runs.get(run_id).await,
+            _ => {
+                let request = GetRunRequest {
+                    run_id: run_id.to_owned(),
+                };
+                let mut runs = self.inner.dispatcher.runs.runs_of(run_id);
+                let answer = runs.get_run(request).await;
+                answer.map(|answer| answer.into_inner().run.unwrap_or_default())
+            }
+        };
+        let state = match found {
+            Ok(run) if run.outcome.is_none() => return Ok(()),
+            Ok(run) => run.state(),
+            // Its log was deleted, which only that of a run can be that has ended.
+            Err(status) if status.code() == Code::NotFound => RunState::InDoubt,
+            Err(status) => return Err(status),
+        };
+        let state = state.as_str_name().trim_start_matches("RUN_STATE_");
+        let message = "the run that made the call has ended, so the call is not repeated; \
+                       decide whether it took effect";
+        Err(
+            Failure::new(Code::FailedPrecondition, ErrorReason::RunFinished, message)
+                .metadata("run_id", run_id)
+                .metadata("state", state)
+                .into_status(),
+        )
     }
 
     async fn decided_before(
@@ -142,27 +200,14 @@ impl Calls {
     }
 }
 
-/// Refuses to repeat a call whose run has ended with it, or that has no attempt left.
-fn check_repeat(doubtful: &Settled) -> Result<(), Status> {
-    let record = &doubtful.entry.record;
-    if !record.run_id.is_empty() {
-        let message = "the run that made the call has ended in doubt, so the call is not repeated; \
-                       decide whether it took effect";
-        return Err(
-            Failure::new(Code::FailedPrecondition, ErrorReason::RunFinished, message)
-                .metadata("run_id", &record.run_id)
-                .metadata("state", "IN_DOUBT")
-                .into_status(),
-        );
+/// Refuses to repeat a call that has no attempt left.
+fn check_attempts(doubtful: &Settled) -> Result<(), Status> {
+    let attempt = doubtful.entry.record.attempt;
+    if attempt < call_wire::MAX_ATTEMPTS {
+        return Ok(());
     }
-    if record.attempt >= call_wire::MAX_ATTEMPTS {
-        let (most, next) = (
-            call_wire::MAX_ATTEMPTS as usize,
-            record.attempt as usize + 1,
-        );
-        return Err(Failure::limit_exceeded("attempt", most, next).into_status());
-    }
-    Ok(())
+    let most = call_wire::MAX_ATTEMPTS as usize;
+    Err(Failure::limit_exceeded("attempt", most, attempt as usize + 1).into_status())
 }
 
 /// Returns the result that follows from a decision.

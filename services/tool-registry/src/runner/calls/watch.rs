@@ -153,6 +153,7 @@ impl Calls {
             index: 0,
             was_in_flight: true,
             ends_with_caller: None,
+            awaits_decision: None,
         })
     }
 

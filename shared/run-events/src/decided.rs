@@ -1,0 +1,84 @@
+//! Calls of a run that has ended of which the ledger knows more than its log.
+
+use std::collections::BTreeMap;
+
+use contracts::tavern::common::v1::{
+    CallResult, CallSettled, CallStatus, RunEvent, run_event::Kind,
+};
+use contracts::tavern::registry::v1::{GetCallRequest, call_service_client::CallServiceClient};
+use grpc_kit::Transport;
+use tonic::{Code, Status};
+
+/// Settles in the events of a run the calls whose ends they do not say, as the ledger knows them by now: each was
+/// decided, or ended after the run had. What the ledger does not know either stays as it is.
+///
+/// # Errors
+/// A status when the registry does not answer.
+pub async fn settle_decided(
+    run_id: &str,
+    events: &mut Vec<RunEvent>,
+    calls: &CallServiceClient<Transport>,
+) -> Result<(), Status> {
+    for (effect_id, index) in unknown(run_id, events) {
+        let request = GetCallRequest {
+            effect_id: effect_id.clone(),
+        };
+        let call = match calls.clone().get_call(request).await {
+            Ok(answer) => answer.into_inner().call.unwrap_or_default(),
+            Err(status) if status.code() == Code::NotFound => continue,
+            Err(status) => return Err(status),
+        };
+        let known = call
+            .result
+            .filter(|result| result.status() != CallStatus::InDoubt);
+        if let Some(result) = known {
+            settle(run_id, events, CallResult { index, ..result });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the effects of calls that left and whose ends the events do not say, with their places.
+fn unknown(run_id: &str, events: &[RunEvent]) -> BTreeMap<String, u32> {
+    let mut unknown = BTreeMap::new();
+    for event in events.iter().filter(|event| event.run_id == run_id) {
+        match &event.kind {
+            Some(Kind::CallDispatched(call)) => {
+                unknown.insert(call.effect_id.clone(), call.index);
+            }
+            Some(Kind::CallSettled(CallSettled {
+                result: Some(result),
+            })) if result.status() != CallStatus::InDoubt => {
+                unknown.remove(&result.effect_id);
+            }
+            _ => {}
+        }
+    }
+    unknown
+}
+
+/// Puts the result in the place of the one in doubt, or behind all that happened before the run ended.
+fn settle(run_id: &str, events: &mut Vec<RunEvent>, result: CallResult) {
+    let of_call = events.iter_mut().find_map(|event| match &mut event.kind {
+        Some(Kind::CallSettled(CallSettled {
+            result: Some(settled),
+        })) if settled.effect_id == result.effect_id => Some(settled),
+        _ => None,
+    });
+    if let Some(settled) = of_call {
+        *settled = result;
+        return;
+    }
+    let is_end = |event: &RunEvent| {
+        event.run_id == run_id && matches!(event.kind, Some(Kind::RunFinished(_)))
+    };
+    let end = events.iter().position(is_end).unwrap_or(events.len());
+    let settled = RunEvent {
+        run_id: run_id.to_owned(),
+        kind: Some(Kind::CallSettled(CallSettled {
+            result: Some(result),
+        })),
+        ..RunEvent::default()
+    };
+    events.insert(end, settled);
+}
