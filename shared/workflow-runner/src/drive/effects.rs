@@ -236,6 +236,7 @@ impl Drive {
                 arguments_json: serde_json::to_string(&request.arguments)
                     .expect("a map with text keys always serialises"),
                 settled: None,
+                left_before: false,
                 written: ToolText::default(),
             });
             BatchCall {
