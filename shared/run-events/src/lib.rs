@@ -10,7 +10,8 @@
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
 //! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
-//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it.
+//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`Unanswered`]
+//! says how a call of a run ends that the registry gives no result for.
 
 mod active;
 mod call_output;
@@ -41,6 +42,7 @@ mod runs;
 mod service;
 mod start;
 mod store;
+mod unanswered;
 mod waits;
 mod wake;
 mod watch;
@@ -62,5 +64,6 @@ pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};
 pub use rest::Departure;
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
+pub use unanswered::Unanswered;
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};
 pub use watch::Records;

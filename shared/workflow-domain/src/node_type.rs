@@ -149,7 +149,7 @@ pub enum Effect {
         /// The type of the values that it yields as lines of standard output; nothing if it writes text.
         yields: Option<DataFlow>,
     },
-    /// Call tools in order, neighbours that are parallel-safe together.
+    /// Call tools in order, neighbours that are parallel-safe together, up to the first that fails.
     CallTools(Vec<ToolRequest>),
     /// Ask the registry what the tools with these ids are like.
     DescribeTools(Vec<String>),
@@ -228,7 +228,7 @@ pub enum Settled {
         /// What it wrote to standard error.
         stderr: String,
     },
-    /// The calls of a list ended; one for each.
+    /// The calls of a list ended: one for each, up to one whose failure stopped the rest.
     Calls(Vec<ToolOutcome>),
     /// The tools as items of a list of tools.
     Tools(Vec<Value>),

@@ -54,6 +54,8 @@ pub struct ToolRequest {
     pub arguments: Map<String, Value>,
     /// Whether it may be in flight beside neighbours of which the same is true.
     pub parallel_safe: bool,
+    /// Whether the next call runs even if this one fails.
+    pub continue_on_error: bool,
 }
 
 /// How a call ended.

@@ -41,7 +41,8 @@ impl Default for ExecuteTool {
         let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
                          count as arguments too, and before these.";
         let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
-                        of `tool_id`.";
+                        of `tool_id`. They run in order; behind one that fails or cannot run the rest is \
+                        skipped, unless its `continueOnError` is true.";
         let inputs = vec![
             Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
             Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),

@@ -101,8 +101,9 @@ impl Node for LlmCallCount {
         let before = before.unwrap_or_default();
         let asked = call.value(REQUESTS).and_then(|asked| asked.as_array());
         let used_up = call.text(STOP_REASON).unwrap_or("");
-        let has_calls = asked.is_some_and(|asked| !asked.is_empty());
-        let over = !has_calls || !used_up.is_empty();
+        // A block of which no call could be read is no answer either.
+        let is_answer = asked.is_none_or(|asked| asked.is_empty());
+        let over = is_answer || !used_up.is_empty();
         let (mut requests, mut calls) = (Vec::new(), 0);
         for request in asked.into_iter().flatten().filter(|_| !over) {
             let mut request = request.clone();

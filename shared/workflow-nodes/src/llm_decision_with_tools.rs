@@ -10,6 +10,7 @@ use workflow_domain::slot::{Shape, Slot};
 use workflow_domain::tool_choice::LLM_DECISION;
 
 use super::dialect;
+use super::parse_llm_decision::HAS_CALLS;
 
 /// Stands for the nodes `tools`, `prompt`, `ask` and `parse`, which take its place before the run
 /// begins.
@@ -57,7 +58,7 @@ impl Default for LlmDecisionWithTools {
                 DataFlow::String,
                 "The text before the first call.",
             ),
-            Slot::new("has_calls", DataFlow::Boolean, "Whether there is a call."),
+            Slot::new("has_calls", DataFlow::Boolean, HAS_CALLS),
             Slot::new(
                 "feedback",
                 DataFlow::String,

@@ -21,6 +21,9 @@ const RESPONSE: usize = 0;
 const TOOLS: usize = 1;
 const MESSAGES: usize = 2;
 
+/// What the output `has_calls` means.
+pub(super) const HAS_CALLS: &str = "Whether a call was read. A block of which none could be read is no call; `feedback` reports it.";
+
 /// Reads calls of the text first, native ones as their supplement (rules W33 and L8).
 #[derive(Debug)]
 pub struct ParseLlmDecision {
@@ -55,7 +58,8 @@ impl Default for ParseLlmDecision {
             Slot::new(
                 "tool_call_requests",
                 DataFlow::Array,
-                "The calls for ExecuteTool; what cannot run is among them, with its problems.",
+                "The calls for ExecuteTool; what cannot run is among them, with its problems. A block of \
+                 which no call could be read is the last one, without a `toolName`.",
             )
             .excluded_from_bypass(),
             Slot::new(
@@ -63,8 +67,7 @@ impl Default for ParseLlmDecision {
                 DataFlow::String,
                 "The text before the first call.",
             ),
-            Slot::new("has_calls", DataFlow::Boolean, "Whether there is a call.")
-                .excluded_from_bypass(),
+            Slot::new("has_calls", DataFlow::Boolean, HAS_CALLS).excluded_from_bypass(),
             Slot::new(
                 "feedback",
                 DataFlow::String,
@@ -117,17 +120,22 @@ impl Node for ParseLlmDecision {
             );
         }
         let shown = call.value(MESSAGES).map(|value| untrusted(value));
-        let requests = requests(&parsed, &catalogue, shown.as_deref());
-        let feedback: Vec<&str> = requests
+        let mut requests = requests(&parsed, &catalogue, shown.as_deref());
+        let left_out = observation::not_run(&parsed);
+        let observed = requests
             .iter()
-            .filter_map(|request| request.get("observation")?.as_str())
-            .collect();
+            .filter_map(|request| request.get("observation")?.as_str());
+        let feedback: Vec<&str> = observed.chain(left_out.as_deref()).collect();
+        let feedback = feedback.join("\n");
+        if let (Some(last), Some(left_out)) = (requests.last_mut(), left_out) {
+            last["leftOut"] = left_out.into();
+        }
         let outputs = [
             text.into(),
             json!(requests),
             parsed.response_text.clone().into(),
-            json!(!requests.is_empty()),
-            feedback.join("\n").into(),
+            json!(parsed.runnable().next().is_some()),
+            feedback.into(),
         ];
         Ok(Step::Done(chat::outputs(outputs)))
     }
@@ -144,7 +152,8 @@ fn untrusted(given: &Value) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Lists the calls in their order, and after them the blocks of which none could be read.
+/// Lists the calls in their order, and after them the block of which none could be read: behind it nothing
+/// runs.
 fn requests(parsed: &Parsed, catalogue: &Catalogue, shown: Option<&[String]>) -> Vec<Value> {
     let echo = shown.map(|texts| Echo::new(texts.iter().map(String::as_str)));
     let mut requests = Vec::new();
@@ -153,23 +162,14 @@ fn requests(parsed: &Parsed, catalogue: &Catalogue, shown: Option<&[String]>) ->
         let echoed = echo.as_ref().is_some_and(|echo| echo.contains(call));
         requests.push(request(call, index, catalogue, echoed, echo.is_some()));
     }
-    let of_text = [
-        observation::for_blocks(parsed),
-        observation::not_run(parsed),
-    ];
-    let of_text: Vec<String> = of_text.into_iter().flatten().collect();
-    if !of_text.is_empty() {
-        let text = of_text.join("\n");
+    if let Some(broken) = observation::for_blocks(parsed) {
+        let index = requests.len();
         requests.push(json!({
-            "id": format!("call_{}", requests.len()),
-            "index": requests.len(),
-            "toolName": "",
-            "arguments": {},
+            "id": format!("call_{index}"),
+            "index": index,
             "source": "text",
-            "needsConfirmation": false,
-            "parallelSafe": false,
-            "problems": [text],
-            "observation": text,
+            "problems": [broken],
+            "observation": broken,
         }));
     }
     requests
@@ -207,6 +207,7 @@ fn request(call: &Call, index: usize, catalogue: &Catalogue, echoed: bool, check
         "source": if call.dialect == Dialect::Native { "native" } else { "text" },
         "needsConfirmation": call.needs_confirmation,
         "parallelSafe": tool.is_some_and(|tool| tool.parallel_safe),
+        "continueOnError": call.control.continue_on_error,
         "problems": problems,
     });
     if let (Some(observed), Some(fields)) = (observed, request.as_object_mut()) {

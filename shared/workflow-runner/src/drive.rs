@@ -412,6 +412,7 @@ impl Drive {
             arguments_json: serde_json::to_string(arguments)
                 .expect("a map with text keys always serialises"),
             settled: None,
+            left_before: false,
             written: ToolText::default(),
         };
         self.pending_bytes += call.arguments_json.len();

@@ -47,6 +47,8 @@ pub struct RecordedCall {
     pub arguments_json: String,
     /// How it ended, if that was recorded.
     pub settled: Option<common::CallResult>,
+    /// Whether an earlier process may have asked for its present attempt.
+    pub(super) left_before: bool,
     /// What its tool wrote.
     pub(super) written: ToolText,
 }
@@ -118,13 +120,15 @@ pub enum ReplayError {
     },
 }
 
-/// Forgets how the calls of a node ended that did not succeed, before another attempt.
-pub(super) fn forget_failed(calls: &mut Calls, node: NodeIndex) {
+/// Forgets how the calls of a node ended that did not succeed, before another attempt, which may have left
+/// before this process began or has not.
+pub(super) fn forget_failed(calls: &mut Calls, node: NodeIndex, left_before: bool) {
     let of_node = calls.iter_mut().filter(|((of, _), _)| *of == node);
     for (_, call) in of_node {
         call.settled
             .take_if(|result| result.status() != common::CallStatus::Succeeded);
         if call.settled.is_none() {
+            call.left_before = left_before;
             call.written.clear();
         }
     }
@@ -280,6 +284,7 @@ impl Replayed {
                     tool_id: dispatched.tool_id.clone(),
                     arguments_json: dispatched.arguments_json.clone(),
                     settled: None,
+                    left_before: true,
                     written: ToolText::default(),
                 };
                 self.calls.insert((node, dispatched.index), call);
@@ -329,7 +334,7 @@ impl Replayed {
             pause: pause.unwrap_or_default(),
         };
         self.attempts.insert(node, attempt);
-        forget_failed(&mut self.calls, node);
+        forget_failed(&mut self.calls, node, true);
         Ok(())
     }
 

@@ -54,59 +54,30 @@ pub(super) fn call_settled(result: &common::CallResult) -> Kind {
     })
 }
 
-/// Makes of the results of a list of calls what the node gets. Calls without a result were skipped.
+/// Makes of the results of a list of calls what the node gets.
 pub(super) fn settled_batch(
-    tool_ids: &[String],
     results: &[common::CallResult],
     remark: Option<&str>,
 ) -> Result<Settled, Failure> {
-    let mut outcomes = Vec::new();
-    let mut failed = "";
-    for (index, tool_id) in tool_ids.iter().enumerate() {
-        let Some(result) = results.get(index) else {
-            outcomes.push(skipped(tool_id, failed));
-            continue;
-        };
-        let observation = call_wire::observation(result);
-        outcomes.push(match settled_tool(result)? {
-            Settled::ToolFailed { status, failure } => {
-                if failed.is_empty() {
-                    failed = tool_id;
-                }
-                ToolOutcome {
-                    status,
-                    output: Value::Null,
-                    failure: Some(failure),
-                    observation,
-                }
-            }
-            Settled::Tool { output, .. } => ToolOutcome {
-                status: "succeeded",
-                output,
-                failure: None,
-                observation,
-            },
+    let outcome = |result: &common::CallResult| {
+        let (status, output, failure) = match settled_tool(result)? {
+            Settled::ToolFailed { status, failure } => (status, Value::Null, Some(failure)),
+            Settled::Tool { output, .. } => ("succeeded", output, None),
             _ => unreachable!("a call ends as a call"),
-        });
-    }
+        };
+        Ok(ToolOutcome {
+            status,
+            output,
+            failure,
+            observation: call_wire::observation(result),
+        })
+    };
+    let outcomes: Result<Vec<_>, Failure> = results.iter().map(outcome).collect();
+    let mut outcomes = outcomes?;
     if let (Some(remark), Some(last)) = (remark, outcomes.last_mut()) {
         last.observation = format!("{}\n{remark}", last.observation);
     }
     Ok(Settled::Calls(outcomes))
-}
-
-fn skipped(tool: &str, failed: &str) -> ToolOutcome {
-    let observation = call_prompt::observation::skipped(tool, failed);
-    ToolOutcome {
-        status: "skipped",
-        output: Value::Null,
-        failure: Some(Failure::new(
-            Category::Cancelled,
-            "skipped",
-            format!("`{failed}` failed before it"),
-        )),
-        observation,
-    }
 }
 
 /// Makes of a call's result what the node gets.

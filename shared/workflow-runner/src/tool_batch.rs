@@ -1,5 +1,5 @@
 //! Calling the tools of a list (rule W34): in order, neighbours that are parallel-safe together; after
-//! a failure the rest is not started.
+//! a failure the rest is not started, unless the failed call lets it.
 //!
 //! Each call is recorded before it leaves and when it has ended, so after a crash the list continues
 //! where it stopped.
@@ -14,7 +14,6 @@ use futures::stream;
 use run_log::AppendError;
 
 use super::Runner;
-use super::history::RecordedCall;
 use super::tool_call::{ToolCall, ToolEnd};
 
 /// How many calls of a list are in flight at most.
@@ -27,14 +26,13 @@ pub(super) struct BatchCall {
     /// Whether it was recorded that it leaves.
     pub(super) dispatched: bool,
     pub(super) parallel_safe: bool,
+    pub(super) continue_on_error: bool,
 }
 
 /// How a list ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BatchEnd {
-    /// The tools of all calls.
-    pub(super) tool_ids: Vec<String>,
-    /// The calls that ended, from the first.
+    /// The calls that ended, from the first. Those behind them were not started.
     pub(super) results: Vec<common::CallResult>,
     /// The ids of calls that had not ended when the run was cancelled.
     pub(super) unended: Vec<String>,
@@ -54,12 +52,7 @@ impl ToolBatch {
     /// # Errors
     /// The run's log does not take events, so the run cannot continue now.
     pub(super) async fn execute(self) -> Result<BatchEnd, AppendError> {
-        let tool_ids = self.calls.iter().map(|call| call.call.call.tool_id.clone());
-        let mut end = BatchEnd {
-            tool_ids: tool_ids.collect(),
-            results: Vec::new(),
-            unended: Vec::new(),
-        };
+        let mut end = BatchEnd::default();
         let mut calls = self.calls.into_iter().enumerate().peekable();
         while let Some(first) = calls.next() {
             let mut group = vec![first];
@@ -72,20 +65,24 @@ impl ToolBatch {
             if !dispatch(&self.runner, &self.node_id, &group).await? {
                 return Ok(end);
             }
-            let work = group.into_iter().map(|(_, call)| settle(call.call));
+            let work = group.into_iter().map(|(_, call)| settle(call));
             let mut ends = stream::iter(work).buffered(MAX_TOGETHER);
-            let mut failed = false;
-            while let Some((effect_id, ended)) = ends.next().await {
+            let mut stopped = false;
+            while let Some((effect_id, continues, ended)) = ends.next().await {
                 match ended {
                     ToolEnd::LogFailed(error) => return Err(error),
                     ToolEnd::NotEnded => end.unended.push(effect_id),
                     ToolEnd::Settled(result) => {
-                        failed |= result.status() != CallStatus::Succeeded;
+                        stopped |= match result.status() {
+                            CallStatus::Succeeded => false,
+                            CallStatus::InDoubt => true,
+                            _ => !continues,
+                        };
                         end.results.push(*result);
                     }
                 }
             }
-            if failed || !end.unended.is_empty() {
+            if stopped || !end.unended.is_empty() {
                 break;
             }
         }
@@ -147,20 +144,21 @@ fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {
     })
 }
 
-/// Carries a call out and records how it ended, unless that was recorded before.
-async fn settle(call: ToolCall) -> (String, ToolEnd) {
+/// Carries a call out and records how it ended, unless that was recorded before. Returns its effect id and
+/// whether the next call runs even if it failed as well.
+async fn settle(listed: BatchCall) -> (String, bool, ToolEnd) {
+    let (call, continues) = (listed.call, listed.continue_on_error);
     let effect_id = call.call.effect_id.clone();
-    let RecordedCall { settled, .. } = &call.call;
-    if let Some(result) = settled.clone() {
-        return (effect_id, ToolEnd::Settled(Box::new(result)));
+    if let Some(result) = call.call.settled.clone() {
+        return (effect_id, continues, ToolEnd::Settled(Box::new(result)));
     }
     let recorder = call.recorder.clone();
-    let ended = call.execute().await;
+    let mut ended = call.execute().await;
     if let ToolEnd::Settled(result) = &ended {
         let kind = super::settle::call_settled(result);
         if let Err(error) = recorder.submit(kind).await {
-            return (effect_id, ToolEnd::LogFailed(error));
+            ended = ToolEnd::LogFailed(error);
         }
     }
-    (effect_id, ended)
+    (effect_id, continues, ended)
 }

@@ -10,22 +10,19 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, ErrorReason, RunEvent, WorkKind};
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, CancelCallRequest};
-use grpc_kit::{Backoff, CallContext, Failure, FailureClass};
-use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
+use grpc_kit::{Backoff, CallContext, Failure};
+use run_events::{CancelReason, Recorder, RunControl, Unanswered, durability_to_proto, outcome};
 use run_log::AppendError;
 use tonic::Status;
 
+use super::Peers;
 use super::allowance::{Allowance, with_part};
 use super::history::RecordedCall;
 use super::slot_stream::SlotStream;
 use super::tool_text::Written;
-use super::{Peers, code_of};
 
 /// How long a call may take to end once the run was cancelled.
 const CANCEL_GRACE: Duration = Duration::from_millis(1_200);
-
-/// How often a registry that fails inside is asked again before the call counts as unknown.
-const TRIES_AFTER_FAILURES: u32 = 5;
 
 /// How the ids of tools begin whose runs use tokens and money.
 const AGENT: &str = "agent:";
@@ -114,10 +111,10 @@ impl ToolCall {
     }
 
     fn in_doubt(&self) -> ToolEnd {
-        let status = Status::deadline_exceeded("the call did not end when its time was over");
-        ToolEnd::Settled(Box::new(
-            self.without_tool(&status, common::CallStatus::InDoubt),
-        ))
+        let message = "the call did not end when its time was over";
+        let category = common::ErrorCategory::Dependency;
+        let error = outcome::error(category, "registry_failed", message);
+        self.without_tool(common::CallStatus::InDoubt, error)
     }
 
     /// Asks for the call with what the run may still use.
@@ -139,41 +136,26 @@ impl ToolCall {
                 });
                 self.ask_until_answered(grant).await
             }
-            Err(failure) => ToolEnd::Settled(Box::new(common::CallResult {
-                status: common::CallStatus::Skipped.into(),
-                error: Some(call_wire::failure_to_proto(&failure)),
-                ..self.unanswered()
-            })),
+            Err(failure) => {
+                let error = call_wire::failure_to_proto(&failure);
+                self.without_tool(common::CallStatus::Skipped, error)
+            }
         }
     }
 
     async fn ask_until_answered(&self, grant: Option<common::CallGrant>) -> ToolEnd {
         let mut backoff = Backoff::default();
-        let mut failures = 0;
+        let mut unanswered = Unanswered::new(self.call.left_before);
         loop {
             let status = match self.ask(grant.clone()).await {
                 Ok(result) => return ToolEnd::Settled(Box::new(result)),
                 Err(AskError::Log(error)) => return ToolEnd::LogFailed(error),
                 Err(AskError::Status(status)) => status,
             };
-            match FailureClass::of(&status) {
-                FailureClass::Transient => {
-                    tracing::debug!(status = %status, "a tool call is asked for again");
-                }
-                FailureClass::Broken => {
-                    failures += 1;
-                    if failures == TRIES_AFTER_FAILURES {
-                        return ToolEnd::Settled(Box::new(
-                            self.without_tool(&status, common::CallStatus::InDoubt),
-                        ));
-                    }
-                }
-                FailureClass::Refused => {
-                    return ToolEnd::Settled(Box::new(
-                        self.without_tool(&status, common::CallStatus::Rejected),
-                    ));
-                }
+            if let Some((ended, error)) = unanswered.end(&status) {
+                return self.without_tool(ended, error);
             }
+            tracing::debug!(status = %status, "a tool call is asked for again");
             tokio::time::sleep(backoff.after(&status)).await;
             // The registry may not have taken the call, and nothing leaves after a cancel.
             if self.control.is_cancelled() {
@@ -262,27 +244,16 @@ impl ToolCall {
         cancel_call(&self.peers, &self.call.effect_id, reason).await;
     }
 
-    /// Makes the result of a call that no tool has answered.
-    fn without_tool(&self, status: &Status, ended: common::CallStatus) -> common::CallResult {
-        let code = code_of(status, "registry_failed");
-        let category = match ended {
-            common::CallStatus::InDoubt => common::ErrorCategory::Dependency,
-            _ => common::ErrorCategory::Validation,
-        };
-        common::CallResult {
+    /// Ends the call without an answer of its tool.
+    fn without_tool(&self, ended: common::CallStatus, error: common::CallError) -> ToolEnd {
+        ToolEnd::Settled(Box::new(common::CallResult {
             status: ended.into(),
-            error: Some(outcome::error(category, &code, status.message())),
-            ..self.unanswered()
-        }
-    }
-
-    fn unanswered(&self) -> common::CallResult {
-        common::CallResult {
+            error: Some(error),
             effect_id: self.call.effect_id.clone(),
             tool_id: self.call.tool_id.clone(),
             durability: durability_to_proto(self.recorder.durability()).into(),
             ..common::CallResult::default()
-        }
+        }))
     }
 }
 

@@ -9,8 +9,8 @@ use contracts::tavern::{
         self as registry, call_service_client::CallServiceClient, call_tool_response::Record,
     },
 };
-use grpc_kit::{Backoff, CallContext, FailureClass, Transport, retry};
-use run_events::{CancelReason, Recorder, RunControl, durability_to_proto, outcome};
+use grpc_kit::{Backoff, CallContext, Transport, retry};
+use run_events::{CancelReason, Recorder, RunControl, Unanswered, durability_to_proto, outcome};
 use run_log::AppendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -21,8 +21,6 @@ use super::{asker::Asker, stop::TurnStop};
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
 /// How long a call that was asked to end is waited for before it is asked again.
 const CANCEL_AGAIN: Duration = Duration::from_millis(200);
-/// How often a registry that fails inside is asked how a call went.
-const BROKEN_TRIES: u32 = 3;
 
 /// Asks the registry for the calls of one turn. Clone, cheap.
 #[derive(Clone)]
@@ -63,7 +61,7 @@ impl Caller {
         }
         let retries = call_wire::granted_retries(call.retries);
         let mut backoff = Backoff::default();
-        let mut broken = 0;
+        let mut unanswered = Unanswered::new(left_before);
         loop {
             let asked = match call.no_reply {
                 true => start(self.calls.clone(), request.clone()).await,
@@ -83,6 +81,7 @@ impl Caller {
                         () = tokio::time::sleep(wait) => {}
                     }
                     request.attempt = result.next_attempt;
+                    unanswered = Unanswered::new(left_before);
                     continue;
                 }
                 Ok(mut result) => {
@@ -93,17 +92,8 @@ impl Caller {
                 }
                 Err(status) => status,
             };
-            match FailureClass::of(&status) {
-                FailureClass::Transient => {}
-                // Of a call that left before a crash, a refusal does not say what happened then.
-                FailureClass::Refused if left_before => return Ok(unknown(call, &status)),
-                FailureClass::Refused => return Ok(refused(call, &status)),
-                FailureClass::Broken => {
-                    broken += 1;
-                    if broken == BROKEN_TRIES {
-                        return Ok(unknown(call, &status));
-                    }
-                }
+            if let Some((status, error)) = unanswered.end(&status) {
+                return Ok(ended(call, status, error));
             }
             tracing::warn!(effect_id, code = ?status.code(), error = status.message(), "asking the registry again how a call went");
             tokio::select! {
@@ -273,41 +263,6 @@ fn not_started(call: &ReadCall) -> common::CallResult {
     let message = format!("{} was cancelled before it was started", call.tool_id);
     let error = outcome::error(common::ErrorCategory::Cancelled, "cancelled", message);
     ended(call, common::CallStatus::Cancelled, error)
-}
-
-/// What became of a call that the registry did not take.
-fn refused(call: &ReadCall, status: &Status) -> common::CallResult {
-    let code = grpc_kit::reason(status).map_or_else(
-        || "refused".to_owned(),
-        |reason| grpc_kit::failure::reason_name(reason).to_ascii_lowercase(),
-    );
-    let mut error = outcome::error(common::ErrorCategory::Validation, &code, status.message());
-    error.violations = grpc_kit::violations(status)
-        .into_iter()
-        .map(|(field, message)| common::Violation {
-            code: "invalid".to_owned(),
-            message: format!("{field}: {message}"),
-            ..common::Violation::default()
-        })
-        .collect();
-    ended(call, common::CallStatus::Rejected, error)
-}
-
-/// What is known of a call when the registry cannot say anything.
-fn unknown(call: &ReadCall, status: &Status) -> common::CallResult {
-    let message = format!(
-        "tool-registry cannot say how the call went: {}",
-        status.message()
-    );
-    ended(
-        call,
-        common::CallStatus::InDoubt,
-        outcome::error(
-            common::ErrorCategory::Dependency,
-            "registry_failed",
-            message,
-        ),
-    )
 }
 
 /// Makes the result of a call that the registry gave none of.

@@ -36,6 +36,8 @@ pub(crate) enum Behaviour {
     Hangs,
     /// Leaves the outcome undecided.
     Unknown,
+    /// Answers with these statuses one after the other, and with the last again and again.
+    Refuses(&'static [Code]),
 }
 
 struct Known {
@@ -230,6 +232,14 @@ impl TestRegistry {
                 });
             }
             Behaviour::Unknown => result.status = CallStatus::InDoubt.into(),
+            Behaviour::Refuses(codes) => {
+                let asked = self.asked();
+                let of_effect = asked
+                    .iter()
+                    .filter(|asked| asked.effect_id == request.effect_id);
+                let code = codes[of_effect.count().min(codes.len()) - 1];
+                return Err(Failure::new(code, ErrorReason::Unspecified, "as asked"));
+            }
             Behaviour::Hangs => unreachable!("a released tool gives something"),
         }
         let mut state = self.state.lock().unwrap();

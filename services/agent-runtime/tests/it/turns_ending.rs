@@ -5,6 +5,7 @@ use contracts::tavern::{
     common::v1::{RunOptions, RunState, StopReason, run_event::Kind},
 };
 use serde_json::json;
+use tonic::Code;
 
 use crate::{
     endpoint::{self, Endpoint, end, stream_head, text},
@@ -101,6 +102,24 @@ async fn an_unknown_effect_ends_the_turn_unknown_and_is_named() {
         world.registry.dispatches()
     );
     assert!(ended.observations().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_that_the_registry_answers_by_a_status_is_rejected_only_if_it_has_surely_not_left() {
+    use Code::{Internal, InvalidArgument, Unavailable};
+    for (codes, state) in [
+        (&[InvalidArgument] as &[Code], RunState::Succeeded),
+        (&[Unavailable, InvalidArgument], RunState::InDoubt),
+        (&[Internal, InvalidArgument], RunState::InDoubt),
+        (&[Internal], RunState::InDoubt),
+    ] {
+        let answers = json!([{"answer": {"text": WORK}}, {"answer": {"text": "Pity."}}]);
+        let world = World::new(working(Behaviour::Refuses(codes)), &["Work"], &answers);
+        let ended = world.build().await.play(says("work")).await;
+        assert_eq!(ended.run.state(), state, "{codes:?}");
+        let is_observed = !ended.observations().is_empty();
+        assert_eq!(is_observed, state == RunState::Succeeded, "{codes:?}");
+    }
 }
 
 #[tokio::test]

@@ -325,7 +325,10 @@ impl Calls {
                 in_flight: Arc::clone(&in_flight),
                 effect,
             };
-            let result = inner.execute_call(call, &in_flight, context).await;
+            let result = match call.detached {
+                true => inner.see_through(call, &in_flight, context).await,
+                false => inner.execute_call(call, &in_flight, context).await,
+            };
             guard.in_flight.end(result);
         };
         // Boxed, because the task is moved several times until it runs, and is large.
@@ -346,12 +349,7 @@ impl Drop for InFlightGuard {
             self.inner.in_flight_calls().remove(effect);
         }
         if !self.in_flight.has_ended() {
-            let panicked = Failure::new(
-                Code::Internal,
-                ErrorReason::Internal,
-                "the call failed inside the server",
-            );
-            self.in_flight.end(Err(panicked.into_status()));
+            self.in_flight.end(Err(failed_inside()));
         }
     }
 }
@@ -434,6 +432,11 @@ fn reused(effect: &EffectId) -> Status {
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
         .metadata("request_id", effect.as_str())
         .into_status()
+}
+
+fn failed_inside() -> Status {
+    let message = "the call failed inside the server";
+    Failure::new(Code::Internal, ErrorReason::Internal, message).into_status()
 }
 
 fn draining() -> Status {

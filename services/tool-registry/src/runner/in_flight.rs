@@ -54,8 +54,8 @@ pub struct InFlightCall {
     reason: OnceLock<String>,
     /// What continued when the call was given up.
     still_running: Mutex<Vec<PendingWork>>,
-    /// The ledger's entry, for calls that have one.
-    entry: OnceLock<RunWriter>,
+    /// The ledger's entry, for calls that have one. Locked to take or to read it.
+    entry: Mutex<Option<RunWriter>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -91,7 +91,7 @@ impl InFlightCall {
             cancel: CancellationToken::new(),
             reason: OnceLock::new(),
             still_running: Mutex::default(),
-            entry: OnceLock::new(),
+            entry: Mutex::default(),
             clock,
         }
     }
@@ -154,17 +154,24 @@ impl InFlightCall {
             .push(work);
     }
 
-    /// Takes the ledger's entry of this call.
+    /// Takes the ledger's entry of this call, or the one that was opened anew.
     pub fn has_entry(&self, entry: RunWriter) {
-        // There is one entry per effect, so a second one would be the same.
-        let _ = self.entry.set(entry);
+        *self.entry.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
         self.stage.send_modify(|stage| stage.is_recorded = true);
     }
 
     /// Returns what keeps a long output; nothing for a call that is in no ledger.
     pub fn output_keeper(&self, durability: Durability) -> Option<OutputKeeper> {
-        let (entry, clock) = (self.entry.get()?.clone(), Arc::clone(&self.clock));
-        Some(OutputKeeper::new(entry, clock, durability))
+        Some(OutputKeeper::new(
+            self.entry()?,
+            Arc::clone(&self.clock),
+            durability,
+        ))
+    }
+
+    fn entry(&self) -> Option<RunWriter> {
+        let entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
+        entry.clone()
     }
 
     /// Records that a run executes the call. The ledger keeps its id, so that it can be found after
@@ -172,7 +179,7 @@ impl InFlightCall {
     pub async fn child_started(&self, run_id: &str) {
         self.stage
             .send_modify(|stage| stage.child_run_id = Some(run_id.to_owned()));
-        let Some(entry) = self.entry.get() else {
+        let Some(entry) = self.entry() else {
             return;
         };
         let mut event = self.event(Kind::RunStarted(RunStarted::default()));

@@ -1,6 +1,7 @@
 //! Stand-ins for the services that the registry calls.
 
 pub(crate) mod agents;
+pub(crate) mod clock;
 pub(crate) mod peer;
 pub(crate) mod sandbox;
 pub(crate) mod workflow;

@@ -1,6 +1,9 @@
 //! A registry on a fresh directory with its doubles, and short ways to call it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use contracts::tavern::{
     agent::v1::agent_service_server::AgentServiceServer,
@@ -14,6 +17,7 @@ use contracts::tavern::{
     sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer,
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
+use core_types::SystemIds;
 use futures::StreamExt;
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
@@ -21,7 +25,9 @@ use tempfile::TempDir;
 use tonic::Status;
 use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
-use crate::doubles::{agents::KnownAgents, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
+use crate::doubles::{
+    agents::KnownAgents, clock::FragileClock, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows,
+};
 
 pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
 pub(crate) type Calls = CallServiceClient<Transport>;
@@ -33,6 +39,7 @@ pub(crate) struct Fixture {
     pub(crate) sandbox: UnconfinedSandbox,
     pub(crate) workflows: PlayedWorkflows,
     pub(crate) agents: KnownAgents,
+    pub(crate) clock: FragileClock,
     pub(crate) registry: Option<ToolRegistry>,
     pub(crate) catalogue: Catalogue,
     pub(crate) calls: Calls,
@@ -76,8 +83,9 @@ impl Fixture {
     async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
         telemetry::init_for_tests();
         let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
-        let agents = KnownAgents::default();
-        let registry = build(directory.path(), &plugins, &sandbox, &workflows, &agents).await;
+        let (agents, clock) = (KnownAgents::default(), FragileClock::default());
+        let peers = peers(&sandbox, &workflows, &agents);
+        let registry = build(directory.path(), &plugins, peers, &clock).await;
         let (catalogue, calls, runs) = clients_of(&registry);
         Self {
             directory,
@@ -85,6 +93,7 @@ impl Fixture {
             sandbox,
             workflows,
             agents,
+            clock,
             registry: Some(registry),
             catalogue,
             calls,
@@ -126,14 +135,8 @@ impl Fixture {
         // shutdown gives them no time, so that they are cut off as by a crash.
         registry.shutdown().await;
         drop(registry);
-        let registry = build(
-            self.directory.path(),
-            &self.plugins,
-            &self.sandbox,
-            &self.workflows,
-            &self.agents,
-        )
-        .await;
+        let peers = peers(&self.sandbox, &self.workflows, &self.agents);
+        let registry = build(self.directory.path(), &self.plugins, peers, &self.clock).await;
         (self.catalogue, self.calls, self.runs) = clients_of(&registry);
         self.registry = Some(registry);
     }
@@ -244,9 +247,8 @@ pub(crate) fn node_tool(id: &str) -> Value {
 async fn build(
     directory: &Path,
     plugins: &Path,
-    sandbox: &UnconfinedSandbox,
-    workflows: &PlayedWorkflows,
-    agents: &KnownAgents,
+    peers: Peers,
+    clock: &FragileClock,
 ) -> ToolRegistry {
     let approvals_file = match directory.join(APPROVALS) {
         file if file.exists() => file,
@@ -259,17 +261,23 @@ async fn build(
         drain_calls: std::time::Duration::ZERO,
         ..RegistrySettings::default()
     };
+    let (clock, ids) = (Arc::new(clock.clone()), Arc::new(SystemIds));
+    tool_registry::build_with(&settings, peers, clock, ids)
+        .await
+        .unwrap()
+}
+
+fn peers(sandbox: &UnconfinedSandbox, workflows: &PlayedWorkflows, agents: &KnownAgents) -> Peers {
     let sandbox = Services::new().add(ScriptSandboxServiceServer::new(sandbox.clone()));
     let workflows = Services::new()
         .add(WorkflowServiceServer::new(workflows.clone()))
         .add(RunServiceServer::new(workflows.clone()));
     let agents = Services::new().add(AgentServiceServer::new(agents.clone()));
-    let peers = Peers::over(
+    Peers::over(
         grpc_kit::local(&workflows),
         grpc_kit::local(&sandbox),
         grpc_kit::local(&agents),
-    );
-    tool_registry::build(settings, peers).await.unwrap()
+    )
 }
 
 fn clients_of(registry: &ToolRegistry) -> (Catalogue, Calls, RunsClient) {

@@ -26,7 +26,7 @@ pub(crate) fn call(index: u32, tool: &str, arguments: Value) -> ToolCall {
     }
 }
 
-fn write(index: u32, path: &str) -> ToolCall {
+pub(crate) fn write(index: u32, path: &str) -> ToolCall {
     call(
         index,
         "FileOperator.WriteFile",
@@ -104,7 +104,7 @@ pub(crate) async fn doubts(fixture: &Fixture, run_id: &str, count: usize) -> Vec
 }
 
 /// Follows a run to its end.
-async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<RunEvent>, Run) {
+pub(crate) async fn watch(mut runs: RunsClient, run_id: String) -> (Vec<RunEvent>, Run) {
     let request = WatchRunRequest {
         run_id,
         after_sequence: 0,
@@ -140,7 +140,7 @@ pub(crate) async fn run(
     (events.iter().map(name).collect(), statuses(&events), run)
 }
 
-fn statuses(events: &[RunEvent]) -> Vec<CallStatus> {
+pub(crate) fn statuses(events: &[RunEvent]) -> Vec<CallStatus> {
     events
         .iter()
         .filter_map(|event| match &event.kind {

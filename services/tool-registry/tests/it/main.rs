@@ -16,6 +16,7 @@ mod cancel;
 mod changes;
 mod doubles;
 mod doubt;
+mod failures;
 mod fixture;
 mod handles;
 mod invocation;

@@ -31,6 +31,7 @@ mod simulation;
 mod streams;
 mod support;
 mod tool_choice;
+mod unanswered;
 mod value_streams;
 mod waits;
 mod zones;

@@ -1,8 +1,11 @@
 //! The requests that a model made, and the outputs of their calls.
+//!
+//! They are carried out as the calls of a text are (rule A2): in their order, up to the first that fails.
+//! A request that cannot be read or must not run counts as a rejected call in its place.
 
 use std::sync::Arc;
 
-use call_outcome::Failure;
+use call_outcome::{Category, Failure};
 use call_prompt::observation;
 use serde_json::{Map, Value, json};
 
@@ -15,20 +18,28 @@ const MAX_REQUESTS: usize = 64;
 /// The longest observation of all calls together, in bytes.
 const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 
+/// What a request is called that names no tool.
+const UNNAMED: &str = "(no name)";
+
 /// A request.
 pub(super) struct Request {
     id: Value,
-    tool_id: String,
+    /// The tool; nothing if the request names none.
+    tool_id: Option<String>,
     arguments: Map<String, Value>,
     parallel_safe: bool,
-    /// What a model reads about it if it does not run; nothing if it runs.
-    refused: Option<String>,
+    /// Whether the next one runs even if this one fails.
+    continue_on_error: bool,
+    /// Why it does not run; nothing if it runs.
+    refusal: Option<Failure>,
+    /// What a model reads behind its result, about what was left out of the answer.
+    left_out: String,
 }
 
 /// Reads one request or a list of them.
 ///
 /// # Errors
-/// Something is not a request, or there are too many.
+/// There are too many.
 pub(super) fn read(given: &Value) -> Result<Vec<Request>, Failure> {
     let one = std::slice::from_ref(given);
     let items = match given {
@@ -43,58 +54,108 @@ pub(super) fn read(given: &Value) -> Result<Vec<Request>, Failure> {
         );
         return Err(Failure::limit("too_many_requests", message));
     }
-    items
-        .iter()
-        .enumerate()
-        .map(|(at, item)| request(at, item))
-        .collect()
+    Ok(items.iter().map(request).collect())
 }
 
-fn request(at: usize, item: &Value) -> Result<Request, Failure> {
-    let wrong = |what: &str| {
-        let message = format!("request {at} {what}");
-        Failure::invalid("invalid_request", message)
-    };
-    let tool_id = item.get("toolName").and_then(Value::as_str);
-    let tool_id = tool_id
-        .ok_or_else(|| wrong("has no `toolName`"))?
-        .to_owned();
-    let arguments = match item.get("arguments") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(arguments)) => arguments.clone(),
-        Some(_) => return Err(wrong("has `arguments` that are not an object")),
-    };
+fn request(item: &Value) -> Request {
+    let text = |key: &str| item.get(key).and_then(Value::as_str);
     let is = |key: &str| item.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let problems = item.get("problems").and_then(Value::as_array);
-    let runs = !tool_id.is_empty()
-        && !is("needsConfirmation")
-        && problems.is_none_or(|problems| problems.is_empty());
-    let refused = (!runs).then(|| {
-        let observed = item.get("observation").and_then(Value::as_str);
-        let unnamed = || format!("Observation: Error - Tool {tool_id} was not run.");
-        observed.map_or_else(unnamed, str::to_owned)
-    });
-    Ok(Request {
+    let tool_id = text("toolName").filter(|name| !name.is_empty());
+    let arguments = match item.get("arguments") {
+        None | Some(Value::Null) => Some(Map::new()),
+        Some(Value::Object(arguments)) => Some(arguments.clone()),
+        Some(_) => None,
+    };
+    Request {
         id: item.get("id").cloned().unwrap_or(Value::Null),
-        tool_id,
-        arguments,
+        tool_id: tool_id.map(str::to_owned),
         parallel_safe: is("parallelSafe"),
-        refused,
-    })
+        continue_on_error: is("continueOnError"),
+        refusal: refusal(item, tool_id, arguments.is_some()),
+        arguments: arguments.unwrap_or_default(),
+        left_out: text("leftOut").unwrap_or("").to_owned(),
+    }
 }
 
-/// Returns the calls of the requests that run.
+/// Returns why a request does not run, as a model reads it.
+fn refusal(item: &Value, tool_id: Option<&str>, has_arguments: bool) -> Option<Failure> {
+    let refused = |code: &str, what: &str| {
+        let tool = tool_id.unwrap_or(UNNAMED);
+        let observed = format!("Observation: Error - Tool {tool} was not run{what}.");
+        Some(Failure::invalid(code, observed))
+    };
+    if has_problems(item) {
+        let observed = item.get("observation").and_then(Value::as_str);
+        return match observed {
+            Some(observed) => Some(Failure::invalid("not_run", observed)),
+            None => refused("not_run", ""),
+        };
+    }
+    match (tool_id, has_arguments) {
+        (None, _) => refused("invalid_request", ": the request has no `toolName`"),
+        (_, false) => refused("invalid_request", ": its `arguments` are not an object"),
+        (Some(_), true) => None,
+    }
+}
+
+/// Whether something is wrong with a request or it waits for a confirmation; what cannot be read counts.
+fn has_problems(item: &Value) -> bool {
+    let none = |key: &str, is_none: fn(&Value) -> bool| {
+        let given = item.get(key);
+        given.is_none_or(|given| given.is_null() || is_none(given))
+    };
+    let is_empty = |problems: &Value| problems.as_array().is_some_and(Vec::is_empty);
+    let is_false = |flag: &Value| flag == &Value::Bool(false);
+    !none("problems", is_empty) || !none("needsConfirmation", is_false)
+}
+
+/// Returns the calls of the requests that run: of those before the first that is refused, unless that one
+/// lets the next run.
 pub(super) fn to_call(requests: &[Request]) -> Vec<ToolRequest> {
-    let runs = requests.iter().filter(|request| request.refused.is_none());
+    let stops = |request: &Request| request.refusal.is_some() && !request.continue_on_error;
+    let before = requests.iter().take_while(|request| !stops(request));
+    let runs = before.filter(|request| request.refusal.is_none());
     let call = |request: &Request| ToolRequest {
-        tool_id: request.tool_id.clone(),
+        tool_id: request.name().to_owned(),
         arguments: request.arguments.clone(),
         parallel_safe: request.parallel_safe,
+        continue_on_error: request.continue_on_error,
     };
     runs.map(call).collect()
 }
 
-/// Makes the node's outputs of what became of the requests that ran, in their order.
+impl Request {
+    fn name(&self) -> &str {
+        self.tool_id.as_deref().unwrap_or(UNNAMED)
+    }
+
+    /// Returns what became of the request: it was refused, its call ended, or it was skipped because of
+    /// one that failed.
+    fn ended(
+        &self,
+        outcomes: &mut impl Iterator<Item = ToolOutcome>,
+        failed: Option<&str>,
+    ) -> ToolOutcome {
+        let without_output = |status, failure, observation| ToolOutcome {
+            status,
+            output: Value::Null,
+            failure: Some(failure),
+            observation,
+        };
+        if let Some(refusal) = &self.refusal {
+            return without_output("rejected", refusal.clone(), refusal.message.clone());
+        }
+        outcomes.next().unwrap_or_else(|| {
+            let failed = failed.unwrap_or(UNNAMED);
+            let message = format!("`{failed}` failed before it");
+            let failure = Failure::new(Category::Cancelled, "skipped", message);
+            let observation = observation::skipped(self.name(), failed);
+            without_output("skipped", failure, observation)
+        })
+    }
+}
+
+/// Makes the node's outputs of what became of the calls that were started, in their order.
 pub(super) fn outputs(
     requests: &[Request],
     outcomes: Vec<ToolOutcome>,
@@ -103,18 +164,21 @@ pub(super) fn outputs(
     let mut outcomes = outcomes.into_iter();
     let (mut result, mut status, mut error) = (Value::Null, "succeeded", Arc::clone(&NULL));
     let (mut results, mut observations) = (Vec::new(), Vec::new());
+    let mut stopped: Option<&str> = None;
     for request in requests {
-        let outcome = match &request.refused {
-            Some(observation) => rejected(observation),
-            None => match outcomes.next() {
-                Some(outcome) => outcome,
-                None => break,
-            },
-        };
+        let mut outcome = request.ended(&mut outcomes, stopped);
         let failed = outcome.failure.as_ref().map_or(Value::Null, report);
-        if !failed.is_null() && error.is_null() {
-            status = outcome.status;
-            error = Arc::new(failed.clone());
+        if !failed.is_null() {
+            if error.is_null() {
+                status = outcome.status;
+                error = Arc::new(failed.clone());
+            }
+            if !request.continue_on_error {
+                stopped.get_or_insert(request.name());
+            }
+        }
+        if !request.left_out.is_empty() {
+            outcome.observation = format!("{}\n{}", outcome.observation, request.left_out);
         }
         results.push(json!({
             "id": request.id,
@@ -155,15 +219,6 @@ pub(super) fn outputs_of_one(outcome: ToolOutcome, written: &str) -> Vec<Arc<Val
         Arc::new(observation.into()),
         Arc::new(written.into()),
     ]
-}
-
-fn rejected(observation: &str) -> ToolOutcome {
-    ToolOutcome {
-        status: "rejected",
-        output: Value::Null,
-        failure: Some(Failure::invalid("not_run", observation)),
-        observation: observation.to_owned(),
-    }
 }
 
 fn report(failure: &Failure) -> Value {

@@ -35,7 +35,7 @@ fn calls_are_read_from_the_text_first_and_native_ones_are_their_supplement() {
     assert_eq!(
         parsed["tool_call_requests"],
         json!([{"id": "call_0", "index": 0, "toolName": "read", "arguments": {"path": "a"}, "source": "text",
-                "needsConfirmation": false, "parallelSafe": true, "problems": []}])
+                "needsConfirmation": false, "parallelSafe": true, "continueOnError": false, "problems": []}])
     );
     let parsed = parse(
         "No text call.",
@@ -83,6 +83,79 @@ fn what_cannot_run_is_listed_with_its_problems() {
 }
 
 #[test]
+fn what_is_no_call_is_reported_without_an_invented_one() {
+    let broken = "<ACTION><read><path>a</read></ACTION>";
+    let native = json!([{"id": "n", "function": {"name": "write", "arguments": "{}"}}]);
+    let twice = json!({"response": {"text": READ, "tool_calls": native}});
+    let later = "Observation: 1 call of later blocks";
+    let malformed = "Observation: Error - Malformed XML";
+    for (text, more, has_calls, tools, said) in [
+        (
+            broken.to_owned(),
+            json!({}),
+            false,
+            json!([null]),
+            malformed,
+        ),
+        (
+            format!("{READ}\n{broken}"),
+            json!({}),
+            true,
+            json!(["read", null]),
+            malformed,
+        ),
+        (READ.to_owned(), twice, true, json!(["read"]), later),
+        (
+            format!("{READ} Then {WRITE}"),
+            json!({}),
+            true,
+            json!(["read"]),
+            later,
+        ),
+    ] {
+        let parsed = parse(&text, more);
+        assert_eq!(parsed["has_calls"], has_calls, "{text}");
+        let requests = parsed["tool_call_requests"].as_array().unwrap();
+        let named = requests.iter().map(|request| request["toolName"].clone());
+        assert_eq!(Value::from_iter(named), tools, "{text}");
+        assert!(parsed["feedback"].as_str().unwrap().starts_with(said));
+        let last = requests.last().unwrap();
+        let is_broken = last["toolName"].is_null();
+        assert_eq!(last["observation"].is_string(), is_broken, "{text}");
+        assert_eq!(last["leftOut"].is_string(), said == later, "{text}");
+    }
+}
+
+#[test]
+fn what_was_left_out_stands_behind_the_last_result() {
+    let requests =
+        json!({"requests": [{"toolName": "f"}, {"toolName": "g", "leftOut": "h was left out."}]});
+    let outcome = |said: &str| ToolOutcome {
+        status: "succeeded",
+        output: json!(1),
+        failure: None,
+        observation: said.to_owned(),
+    };
+    let settled = Settled::Calls(vec![outcome("F."), outcome("G.")]);
+    let (_, outputs) = effect("core:ExecuteTool", json!({}), requests, settled);
+    let outputs = outputs.unwrap();
+    assert_eq!(outputs[1], "succeeded");
+    assert_eq!(outputs[4], "F.\nG.\nh was left out.");
+}
+
+#[test]
+fn t26_a_step_that_may_fail_says_so_to_the_node_that_carries_it_out() {
+    let text = "<|[REQUEST_TOOL]|>\ncommand1:「始」read「末」\npath1:「始」a「末」\n\
+                on_error_1:「始」continue「末」\ncommand2:「始」read「末」\npath2:「始」b「末」\n<|[END_TOOL]|>";
+    let parsed = parse(text, json!({}));
+    let requests = parsed["tool_call_requests"].as_array().unwrap().iter();
+    let continues: Vec<&Value> = requests
+        .map(|request| &request["continueOnError"])
+        .collect();
+    assert_eq!(continues, [&json!(true), &json!(false)], "{parsed}");
+}
+
+#[test]
 fn execute_tool_calls_what_was_asked_for_and_reports_the_rest() {
     let request = |id: &str, tool: &str| json!({"id": id, "toolName": tool, "arguments": {"x": 1}});
     let refused =
@@ -93,19 +166,16 @@ fn execute_tool_calls_what_was_asked_for_and_reports_the_rest() {
         failure,
         observation: format!("It {status}."),
     };
-    let failure = Failure::invalid("broken", "it broke");
-    let settled = Settled::Calls(vec![
-        outcome("succeeded", json!(5), None),
-        outcome("failed", json!(null), Some(failure)),
-    ]);
+    let settled = Settled::Calls(vec![outcome("succeeded", json!(5), None)]);
     let requests = json!({"requests": [request("a", "f"), refused, request("b", "g")]});
     let (asked, outputs) = effect("core:ExecuteTool", json!({}), requests, settled);
     let called = |tool: &str| ToolRequest {
         tool_id: tool.to_owned(),
         arguments: json!({"x": 1}).as_object().cloned().unwrap(),
         parallel_safe: false,
+        continue_on_error: false,
     };
-    assert_eq!(asked, Effect::CallTools(vec![called("f"), called("g")]));
+    assert_eq!(asked, Effect::CallTools(vec![called("f")]));
     let outputs = outputs.unwrap();
     assert_eq!((&outputs[0], &outputs[1]), (&json!(5), &json!("rejected")));
     assert_eq!(outputs[2]["code"], "not_run");
@@ -115,8 +185,11 @@ fn execute_tool_calls_what_was_asked_for_and_reports_the_rest() {
         .iter()
         .map(|result| &result["status"])
         .collect();
-    assert_eq!(statuses, ["succeeded", "rejected", "failed"]);
-    assert_eq!(outputs[4], "It succeeded.\nNot run.\nIt failed.");
+    assert_eq!(statuses, ["succeeded", "rejected", "skipped"]);
+    assert_eq!(
+        outputs[4],
+        "It succeeded.\nNot run.\nObservation: Tool g was skipped because bad failed before it."
+    );
 }
 
 #[test]
@@ -124,6 +197,7 @@ fn no_requests_make_no_call() {
     for requests in [
         json!([]),
         json!([{"toolName": "f", "needsConfirmation": true}]),
+        json!([1]),
     ] {
         let outputs = run("core:ExecuteTool", json!({}), json!({"requests": requests}));
         assert_eq!(outputs.unwrap()["result"], json!(null));
@@ -131,7 +205,6 @@ fn no_requests_make_no_call() {
     for (inputs, code) in [
         (json!({}), "missing_input"),
         (json!({"tool_id": "f", "requests": []}), "missing_input"),
-        (json!({"requests": [1]}), "invalid_request"),
         (
             json!({"requests": vec![json!({"toolName": "f"}); 65]}),
             "too_many_requests",

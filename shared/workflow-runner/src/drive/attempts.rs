@@ -74,7 +74,7 @@ impl Drive {
             pause,
         };
         self.attempts.insert(node, attempt);
-        forget_failed(&mut self.calls, node);
+        forget_failed(&mut self.calls, node, false);
         self.pause(node, attempt);
         None
     }

@@ -236,12 +236,14 @@ impl Drive {
                 arguments_json: serde_json::to_string(&request.arguments)
                     .expect("a map with text keys always serialises"),
                 settled: None,
+                left_before: false,
                 written: ToolText::default(),
             });
             BatchCall {
                 call: self.tool_call(node, recorded),
                 dispatched,
                 parallel_safe: request.parallel_safe,
+                continue_on_error: request.continue_on_error,
             }
         };
         let calls: Vec<BatchCall> = requests.iter().enumerate().map(call).collect();
@@ -267,11 +269,7 @@ impl Drive {
             return None;
         }
         let remark = self.allowance.take_remark();
-        Some(settled_batch(
-            &end.tool_ids,
-            &end.results,
-            remark.as_deref(),
-        ))
+        Some(settled_batch(&end.results, remark.as_deref()))
     }
 
     /// Takes the calls of an effect from what the run may use.

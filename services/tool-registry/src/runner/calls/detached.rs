@@ -1,12 +1,16 @@
 //! Calls that outlive whatever started them.
 
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
 use contracts::tavern::common::v1::CallResult;
 use core_types::{EffectId, Timestamp};
-use grpc_kit::CallContext;
+use futures::FutureExt;
+use grpc_kit::{Backoff, CallContext};
+use run_events::Unanswered;
 use tonic::Status;
 
-use super::{Call, CallHandle, Calls};
-use crate::ledger::LedgerEntry;
+use super::{Call, CallHandle, Calls, Inner, failed_inside};
+use crate::{ledger::LedgerEntry, runner::in_flight::InFlightCall};
 
 /// A call that was started, now or before.
 #[derive(Debug)]
@@ -64,6 +68,39 @@ impl Calls {
     /// Returns the ledger, whose calls are listed.
     pub fn ledger(&self) -> &crate::ledger::Ledger {
         &self.inner.ledger
+    }
+}
+
+impl Inner {
+    /// Executes a call that no owner asks for again. If it fails inside the registry once it is recorded,
+    /// the registry asks its own ledger for it, as any owner does, so that its entry does not stay open.
+    pub(super) async fn see_through(
+        &self,
+        mut call: Call,
+        in_flight: &Arc<InFlightCall>,
+        context: CallContext,
+    ) -> Result<CallResult, Status> {
+        let (mut backoff, mut unanswered) = (Backoff::default(), Unanswered::new(false));
+        loop {
+            let work = self.execute_call(call.clone(), in_flight, context.clone());
+            let ended = AssertUnwindSafe(work).catch_unwind().await;
+            let status = match ended.unwrap_or_else(|_| Err(failed_inside())) {
+                Ok(result) => return Ok(result),
+                Err(status) => status,
+            };
+            let asks_again = in_flight.subscribe().borrow().is_recorded
+                && !self.draining.is_cancelled()
+                && unanswered.end(&status).is_none();
+            if !asks_again {
+                return Err(status);
+            }
+            tracing::warn!(status = %status, effect = ?call.effect_id, "a started call failed inside the registry");
+            call.is_first = false;
+            tokio::select! {
+                () = tokio::time::sleep(backoff.after(&status)) => {}
+                () = self.draining.cancelled() => return Err(status),
+            }
+        }
     }
 }
 

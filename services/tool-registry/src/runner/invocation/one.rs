@@ -12,8 +12,8 @@ use contracts::tavern::common::v1::{
 };
 use core_types::EffectId;
 use futures::StreamExt;
-use grpc_kit::{Backoff, FailureClass, retry};
-use run_events::{RunControl, outcome};
+use grpc_kit::{Backoff, retry};
+use run_events::{RunControl, Unanswered, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 use tonic::Status;
@@ -102,7 +102,7 @@ impl Invocation {
         let mut asked = self.first_attempt(call, arguments, effect.clone(), !has_left);
         let retries = call.control.as_ref().map_or(0, |control| control.retries);
         let retries = call_wire::granted_retries(retries);
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut unanswered) = (Backoff::default(), Unanswered::new(has_left));
         let _tracked = control.track(WorkKind::Call, effect.as_str());
         loop {
             let ended = self.follow(asked.clone(), &effect, control).await?;
@@ -118,21 +118,24 @@ impl Invocation {
                         return Ok(CallEnd::Ended(result));
                     }
                     asked.attempt = result.next_attempt;
+                    unanswered = Unanswered::new(has_left);
                 }
                 Ok(result) => return Ok(CallEnd::Ended(result)),
                 Err(_) if control.is_cancelled() => {
                     return Ok(CallEnd::Unsettled(effect.to_string()));
                 }
-                Err(status) if FailureClass::of(&status) == FailureClass::Transient => {
-                    tracing::warn!(status = %status, "a call is asked for again");
+                Err(status) => {
+                    tracing::warn!(status = %status, "a call failed inside the registry");
+                    if let Some((ended, error)) = unanswered.end(&status) {
+                        let result = without_dispatch(call, ended, error);
+                        return Ok(CallEnd::Ended(CallResult {
+                            effect_id: effect.to_string(),
+                            ..result
+                        }));
+                    }
                     if !wait(backoff.after(&status), control).await {
                         return Ok(CallEnd::Unsettled(effect.to_string()));
                     }
-                }
-                Err(status) => {
-                    tracing::error!(status = %status, "a call could not be executed");
-                    let message = status.message().to_owned();
-                    return Ok(CallEnd::Ended(rejected(call, "internal", message)));
                 }
             }
         }

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Response, Status};
 ///
 /// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
 /// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `counts` gives 1 and 2 one after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
-/// there for the first two requests, and `absent` never; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says. Other workflows than
+/// there for the first two requests, and `absent` never; `refuses` answers with a refusal, `breaks` with a failure of its own, `forgets` waits and `loses` is gone before they refuse each further request; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says. Other workflows than
 /// `run_and_report` are run by the service that is tested.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
@@ -181,6 +181,10 @@ impl RegistryDouble {
         match request.tool_id.as_str() {
             "flaky" if times <= 2 => Err(Status::unavailable("not there yet")),
             "absent" => Err(Status::unavailable("never there")),
+            "breaks" => Err(Status::internal("the registry failed")),
+            "loses" if times == 1 => Err(Status::unavailable("the registry went away")),
+            "refuses" => Err(Status::invalid_argument("no such call")),
+            "forgets" | "loses" if times > 1 => Err(Status::not_found("no such tool")),
             _ => Ok(state.settled.get(&attempt_of(request)).cloned()),
         }
     }
@@ -238,7 +242,7 @@ impl RegistryDouble {
                     ..base
                 }
             }
-            "wait" | "talks" | "counts" | "workflow:run_and_report" => {
+            "wait" | "forgets" | "talks" | "counts" | "workflow:run_and_report" => {
                 let mut cancelled = self.inner.cancelled.subscribe();
                 tokio::select! {
                     () = self.inner.may_end() => {}
