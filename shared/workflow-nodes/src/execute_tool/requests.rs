@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use call_outcome::Failure;
 use call_prompt::observation;
+use call_text::native::EndedCall;
 use serde_json::{Map, Value, json};
 
 use workflow_domain::data_flow::NULL;
+use workflow_domain::model::{ModelMessage, Role};
 use workflow_domain::tool::{ToolOutcome, ToolRequest};
+
+use crate::messages;
 
 /// The most requests of one node.
 const MAX_REQUESTS: usize = 64;
@@ -21,6 +25,8 @@ pub(super) struct Request {
     tool_id: String,
     arguments: Map<String, Value>,
     parallel_safe: bool,
+    /// Whether the model made it in the form of its API.
+    native: bool,
     /// What a model reads about it if it does not run; nothing if it runs.
     refused: Option<String>,
 }
@@ -79,6 +85,7 @@ fn request(at: usize, item: &Value) -> Result<Request, Failure> {
         tool_id,
         arguments,
         parallel_safe: is("parallelSafe"),
+        native: item.get("source").and_then(Value::as_str) == Some("native"),
         refused,
     })
 }
@@ -94,15 +101,20 @@ pub(super) fn to_call(requests: &[Request]) -> Vec<ToolRequest> {
     runs.map(call).collect()
 }
 
-/// Makes the node's outputs of what became of the requests that ran, in their order.
+/// Makes the node's outputs of what became of the requests that ran, in their order. The results of native
+/// ones are added to the chat.
 pub(super) fn outputs(
     requests: &[Request],
     outcomes: Vec<ToolOutcome>,
+    chat: Option<&Arc<Value>>,
     written: &str,
 ) -> Vec<Arc<Value>> {
     let mut outcomes = outcomes.into_iter();
     let (mut result, mut status, mut error) = (Value::Null, "succeeded", Arc::clone(&NULL));
     let (mut results, mut observations) = (Vec::new(), Vec::new());
+    let chat = chat.filter(|chat| !chat.is_null());
+    let mut messages = chat.map_or_else(Vec::new, |chat| messages::read(chat));
+    let mut room = MAX_OBSERVATION_BYTES;
     for request in requests {
         let outcome = match &request.refused {
             Some(observation) => rejected(observation),
@@ -116,6 +128,15 @@ pub(super) fn outputs(
             status = outcome.status;
             error = Arc::new(failed.clone());
         }
+        let mut observed = outcome.observation.clone();
+        observed.truncate(observed.floor_char_boundary(room));
+        room -= observed.len();
+        if request.native {
+            messages.push(result_message(request, !failed.is_null(), &observed));
+        }
+        if !request.native || chat.is_none() {
+            observations.push(observed);
+        }
         results.push(json!({
             "id": request.id,
             "toolName": request.tool_id,
@@ -124,21 +145,27 @@ pub(super) fn outputs(
             "error": failed,
             "observation": outcome.observation,
         }));
-        observations.push(outcome.observation);
         if outcome.failure.is_none() {
             result = outcome.output;
         }
     }
-    let mut observation = observations.join("\n");
-    observation.truncate(observation.floor_char_boundary(MAX_OBSERVATION_BYTES));
     vec![
         Arc::new(result),
         Arc::new(status.into()),
         error,
         Arc::new(Value::Array(results)),
-        Arc::new(observation.into()),
+        Arc::new(observations.join("\n").into()),
         Arc::new(written.into()),
+        Arc::new(Value::Array(messages)),
     ]
+}
+
+fn result_message(request: &Request, failed: bool, observed: &str) -> Value {
+    let id = request.id.as_str().unwrap_or_default().to_owned();
+    messages::write(&ModelMessage {
+        result_of: Some(EndedCall { id, failed }),
+        ..ModelMessage::new(Role::Tool, observed)
+    })
 }
 
 /// Makes the node's outputs of the call of the tool that it names. Its result is not listed again, so
@@ -154,6 +181,7 @@ pub(super) fn outputs_of_one(outcome: ToolOutcome, written: &str) -> Vec<Arc<Val
         Arc::new(json!([])),
         Arc::new(observation.into()),
         Arc::new(written.into()),
+        Arc::new(json!([])),
     ]
 }
 
