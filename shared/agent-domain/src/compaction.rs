@@ -119,7 +119,7 @@ pub fn request(
             (true, _) => "observation",
             (false, role) => role.as_str(),
         };
-        format!("{who}: {}", said.message.text)
+        format!("{who}: {}", said.message.in_words())
     });
     let text = lines.collect::<Vec<_>>().join("\n\n");
     let from = text.len().saturating_sub(most_bytes);

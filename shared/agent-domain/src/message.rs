@@ -1,8 +1,11 @@
 //! One message of a conversation.
 
-use call_text::native::NativeCall;
+use std::borrow::Cow;
+
+use call_text::native::{EndedCall, NativeCall};
 use core_types::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,15 +48,6 @@ pub struct ChatMessage {
     pub result_of: Option<EndedCall>,
 }
 
-/// A native call that has ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedCall {
-    /// The id of the call.
-    pub id: String,
-    /// Whether it did not succeed.
-    pub failed: bool,
-}
-
 impl ChatMessage {
     /// Puts a message together.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
@@ -70,6 +64,42 @@ impl ChatMessage {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
         self.text.len() + calls.sum::<usize>()
+    }
+
+    /// Adds native calls to the text, for a model or a reader without structured ones.
+    pub fn write_out<'a>(&mut self, calls: impl IntoIterator<Item = &'a NativeCall>) {
+        for call in calls {
+            if !self.text.is_empty() {
+                self.text.push('\n');
+            }
+            let name = Value::String(call.name.clone());
+            let arguments = &call.arguments_json;
+            let written =
+                format!("<tool_call>{{\"name\":{name},\"arguments\":{arguments}}}</tool_call>");
+            self.text.push_str(&written);
+        }
+    }
+
+    /// Returns the text with the native calls behind it.
+    pub fn in_words(&self) -> Cow<'_, str> {
+        if self.calls.is_empty() {
+            return Cow::Borrowed(&self.text);
+        }
+        let mut written = Self::new(self.role, self.text.as_str());
+        written.write_out(&self.calls);
+        Cow::Owned(written.text)
+    }
+
+    /// Writes the message in the form of chat completions.
+    pub fn to_json(&self) -> Value {
+        let mut written = json!({"role": self.role.as_str(), "content": self.text});
+        if !self.calls.is_empty() {
+            written["tool_calls"] = self.calls.iter().map(NativeCall::to_json).collect();
+        }
+        if let Some(ended) = &self.result_of {
+            written["tool_call_id"] = ended.id.as_str().into();
+        }
+        written
     }
 }
 

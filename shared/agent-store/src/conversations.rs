@@ -327,20 +327,30 @@ impl Conversations {
         let mut compacted = None;
         for (time, part) in parts.into_iter().rev() {
             if compacted.is_some_and(|until| time <= until) {
+                // Results went with their calls.
+                history.pop_if(|oldest| oldest.continues());
                 break;
             }
             let earlier = match part {
                 Part::Turn(run, plan) => history::turn(&self.inner.runs, *run, &plan).await?,
                 Part::Appended(batch) => Some(history::appended(&batch)),
             };
-            let Some(earlier) = earlier else { continue };
+            let Some(mut earlier) = earlier else {
+                continue;
+            };
+            let texts = earlier.messages.iter().map(|said| said.message.bytes());
+            bytes += texts.sum::<usize>();
+            // No call is parted from its result (rule G603).
+            if earlier.run_id.is_empty()
+                && let Some(results) = history.pop_if(|newer| newer.continues())
+            {
+                earlier.join(results);
+            }
             if let Some(compaction) = earlier.compaction.as_ref().filter(|_| is_context) {
                 compacted = compacted.or(Some(compaction.until));
             }
-            let texts = earlier.messages.iter().map(|said| said.message.bytes());
-            bytes += texts.sum::<usize>();
             history.push(earlier);
-            if bytes > most_bytes {
+            if bytes > most_bytes && !history.last().is_some_and(Earlier::continues) {
                 break;
             }
         }

@@ -9,6 +9,7 @@ mod states;
 use agent_domain::message::{ChatMessage, Role};
 use core_types::Timestamp;
 use run_log::Hash;
+use serde_json::json;
 use sql_store::{Migrations, SqliteDatabase};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
@@ -253,8 +254,8 @@ impl AgentStore {
         for ((created, message), position) in parts.zip(0_i64..) {
             sqlx::query(
                 "INSERT INTO appended_messages \
-                 (conversation_id, batch, position, created, role, text) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                 (conversation_id, batch, position, created, role, text, calls, result_of) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )
             .bind(id)
             .bind(last + 1)
@@ -262,6 +263,8 @@ impl AgentStore {
             .bind(created)
             .bind(message.role.as_str())
             .bind(&message.text)
+            .bind(json!(message.calls).to_string())
+            .bind(json!(message.result_of).to_string())
             .execute(&mut *transaction)
             .await?;
         }
@@ -300,7 +303,7 @@ impl AgentStore {
     /// A database that does not work, or a damaged row.
     pub async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError> {
         let rows = sqlx::query(
-            "SELECT batch, created, role, text FROM appended_messages \
+            "SELECT batch, created, role, text, calls, result_of FROM appended_messages \
              WHERE conversation_id = ?1 ORDER BY batch, position",
         );
         let rows = rows.bind(id).fetch_all(self.database.reader()).await?;
@@ -308,14 +311,7 @@ impl AgentStore {
         let mut current = None;
         for row in &rows {
             let part: (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
-            let role: &str = row.try_get(2)?;
-            let roles = [Role::System, Role::User, Role::Assistant];
-            let role = roles.into_iter().find(|known| known.as_str() == role);
-            let role = role.ok_or(StoreError::Damaged {
-                table: "appended_messages",
-                column: "role",
-            })?;
-            let message = ChatMessage::new(role, row.try_get::<String, _>(3)?);
+            let message = appended_message(row)?;
             match batches.last_mut().filter(|_| current == Some(part)) {
                 Some(batch) => batch.messages.push(message),
                 None => batches.push(Batch {
@@ -331,6 +327,25 @@ impl AgentStore {
     /// Closes the database.
     pub async fn close(&self) {
         self.database.close().await;
+    }
+}
+
+fn appended_message(row: &SqliteRow) -> Result<ChatMessage, StoreError> {
+    let (role, text): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
+    let (calls, result_of): (&str, &str) = (row.try_get(4)?, row.try_get(5)?);
+    let roles = [Role::System, Role::User, Role::Assistant, Role::Tool];
+    let role = roles.into_iter().find(|known| known.as_str() == role);
+    Ok(ChatMessage {
+        calls: serde_json::from_str(calls).map_err(|_| damaged("calls"))?,
+        result_of: serde_json::from_str(result_of).map_err(|_| damaged("result_of"))?,
+        ..ChatMessage::new(role.ok_or_else(|| damaged("role"))?, text)
+    })
+}
+
+fn damaged(column: &'static str) -> StoreError {
+    StoreError::Damaged {
+        table: "appended_messages",
+        column,
     }
 }
 

@@ -12,8 +12,7 @@ pub fn role_to_proto(role: Role) -> common::ChatRole {
         Role::System => common::ChatRole::System,
         Role::User => common::ChatRole::User,
         Role::Assistant => common::ChatRole::Assistant,
-        // Messages of tools are made for a request; what others see is text.
-        Role::Tool => common::ChatRole::User,
+        Role::Tool => common::ChatRole::Tool,
     }
 }
 
@@ -22,18 +21,60 @@ pub(crate) fn message_to_proto(message: &ChatMessage) -> common::ChatMessage {
     common::ChatMessage {
         role: role_to_proto(message.role).into(),
         text: message.text.clone(),
+        calls: call_wire::native_calls_to_proto(&message.calls),
+        result_of: message
+            .result_of
+            .as_ref()
+            .map(call_wire::ended_call_to_proto),
     }
 }
 
-/// Reads a message; none if its author is missing.
-pub fn message_from_proto(message: common::ChatMessage) -> Option<ChatMessage> {
+/// A message that has a field which its author never has, or lacks one; `Display` says what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct MessageError {
+    /// The field.
+    pub field: &'static str,
+    problem: &'static str,
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// Its author is missing, or its calls or its `result_of` are not those of such an author.
+pub fn message_from_proto(message: common::ChatMessage) -> Result<ChatMessage, MessageError> {
     let role = match message.role() {
         common::ChatRole::System => Role::System,
         common::ChatRole::User => Role::User,
         common::ChatRole::Assistant => Role::Assistant,
-        common::ChatRole::Unspecified => return None,
+        common::ChatRole::Tool => Role::Tool,
+        common::ChatRole::Unspecified => {
+            let problem = "is missing; name the author";
+            return Err(MessageError {
+                field: "role",
+                problem,
+            });
+        }
     };
-    Some(ChatMessage::new(role, message.text))
+    if role != Role::Assistant && !message.calls.is_empty() {
+        let problem = "are not those of a model; only its answers have calls";
+        return Err(MessageError {
+            field: "calls",
+            problem,
+        });
+    }
+    if (role == Role::Tool) != message.result_of.is_some() {
+        let problem = "is wrong here; messages of a tool name their call, and no others do";
+        return Err(MessageError {
+            field: "result_of",
+            problem,
+        });
+    }
+    Ok(ChatMessage {
+        calls: call_wire::native_calls_from_proto(message.calls),
+        result_of: message.result_of.map(call_wire::ended_call_from_proto),
+        ..ChatMessage::new(role, message.text)
+    })
 }
 
 /// Converts what a budget counts.

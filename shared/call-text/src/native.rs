@@ -8,7 +8,7 @@ use call_catalogue::{
     Catalogue, Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::dialect::context::Context;
 use crate::dialect::json::arguments_of;
@@ -26,6 +26,23 @@ pub struct NativeCall {
     pub name: String,
     /// The arguments as JSON text.
     pub arguments_json: String,
+}
+
+/// A structured call that has ended, as a message with its result names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedCall {
+    /// The id of the call.
+    pub id: String,
+    /// Whether it did not succeed.
+    pub failed: bool,
+}
+
+impl NativeCall {
+    /// Writes the call as an item of OpenAI's `tool_calls`.
+    pub fn to_json(&self) -> Value {
+        json!({"id": self.id, "type": "function",
+               "function": {"name": self.name, "arguments": self.arguments_json}})
+    }
 }
 
 /// Some servers send the arguments as an object instead of as text.

@@ -1,5 +1,7 @@
 //! The messages wire of Anthropic and of everything that is compatible with it.
 
+use std::collections::BTreeSet;
+
 use agent_domain::{
     message::{ChatMessage, Role},
     usage::Usage,
@@ -76,9 +78,15 @@ impl ModelApi for Anthropic {
         if let Some(top_p) = request.top_p {
             body.insert("top_p".to_owned(), top_p.into());
         }
-        if !request.tools.is_empty() {
-            body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
-            let choice = if request.may_call { "auto" } else { "none" };
+        let called = called(&request.messages);
+        let (tools, may_call) = match request.tools.is_empty() {
+            // The API refuses calls of a conversation whose tools are not declared.
+            true => (&called, false),
+            false => (&request.tools, request.may_call),
+        };
+        if !tools.is_empty() {
+            body.insert("tools".to_owned(), tools.iter().map(tool).collect());
+            let choice = if may_call { "auto" } else { "none" };
             body.insert("tool_choice".to_owned(), json!({"type": choice}));
         }
         Value::Object(body)
@@ -142,6 +150,13 @@ fn messages(conversation: &[ChatMessage]) -> Value {
     }
     let message = |(role, content)| json!({"role": role, "content": Value::Array(content)});
     turns.into_iter().map(message).collect()
+}
+
+/// Returns the tools of the native calls of a conversation, each once.
+fn called(conversation: &[ChatMessage]) -> Vec<Value> {
+    let calls = conversation.iter().flat_map(|message| &message.calls);
+    let names: BTreeSet<&str> = calls.map(|call| call.name.as_str()).collect();
+    names.iter().map(|name| json!({"name": name})).collect()
 }
 
 /// Writes a native call. Arguments that are no JSON object were never carried out.

@@ -2,8 +2,9 @@
 //! together from the data of server-sent events. Pure conversions; one file per API implements it.
 
 use agent_domain::usage::Usage;
+use call_text::native::NativeCall;
 use reqwest::header::{HeaderMap, InvalidHeaderValue};
-use serde_json::{Value, json};
+use serde_json::Value;
 use settings::Secret;
 
 use super::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece};
@@ -157,8 +158,14 @@ impl Draft {
             .calls
             .into_iter()
             .map(|call| {
-                json!({"id": call.id, "type": "function",
-                       "function": {"name": call.name, "arguments": call.arguments}})
+                let (id, name) = (call.id, call.name);
+                let arguments_json = call.arguments;
+                NativeCall {
+                    id,
+                    name,
+                    arguments_json,
+                }
+                .to_json()
             })
             .collect();
         AnswerEnd {

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use agent_domain::{
-    message::{ChatMessage, EndedCall, Role},
+    message::{ChatMessage, Role},
     usage::Usage,
 };
-use call_text::native::NativeCall;
+use call_text::native::{EndedCall, NativeCall};
 use serde_json::json;
 
 use super::{

@@ -22,6 +22,7 @@ mod model;
 mod model_settings;
 mod models;
 mod native_names;
+mod paired;
 
 use std::{
     sync::Arc,

@@ -10,7 +10,7 @@ use futures::StreamExt;
 
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
-    native_names::NativeNames,
+    native_names::NativeNames, paired::pair,
 };
 use crate::model_settings::GrammarUse;
 
@@ -145,6 +145,7 @@ impl Model {
     /// out.
     pub fn generate(&self, mut request: ModelRequest) -> Pieces {
         let candidates = Arc::clone(&self.candidates);
+        request.messages = pair(request.messages);
         let names = NativeNames::publish(&mut request);
         let request = Arc::new(request);
         Box::pin(async_stream::try_stream! {

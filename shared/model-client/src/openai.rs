@@ -4,7 +4,6 @@ use agent_domain::{
     message::{ChatMessage, Role},
     usage::Usage,
 };
-use call_text::native::NativeCall;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
 use settings::Secret;
@@ -48,7 +47,7 @@ impl ModelApi for OpenAi {
                     || !message.text.trim().is_empty()
                     || !message.calls.is_empty()
             })
-            .map(message)
+            .map(ChatMessage::to_json)
             .collect();
         let mut body = Map::new();
         body.insert("model".to_owned(), model.into());
@@ -102,24 +101,6 @@ impl ModelApi for OpenAi {
         let end = Box::new(chunks).finish("the answer says no reason for its end")?;
         Ok((pieces, end))
     }
-}
-
-fn message(message: &ChatMessage) -> Value {
-    let mut written = Map::new();
-    written.insert("role".to_owned(), message.role.as_str().into());
-    written.insert("content".to_owned(), message.text.as_str().into());
-    if !message.calls.is_empty() {
-        let call = |call: &NativeCall| {
-            json!({"id": call.id, "type": "function",
-                   "function": {"name": call.name, "arguments": call.arguments_json}})
-        };
-        let calls = message.calls.iter().map(call).collect();
-        written.insert("tool_calls".to_owned(), calls);
-    }
-    if let Some(ended) = &message.result_of {
-        written.insert("tool_call_id".to_owned(), ended.id.as_str().into());
-    }
-    Value::Object(written)
 }
 
 /// Puts the chunks of a streamed answer together.

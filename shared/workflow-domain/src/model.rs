@@ -1,6 +1,7 @@
 //! Requests to language models, and their answers.
 
 use call_outcome::Failure;
+use call_text::native::{EndedCall, NativeCall};
 use serde_json::{Map, Value};
 
 /// The author of a message.
@@ -12,6 +13,8 @@ pub enum Role {
     User,
     /// The model.
     Assistant,
+    /// A tool: the result of a native call.
+    Tool,
 }
 
 impl Role {
@@ -21,6 +24,7 @@ impl Role {
             Self::System => "system",
             Self::User => "user",
             Self::Assistant => "assistant",
+            Self::Tool => "tool",
         }
     }
 }
@@ -32,6 +36,34 @@ pub struct ModelMessage {
     pub role: Role,
     /// The text.
     pub text: String,
+    /// The native calls of an answer.
+    pub calls: Vec<NativeCall>,
+    /// The native call that a tool's message is the result of.
+    pub result_of: Option<EndedCall>,
+}
+
+impl ModelMessage {
+    /// Puts a message together that is only text.
+    pub fn new(role: Role, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            text: text.into(),
+            calls: Vec::new(),
+            result_of: None,
+        }
+    }
+
+    /// Whether it says nothing, calls nothing and reports nothing.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.calls.is_empty() && self.result_of.is_none()
+    }
+
+    /// Returns about how many bytes a model reads of it.
+    fn weight(&self) -> usize {
+        let calls = self.calls.iter();
+        let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
+        self.text.len() + calls.sum::<usize>()
+    }
 }
 
 /// A request to a model.
@@ -129,7 +161,7 @@ impl ModelParameters {
 impl ModelRequest {
     /// Returns about how many bytes the request has.
     pub fn weight(&self) -> usize {
-        let messages = self.messages.iter().map(|message| message.text.len());
+        let messages = self.messages.iter().map(ModelMessage::weight);
         let tools = self.tools.iter().map(super::size::weight);
         self.model.len() + messages.chain(tools).sum::<usize>()
     }

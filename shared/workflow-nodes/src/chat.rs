@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use call_outcome::Failure;
+use call_text::native::{self, EndedCall};
 use serde_json::{Map, Value, json};
 
 use workflow_domain::model::{ModelAnswer, ModelMessage, Role};
@@ -27,8 +28,11 @@ pub(super) fn to_model(given: &Value) -> Result<Vec<ModelMessage>, Failure> {
 /// # Errors
 /// A model cannot be given it.
 pub(super) fn message_to_model(message: &Value) -> Result<ModelMessage, Failure> {
+    let ended = message.get("tool_call_id").and_then(Value::as_str);
     let role = match message.get("role").and_then(Value::as_str).unwrap_or("") {
         "system" | "developer" => Role::System,
+        "tool" if ended.is_some() => Role::Tool,
+        // A result that names no call is a report like any other.
         "user" | "tool" => Role::User,
         "assistant" => Role::Assistant,
         other => {
@@ -47,7 +51,19 @@ pub(super) fn message_to_model(message: &Value) -> Result<ModelMessage, Failure>
         None | Some(Value::Null) => String::new(),
         Some(_) => return Err(unreadable()),
     };
-    Ok(ModelMessage { role, text })
+    let calls = message.get("tool_calls").map(native::read);
+    let is_error = message.get(messages::IS_ERROR).and_then(Value::as_bool);
+    Ok(ModelMessage {
+        calls: match role {
+            Role::Assistant => calls.unwrap_or_default().calls,
+            _ => Vec::new(),
+        },
+        result_of: ended.filter(|_| role == Role::Tool).map(|id| EndedCall {
+            id: id.to_owned(),
+            failed: is_error.unwrap_or(false),
+        }),
+        ..ModelMessage::new(role, text)
+    })
 }
 
 fn unreadable() -> Failure {

@@ -22,6 +22,7 @@ use super::yields;
 const REQUESTS: usize = 0;
 const TOOL_ID: usize = 1;
 const ARGUMENTS: usize = 2;
+const MESSAGES: usize = 3;
 
 const RESULT: usize = 0;
 const RESULTS: usize = 3;
@@ -43,10 +44,15 @@ impl Default for ExecuteTool {
         let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
                         of `tool_id`. They run in order; behind one that fails or cannot run the rest is \
                         skipped, unless its `continueOnError` is true.";
+        let chat = "The chat that ends with the answer that made the requests. With `tool_id` it is an \
+                    argument like others.";
         let inputs = vec![
             Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
             Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),
             Slot::new("arguments", DataFlow::Object, arguments),
+            Slot::new("messages", DataFlow::Wildcard, chat)
+                .category(Slot::CHAT_HISTORY)
+                .excluded_from_bypass(),
         ];
         let outputs =
             vec![
@@ -74,14 +80,25 @@ impl Default for ExecuteTool {
                  for `tool_id`.",
             )
             .excluded_from_bypass(),
-            Slot::new("observation", DataFlow::String, "What a model reads about the calls.")
-                .excluded_from_bypass(),
+            Slot::new(
+                "observation",
+                DataFlow::String,
+                "What a model reads about the calls; where a chat is given, about those without a message.",
+            )
+            .excluded_from_bypass(),
             Slot::new(
                 "output",
                 DataFlow::String,
                 "What the tools write to standard output, while they write it; its first 64 KiB.",
             )
             .stream()
+            .excluded_from_bypass(),
+            Slot::new(
+                "messages",
+                DataFlow::Array,
+                "The chat with a message of a tool for each native call; empty for `tool_id`.",
+            )
+            .category(Slot::CHAT_HISTORY)
             .excluded_from_bypass(),
         ];
         let continues =
@@ -146,7 +163,7 @@ impl Node for ExecuteTool {
             return Ok(match calls.is_empty() {
                 true => Step::Done(with_values(
                     call,
-                    requests::outputs(&asked, Vec::new(), ""),
+                    requests::outputs(&asked, Vec::new(), call.value(MESSAGES), ""),
                 )?),
                 false => Step::Effect(Effect::CallTools(calls)),
             });
@@ -169,7 +186,9 @@ impl Node for ExecuteTool {
         let outcome = match settled {
             Settled::Calls(outcomes) => {
                 let asked = requests::read(call.value(REQUESTS).unwrap_or(&NULL))?;
-                return with_values(call, requests::outputs(&asked, outcomes, call.written));
+                let outputs =
+                    requests::outputs(&asked, outcomes, call.value(MESSAGES), call.written);
+                return with_values(call, outputs);
             }
             Settled::Tool { output, .. } => ToolOutcome {
                 observation: observation::success(call.text(TOOL_ID).unwrap_or(""), &output),

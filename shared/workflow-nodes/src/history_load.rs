@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use workflow_domain::data_flow::DataFlow;
-use workflow_domain::model::ModelMessage;
 use workflow_domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use workflow_domain::node_type::{
     Effect, HistoryRequest, Node, NodeCall, Settled, ShapeContext, Step,
@@ -90,7 +89,7 @@ impl Node for HistoryLoad {
         let Settled::History { messages, revision } = settled else {
             return Err(super::wrong_effect(&self.definition));
         };
-        let messages = messages.iter().map(write).collect();
+        let messages = messages.iter().map(messages::write).collect();
         Ok(chat::outputs([
             Value::Array(messages),
             revision.to_string().into(),
@@ -102,10 +101,6 @@ impl Node for HistoryLoad {
 pub(super) fn conversation_slot() -> Slot {
     let description = "The id of the conversation; empty for the one of the run.";
     Slot::new("conversation_id", DataFlow::String, description).excluded_from_bypass()
-}
-
-fn write(message: &ModelMessage) -> Value {
-    messages::message(message.role.as_str(), &message.text)
 }
 
 fn limit(config: &Map<String, Value>) -> Option<usize> {

@@ -79,7 +79,7 @@ impl Node for HistorySave {
             let text = decision_prompt::said(&message).map(str::to_owned);
             let mut message = chat::message_to_model(&message)?;
             message.text = text.unwrap_or(message.text);
-            if !message.text.is_empty() {
+            if !message.is_empty() {
                 said.push(message);
             }
         }

@@ -1,9 +1,14 @@
 //! Chat messages as nodes hand them on: an array, or its JSON text (rule W35).
 
+use call_text::native::NativeCall;
 use serde_json::{Map, Value, json};
 
 use workflow_domain::data_flow::DataFlow;
+use workflow_domain::model::ModelMessage;
 use workflow_domain::slot::Slot;
+
+/// The field of a tool's message that says whether its call did not succeed.
+pub(super) const IS_ERROR: &str = "is_error";
 
 /// Makes a slot for messages as JSON text.
 pub(super) fn text_slot(key: &str, description: &str) -> Slot {
@@ -28,6 +33,21 @@ pub(super) fn read(value: &Value) -> Vec<Value> {
 /// Writes one message.
 pub(super) fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
+}
+
+/// Writes a message as a model was or is given it.
+pub(super) fn write(said: &ModelMessage) -> Value {
+    let mut written = message(said.role.as_str(), &said.text);
+    if !said.calls.is_empty() {
+        written["tool_calls"] = said.calls.iter().map(NativeCall::to_json).collect();
+    }
+    if let Some(ended) = &said.result_of {
+        written["tool_call_id"] = ended.id.as_str().into();
+        if ended.failed {
+            written[IS_ERROR] = true.into();
+        }
+    }
+    written
 }
 
 fn is_message(value: &Value) -> bool {

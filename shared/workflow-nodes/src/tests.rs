@@ -387,7 +387,7 @@ fn execute_tool_calls_with_everything_that_is_named() {
     let observed = "Observation: Tool f executed successfully. Result: {\"x\":1}";
     assert_eq!(
         outputs,
-        Ok(json!([{"x": 1}, "succeeded", null, [], observed, ""]))
+        Ok(json!([{"x": 1}, "succeeded", null, [], observed, "", []]))
     );
 }
 
@@ -418,7 +418,7 @@ fn a_failed_tool_fails_the_node_unless_it_goes_on() {
         "Observation: Error - Tool f failed (validation file_not_found): there is no such file";
     assert_eq!(
         outputs,
-        Ok(json!([null, "failed", error, [], observed, ""]))
+        Ok(json!([null, "failed", error, [], observed, "", []]))
     );
 }
 
@@ -473,7 +473,7 @@ fn scripts_and_tools_yield_values_of_a_type() {
         };
         let inputs = json!({"tool_id": "f"});
         let (_, outputs) = effect("core:ExecuteTool", config.clone(), inputs, settled);
-        assert_eq!(outputs.map(|outputs| outputs[6].clone()), yielded);
+        assert_eq!(outputs.map(|outputs| outputs[7].clone()), yielded);
     }
     let outcome = |output: Value| workflow_domain::tool::ToolOutcome {
         status: "succeeded",
@@ -484,7 +484,7 @@ fn scripts_and_tools_yield_values_of_a_type() {
     let settled = Settled::Calls(vec![outcome(json!([1, 2])), outcome(json!(3))]);
     let requests = json!({"requests": [{"toolName": "f"}, {"toolName": "g"}]});
     let (_, outputs) = effect("core:ExecuteTool", config, requests, settled);
-    assert_eq!(outputs.unwrap()[6], json!([1, 2, 3]));
+    assert_eq!(outputs.unwrap()[7], json!([1, 2, 3]));
     let none = json!({"requests": []});
     let refused = run(
         "core:Script",

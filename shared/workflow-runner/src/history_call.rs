@@ -115,10 +115,15 @@ fn is_final(status: &Status, request: &HistoryRequest) -> bool {
 async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Settled, HistoryError> {
     // The revision comes first: what is said in between makes a save under it fail, and is not lost.
     let revision = revision(peers, conversation_id).await?;
-    let messages = match revision {
+    let mut messages = match revision {
         0 => Vec::new(),
         _ => newest(peers, conversation_id, limit).await?,
     };
+    // Results are not parted from their calls, which came before the newest messages.
+    let whole = messages
+        .iter()
+        .position(|message| message.result_of.is_none());
+    messages.drain(..whole.unwrap_or(messages.len()));
     Ok(Settled::History { messages, revision })
 }
 
@@ -199,7 +204,7 @@ async fn newest(
         };
         let page = peers.conversations.clone().list_messages(request).await?;
         let page = page.into_inner();
-        newest.extend(page.messages.iter().map(from_proto));
+        newest.extend(page.messages.into_iter().map(from_proto));
         newest.drain(..newest.len().saturating_sub(limit));
         page_token = page.next_page_token;
         if page_token.is_empty() {
@@ -214,15 +219,17 @@ async fn newest(
     )))
 }
 
-fn from_proto(message: &Message) -> ModelMessage {
+fn from_proto(message: Message) -> ModelMessage {
     let role = match message.role() {
         ChatRole::System => Role::System,
         ChatRole::Assistant => Role::Assistant,
+        ChatRole::Tool => Role::Tool,
         ChatRole::User | ChatRole::Unspecified => Role::User,
     };
     ModelMessage {
-        role,
-        text: message.text.clone(),
+        calls: call_wire::native_calls_from_proto(message.calls),
+        result_of: message.result_of.map(call_wire::ended_call_from_proto),
+        ..ModelMessage::new(role, message.text)
     }
 }
 
@@ -232,10 +239,16 @@ pub(super) fn to_proto(message: &ModelMessage) -> ChatMessage {
         Role::System => ChatRole::System,
         Role::User => ChatRole::User,
         Role::Assistant => ChatRole::Assistant,
+        Role::Tool => ChatRole::Tool,
     };
     ChatMessage {
         role: role.into(),
         text: message.text.clone(),
+        calls: call_wire::native_calls_to_proto(&message.calls),
+        result_of: message
+            .result_of
+            .as_ref()
+            .map(call_wire::ended_call_to_proto),
     }
 }
 
@@ -253,10 +266,7 @@ mod tests {
     use super::*;
 
     fn said(texts: &[&str]) -> Vec<ModelMessage> {
-        let message = |text: &&str| ModelMessage {
-            role: Role::User,
-            text: (*text).to_owned(),
-        };
+        let message = |text: &&str| ModelMessage::new(Role::User, *text);
         texts.iter().map(message).collect()
     }
 

@@ -3,6 +3,7 @@
 //!
 //! What the model writes is recorded in the run while it writes it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
@@ -189,7 +190,7 @@ async fn write(
 }
 
 fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
-    let tool_calls = match end.tool_calls_json.as_str() {
+    let mut tool_calls = match end.tool_calls_json.as_str() {
         "" => Vec::new(),
         calls => match json_schema::parse_json_strict(calls) {
             Ok(Value::Array(calls)) => calls,
@@ -203,6 +204,7 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
             }
         },
     };
+    name_calls(&mut tool_calls);
     Ok(ModelAnswer {
         text,
         finish_reason: end.finish_reason,
@@ -210,6 +212,23 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
         output_tokens: end.output_tokens,
         tool_calls,
     })
+}
+
+/// Names the calls that the endpoint named not at all or like one before, so that their results can say to which
+/// they belong.
+fn name_calls(calls: &mut [Value]) {
+    let mut ids = HashSet::new();
+    for (place, call) in calls.iter_mut().enumerate() {
+        let Some(fields) = call.as_object_mut() else {
+            continue;
+        };
+        let id = fields.get("id").and_then(Value::as_str).unwrap_or_default();
+        if id.is_empty() || !ids.insert(id.to_owned()) {
+            let id = format!("call_{place}");
+            ids.insert(id.clone());
+            fields.insert("id".to_owned(), id.into());
+        }
+    }
 }
 
 fn to_proto(request: ModelRequest, grant: Option<CallGrant>) -> GenerateRequest {

@@ -67,7 +67,10 @@ const SHARED: [(&str, &[&str]); 29] = [
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
     (
         "workflow-domain",
-        &["core-types", "call-catalogue", "call-outcome", "canonical-json", "cel-guard", "json-schema"],
+        &[
+            "core-types", "call-catalogue", "call-outcome", "call-text", "canonical-json", "cel-guard",
+            "json-schema",
+        ],
     ),
     (
         "workflow-nodes",

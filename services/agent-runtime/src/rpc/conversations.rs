@@ -140,12 +140,16 @@ impl ConversationRpc {
             .skip(skip)
             .take(size + 1)
             .map(|(place, (run_id, said))| {
+                let ended = said.message.result_of.as_ref();
+                let ended = ended.map(call_wire::ended_call_to_proto);
                 let message = proto::Message {
                     role: wire::role_to_proto(said.message.role).into(),
-                    text: said.message.text,
+                    text: said.message.text.clone(),
                     observation: said.observation,
                     run_id,
                     time: Some(timestamp_to_proto(said.time)),
+                    calls: call_wire::native_calls_to_proto(&said.message.calls),
+                    result_of: ended,
                 };
                 (place, message)
             })

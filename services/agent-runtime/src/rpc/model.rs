@@ -120,20 +120,20 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
     let mut bytes = 0;
     for (index, message) in request.messages.into_iter().enumerate() {
         match agent_store::wire::message_from_proto(message) {
-            Some(message) => {
-                bytes += message.text.len();
+            Ok(message) => {
+                bytes += message.bytes();
                 messages.push(message);
             }
-            None => failure.add_violation(
-                format!("messages[{index}].role"),
-                "is missing; name the author",
-            ),
+            Err(error) => {
+                let place = format!("messages[{index}].{}", error.field);
+                failure.add_violation(place, error.to_string());
+            }
         }
     }
     if bytes > MAX_REQUEST_BYTES {
         failure.add_violation(
             "messages",
-            format!("have {bytes} bytes of text, but at most {MAX_REQUEST_BYTES} are allowed"),
+            format!("have {bytes} bytes, but at most {MAX_REQUEST_BYTES} are allowed"),
         );
     }
     let tools = match request.tools_json.as_str() {

@@ -111,16 +111,6 @@ pub(super) fn messages(
     given: &[common::ChatMessage],
     failure: &mut Failure,
 ) -> Vec<ChatMessage> {
-    let bytes: usize = given.iter().map(|message| message.text.len()).sum();
-    if given.len() > MAX_MESSAGES || bytes > MAX_MESSAGES_BYTES {
-        let problem = format!(
-            "has {} messages with {bytes} bytes of text, but at most {MAX_MESSAGES} messages with \
-             {MAX_MESSAGES_BYTES} bytes are allowed",
-            given.len()
-        );
-        failure.add_violation(field, problem);
-        return Vec::new();
-    }
     let mut messages = Vec::with_capacity(given.len());
     for (index, message) in given.iter().enumerate() {
         if message.text.len() > MAX_TEXT_BYTES {
@@ -128,12 +118,21 @@ pub(super) fn messages(
             failure.add_violation(format!("{field}[{index}].text"), problem);
         }
         match wire::message_from_proto(message.clone()) {
-            Some(message) => messages.push(message),
-            None => failure.add_violation(
-                format!("{field}[{index}].role"),
-                "is missing; name the author",
-            ),
+            Ok(message) => messages.push(message),
+            Err(error) => {
+                let place = format!("{field}[{index}].{}", error.field);
+                failure.add_violation(place, error.to_string());
+            }
         }
+    }
+    let bytes: usize = messages.iter().map(ChatMessage::bytes).sum();
+    if given.len() > MAX_MESSAGES || bytes > MAX_MESSAGES_BYTES {
+        let problem = format!(
+            "has {} messages with {bytes} bytes, but at most {MAX_MESSAGES} messages with \
+             {MAX_MESSAGES_BYTES} bytes are allowed",
+            given.len()
+        );
+        failure.add_violation(field, problem);
     }
     messages
 }

@@ -2,7 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use agent_domain::{budgets, deliberation::Situation, goals, message::Role, prompt::Prompt};
+use agent_domain::{
+    budgets,
+    deliberation::Situation,
+    goals,
+    message::{ChatMessage, Role},
+    prompt::Prompt,
+};
 use agent_store::turn_log::forked;
 use call_prompt::grammar::{Mode, render_grammar};
 use contracts::tavern::common::v1 as common;
@@ -158,9 +164,7 @@ impl Driver {
                 Some(opening) if opening.message.role == Role::User => opening.message.text.clone(),
                 _ => String::new(),
             },
-            conversation: said
-                .map(|message| json!({"role": message.role.as_str(), "content": message.text}))
-                .collect(),
+            conversation: said.map(ChatMessage::to_json).collect(),
             private_state: self
                 .states
                 .private

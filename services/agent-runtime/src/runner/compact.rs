@@ -14,7 +14,6 @@ use contracts::tavern::common::v1::{
 use futures::StreamExt;
 use model_client::{AnswerEnd, Model, ModelError, ModelRequest, Piece};
 use run_events::{CancelReason, RunControl, timestamp_to_proto};
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -138,10 +137,8 @@ impl Driver {
     ) -> Result<Option<Summary>, TurnStop> {
         let turns = &self.earlier.turns()[..covered];
         let digest = prompt::assemble("", "", turns, &[], usize::MAX).digest();
-        let conversation = turns.iter().flatten().map(|said| {
-            let role = said.message.role.as_str();
-            json!({"role": role, "content": said.message.text})
-        });
+        let conversation = turns.iter().flatten();
+        let conversation = conversation.map(|said| said.message.to_json());
         let asked = compaction::request(turns, self.plan.language, most_bytes);
         let situation = Situation {
             conversation: conversation.collect(),

@@ -8,10 +8,10 @@ use agent_domain::{
 
 use super::history::Earlier;
 
-/// The messages before a turn, by turn; each that the caller gave stands alone.
+/// The messages before a turn, by turn; each that the caller gave stands alone, but for results behind calls.
 pub(super) struct EarlierTurns {
     turns: Vec<Vec<TurnMessage>>,
-    /// How many of them the caller gave; they are the last ones.
+    /// How many of them hold what the caller gave; they are the last ones.
     given: usize,
     /// Whether the first of them is a summary of those before.
     has_summary: bool,
@@ -21,9 +21,17 @@ pub(super) struct EarlierTurns {
 
 impl EarlierTurns {
     pub(super) fn new(given: Vec<TurnMessage>, compacted: Option<Compaction>) -> Self {
+        let mut turns: Vec<Vec<TurnMessage>> = Vec::new();
+        for said in given {
+            let is_result = said.message.result_of.is_some();
+            match turns.last_mut().filter(|_| is_result) {
+                Some(turn) => turn.push(said),
+                None => turns.push(vec![said]),
+            }
+        }
         Self {
-            given: given.len(),
-            turns: given.into_iter().map(|given| vec![given]).collect(),
+            given: turns.len(),
+            turns,
             has_summary: false,
             compacted,
         }

@@ -2,7 +2,10 @@
 
 use contracts::tavern::{
     agent::v1::{CompactConversationRequest, StartTurnRequest},
-    common::v1::{ConversationCompacted, conversation_compacted::Method, run_event::Kind},
+    common::v1::{
+        ChatMessage, ChatRole, ConversationCompacted, EndedCall, NativeCall,
+        conversation_compacted::Method, run_event::Kind,
+    },
 };
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
@@ -286,4 +289,65 @@ async fn g603_a_caller_compacts_a_conversation_whose_next_turn_reads_the_summary
     let running = world.build().await;
     let next = running.play(greet(4)).await;
     assert_eq!(next.error_message(), "");
+}
+
+/// A native call of a model, and its result.
+fn call_and_result() -> [ChatMessage; 2] {
+    let call = NativeCall {
+        id: "c1".to_owned(),
+        name: "rain".to_owned(),
+        arguments_json: "{}".to_owned(),
+    };
+    let ended = EndedCall {
+        id: "c1".to_owned(),
+        failed: false,
+    };
+    let answer = ChatMessage {
+        role: ChatRole::Assistant.into(),
+        calls: vec![call],
+        ..ChatMessage::default()
+    };
+    let result = ChatMessage {
+        role: ChatRole::Tool.into(),
+        text: "It rains.".to_owned(),
+        result_of: Some(ended),
+        ..ChatMessage::default()
+    };
+    [answer, result]
+}
+
+#[tokio::test]
+async fn g603_a_call_and_its_result_that_was_appended_later_give_way_together() {
+    let speaks = |turns: Value| json!([{"system_contains": ["You are Ada."], "turns": turns}]);
+    let first = json!({"expect": {"roles": ["system", "assistant", "tool", "user"]},
+                       "answer": {"text": "One."}});
+    let summarises = json!({
+        "system_contains": ["Summarise the conversation"],
+        "turns": [{
+            "expect": {"contains": ["<tool_call>{\"name\":\"rain\"", "tool: It rains."], "lacks": ["Hello"]},
+            "answer": {"text": "It rained."},
+        }],
+    });
+    let parts = [speaks(json!([{}, first]))[0].clone(), summarises];
+    let world = world(&json!(parts), &json!([]));
+    let running = world.build().await;
+    let [answer, result] = call_and_result();
+    running.append("talk", 0, vec![answer]).await.unwrap();
+    running.append("talk", 1, vec![result]).await.unwrap();
+    let greet = |text: &str| StartTurnRequest {
+        conversation_id: "talk".to_owned(),
+        ..says(text)
+    };
+    let ended = running.play(greet("Hello 1")).await;
+    assert_eq!(ended.error_message(), "");
+    let compacted = running.compact("talk").await.unwrap();
+    assert_eq!(compacted.error_message(), "");
+    assert_eq!(compacted.compacted()[0].turns, 1);
+    let next = json!({"expect": {"roles": ["system", "user", "user", "assistant", "user"],
+                                 "contains": ["It rained."], "lacks": ["It rains."]},
+                      "answer": {"text": "Two."}});
+    world.script_parts(&speaks(json!([{}, next])));
+    running.runtime.shutdown().await;
+    let running = world.build().await;
+    assert_eq!(running.play(greet("Hello 2")).await.error_message(), "");
 }

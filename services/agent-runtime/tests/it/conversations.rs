@@ -6,7 +6,7 @@ use contracts::tavern::{
         Conversation, DeleteConversationRequest, GetConversationRequest, ListConversationsRequest,
         StartTurnRequest,
     },
-    common::v1::{ChatMessage, ChatRole, ErrorReason, run_event::Kind},
+    common::v1::{ChatMessage, ChatRole, EndedCall, ErrorReason, NativeCall, run_event::Kind},
 };
 use serde_json::json;
 use tonic::{Code, Status};
@@ -20,6 +20,7 @@ fn user(text: &str) -> ChatMessage {
     ChatMessage {
         role: ChatRole::User.into(),
         text: text.to_owned(),
+        ..ChatMessage::default()
     }
 }
 
@@ -38,7 +39,7 @@ impl Running {
         Ok(got.await?.into_inner().conversation.unwrap())
     }
 
-    async fn append(
+    pub(crate) async fn append(
         &self,
         id: &str,
         expected_revision: u64,
@@ -354,4 +355,25 @@ async fn g601_a_branch_beyond_the_messages_or_of_no_conversation_is_refused() {
         grpc_kit::reason(&unknown),
         Some(ErrorReason::ConversationNotFound)
     );
+}
+
+#[tokio::test]
+async fn only_answers_have_calls_and_only_messages_of_tools_are_results() {
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    let said = |role: ChatRole, calls: usize, is_result: bool| ChatMessage {
+        role: role.into(),
+        calls: vec![NativeCall::default(); calls],
+        result_of: is_result.then(EndedCall::default),
+        ..ChatMessage::default()
+    };
+    for (message, field) in [
+        (said(ChatRole::User, 1, false), "messages[0].calls"),
+        (said(ChatRole::Assistant, 1, true), "messages[0].result_of"),
+        (said(ChatRole::Tool, 0, false), "messages[0].result_of"),
+    ] {
+        let refused = running.append("conv_a", 0, vec![message]).await;
+        let violations = grpc_kit::violations(&refused.unwrap_err());
+        assert_eq!(violations[0].0, field);
+    }
 }

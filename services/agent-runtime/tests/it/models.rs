@@ -19,6 +19,7 @@ fn says(role: ChatRole, text: &str) -> ChatMessage {
     ChatMessage {
         role: role.into(),
         text: text.to_owned(),
+        ..ChatMessage::default()
     }
 }
 

@@ -17,6 +17,7 @@ fn message(role: ChatRole, text: &str) -> ChatMessage {
     ChatMessage {
         role: role.into(),
         text: text.to_owned(),
+        ..ChatMessage::default()
     }
 }
 

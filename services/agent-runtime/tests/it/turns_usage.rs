@@ -109,6 +109,7 @@ async fn what_an_endpoint_does_not_count_is_estimated() {
         messages: vec![ChatMessage {
             role: ChatRole::User.into(),
             text: "hello".to_owned(),
+            ..ChatMessage::default()
         }],
         ..GenerateRequest::default()
     };

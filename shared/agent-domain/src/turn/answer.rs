@@ -1,12 +1,12 @@
 //! One answer of the model while its calls are carried out.
 
 use call_outcome::repetition::Repetition;
-use call_text::native::NativeCall;
+use call_text::native::{EndedCall, NativeCall};
 use core_types::Timestamp;
 
 use super::{CallStatus, Command, ReadCall};
 use crate::budgets::Budget;
-use crate::message::{ChatMessage, EndedCall, Role, TurnMessage};
+use crate::message::{ChatMessage, Role, TurnMessage};
 
 /// Where a call stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,22 +255,14 @@ impl Answer {
         let id_of = |call: &ReadCall| format!("call_{answer}_{}", call.index);
         if let Some(TurnMessage { message, .. }) = messages.last_mut().filter(|_| !calls.is_empty())
         {
-            if native {
-                let calls = calls.iter().map(|progress| NativeCall {
-                    id: id_of(&progress.call),
-                    name: progress.call.tool_id.clone(),
-                    arguments_json: progress.call.arguments_json.clone(),
-                });
-                message.calls.extend(calls);
-            } else {
-                let calls: Vec<String> = calls
-                    .iter()
-                    .map(|progress| written(&progress.call))
-                    .collect();
-                if !message.text.is_empty() {
-                    message.text.push('\n');
-                }
-                message.text.push_str(&calls.join("\n"));
+            let calls = calls.iter().map(|progress| NativeCall {
+                id: id_of(&progress.call),
+                name: progress.call.tool_id.clone(),
+                arguments_json: progress.call.arguments_json.clone(),
+            });
+            match native {
+                true => message.calls.extend(calls),
+                false => message.write_out(&calls.collect::<Vec<_>>()),
             }
         }
         self.write_observations(native, &calls, id_of, messages);
@@ -348,13 +340,4 @@ pub(crate) fn name_failure<'a>(
 fn joined<'a>(observed: impl Iterator<Item = &'a Observed>) -> String {
     let texts = observed.map(|observed| observed.text.as_str());
     texts.collect::<Vec<_>>().join("\n")
-}
-
-/// Writes a structured call as text, so that a model without them reads what it did.
-fn written(call: &ReadCall) -> String {
-    let name = serde_json::Value::String(call.tool_id.clone());
-    format!(
-        "<tool_call>{{\"name\":{name},\"arguments\":{}}}</tool_call>",
-        call.arguments_json
-    )
 }

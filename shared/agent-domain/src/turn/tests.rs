@@ -2,7 +2,7 @@ mod random;
 mod together;
 
 use super::*;
-use crate::message::EndedCall;
+use call_text::native::EndedCall;
 
 fn budgets(iterations: u32, calls: u32) -> Budgets {
     Budgets {

@@ -1,6 +1,5 @@
 //! Conversations that begin with the messages of another (rule G601).
 
-use agent_domain::message::{ChatMessage, Role};
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{IdSource, RunId};
 use grpc_kit::Failure;
@@ -108,7 +107,7 @@ impl Conversations {
             part.messages.truncate(left);
             left -= part.messages.len();
             let created = part.messages.first()?.time;
-            let messages = part.messages.into_iter().map(|said| as_text(said.message));
+            let messages = part.messages.into_iter().map(|said| said.message);
             Some(Batch {
                 created,
                 messages: messages.collect(),
@@ -149,12 +148,4 @@ pub fn branch_key(ids: &dyn IdSource, from: &str, request_id: &str) -> String {
     let mut digest = hex::encode(hasher.finalize());
     digest.truncate(32);
     digest
-}
-
-/// What tools gave is kept as the text that the model read.
-fn as_text(message: ChatMessage) -> ChatMessage {
-    match message.role {
-        Role::Tool => ChatMessage::new(Role::User, message.text),
-        Role::System | Role::User | Role::Assistant => message,
-    }
 }

@@ -31,6 +31,20 @@ pub struct Earlier {
     pub compaction: Option<Compaction>,
 }
 
+impl Earlier {
+    /// Whether it was appended and begins with the result of a call that was appended before it.
+    pub(crate) fn continues(&self) -> bool {
+        let first = self.messages.first();
+        self.run_id.is_empty() && first.is_some_and(|first| first.message.result_of.is_some())
+    }
+
+    /// Takes the messages that were appended next.
+    pub(crate) fn join(&mut self, next: Self) {
+        self.messages.extend(next.messages);
+        self.untrusted.extend(next.untrusted);
+    }
+}
+
 /// Reads a turn of a conversation; none if its log cannot be replayed, which the log of the server
 /// names.
 ///
@@ -88,11 +102,11 @@ pub fn appended(batch: &Batch) -> Earlier {
     }
 }
 
-/// Returns what the user is said to have written before a turn.
+/// Returns what the user and tools are said to have written before a turn.
 pub fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
     let messages = given.iter().map(|given| &given.message);
-    let by_user = messages.filter(|message| message.role == Role::User);
-    by_user.map(|message| message.text.clone()).collect()
+    let of_others = messages.filter(|message| matches!(message.role, Role::User | Role::Tool));
+    of_others.map(|message| message.text.clone()).collect()
 }
 
 /// Returns what of a turn's opening is not trusted.

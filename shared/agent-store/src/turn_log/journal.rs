@@ -128,7 +128,7 @@ pub fn message_given(message: &ChatMessage) -> Kind {
 /// Reads a message from before the turn; none if the event is another.
 pub fn given_message(kind: &Kind) -> Option<ChatMessage> {
     match kind {
-        Kind::MessageGiven(given) => wire::message_from_proto(given.message.clone()?),
+        Kind::MessageGiven(given) => wire::message_from_proto(given.message.clone()?).ok(),
         _ => None,
     }
 }

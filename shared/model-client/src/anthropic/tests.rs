@@ -126,4 +126,9 @@ fn a_native_call_and_its_result_go_back_in_the_form_of_the_api() {
     ]);
     assert_eq!(body["messages"], expected);
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
+    asked.tools.clear();
+    let body = Anthropic.request_body("m", &asked);
+    let declared = json!([{"name": "ReadWorldStateTool", "input_schema": {"type": "object"}}]);
+    assert_eq!((&body["tools"], &body["messages"]), (&declared, &expected));
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
 }

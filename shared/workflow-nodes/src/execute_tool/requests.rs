@@ -7,10 +7,14 @@ use std::sync::Arc;
 
 use call_outcome::{Category, Failure};
 use call_prompt::observation;
+use call_text::native::EndedCall;
 use serde_json::{Map, Value, json};
 
 use workflow_domain::data_flow::NULL;
+use workflow_domain::model::{ModelMessage, Role};
 use workflow_domain::tool::{ToolOutcome, ToolRequest};
+
+use crate::messages;
 
 /// The most requests of one node.
 const MAX_REQUESTS: usize = 64;
@@ -28,6 +32,8 @@ pub(super) struct Request {
     tool_id: Option<String>,
     arguments: Map<String, Value>,
     parallel_safe: bool,
+    /// Whether the model made it in the form of its API.
+    native: bool,
     /// Whether the next one runs even if this one fails.
     continue_on_error: bool,
     /// Why it does not run; nothing if it runs.
@@ -70,6 +76,7 @@ fn request(item: &Value) -> Request {
         id: item.get("id").cloned().unwrap_or(Value::Null),
         tool_id: tool_id.map(str::to_owned),
         parallel_safe: is("parallelSafe"),
+        native: item.get("source").and_then(Value::as_str) == Some("native"),
         continue_on_error: is("continueOnError"),
         refusal: refusal(item, tool_id, arguments.is_some()),
         arguments: arguments.unwrap_or_default(),
@@ -155,16 +162,21 @@ impl Request {
     }
 }
 
-/// Makes the node's outputs of what became of the calls that were started, in their order.
+/// Makes the node's outputs of what became of the requests, in their order. The results of native ones are added
+/// to the chat.
 pub(super) fn outputs(
     requests: &[Request],
     outcomes: Vec<ToolOutcome>,
+    chat: Option<&Arc<Value>>,
     written: &str,
 ) -> Vec<Arc<Value>> {
     let mut outcomes = outcomes.into_iter();
     let (mut result, mut status, mut error) = (Value::Null, "succeeded", Arc::clone(&NULL));
     let (mut results, mut observations) = (Vec::new(), Vec::new());
     let mut stopped: Option<&str> = None;
+    let chat = chat.filter(|chat| !chat.is_null());
+    let mut messages = chat.map_or_else(Vec::new, |chat| messages::read(chat));
+    let mut room = MAX_OBSERVATION_BYTES;
     for request in requests {
         let mut outcome = request.ended(&mut outcomes, stopped);
         let failed = outcome.failure.as_ref().map_or(Value::Null, report);
@@ -180,6 +192,15 @@ pub(super) fn outputs(
         if !request.left_out.is_empty() {
             outcome.observation = format!("{}\n{}", outcome.observation, request.left_out);
         }
+        let mut observed = outcome.observation.clone();
+        observed.truncate(observed.floor_char_boundary(room));
+        room -= observed.len();
+        if request.native {
+            messages.push(result_message(request, !failed.is_null(), &observed));
+        }
+        if !request.native || chat.is_none() {
+            observations.push(observed);
+        }
         results.push(json!({
             "id": request.id,
             "toolName": request.tool_id,
@@ -188,21 +209,27 @@ pub(super) fn outputs(
             "error": failed,
             "observation": outcome.observation,
         }));
-        observations.push(outcome.observation);
         if outcome.failure.is_none() {
             result = outcome.output;
         }
     }
-    let mut observation = observations.join("\n");
-    observation.truncate(observation.floor_char_boundary(MAX_OBSERVATION_BYTES));
     vec![
         Arc::new(result),
         Arc::new(status.into()),
         error,
         Arc::new(Value::Array(results)),
-        Arc::new(observation.into()),
+        Arc::new(observations.join("\n").into()),
         Arc::new(written.into()),
+        Arc::new(Value::Array(messages)),
     ]
+}
+
+fn result_message(request: &Request, failed: bool, observed: &str) -> Value {
+    let id = request.id.as_str().unwrap_or_default().to_owned();
+    messages::write(&ModelMessage {
+        result_of: Some(EndedCall { id, failed }),
+        ..ModelMessage::new(Role::Tool, observed)
+    })
 }
 
 /// Makes the node's outputs of the call of the tool that it names. Its result is not listed again, so
@@ -218,6 +245,7 @@ pub(super) fn outputs_of_one(outcome: ToolOutcome, written: &str) -> Vec<Arc<Val
         Arc::new(json!([])),
         Arc::new(observation.into()),
         Arc::new(written.into()),
+        Arc::new(json!([])),
     ]
 }
 

@@ -193,6 +193,44 @@ fn execute_tool_calls_what_was_asked_for_and_reports_the_rest() {
 }
 
 #[test]
+fn results_of_native_calls_are_messages_of_the_chat_and_the_rest_is_the_observation() {
+    let request = |id: &str, source: &str| json!({"id": id, "toolName": "f", "source": source});
+    let refused = json!({"id": "c", "toolName": "f", "source": "native", "problems": ["no"],
+                         "observation": "Not run."});
+    let outcome = |observation: &str| ToolOutcome {
+        status: "succeeded",
+        output: json!(null),
+        failure: None,
+        observation: observation.to_owned(),
+    };
+    let answer =
+        json!({"role": "assistant", "content": "", "tool_calls": [{"id": "a"}, {"id": "c"}]});
+    let result =
+        |id: &str, text: &str| json!({"role": "tool", "content": text, "tool_call_id": id});
+    let mut failed = result("c", "Not run.");
+    failed["is_error"] = json!(true);
+    let results = [result("a", "One."), failed];
+    for (chat, messages, observation) in [
+        (json!(null), json!(results), "One.\nTwo.\nNot run."),
+        (
+            json!([answer]),
+            json!([answer, results[0], results[1]]),
+            "Two.",
+        ),
+    ] {
+        let inputs = json!({"messages": chat,
+            "requests": [request("a", "native"), request("b", "text"), refused]});
+        let settled = Settled::Calls(vec![outcome("One."), outcome("Two.")]);
+        let (_, outputs) = effect("core:ExecuteTool", json!({}), inputs, settled);
+        let outputs = outputs.unwrap();
+        assert_eq!((&outputs[6], &outputs[4]), (&messages, &json!(observation)));
+    }
+    let chat = json!({"requests": [], "messages": [answer]});
+    let unchanged = run("core:ExecuteTool", json!({}), chat).unwrap();
+    assert_eq!(unchanged["messages"], json!([answer]));
+}
+
+#[test]
 fn no_requests_make_no_call() {
     for requests in [
         json!([]),

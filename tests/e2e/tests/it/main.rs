@@ -27,6 +27,8 @@ mod kills;
 mod ledger;
 mod left_files;
 mod metrics;
+mod model_endpoint;
+mod native_calls;
 mod once;
 mod progress;
 mod questions;

@@ -138,6 +138,7 @@ impl Message {
         (!text.is_empty()).then(|| ChatMessage {
             role: role.into(),
             text,
+            ..ChatMessage::default()
         })
     }
 }

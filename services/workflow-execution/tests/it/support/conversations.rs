@@ -32,6 +32,7 @@ impl ConversationDouble {
             messages.push(ChatMessage {
                 role: role.into(),
                 text: (*text).to_owned(),
+                ..ChatMessage::default()
             });
         }
     }
@@ -121,6 +122,8 @@ impl ConversationService for ConversationDouble {
         let page = messages.iter().skip(skip).take(2).map(|message| Message {
             role: message.role,
             text: message.text.clone(),
+            calls: message.calls.clone(),
+            result_of: message.result_of.clone(),
             ..Message::default()
         });
         let next_page_token = match skip + 2 < messages.len() {

@@ -29,7 +29,7 @@ fn turn() -> StartTurnRequest {
 fn every_field_that_breaks_a_rule_is_named_at_every_depth() {
     let message = |role: i32| ChatMessage {
         role,
-        text: String::new(),
+        ..ChatMessage::default()
     };
     let user = i32::from(ChatRole::User);
     let request = StartTurnRequest {
@@ -80,7 +80,7 @@ fn a_limit_itself_is_accepted_and_the_next_value_is_not() {
     for (count, wrong) in [(0, true), (1, false), (500, false), (501, true)] {
         let message = ChatMessage {
             role: ChatRole::User.into(),
-            text: String::new(),
+            ..ChatMessage::default()
         };
         let request = AppendMessagesRequest {
             conversation_id: "a".to_owned(),
@@ -94,7 +94,7 @@ fn a_limit_itself_is_accepted_and_the_next_value_is_not() {
             temperature: Some(temperature),
             messages: vec![ChatMessage {
                 role: ChatRole::User.into(),
-                text: String::new(),
+                ..ChatMessage::default()
             }],
             model: "a".to_owned(),
             ..GenerateRequest::default()

@@ -1,0 +1,40 @@
+//! Native calls of chat messages.
+
+use call_text::native::{EndedCall, NativeCall};
+use contracts::tavern::common::v1 as common;
+
+/// Writes native calls.
+pub fn native_calls_to_proto(calls: &[NativeCall]) -> Vec<common::NativeCall> {
+    let call = |call: &NativeCall| common::NativeCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments_json: call.arguments_json.clone(),
+    };
+    calls.iter().map(call).collect()
+}
+
+/// Reads native calls.
+pub fn native_calls_from_proto(calls: Vec<common::NativeCall>) -> Vec<NativeCall> {
+    let call = |call: common::NativeCall| NativeCall {
+        id: call.id,
+        name: call.name,
+        arguments_json: call.arguments_json,
+    };
+    calls.into_iter().map(call).collect()
+}
+
+/// Writes which native call has ended.
+pub fn ended_call_to_proto(ended: &EndedCall) -> common::EndedCall {
+    common::EndedCall {
+        id: ended.id.clone(),
+        failed: ended.failed,
+    }
+}
+
+/// Reads which native call has ended.
+pub fn ended_call_from_proto(ended: common::EndedCall) -> EndedCall {
+    EndedCall {
+        id: ended.id,
+        failed: ended.failed,
+    }
+}
