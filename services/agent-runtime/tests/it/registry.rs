@@ -338,7 +338,7 @@ impl CallService for TestRegistry {
         &self,
         _: Request<proto::GetCallRequest>,
     ) -> Result<Response<proto::GetCallResponse>, Status> {
-        Err(Status::unimplemented("the test double only calls"))
+        Err(Status::not_found("the test double keeps no ledger"))
     }
 
     async fn list_calls(

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
-    CallStatus, ErrorReason, RunEvent, RunState, StopReason, WaitReason,
+    CallStatus, ErrorReason, RunEvent, RunOptions, RunState, StopReason, WaitReason,
 };
 use contracts::tavern::registry::v1::{
     Call, CallDecision, CallState, ListCallsRequest, ResolveCallRequest,
@@ -395,6 +395,41 @@ async fn a_run_that_is_cancelled_undecided_ends_in_doubt_and_its_forks_know_what
             "{name}: the fork repeated the effect"
         );
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_ends_a_run_that_waits_for_a_decision_in_doubt() -> anyhow::Result<()> {
+    let (world, _deploy) = world(false).await?;
+    let stack = &world.stack;
+    let options = Some(RunOptions {
+        timeout: Some(prost_types::Duration {
+            seconds: 2,
+            nanos: 0,
+        }),
+        ..RunOptions::default()
+    });
+    let workflow = StartRunRequest {
+        target: Some(Target::WorkflowId("append".to_owned())),
+        options,
+        ..StartRunRequest::default()
+    };
+    let started = stack.workflow().start_run(workflow).await?.into_inner();
+    let mut run_ids = vec![started.run.unwrap_or_default().run_id];
+    for mut request in [
+        model_text(&append("ledger.append_in_haste", NOTE, 3_000)),
+        user_message("hasty", "Append it."),
+    ] {
+        request.options = options;
+        run_ids.push(until(&stack.gateway(), request, dispatched).await?.0);
+    }
+    for run_id in run_ids {
+        let ended = collect(&stack.runs(), &run_id, 0).await?;
+        let outcome = ended.run.outcome.clone().unwrap_or_default();
+        ensure!(ended.run.state() == RunState::InDoubt, "{outcome:?}");
+        ensure!(outcome.unsettled_effect_ids.len() == 1, "{outcome:?}");
+    }
+    ensure!(world.effects(NOTE)?.len() == 3);
     Ok(())
 }
 

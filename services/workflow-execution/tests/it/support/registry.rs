@@ -426,7 +426,7 @@ impl CallService for RegistryDouble {
         &self,
         _: Request<GetCallRequest>,
     ) -> Result<Response<GetCallResponse>, Status> {
-        Err(Status::unimplemented("not in the double"))
+        Err(Status::not_found("the double keeps no ledger"))
     }
 
     async fn list_calls(
