@@ -201,6 +201,30 @@ try {
   await status().getByText("succeeded").waitFor();
   await page.getByText('waited: console: "yes"').waitFor();
 
+  // Calls in doubt are listed beside the questions, and each is gone once a person decided.
+  await page.keyboard.press("Alt+5");
+  const inDoubt = page.getByRole("region", { name: "Calls in doubt" });
+  const doubtful = (effectId) => inDoubt.getByRole("article").filter({ hasText: effectId });
+  await doubtful("gift-1").getByText("ledger.append").waitFor();
+  await doubtful("gift-1").getByText('"note":"gift-1"').waitFor();
+  await doubtful("gift-2").getByText(/: .+/).first().waitFor();
+  await doubtful("gift-2").getByRole("button", { name: "Did not" }).waitFor();
+  assert.match(await doubtful("gift-3").getByRole("link").getAttribute("href"), /^#\/run\/call_/);
+  await picture("in-doubt");
+  await doubtful("gift-1").getByLabel(/^Output/).fill("appended");
+  await doubtful("gift-1").getByRole("button", { name: "Took effect" }).click();
+  await doubtful("gift-1").getByRole("alert").getByText("JSON").waitFor();
+  assert.match(complaints.pop() ?? "", /400/);
+  await doubtful("gift-1").getByLabel(/^Output/).fill('{"appended": true}');
+  await doubtful("gift-1").getByLabel(/^Reason/).fill("seen in the ledger");
+  await doubtful("gift-1").getByRole("button", { name: "Took effect" }).click();
+  await doubtful("gift-1").waitFor({ state: "detached" });
+  for (const effect of ["gift-2", "gift-3"]) {
+    await doubtful(effect).getByRole("button", { name: "Did not" }).click();
+    await doubtful(effect).waitFor({ state: "detached" });
+  }
+  await inDoubt.getByText("No call is in doubt.").waitFor();
+
   assert.deepEqual(complaints, []);
 } catch (error) {
   await page.screenshot({ path: join(pictures, "failure.png") }).catch(() => {});

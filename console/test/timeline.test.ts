@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { RunEvent, WatchRecord } from "../src/api/types.ts";
 import { collect, fields } from "../src/model/form.ts";
 import { graph, states } from "../src/model/graph.ts";
-import { EMPTY, isWork, record, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
+import { EMPTY, isWork, record, waitsFor, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
 
 /** Returns the timeline of a run whose events are `kinds`, numbered from 1. */
 function play(...kinds: Partial<RunEvent>[]): Timeline {
@@ -82,6 +82,45 @@ test("an approval waits until it was decided", () => {
   assert.equal(items[1]?.kind === "approval" && items[1].ended, undefined);
   const { items: after } = play(began("a"), asked, decided);
   assert.equal(after[1]?.kind === "approval" && after[1].ended, "approved by mara: fine");
+});
+
+test("a call is in doubt until it was decided, and again after a repeat", () => {
+  const doubt = (attempt: number) => ({ callInDoubt: { effectId: "a", toolId: "T", attempt } });
+  const decided = (status?: string) => ({ callDecided: { effectId: "a", reason: "seen", ...(status && { status }) } });
+  const settled = { callSettled: { result: { effectId: "a", toolId: "T", status: "CALL_STATUS_SUCCEEDED", outputJson: "7" } } };
+  const succeeded = decided("CALL_STATUS_SUCCEEDED");
+  for (const [events, state, words] of [
+    [[doubt(1)], "in doubt", [undefined]],
+    [[doubt(1), succeeded], "running", ["it took effect: seen"]],
+    [[doubt(1), succeeded, settled], "succeeded", ["it took effect: seen"]],
+    [[doubt(1), decided("CALL_STATUS_FAILED")], "running", ["it took no effect: seen"]],
+    [[doubt(1), decided()], "running", ["it is called again: seen"]],
+    [[doubt(1), decided(), doubt(2)], "in doubt", ["it is called again: seen", undefined]],
+    [[doubt(1), decided(), doubt(2), succeeded], "running", ["it is called again: seen", "it took effect: seen"]],
+  ] as const) {
+    const { items } = play(began("a"), ...events);
+    assert.equal(work(items[0]).state, state);
+    assert.deepEqual(items.slice(1).map((item) => item.kind === "doubt" && item.decided), words);
+  }
+});
+
+test("a run waits while a call of it or of a run below is in doubt", () => {
+  const below = { runId: "flow_2", parentPath: ["turn_1"] };
+  const doubt = { callInDoubt: { effectId: "b", toolId: "T", attempt: 1 } };
+  const decided = { callDecided: { effectId: "b", status: "CALL_STATUS_FAILED" } };
+  const settled = (effectId: string) => ({ callSettled: { result: { effectId, status: "CALL_STATUS_IN_DOUBT" } } });
+  for (const [events, reason] of [
+    [[began("b"), doubt], "in doubt"],
+    [[began("b"), doubt, decided], ""],
+    [[began("b"), doubt, settled("b")], ""],
+    [[began("a"), { ...below, ...doubt }], "in doubt"],
+    [[began("a"), { ...below, ...doubt }, { ...below, ...decided }], ""],
+    [[began("a"), { ...below, ...doubt }, settled("a")], ""],
+    [[began("b"), doubt, { runPaused: {} }], ""],
+    [[began("b"), doubt, { runFinished: { outcome: { state: "RUN_STATE_IN_DOUBT" } } }], ""],
+  ] as const) {
+    assert.equal(waitsFor(play(...events)), reason, JSON.stringify(events));
+  }
 });
 
 test("a call whose output is too long for its event shows the beginning and the handle", () => {

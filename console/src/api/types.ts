@@ -22,6 +22,7 @@ export interface Run {
   finishTime?: string;
   outcome?: RunOutcome;
   lastSequence?: string;
+  waitReason?: string;
 }
 
 export interface CallResult {
@@ -35,6 +36,18 @@ export interface CallResult {
   duration?: string;
   replayed?: boolean;
   childRunId?: string;
+}
+
+export interface Call {
+  effectId: string;
+  toolId?: string;
+  state?: string;
+  argumentsJson?: string;
+  runId?: string;
+  attempt?: number;
+  dispatchTime?: string;
+  result?: CallResult;
+  resolution?: { decision?: string; reason?: string };
 }
 
 export interface Wait {
@@ -101,6 +114,8 @@ export interface RunEvent {
   nodeWoken?: { waitId?: string; cause?: string; payloadJson?: string; answeredBy?: string };
   approvalRequested?: { approvalId?: string; effectId?: string; toolId?: string; ruleIds?: string[] };
   approvalEnded?: { approvalId?: string; approved?: boolean; approvers?: string[]; reason?: string };
+  callInDoubt?: { effectId?: string; toolId?: string; attempt?: number; error?: CallError };
+  callDecided?: { effectId?: string; attempt?: number; status?: string; reason?: string };
   observation?: { text?: string };
   steeringAccepted?: { message?: string };
   steered?: { message?: string };

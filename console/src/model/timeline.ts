@@ -53,6 +53,18 @@ export interface Consent {
   ended?: string;
 }
 
+/** A call of which it is not known whether it took effect, or was not until it was decided. */
+export interface Doubt {
+  kind: "doubt";
+  key: string;
+  effectId: string;
+  toolId: string;
+  /** Whether its run waits for a decision. */
+  waits: boolean;
+  /** What was decided; missing while nothing is. */
+  decided?: string;
+}
+
 /** What a streaming output of a workflow has so far. */
 export interface Live {
   kind: "live";
@@ -64,7 +76,7 @@ export interface Live {
   lines: boolean;
 }
 
-export type Item = Prose | Work | Pause | Consent | Live;
+export type Item = Prose | Work | Pause | Consent | Doubt | Live;
 
 export interface Timeline {
   /** The last sequence that is in it. */
@@ -240,7 +252,8 @@ function work(items: Item[], event: RunEvent): Item[] {
       ...(duration && { duration }),
       ...(childRunId && { runId: childRunId }),
     });
-    return put(items, "call", effectId, settle, () => blank("call", event.sequence, effectId, toolId));
+    const settled = put(items, "call", effectId, settle, () => blank("call", event.sequence, effectId, toolId));
+    return doubts(settled, effectId, {});
   }
   if (nodeStarted) {
     const { nodeId = "", nodeType = "" } = nodeStarted;
@@ -267,6 +280,18 @@ function work(items: Item[], event: RunEvent): Item[] {
     const wake = (item: Item) => (item.kind === "wait" && item.wait.waitId === waitId ? { ...item, woken: what } : item);
     return items.map(wake);
   }
+  if (nodeRetrying) {
+    const { nodeId = "", error } = nodeRetrying;
+    const text = because(`${nodeId} is tried again`, error?.message);
+    return [...items, note(event.sequence, text, true)];
+  }
+  return decision(items, event);
+}
+
+/** What a decision about a call in doubt is in words, by the status that it sets; any other: no effect. */
+const DECIDED: Record<string, string> = { "": "it is called again", CALL_STATUS_SUCCEEDED: "it took effect" };
+
+function decision(items: Item[], event: RunEvent): Item[] {
   if (event.approvalRequested) {
     const { approvalId = "", toolId = "" } = event.approvalRequested;
     return [...items, { kind: "approval", key: event.sequence, approvalId, toolId }];
@@ -278,12 +303,24 @@ function work(items: Item[], event: RunEvent): Item[] {
     const end = (item: Item) => (item.kind === "approval" && item.approvalId === approvalId ? { ...item, ended } : item);
     return items.map(end);
   }
-  if (nodeRetrying) {
-    const { nodeId = "", error } = nodeRetrying;
-    const text = because(`${nodeId} is tried again`, error?.message);
-    return [...items, note(event.sequence, text, true)];
+  if (event.callInDoubt) {
+    const { effectId = "", toolId = "" } = event.callInDoubt;
+    const doubt: Doubt = { kind: "doubt", key: event.sequence, effectId, toolId, waits: true };
+    return [...put(items, "call", effectId, (work) => ({ ...work, state: "in doubt" })), doubt];
+  }
+  if (event.callDecided) {
+    const { effectId = "", status, reason } = event.callDecided;
+    const decided = because(DECIDED[status ?? ""] ?? "it took no effect", reason);
+    const continued = put(items, "call", effectId, (work) => ({ ...work, state: "running" }));
+    return doubts(continued, effectId, { decided });
   }
   return output(items, event);
+}
+
+/** Notes that no run waits for a decision about a call any more, and what was decided. */
+function doubts(items: Item[], effectId: string, decision: Pick<Doubt, "decided">): Item[] {
+  const end = (item: Item) => (item.kind === "doubt" && item.waits && item.effectId === effectId ? { ...item, ...decision, waits: false } : item);
+  return items.map(end);
 }
 
 function output(items: Item[], { sequence, outputChunk, outputReset, progressReported }: RunEvent): Item[] {
@@ -362,13 +399,20 @@ function blank(kind: Work["kind"], key: string, id: string, name: string): Work 
   return { kind, key, id, name, state: "running", output: [], items: [] };
 }
 
+/** Returns for what a run waits, so far as its events say so: a decision about a call in doubt, or nothing. */
+export function waitsFor(timeline: Timeline): string {
+  const open = (items: Item[]): boolean =>
+    items.some((item) => (isWork(item) ? item.state === "running" && open(item.items) : item.kind === "doubt" && item.waits));
+  return timeline.state === "running" && open(timeline.items) ? "in doubt" : "";
+}
+
 export function isWork(item: Item): item is Work {
   return item.kind === "call" || item.kind === "node" || item.kind === "run";
 }
 
 /** Returns the last part of an enum value in lower case: `RUN_STATE_IN_DOUBT` is "in doubt". */
 export function word(value = ""): string {
-  return value.replace(/^[A-Z]+_(STATE|STATUS|REASON)_/, "").toLowerCase().replaceAll("_", " ");
+  return value.replace(/^[A-Z]+_(STATE|STATUS|REASON|DECISION)_/, "").toLowerCase().replaceAll("_", " ");
 }
 
 function because(what: string, why = ""): string {

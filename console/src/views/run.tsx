@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 
 import { cancel, shown } from "../model/run.ts";
+import { waitsFor } from "../model/timeline.ts";
 import { Composer } from "./composer.tsx";
 import { Items, StateMark } from "./timeline.tsx";
 
@@ -46,10 +47,11 @@ function Log() {
   if (!run) return null;
   const { timeline } = run;
   const running = !timeline.ended;
+  const reason = waitsFor(timeline);
   return (
     <>
       <div class="runhead">
-        <StateMark state={timeline.state} />
+        <StateMark state={reason ? "waiting" : timeline.state} reason={reason} />
         <code class="id">{run.runId || "starting"}</code>
         {!run.connected && <span class="quiet">connecting again</span>}
         {running && run.runId && !run.problem && (

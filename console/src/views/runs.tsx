@@ -62,7 +62,7 @@ export function RunsView() {
           {runs.map((run) => (
             <li key={run.runId}>
               <a href={address("run", run.runId)}>
-                <StateMark state={word(run.state)} />
+                <StateMark state={word(run.state)} reason={reason(run)} />
                 <span class="name">{run.subject || "text"}</span>
                 <time dateTime={run.createTime}>{run.createTime && new Date(run.createTime).toLocaleString()}</time>
                 <code class="id">{run.runId}</code>
@@ -81,4 +81,9 @@ export function RunsView() {
       </section>
     </div>
   );
+}
+
+/** Returns the reason for which a run waits, where that is not a node. */
+function reason({ waitReason }: Run): string {
+  return waitReason === "WAIT_REASON_NODES" ? "" : word(waitReason);
 }

@@ -2,6 +2,7 @@ import { useMemo } from "preact/hooks";
 
 import { isWork, type Item, type Live, type Prose, type Work } from "../model/timeline.ts";
 import { ApprovalRow } from "./approval.tsx";
+import { DoubtRow } from "./doubt.tsx";
 import { pretty } from "./text.ts";
 import { WaitRow } from "./wait.tsx";
 
@@ -16,8 +17,10 @@ export function Items({ items }: { items: Item[] }) {
   );
 }
 
-export function StateMark({ state }: { state: string }) {
-  return <span class={`state ${state.replaceAll(" ", "-")}`}>{state}</span>;
+/** The state of a run or of work in it, and the reason for which it waits, if that is to be shown. */
+export function StateMark({ state, reason = "" }: { state: string; reason?: string }) {
+  const classes = ["state", ...[state, reason].map((word) => word.replaceAll(" ", "-"))];
+  return <span class={classes.join(" ").trim()}>{reason ? `${state} (${reason})` : state}</span>;
 }
 
 function Row({ item }: { item: Item }) {
@@ -29,6 +32,7 @@ function content(item: Item) {
   if (isWork(item)) return <WorkRow work={item} />;
   if (item.kind === "live") return <LiveRow live={item} />;
   if (item.kind === "approval") return <ApprovalRow consent={item} />;
+  if (item.kind === "doubt") return <DoubtRow doubt={item} />;
   return item.kind === "wait" ? <WaitRow pause={item} /> : <ProseRow prose={item} />;
 }
 

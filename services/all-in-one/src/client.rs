@@ -1,7 +1,8 @@
-//! The commands that talk to a Tavern: invoke a text, look at runs, questions, conversations, goals, tools,
-//! approvals, workflows, profiles, knowledge bases, projects, scenes and schedules.
+//! The commands that talk to a Tavern: invoke a text, look at runs, calls, questions, conversations, goals,
+//! tools, approvals, workflows, profiles, knowledge bases, projects, scenes and schedules.
 
 pub(crate) mod approvals;
+mod calls;
 mod conversations;
 mod documents;
 mod goals;
@@ -23,9 +24,10 @@ mod workflows;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use contracts::tavern::common::v1::{Run, RunState};
+use contracts::tavern::common::v1::{Run, RunState, WaitReason};
 pub(crate) use grpc_kit::program::print;
 use grpc_kit::{ClientSettings, Transport};
+use table::print_fields;
 pub(crate) use table::print_table;
 
 use crate::timeline::{Timeline, name};
@@ -55,6 +57,9 @@ pub(crate) enum Command {
     /// List, show, follow, pause, resume, cancel and delete runs.
     #[command(subcommand)]
     Runs(runs::Command),
+    /// List, show and follow calls, and decide about those in doubt.
+    #[command(subcommand)]
+    Calls(calls::Command),
     /// List, show and call tools.
     #[command(subcommand)]
     Tools(tools::Command),
@@ -99,6 +104,7 @@ impl Command {
         match self {
             Self::Invoke(input) => input.execute(remote).await,
             Self::Runs(command) => command.execute(remote).await,
+            Self::Calls(command) => command.execute(remote).await,
             Self::Tools(command) => command.execute(remote).await,
             Self::Conversations(command) => command.execute(remote).await,
             Self::Goals(command) => command.execute(remote).await,
@@ -148,6 +154,41 @@ fn finish(mut timeline: Timeline, run: &Run, as_json: bool) -> ExitCode {
     }
 }
 
+/// Returns the state of a run, and the reason for which it waits where that is not a node.
 fn state_of(run: &Run) -> String {
-    name(run.state().as_str_name(), "RUN_STATE_")
+    let state = name(run.state().as_str_name(), "RUN_STATE_");
+    match run.wait_reason() {
+        WaitReason::Approval | WaitReason::InDoubt => {
+            let reason = name(run.wait_reason().as_str_name(), "WAIT_REASON_");
+            format!("{state} ({})", reason.replace('_', " "))
+        }
+        WaitReason::Nodes | WaitReason::Unspecified => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_waits_for_a_decision_is_shown_with_the_reason() {
+        for (state, reason, expected) in [
+            (RunState::Running, WaitReason::Unspecified, "running"),
+            (RunState::Waiting, WaitReason::Nodes, "waiting"),
+            (
+                RunState::Waiting,
+                WaitReason::Approval,
+                "waiting (approval)",
+            ),
+            (RunState::Waiting, WaitReason::InDoubt, "waiting (in doubt)"),
+            (RunState::InDoubt, WaitReason::Unspecified, "in_doubt"),
+        ] {
+            let run = Run {
+                state: state.into(),
+                wait_reason: reason.into(),
+                ..Run::default()
+            };
+            assert_eq!(state_of(&run), expected);
+        }
+    }
 }

@@ -11,6 +11,8 @@ use contracts::tavern::common::v1::{
     Severity, StopReason, run_event::Kind,
 };
 
+pub(crate) use waits::decide_by;
+
 /// The longest line of text that is shown where the terminal does not say how wide it is, in
 /// characters.
 const WIDTH: usize = 100;
@@ -235,6 +237,8 @@ impl Timeline {
             Kind::ApprovalEnded(ended) => {
                 self.line(event, "approval", &waits::approval(ended));
             }
+            Kind::CallInDoubt(call) => self.line(event, "in doubt", &waits::in_doubt(call)),
+            Kind::CallDecided(decided) => self.line(event, "decided", &waits::decided(decided)),
             kind => {
                 if let Some((word, text)) = scenes::line(kind) {
                     self.line(event, word, &text);
@@ -390,7 +394,7 @@ fn coloured(word: &str, colour: bool) -> String {
     let code = match word {
         "call" | "node" | "run" => 36,
         "result" | "succeeded" => 32,
-        "failed" | "cancelled" | "unknown" => 31,
+        "failed" | "cancelled" | "in doubt" | "in_doubt" => 31,
         "remark" | "cancel" => 33,
         _ => 90,
     };

@@ -6,6 +6,7 @@
 
 mod catalogue;
 mod dialect;
+mod in_doubt;
 mod load_diagnostic;
 mod model_totals;
 mod native;
@@ -18,6 +19,7 @@ mod retry;
 
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
+pub use in_doubt::CallsInDoubt;
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use model_totals::{ModelTotals, total_of_answer};
 pub use native::{

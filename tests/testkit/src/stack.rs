@@ -7,9 +7,8 @@ use anyhow::{Context, ensure};
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::registry::v1::{
-    call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
-};
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;

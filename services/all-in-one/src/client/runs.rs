@@ -2,6 +2,7 @@
 
 mod fixture;
 mod fork;
+mod in_doubt;
 mod steer;
 mod waits;
 
@@ -12,6 +13,7 @@ use fork::Fork;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use call_wire::CallsInDoubt;
 use clap::Subcommand;
 use contracts::tavern::common::v1::{Run, RunState, watch_record::Record};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
@@ -21,7 +23,7 @@ use contracts::tavern::run::v1::{
 };
 use grpc_kit::Transport;
 
-use super::{Remote, finish, json, print, print_table, refusal, state_of, words};
+use super::{Remote, finish, json, print, print_fields, print_table, refusal, state_of, words};
 use crate::timeline::{Style, Timeline};
 
 /// What to do with runs.
@@ -42,7 +44,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=500))]
         limit: i32,
     },
-    /// Show a run: its state and result.
+    /// Show a run: its state, its result, and its effects in doubt.
     Show {
         /// The id of the run.
         run_id: String,
@@ -146,7 +148,13 @@ impl Command {
             }
             Self::Show { run_id } => {
                 let response = runs.get_run(GetRunRequest { run_id }).await;
-                show_run(response.map(|answer| answer.into_inner().run), remote.json)
+                let run = response
+                    .map_err(|status| refusal(&status))?
+                    .into_inner()
+                    .run;
+                let run = run.context("the answer has no run")?;
+                let waits_on = in_doubt::calls(&mut runs, &run).await?;
+                show(&run, &waits_on, remote.json)
             }
             Self::Watch { run_id, after } => watch(&mut runs, run_id, after, remote.json).await,
             Self::Cancel { run_id, reason } => {
@@ -156,7 +164,7 @@ impl Command {
                 for work in &response.still_running {
                     print(&format!("still running: {}\n", work.id));
                 }
-                show(&response.run.context("the answer has no run")?, remote.json)
+                show_run(Ok(response.run), remote.json)
             }
             Self::Pause { run_id, reason } => {
                 let reason = reason.unwrap_or_default();
@@ -197,7 +205,8 @@ fn show_run(
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
     let run = answered.map_err(|status| refusal(&status))?;
-    show(&run.context("the answer has no run")?, as_json)
+    let run = run.context("the answer has no run")?;
+    show(&run, &CallsInDoubt::default(), as_json)
 }
 
 async fn list(
@@ -228,23 +237,22 @@ async fn list(
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(run: &Run, as_json: bool) -> anyhow::Result<ExitCode> {
+fn show(run: &Run, waits_on: &CallsInDoubt, as_json: bool) -> anyhow::Result<ExitCode> {
     if as_json {
         json::print_line(run)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let line = |name: &str, value: &str| {
-        if !value.is_empty() {
-            print(&format!("{name:<13} {value}\n"));
-        }
-    };
-    line("run", &run.run_id);
-    line("state", &state_of(run));
-    line("subject", &run.subject);
-    line("conversation", &run.conversation_id);
-    line("time", &duration(run));
-    line("events", &run.last_sequence.to_string());
-    line("result", &result(run));
+    let mut fields = vec![
+        ("run", run.run_id.clone()),
+        ("state", state_of(run)),
+        ("subject", run.subject.clone()),
+        ("conversation", run.conversation_id.clone()),
+        ("time", duration(run)),
+        ("events", run.last_sequence.to_string()),
+        ("result", result(run)),
+    ];
+    fields.extend(in_doubt::fields(run, waits_on));
+    print_fields(&fields);
     Ok(ExitCode::SUCCESS)
 }
 

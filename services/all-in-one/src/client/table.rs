@@ -1,4 +1,4 @@
-//! Tables that fit the terminal.
+//! Tables that fit the terminal, and the fields of one thing.
 
 use std::iter::once;
 
@@ -24,6 +24,16 @@ pub(crate) fn print_table(rows: &[Vec<String>], spare: Option<usize>) {
     let width = terminal_columns().unwrap_or(usize::MAX);
     for line in fit(rows, spare, width) {
         print(&format!("{line}\n"));
+    }
+}
+
+/// Prints a line for each field that has a value, and further lines of the value below it.
+pub(super) fn print_fields(fields: &[(&str, String)]) {
+    for (name, value) in fields {
+        for (number, line) in value.lines().enumerate() {
+            let name = if number == 0 { name } else { "" };
+            print(&format!("{name:<13} {}\n", cut(line, usize::MAX)));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use contracts::tavern::registry::v1::{
 };
 
 use super::{Remote, json, list, print, print_table, refusal, words};
-use crate::timeline::{Style, Timeline, name};
+use crate::timeline::{Style, Timeline, decide_by, name};
 
 /// What to do with tools.
 #[derive(Subcommand)]
@@ -268,6 +268,10 @@ async fn call(
                         true => format!("{}\n", call_wire::output_text(&result)),
                         false => format!("{} ({})\n", error.message, error.code),
                     });
+                    if result.status() == CallStatus::InDoubt && !result.effect_id.is_empty() {
+                        let command = decide_by(&result.effect_id, false);
+                        print(&format!("decide by: {command}\n"));
+                    }
                 }
                 return Ok(match succeeded {
                     true => ExitCode::SUCCESS,

@@ -1,6 +1,6 @@
 //! Values of enums of the contract, as words of the command line.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::timeline;
 
@@ -8,7 +8,7 @@ use crate::timeline;
 const MOST_VALUES: i32 = 64;
 
 /// Reads a value by its word, which is the end of its name in lower case: `running` is
-/// `RUN_STATE_RUNNING`. `name` returns the name of a value.
+/// `RUN_STATE_RUNNING`. A hyphen may stand for each underscore. `name` returns the name of a value.
 pub(super) fn parser<E>(name: fn(&E) -> &'static str) -> impl TypedValueParser<Value = E>
 where
     E: TryFrom<i32> + Default + Clone + Send + Sync + 'static,
@@ -19,8 +19,13 @@ where
     let values: Vec<(String, E)> = values
         .map(|value| (timeline::name(name(&value), prefix), value))
         .collect();
-    let words = values.iter().map(|(word, _)| word.clone());
+    let words = values.iter().map(|(word, _)| {
+        let word = PossibleValue::new(word.clone());
+        let hyphenated = word.get_name().replace('_', "-");
+        word.alias(hyphenated)
+    });
     PossibleValuesParser::new(words.collect::<Vec<_>>()).try_map(move |written| {
+        let written = written.replace('-', "_");
         let value = values.iter().find(|(word, _)| *word == written);
         value.map(|(_, value)| value.clone()).ok_or("unknown")
     })

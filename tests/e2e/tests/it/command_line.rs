@@ -1,6 +1,7 @@
 //! The commands of `tavern` that talk to a Tavern.
 
 mod agents;
+mod calls;
 mod local;
 
 use std::process::{Command, Output, Stdio};
@@ -16,6 +17,13 @@ fn tavern(stack: &Stack, arguments: &[&str]) -> anyhow::Result<Output> {
         .args(arguments)
         .env("TAVERN_ADDRESS", stack.address());
     Ok(command.output()?)
+}
+
+/// Returns what a command that succeeds prints.
+fn printed(stack: &Stack, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = tavern(stack, arguments)?;
+    anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
+    Ok(text(&output.stdout))
 }
 
 fn text(bytes: &[u8]) -> String {

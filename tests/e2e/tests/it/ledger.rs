@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
-use contracts::tavern::registry::v1::{PutBackendRequest, PutToolRequest};
+use contracts::tavern::registry::v1::{PutBackendRequest, PutToolRequest, StartCallRequest};
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
 use serde_json::{Value, json};
 use testkit::{PythonServer, Stack, eventually};
@@ -89,6 +89,24 @@ impl World {
                 .filter_map(|line| serde_json::from_str(line).ok());
             entries.any(|entry: Value| entry["effect_id"] == effect_id)
         }
+    }
+
+    /// Leaves calls in doubt that no run made, each with its effect id as its note: Tavern is killed after
+    /// they took effect, and started again.
+    pub(crate) async fn leave_in_doubt(&mut self, effect_ids: &[&str]) -> anyhow::Result<()> {
+        for effect_id in effect_ids {
+            let arguments = json!({ "key": "k", "note": effect_id, "delay_ms": 30_000 });
+            let request = StartCallRequest {
+                tool_id: "ledger.append".into(),
+                arguments_json: arguments.to_string(),
+                effect_id: (*effect_id).into(),
+                ..Default::default()
+            };
+            self.stack.calls().start_call(request).await?;
+            self.await_effect(effect_id).await?;
+        }
+        self.stack.kill()?;
+        self.stack.restart().await
     }
 
     /// Waits until an effect with `note` has happened.

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use call_wire::CallsInDoubt;
 use contracts::{
     lf::a2a::v1::{Message, Role, TaskState},
     tavern::common::v1::{
-        CallResult, Run, RunEvent, RunOutcome, RunState, Wait, WaitKind, WakeCause, run_event::Kind,
+        CallInDoubt, CallResult, Run, RunEvent, RunOutcome, RunState, Wait, WaitKind, WakeCause,
+        run_event::Kind,
     },
 };
 use prost_types::Timestamp;
@@ -21,6 +23,8 @@ const MAX_HISTORY: (usize, usize) = (50, 1 << 20);
 pub(super) struct Progress {
     /// The questions that the turn waits for, the oldest first.
     questions: Vec<Question>,
+    /// The calls in doubt, on which the turn waits.
+    in_doubt: CallsInDoubt,
     /// The ids of the messages that arrived.
     delivered: HashSet<String>,
     /// What was said, the oldest first.
@@ -101,6 +105,7 @@ impl Progress {
             given => given.to_owned(),
         };
         let is_own = event.parent_path.is_empty();
+        self.in_doubt.note(event);
         match &event.kind {
             Some(Kind::NodeWaiting(waiting)) => {
                 let wait = waiting.wait.clone().unwrap_or_default();
@@ -198,6 +203,11 @@ impl Progress {
         self.questions.first()
     }
 
+    /// Returns the oldest call in doubt.
+    pub(super) fn call_in_doubt(&self) -> Option<&CallInDoubt> {
+        self.in_doubt.iter().next()
+    }
+
     /// Whether a message has arrived before.
     pub(super) fn has(&self, message_id: &str) -> bool {
         self.delivered.contains(message_id)
@@ -214,17 +224,21 @@ impl Progress {
         &self.history[self.history.len().saturating_sub(most)..]
     }
 
-    /// Whether nothing more happens without another message.
+    /// Whether nothing more happens until a person acts.
     pub(super) fn is_settled(&self) -> bool {
-        self.outcome.is_some() || !self.questions.is_empty()
+        self.outcome.is_some() || self.requires_input()
+    }
+
+    fn requires_input(&self) -> bool {
+        !self.questions.is_empty() || self.call_in_doubt().is_some()
     }
 
     /// Returns the state of the task (rule G903).
     pub(super) fn state(&self) -> TaskState {
         match self.outcome.as_ref().map(RunOutcome::state) {
             None if self.is_queued => TaskState::Submitted,
-            None if self.questions.is_empty() => TaskState::Working,
-            None => TaskState::InputRequired,
+            None if self.requires_input() => TaskState::InputRequired,
+            None => TaskState::Working,
             Some(RunState::Succeeded) => TaskState::Completed,
             Some(RunState::Cancelled) => TaskState::Canceled,
             Some(RunState::Failed) if !self.has_begun => TaskState::Rejected,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use contracts::{
     lf::a2a::v1::{Artifact, Message, Role, Task, TaskState, TaskStatus},
-    tavern::common::v1::{Run, RunOutcome, RunState},
+    tavern::common::v1::{CallInDoubt, Run, RunOutcome, RunState},
 };
 use grpc_kit::Failure;
 use serde_json::json;
@@ -79,8 +79,8 @@ pub(super) fn write(run: &Run, progress: &Progress, view: View) -> Task {
 pub(super) fn status(run: &Run, progress: &Progress) -> TaskStatus {
     let state = progress.state();
     let message = match (state, &progress.outcome) {
-        (TaskState::InputRequired, _) => progress.question().map(|question| question.message()),
-        (TaskState::Failed | TaskState::Rejected, Some(outcome)) => Some(problem(run, outcome)),
+        (TaskState::InputRequired, _) => required_input(progress),
+        (TaskState::Failed | TaskState::Rejected, Some(outcome)) => Some(failure(run, outcome)),
         _ => None,
     };
     TaskStatus {
@@ -109,17 +109,42 @@ pub(super) fn answer(progress: &Progress) -> Cow<'_, str> {
     }
 }
 
-/// Says why a turn failed.
-fn problem(run: &Run, outcome: &RunOutcome) -> Message {
+/// Writes the oldest question of a turn, else its oldest call in doubt.
+pub(super) fn required_input(progress: &Progress) -> Option<Message> {
+    match progress.question() {
+        Some(question) => Some(question.message()),
+        None => progress.call_in_doubt().map(doubt),
+    }
+}
+
+/// Writes that a call is in doubt, and who decides about it.
+fn doubt(call: &CallInDoubt) -> Message {
+    let (tool, effect, attempt) = (&call.tool_id, &call.effect_id, call.attempt);
+    let error = call.error.clone().unwrap_or_default();
+    let text = format!(
+        "It is not known whether {tool} took effect: {}. The task waits until a person decides about the effect \
+         `{effect}` in Tavern: on the page, by `tavern calls resolve` or by CallService.ResolveCall. A message \
+         for the task does not decide it.",
+        error.message.trim_end_matches('.')
+    );
+    let id = format!("{effect}/{attempt}");
+    problem(id, text, &error.code, &[effect])
+}
+
+/// Writes why a turn failed.
+fn failure(run: &Run, outcome: &RunOutcome) -> Message {
     let error = outcome.error.clone().unwrap_or_default();
-    let metadata = value::fields([
-        ("code", json!(error.code)),
-        ("effect_ids", json!(outcome.unsettled_effect_ids)),
-    ]);
+    let effects: Vec<&String> = outcome.unsettled_effect_ids.iter().collect();
     let id = format!("{}/end", run.run_id);
+    problem(id, error.message, &error.code, &effects)
+}
+
+/// Writes a problem with its code and the effects in doubt.
+fn problem(id: String, text: String, code: &str, effect_ids: &[&String]) -> Message {
+    let metadata = value::fields([("code", json!(code)), ("effect_ids", json!(effect_ids))]);
     Message {
         metadata: Some(metadata),
-        ..parts::message(Role::Agent, id, vec![parts::text(error.message)])
+        ..parts::message(Role::Agent, id, vec![parts::text(text)])
     }
 }
 

@@ -1,11 +1,11 @@
 //! Turns as tasks: values, states, questions and pieces.
 
 use contracts::{
-    lf::a2a::v1::{TaskState, part::Content, stream_response::Payload},
+    lf::a2a::v1::{TaskState, TaskStatus, part::Content, stream_response::Payload},
     tavern::common::v1::{
-        CallResult, CallSettled, IterationStarted, ModelRequested, NodeWaiting, NodeWoken, Run,
-        RunEvent, RunFinished, RunOutcome, RunQueued, RunState, SteeringAccepted, TextDelta, Wait,
-        WaitKind, WakeCause, run_event::Kind,
+        CallDecided, CallError, CallInDoubt, CallResult, CallSettled, IterationStarted,
+        ModelRequested, NodeWaiting, NodeWoken, Run, RunEvent, RunFinished, RunOutcome, RunQueued,
+        RunState, SteeringAccepted, TextDelta, Wait, WaitKind, WakeCause, run_event::Kind,
     },
 };
 use futures::{StreamExt, stream};
@@ -192,6 +192,95 @@ fn g903_input_is_required_until_a_question_is_answered_or_left_open() {
         let is_answer = matches!(end, Kind::NodeWoken(_));
         assert_eq!(log.progress.has("m2"), is_answer);
     }
+}
+
+fn in_doubt(effect_id: &str, attempt: u32) -> Kind {
+    Kind::CallInDoubt(CallInDoubt {
+        effect_id: effect_id.to_owned(),
+        tool_id: "charge".to_owned(),
+        attempt,
+        error: Some(CallError {
+            code: "backend_lost".to_owned(),
+            message: "the connection broke".to_owned(),
+            ..CallError::default()
+        }),
+    })
+}
+
+fn decided(effect_id: &str) -> Kind {
+    Kind::CallDecided(CallDecided {
+        effect_id: effect_id.to_owned(),
+        ..CallDecided::default()
+    })
+}
+
+#[test]
+fn g903_input_is_required_until_a_call_in_doubt_is_decided_or_settles() {
+    let settled = Kind::CallSettled(CallSettled {
+        result: Some(CallResult {
+            effect_id: "e1".to_owned(),
+            ..CallResult::default()
+        }),
+    });
+    for (run, end) in [
+        ("turn_1", decided("e1")),
+        ("flow_1", decided("e1")),
+        ("turn_1", settled),
+        ("flow_1", finished(RunState::InDoubt, "")),
+        ("turn_1", finished(RunState::InDoubt, "")),
+    ] {
+        let mut log = Log::new();
+        log.add(run, in_doubt("e1", 1));
+        assert_eq!(log.progress.state(), TaskState::InputRequired);
+        assert!(log.progress.is_settled());
+        log.add(run, end.clone());
+        assert_ne!(log.progress.state(), TaskState::InputRequired, "{end:?}");
+    }
+}
+
+#[test]
+fn g903_each_call_in_doubt_is_said_with_its_effect_and_who_decides() {
+    let mut log = Log::new();
+    let mut shown = ShownToClient::of(&log.progress);
+    let mut said = |log: &Log| -> Vec<(TaskState, String)> {
+        let changes = shown.changes(&log.run, &log.progress).into_iter();
+        let statuses = changes.filter_map(|change| match change {
+            Payload::StatusUpdate(update) => update.status,
+            _ => None,
+        });
+        let text = |status: &TaskStatus| {
+            let message = status.message.clone().unwrap_or_default();
+            let part = message.parts.first().and_then(|part| part.content.clone());
+            match part {
+                Some(Content::Text(text)) => text,
+                _ => String::new(),
+            }
+        };
+        statuses
+            .map(|status| (status.state(), text(&status)))
+            .collect()
+    };
+    // A repeat may be in doubt again, and so may another call meanwhile.
+    for (events, effect) in [
+        (vec![in_doubt("e1", 1)], "e1"),
+        (vec![decided("e1"), in_doubt("e1", 2)], "e1"),
+        (vec![in_doubt("e2", 1), decided("e1")], "e2"),
+    ] {
+        events.into_iter().for_each(|kind| log.own(kind));
+        let news = said(&log);
+        let [(TaskState::InputRequired, text)] = &news[..] else {
+            panic!("{effect}: {news:?}");
+        };
+        for part in [
+            "whether charge took effect: the connection broke.",
+            &format!("decides about the effect `{effect}`"),
+            "`tavern calls resolve`",
+        ] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+    log.own(decided("e2"));
+    assert_eq!(said(&log), [(TaskState::Working, String::new())]);
 }
 
 #[test]

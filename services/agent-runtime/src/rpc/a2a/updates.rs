@@ -64,8 +64,8 @@ fn is_last(change: &Payload) -> bool {
 #[derive(Debug)]
 pub(super) struct ShownToClient {
     state: TaskState,
-    /// The question.
-    wait_id: Option<String>,
+    /// The id of the message that says what is waited for.
+    required: Option<String>,
     /// How much of what the model wrote, in bytes, and of which.
     text: usize,
     generation: u64,
@@ -78,7 +78,7 @@ impl ShownToClient {
     pub(super) fn of(progress: &Progress) -> Self {
         Self {
             state: progress.state(),
-            wait_id: wait_id(progress),
+            required: required(progress),
             text: progress.answer.len(),
             generation: progress.generation,
             has_answer: !progress.answer.is_empty(),
@@ -120,9 +120,9 @@ impl ShownToClient {
             changes.extend(piece);
             (self.text, self.generation) = (progress.answer.len(), progress.generation);
         }
-        let (state, wait_id) = (progress.state(), wait_id(progress));
-        if (state, &wait_id) != (self.state, &self.wait_id) {
-            (self.state, self.wait_id) = (state, wait_id);
+        let (state, required) = (progress.state(), required(progress));
+        if (state, &required) != (self.state, &self.required) {
+            (self.state, self.required) = (state, required);
             changes.push(status(run, progress));
         }
         changes
@@ -151,9 +151,8 @@ impl ShownToClient {
     }
 }
 
-fn wait_id(progress: &Progress) -> Option<String> {
-    let question = progress.question();
-    question.map(|question| question.wait.wait_id.clone())
+fn required(progress: &Progress) -> Option<String> {
+    task::required_input(progress).map(|message| message.message_id)
 }
 
 fn status(run: &Run, progress: &Progress) -> Payload {

@@ -3,14 +3,7 @@
 use serde_json::Value;
 use testkit::Stack;
 
-use super::{tavern, text};
-
-/// Returns what a command that succeeds prints.
-fn printed(stack: &Stack, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = tavern(stack, arguments)?;
-    anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");
-    Ok(text(&output.stdout))
-}
+use super::{printed, tavern};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_is_listed_and_shown_at_its_revisions() -> anyhow::Result<()> {

@@ -130,6 +130,18 @@ fn a_command_that_fails_says_why_in_one_form() -> anyhow::Result<()> {
             &["/nowhere cannot be read: "],
         ),
         (
+            &[
+                "calls",
+                "resolve",
+                "e1",
+                "--took-effect",
+                "--output",
+                "@/nowhere",
+            ],
+            1,
+            &["/nowhere cannot be read: "],
+        ),
+        (
             &["serve", "--listen", "0.0.0.0:1"],
             78,
             &[
@@ -158,6 +170,21 @@ fn a_command_line_that_is_refused_names_what_is_accepted() -> anyhow::Result<()>
             &["runs", "list", "--state", "x"],
             2,
             &["'x'", "running", "paused", "waiting", "queued", "in_doubt"],
+        ),
+        (
+            &["calls", "resolve", "e1"],
+            2,
+            &["<--took-effect|--did-not|--repeat>"],
+        ),
+        (
+            &["calls", "resolve", "e1", "--did-not", "--repeat"],
+            2,
+            &["'--did-not' cannot be used with '--repeat'"],
+        ),
+        (
+            &["calls", "resolve", "e1", "--did-not", "--output", "1"],
+            2,
+            &["'--output <JSON|@FILE>'", "cannot be used with"],
         ),
         (
             &["scenes", "publish", "scene_1", "a", "--priority", "foo"],
