@@ -13,7 +13,7 @@ use sqlx::{Connection, SqliteConnection};
 use crate::{
     doubles::sandbox::Mode,
     fixture::{Fixture, script_tool, until},
-    invocation::{call, invoke, start, statuses, watch, write},
+    invocation::{call, cancel, doubts, invoke, start, statuses, watch, write},
 };
 
 /// A registry with the tool `effect`, which waits to be let go.
@@ -51,6 +51,11 @@ async fn a_call_of_a_text_is_in_doubt_whether_or_not_the_ledger_can_be_read_agai
             damage_the_ledger(&fixture).await;
         }
         fail_behind_the_effect(&fixture).await;
+        // A ledger that cannot be read keeps no decision, so that run ends by itself.
+        if !damaged {
+            doubts(&fixture, &started.run_id, 1).await;
+            cancel(&fixture, &started).await;
+        }
         let (events, run) = watch(fixture.runs.clone(), started.run_id.clone()).await;
         assert_eq!(statuses(&events), [CallStatus::InDoubt], "{code}");
         let outcome = run.outcome.unwrap();
