@@ -207,7 +207,7 @@ async fn a_single_node_runs_as_a_workflow_with_all_its_outputs() {
             "core:ExecuteTool",
             "",
             json!({"tool_id": "echo", "x": 1}),
-            json!({"result": {"x": 1}, "status": "succeeded", "error": null, "results": [], "output": "",
+            json!({"result": {"x": 1}, "status": "succeeded", "error": null, "results": [], "output": "", "messages": [],
                    "observation": "Observation: Tool echo executed successfully. Result: {\"x\":1}"}),
         ),
     ] {
