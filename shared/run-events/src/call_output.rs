@@ -1,6 +1,8 @@
 //! Numbers and bounds what a tool or script writes.
 
-use contracts::tavern::common::v1::{OutputChunk, OutputReset, OutputStream, ProgressReported};
+use contracts::tavern::common::v1::{
+    OutputChunk, OutputReset, OutputStream, ProgressReported, ResultPlace,
+};
 use core_types::Timestamp;
 
 /// The most text that a call shows, in bytes.
@@ -16,6 +18,7 @@ pub struct CallOutput {
     node_id: String,
     /// The output of a workflow that is written; empty for what a tool or node writes.
     interface_key: String,
+    result_place: ResultPlace,
     generation: u64,
     chunks: usize,
     out_bytes: u64,
@@ -41,9 +44,10 @@ impl CallOutput {
     }
 
     /// Begins a streaming output of a workflow.
-    pub fn of_interface(key: &str) -> Self {
+    pub fn of_interface(key: &str, result_place: ResultPlace) -> Self {
         Self {
             interface_key: key.to_owned(),
+            result_place,
             ..Self::default()
         }
     }
@@ -81,6 +85,7 @@ impl CallOutput {
             node_id: self.node_id.clone(),
             interface_key: self.interface_key.clone(),
             json_lines: false,
+            result_place: self.result_place.into(),
         })
     }
 
@@ -113,6 +118,7 @@ impl CallOutput {
             effect_id: std::mem::take(&mut self.effect_id),
             node_id: std::mem::take(&mut self.node_id),
             interface_key: std::mem::take(&mut self.interface_key),
+            result_place: self.result_place,
             generation: millis.max(self.generation + 1),
             ..Self::default()
         };
@@ -121,6 +127,7 @@ impl CallOutput {
             generation: self.generation,
             node_id: self.node_id.clone(),
             interface_key: self.interface_key.clone(),
+            result_place: self.result_place.into(),
         }
     }
 }

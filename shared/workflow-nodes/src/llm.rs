@@ -43,6 +43,12 @@ impl Default for Llm {
                 DataFlow::String,
                 "`answered`, or the budget that was used up: `iterations` or `calls`.",
             ),
+            Slot::new(
+                "text_stream",
+                DataFlow::String,
+                "What the model writes, while it writes it; each answer takes the place of the one before.",
+            )
+            .stream(),
         ];
         let prompt = "What the user says; `{name}` gaps are filled from further inputs.";
         let mut config = llm_decision_with_tools::settings();

@@ -22,7 +22,8 @@ pub struct LoopZone {
 impl Default for LoopZone {
     fn default() -> Self {
         let variables = "What one iteration hands to the next: objects with `key`, `dataFlowType` and \
-                         `default`. Each is an input, the initial value, and an output, the last one.";
+                         `default`. Each is an input, the initial value, and an output, the last one; the \
+                         output of a text with `isStream` is shown while an iteration writes it.";
         let constants = "Inputs that each iteration sees unchanged: objects with `key`, `dataFlowType` \
                          and `default`.";
         let collect = "What is kept of each iteration: objects with `key` and `dataFlowType`. Each is an \

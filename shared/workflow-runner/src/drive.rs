@@ -70,7 +70,8 @@ pub(super) async fn run(
     let turn = place.turn(&recorder, &control).await;
     let rests_after = resting::rests_after(&runner, &prepared, &place, &recorder);
     let of_run = RunWaits::new(waits.clone(), checkpoints, place, prepared.handled.clone());
-    let mut drive = Drive::new(runner, prepared, String::new(), of_run, recorder, control);
+    let whole = (String::new(), InterfaceStreams::of_run(&prepared.engine));
+    let mut drive = Drive::new(runner, prepared, whole, of_run, recorder, control);
     let reached = match turn {
         Ok(()) => drive.reach_end_or_rest(&waits, rests_after).await,
         Err(error) => Err(error),
@@ -150,15 +151,11 @@ impl Drive {
     fn new(
         runner: Arc<Runner>,
         prepared: Prepared,
-        path: String,
+        (path, streams): (String, InterfaceStreams),
         waits: RunWaits,
         recorder: Recorder,
         control: RunControl,
     ) -> Self {
-        let streams = match path.is_empty() {
-            true => InterfaceStreams::of_run(&prepared.engine),
-            false => InterfaceStreams::default(),
-        };
         let unsettled = prepared.calls.iter();
         let unsettled = unsettled.filter(|(_, call)| call.settled.is_none());
         let of_zones = prepared.zones.iter().flat_map(|(node, history)| {

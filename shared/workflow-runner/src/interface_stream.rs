@@ -6,13 +6,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
+use contracts::tavern::common::v1::{OutputStream, ResultPlace, run_event::Kind};
 use core_types::Timestamp;
 use run_events::{CallOutput, parts};
 use serde_json::Value;
 
 use workflow_domain::engine::{Engine, Event, Status};
-use workflow_domain::plan::NodeIndex;
+use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_domain::slot::Slot;
 use workflow_domain::stream::{StreamedOutput, streamed_outputs};
 use workflow_domain::stream_value::{to_lines, whole_of};
@@ -36,9 +36,9 @@ struct InterfaceState {
 }
 
 impl InterfaceStream {
-    fn new(key: &str, stale: bool) -> Self {
+    fn new(key: &str, result_place: ResultPlace, stale: bool) -> Self {
         let state = InterfaceState {
-            output: CallOutput::of_interface(key),
+            output: CallOutput::of_interface(key, result_place),
             shown: String::new(),
             lines: false,
             stale,
@@ -136,10 +136,33 @@ impl InterfaceStreams {
             let from = &plan.nodes[output.node as usize].shape.outputs;
             Streamed {
                 of_stream: from[output.slot as usize].is_stream,
-                stream: InterfaceStream::new(&slot.key, stale),
+                stream: InterfaceStream::new(&slot.key, result_place(plan, output.place), stale),
                 output,
                 slot,
             }
+        });
+        Self {
+            streams: streams.collect(),
+        }
+    }
+
+    /// Takes those that an iteration of a zone writes: the outputs of the workflow that the zone's streaming output
+    /// of a key reaches.
+    pub(super) fn of_iteration(
+        engine: &Engine,
+        reached: impl Fn(&str) -> Vec<InterfaceStream>,
+    ) -> Self {
+        let plan = engine.plan();
+        let streams = streamed_outputs(plan).into_iter().flat_map(|output| {
+            let slot = &plan.interface_outputs[output.place];
+            let from = &plan.nodes[output.node as usize].shape.outputs;
+            let streamed = move |stream| Streamed {
+                output,
+                slot: slot.clone(),
+                of_stream: from[output.slot as usize].is_stream,
+                stream,
+            };
+            reached(&slot.key).into_iter().map(streamed)
         });
         Self {
             streams: streams.collect(),
@@ -174,6 +197,16 @@ impl InterfaceStreams {
     }
 }
 
+/// Returns where the result has an output; those that stream are its first.
+fn result_place(plan: &Plan, output: usize) -> ResultPlace {
+    let outputs = &plan.interface_outputs;
+    match outputs.iter().position(|slot| slot.is_stream) {
+        Some(first) if first != output => ResultPlace::Unspecified,
+        _ if outputs.len() == 1 => ResultPlace::Whole,
+        _ => ResultPlace::First,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -193,7 +226,7 @@ mod tests {
     #[test]
     fn the_end_adds_what_was_not_shown() {
         let now = Timestamp::from_unix_nanos(0);
-        let stream = InterfaceStream::new("live", false);
+        let stream = InterfaceStream::new("live", ResultPlace::Whole, false);
         assert_eq!(stream.begin(now), None);
         assert_eq!(texts(stream.write("Ra", false, now)), ["Ra"]);
         assert_eq!(texts(stream.complete(&"Rain.".into(), now)), ["in."]);
@@ -205,7 +238,7 @@ mod tests {
     #[test]
     fn values_are_lines_and_text_in_their_place_begins_anew() {
         let now = Timestamp::from_unix_nanos(0);
-        let stream = InterfaceStream::new("live", false);
+        let stream = InterfaceStream::new("live", ResultPlace::Whole, false);
         assert_eq!(
             texts(stream.write("{\"n\":1}\n", true, now)),
             ["{\"n\":1}\n"]
@@ -221,14 +254,14 @@ mod tests {
     #[test]
     fn what_an_earlier_process_may_have_shown_is_void_before_the_first_piece() {
         let now = Timestamp::from_unix_nanos(0);
-        let stream = InterfaceStream::new("live", true);
+        let stream = InterfaceStream::new("live", ResultPlace::Whole, true);
         assert_eq!(texts(stream.begin(now)), ["!"]);
         assert_eq!(texts(stream.write("a", false, now)), ["a"]);
         assert_eq!(texts(stream.begin(now)), ["!"]);
-        let stream = InterfaceStream::new("live", true);
+        let stream = InterfaceStream::new("live", ResultPlace::Whole, true);
         assert_eq!(texts(stream.write("a", false, now)), ["!", "a"]);
         assert_eq!(texts(stream.write("b", false, now)), ["b"]);
-        let stream = InterfaceStream::new("live", true);
+        let stream = InterfaceStream::new("live", ResultPlace::Whole, true);
         assert_eq!(texts(stream.complete(&"a".into(), now)), ["!", "a"]);
     }
 }

@@ -9,6 +9,7 @@ use core_types::Timestamp;
 use serde_json::Value;
 
 use crate::wire;
+use workflow_domain::engine::Engine;
 use workflow_domain::limits::MAX_VALUE_BYTES;
 use workflow_domain::plan::{NodeIndex, PlanNode};
 use workflow_domain::slot::Slot;
@@ -63,6 +64,14 @@ impl SlotStream {
     /// Returns the key of the output.
     pub(super) fn key(&self) -> &Arc<str> {
         &self.key
+    }
+
+    /// Returns the streams of an iteration of a zone whose own streaming outputs are `zone`.
+    pub(super) fn of_iteration(zone: &[Self], engine: &Engine) -> InterfaceStreams {
+        InterfaceStreams::of_iteration(engine, |key| {
+            let reached = zone.iter().filter(|stream| *stream.key == *key);
+            reached.flat_map(|stream| stream.outputs.clone()).collect()
+        })
     }
 
     /// Whether it takes JSON values, each a line, and not text.

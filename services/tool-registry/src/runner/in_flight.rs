@@ -1,6 +1,7 @@
 //! A call in flight, as seen by every caller that waits for it.
 
 mod live_output;
+mod output_text;
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -17,6 +18,7 @@ use tonic::Status;
 use crate::ledger::{self, OutputKeeper};
 use live_output::LiveOutput;
 pub use live_output::OutputCursor;
+pub use output_text::{STDOUT, TEXT};
 
 /// What the run of a call and the runs below it used.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +96,11 @@ impl InFlightCall {
             entry: Mutex::default(),
             clock,
         }
+    }
+
+    /// Returns the effect id; empty for none.
+    pub fn effect_id(&self) -> &str {
+        &self.effect_id
     }
 
     /// Returns the digest of the call's body.
@@ -188,6 +195,15 @@ impl InFlightCall {
         if let Err(error) = entry.submit(ledger::encode(&event, self.clock.now())).await {
             tracing::warn!(error = %error, run_id, "the ledger could not note a run");
         }
+    }
+
+    /// Takes an event of the run that executes the call, for the text of the output.
+    pub fn below(&self, kind: &Kind) {
+        self.stage.send_if_modified(|stage| {
+            stage.output.take_below(kind);
+            // Followers read the events of the run from its log.
+            false
+        });
     }
 
     /// Takes what the run used that executed the call.

@@ -74,7 +74,7 @@ async fn a_call_that_was_started_is_read_when_it_has_ended_and_not_cancelled_the
     let running = used(&fixture, "system:read_stream", json!({"handle": "e1"})).await;
     assert_eq!(
         running,
-        json!({"state": "running", "text": "", "next_offset": 0})
+        json!({"state": "running", "generation": 0, "text": "", "next_offset": 0})
     );
     fixture.sandbox.permits.add_permits(1);
     settled(&fixture, "e1").await;
@@ -105,7 +105,7 @@ async fn what_a_running_tool_has_written_is_read_and_the_tool_is_cancelled() {
         assert_eq!(read["state"], "running");
         read["text"].as_str().unwrap().clone_into(&mut text);
     }
-    assert_eq!(text, "one\n");
+    assert_eq!(text, "{\"stdout\":\"one\\n");
     let listed = used(&fixture, "system:list_handles", json!({})).await;
     let running = json!({"handle": "e1", "tool": "CodeInterpreter:execute", "state": "running"});
     assert_eq!(listed["handles"], json!([running]));

@@ -25,6 +25,7 @@ pub(super) fn parts(
         {"key": "messages", "dataFlowType": "ARRAY", "matchCategories": ["ChatHistory"]},
         variable("observation", "STRING", json!("")),
         variable("text", "STRING", json!("")),
+        {"key": "text_stream", "dataFlowType": "STRING", "default": "", "isStream": true},
         variable("calls", "INTEGER", json!(0)),
         variable("usage", "OBJECT", json!({})),
         variable("why", "STRING", json!("")),
@@ -78,6 +79,7 @@ pub(super) fn parts(
         "interfaceOutputs": {
             "text": of("STRING"), "messages": chat(), "usage": of("OBJECT"), "calls": of("INTEGER"),
             "stop_reason": of("STRING"),
+            "text_stream": {"dataFlowType": "STRING", "isStream": true},
         },
     })
 }
@@ -111,6 +113,7 @@ fn edges(gaps: &[&str], native: bool, has_prompt: bool) -> Vec<Value> {
         (("count", "requests"), ("act", "requests")),
         (("ask", "messages"), ("act", "messages")),
         (("act", "messages"), ("end", "messages")),
+        (("ask", "text_stream"), ("end", "text_stream")),
         (("act", "observation"), ("end", "observation")),
         (("parse", "llm_text_output"), ("end", "text")),
         (("count", "calls"), ("end", "calls")),
@@ -119,7 +122,7 @@ fn edges(gaps: &[&str], native: bool, has_prompt: bool) -> Vec<Value> {
         (("count", "over"), ("end", "break")),
     ];
     pairs.push((("round", "why"), ("out", "stop_reason")));
-    let outputs = ["text", "messages", "usage", "calls"];
+    let outputs = ["text", "messages", "usage", "calls", "text_stream"];
     pairs.extend(outputs.map(|key| (("round", key), ("out", key))));
     pairs.extend(native.then_some((("limit", "tools"), ("ask", "tools"))));
     if !has_prompt {

@@ -25,6 +25,8 @@ pub const RESULT_STREAM: &str = "result_stream";
 /// What the key of an input begins with that carries a value from around a zone into it.
 pub const OUTER: char = '@';
 
+/// The setting with the variables of a loop.
+const VARIABLES_KEY: &str = "variables";
 /// The variables that the conditions of a loop see.
 const VARIABLES: &[&str] = &["inputs", "vars", "index"];
 /// The keys that a loop uses itself.
@@ -132,7 +134,7 @@ impl ZoneSettings {
 
     /// Returns the slots of the zone itself.
     pub fn shape(&self) -> Shape {
-        let mut inputs = self.carried().to_vec();
+        let mut inputs: Vec<Slot> = self.carried().iter().map(whole).collect();
         inputs.extend(self.constants.iter().cloned());
         let outputs = match &self.kind {
             ZoneKind::Loop(settings) => {
@@ -189,6 +191,7 @@ impl ZoneSettings {
             .iter()
             .chain(&self.constants)
             .map(plain)
+            .map(|slot| whole(&slot))
             .collect();
         slots.push(Slot::new(
             "index",
@@ -254,6 +257,14 @@ fn plain(slot: &Slot) -> Slot {
     }
 }
 
+/// Returns a slot for the whole value, as what one iteration hands to the next has.
+fn whole(slot: &Slot) -> Slot {
+    Slot {
+        is_stream: false,
+        ..slot.clone()
+    }
+}
+
 struct SettingsReader<'a> {
     config: &'a Map<String, Value>,
     violations: Vec<Violation>,
@@ -262,7 +273,7 @@ struct SettingsReader<'a> {
 impl<'a> SettingsReader<'a> {
     fn repeat(&mut self) -> LoopSettings {
         LoopSettings {
-            variables: self.slots("variables"),
+            variables: self.slots(VARIABLES_KEY),
             collect: self.slots("collect"),
             while_holds: self.condition("while"),
             until: self.condition("until"),
@@ -393,6 +404,13 @@ impl<'a> SettingsReader<'a> {
         let categories = slot.get("matchCategories").and_then(Value::as_array);
         let words = categories.into_iter().flatten().filter_map(Value::as_str);
         made.categories = words.map(str::to_owned).collect();
+        if slot.get("isStream").and_then(Value::as_bool) == Some(true) {
+            if !place.starts_with(VARIABLES_KEY) || data_flow != DataFlow::String {
+                let expected = "nothing: only a variable of the type STRING is written in pieces";
+                self.refuse(&format!("{place}/isStream"), expected);
+            }
+            made = made.stream();
+        }
         if let Some(default) = slot.get("default").filter(|default| !default.is_null()) {
             if !data_flow.holds(default) {
                 self.refuse(

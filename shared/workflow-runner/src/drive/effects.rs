@@ -15,6 +15,7 @@ use workflow_domain::flatten::RUN_WORKFLOW;
 use workflow_domain::node_type::{Effect, Settled};
 use workflow_domain::plan::NodeIndex;
 use workflow_domain::tool::ToolRequest;
+use workflow_domain::zone::settings::RESULT_STREAM;
 
 use super::super::history::RecordedCall;
 use super::super::inline_zone::{self, InlineEnd};
@@ -27,7 +28,7 @@ use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
 use super::super::tool_call::{ToolCall, ToolEnd};
 use super::super::tool_text::ToolText;
 use super::super::zone::{Zone, ZoneEnd};
-use super::super::{describe_tools, history_call, model_call, within};
+use super::super::{Prepared, describe_tools, history_call, model_call, within};
 use super::Drive;
 
 /// How an effect ended.
@@ -154,9 +155,13 @@ impl Drive {
         }
         let (runner, recorder) = (Arc::clone(&self.runner), self.recorder.clone());
         let waits = self.waits.of_run();
-        let drive = move |prepared, path, control| {
+        let mut streams = self.streams_of(node);
+        let results = streams.pop_if(|stream| **stream.key() == *RESULT_STREAM);
+        let drive = move |prepared: Prepared, path, control| {
             let (runner, recorder) = (Arc::clone(&runner), recorder.clone());
-            let mut drive = Drive::new(runner, prepared, path, waits.clone(), recorder, control);
+            let iteration = (path, SlotStream::of_iteration(&streams, &prepared.engine));
+            let waits = waits.clone();
+            let mut drive = Drive::new(runner, prepared, iteration, waits, recorder, control);
             let work = async move {
                 drive
                     .reach_end()
@@ -178,7 +183,7 @@ impl Drive {
             path: self.path_of(node),
             seed,
             node,
-            results: self.streams_of(node).pop(),
+            results,
             allowance: Arc::clone(&self.allowance),
         };
         zone.execute(inputs, timeout)

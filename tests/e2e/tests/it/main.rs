@@ -30,6 +30,7 @@ mod metrics;
 mod model_endpoint;
 mod native_calls;
 mod once;
+mod output_text;
 mod progress;
 mod questions;
 mod requests;

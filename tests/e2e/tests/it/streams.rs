@@ -7,7 +7,7 @@ use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
-use testkit::{Followed, Stack, collect};
+use testkit::{Followed, Stack, collect, repository};
 
 /// What a follower has of an output of the run in the end, who discards what a reset makes void.
 fn shown(events: &[RunEvent], key: &str) -> String {
@@ -137,5 +137,42 @@ async fn values_of_a_run_below_are_seen_above_one_by_one_also_after_a_kill() -> 
         chunks.len() > 10 && chunks.iter().all(|lines| *lines),
         "{chunks:?}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_answer_of_a_model_with_tools_is_shown_in_the_place_of_the_one_before()
+-> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let path = repository().join("deploy/workflows/look_up.json");
+    let mut definition: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+    let live = json!({"source": "llm", "sourceHandle": "text_stream", "target": "output", "targetHandle": "live"});
+    definition["edges"].as_array_mut().unwrap().push(live);
+    definition["interfaceOutputs"]["live"] = json!({"dataFlowType": "STRING", "isStream": true});
+    let target = Target::DefinitionJson(definition.to_string());
+    let run_id = start(&stack, target, &json!({"player": "player123"})).await?;
+    let ended = collect(&stack.runs(), &run_id, 0).await?;
+    let result = result(&ended)?;
+    assert_eq!(result["live"], result["answer"]);
+    assert_eq!(result["answer"], shown(&ended.events, "live"));
+    let count = |is_counted: fn(&Kind) -> bool| {
+        let kinds = ended.events.iter().filter_map(|event| event.kind.as_ref());
+        kinds.filter(|kind| is_counted(kind)).count()
+    };
+    let answers =
+        count(|kind| matches!(kind, Kind::NodeFinished(node) if node.node_id.ends_with("/ask")));
+    let resets =
+        count(|kind| matches!(kind, Kind::OutputReset(reset) if reset.interface_key == "live"));
+    assert!(answers > 1);
+    assert_eq!(resets, answers - 1);
+    let first = ended.events.iter().position(|event| match &event.kind {
+        Some(Kind::OutputChunk(chunk)) => chunk.interface_key == "live",
+        _ => false,
+    });
+    let called = ended
+        .events
+        .iter()
+        .position(|event| matches!(event.kind, Some(Kind::CallDispatched(_))));
+    assert!(first.is_some() && first < called, "{first:?} {called:?}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
+use contracts::tavern::common::v1::{CallResult, ResultPlace, RunEvent, run_event::Kind};
 use futures::{Stream, StreamExt};
 use run_events::{Followed, follow};
 use tokio::time::Instant;
@@ -42,6 +42,7 @@ impl Calls {
             let CallHandle { mut in_flight, index, ends_with_caller: _guard, awaits_decision, .. } = handle;
             let mut stage = in_flight.subscribe();
             let mut shown = OutputCursor::default();
+            let effect = in_flight.effect_id().to_owned();
             let mut followed = false;
             loop {
                 let (child, output, ended) = {
@@ -54,7 +55,8 @@ impl Calls {
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
                     let client = this.inner.dispatcher.runs.runs_of(&child);
-                    let mut events = pin!(follow(client, child, 0, Instant::now() + FOLLOW_LIMIT));
+                    let events = follow(client, child.clone(), 0, Instant::now() + FOLLOW_LIMIT);
+                    let mut events = pin!(events);
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {
                         let next = tokio::select! {
@@ -62,7 +64,9 @@ impl Calls {
                             () = &mut until_result => None,
                         };
                         match next {
-                            Some(Ok(Followed::Event(event))) => yield Ok(CallProgress::Event(event)),
+                            Some(Ok(Followed::Event(event))) => {
+                                yield Ok(CallProgress::Event(of_call(&effect, &child, event)));
+                            }
                             // How the call ended is for its own task to say.
                             Some(Ok(Followed::Ended(_)) | Err(_)) | None => break,
                         }
@@ -107,6 +111,21 @@ impl Calls {
 
 fn event_of(in_flight: &InFlightCall, kind: Kind) -> CallProgress {
     CallProgress::Event(Box::new(in_flight.event(kind)))
+}
+
+/// Names the call in what the run that carries it out writes of its output.
+pub(super) fn of_call(effect_id: &str, child: &str, mut event: Box<RunEvent>) -> Box<RunEvent> {
+    if event.run_id == child {
+        let (place, effect) = match &mut event.kind {
+            Some(Kind::OutputChunk(chunk)) => (chunk.result_place(), &mut chunk.effect_id),
+            Some(Kind::OutputReset(reset)) => (reset.result_place(), &mut reset.effect_id),
+            _ => return event,
+        };
+        if place != ResultPlace::Unspecified {
+            effect_id.clone_into(effect);
+        }
+    }
+    event
 }
 
 async fn result_and_grace(mut stage: tokio::sync::watch::Receiver<Stage>) {

@@ -4,7 +4,7 @@
 //! A handle is the effect id of a call. Those of another conversation are not there.
 
 use call_outcome::{CallOutcome, Category, Failure};
-use contracts::tavern::common::v1::{CallResult, CallStatus, OutputStream};
+use contracts::tavern::common::v1::{CallResult, CallStatus};
 use core_types::{ConversationId, EffectId};
 use run_log::RunFilter;
 use serde_json::{Value, json};
@@ -99,12 +99,17 @@ impl Inner {
         match entry {
             LedgerEntry::Settled(settled) => self.read_settled(&settled, offset, limit).await,
             LedgerEntry::InFlight(_) | LedgerEntry::Absent => {
-                let written = self.written_by(&effect);
+                let (written, generation) = self.written_by(&effect);
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-                let rest = written.get(begin..).ok_or_else(|| no_such_offset(offset))?;
+                // After a restart, the tool may have to write again what was read before.
+                let rest = match begin > written.len() {
+                    true => "",
+                    false => written.get(begin..).ok_or_else(|| no_such_offset(offset))?,
+                };
                 let text = &rest[..rest.floor_char_boundary(limit)];
                 Ok(json!({
                     "state": "running",
+                    "generation": generation,
                     "text": text,
                     "next_offset": begin + text.len(),
                 }))
@@ -135,13 +140,13 @@ impl Inner {
         }))
     }
 
-    /// Returns what the tool of a call in flight has written so far.
-    fn written_by(&self, effect: &EffectId) -> String {
+    /// Returns the beginning of the output of a call in flight, and which start of its tool wrote it.
+    fn written_by(&self, effect: &EffectId) -> (String, u64) {
         let in_flight = self.in_flight_calls().get(effect).cloned();
-        in_flight.map_or_else(String::new, |in_flight| {
+        in_flight.map_or_else(Default::default, |in_flight| {
             let stage = in_flight.subscribe();
             let stage = stage.borrow();
-            stage.output.text_of(OutputStream::Out)
+            (stage.output.beginning(), stage.output.generation())
         })
     }
 

@@ -10,7 +10,11 @@ use run_events::{Followed, follow};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{CallHandle, CallProgress, Calls, follow::FOLLOW_LIMIT, resolve::refusal_of_missing};
+use super::{
+    CallHandle, CallProgress, Calls,
+    follow::{FOLLOW_LIMIT, of_call},
+    resolve::refusal_of_missing,
+};
 use crate::ledger::LedgerEntry;
 
 /// How long a watch may be silent before it sends a heartbeat.
@@ -31,10 +35,15 @@ impl Position {
     /// Moves on to an event. Returns false if the follower has it.
     fn advance(&mut self, effect: &EffectId, event: &RunEvent) -> bool {
         let generation = match &event.kind {
-            Some(Kind::OutputChunk(chunk)) if chunk.effect_id == effect.as_str() => {
+            // Those of a run below have a place in its log.
+            Some(Kind::OutputChunk(chunk))
+                if chunk.effect_id == effect.as_str() && chunk.interface_key.is_empty() =>
+            {
                 chunk.generation
             }
-            Some(Kind::OutputReset(reset)) if reset.effect_id == effect.as_str() => {
+            Some(Kind::OutputReset(reset))
+                if reset.effect_id == effect.as_str() && reset.interface_key.is_empty() =>
+            {
                 reset.generation
             }
             Some(Kind::ProgressReported(report)) if report.effect_id == effect.as_str() => {
@@ -102,7 +111,7 @@ impl Calls {
                             return;
                         }
                         LedgerEntry::Settled(settled) => match &settled.entry.child_run_id {
-                            Some(child) if !seen => events = Some(this.below(child, position.sequence).boxed()),
+                            Some(child) if !seen => events = Some(this.below(&effect, child, position.sequence).boxed()),
                             _ => {
                                 yield Watched::Settled(LedgerEntry::Settled(settled));
                                 return;
@@ -160,6 +169,7 @@ impl Calls {
     /// Returns the events of a child run that has ended, then an empty result.
     fn below(
         &self,
+        effect: &EffectId,
         child: &str,
         after: u64,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
@@ -170,8 +180,9 @@ impl Calls {
             after,
             Instant::now() + FOLLOW_LIMIT,
         );
-        events.map(|followed| match followed {
-            Ok(Followed::Event(event)) => Ok(CallProgress::Event(event)),
+        let (effect, child) = (effect.to_string(), child.to_owned());
+        events.map(move |followed| match followed {
+            Ok(Followed::Event(event)) => Ok(CallProgress::Event(of_call(&effect, &child, event))),
             // How the call settled is in the ledger, also where its run can no longer be read.
             Ok(Followed::Ended(_)) | Err(_) => Ok(CallProgress::Result(Box::default())),
         })

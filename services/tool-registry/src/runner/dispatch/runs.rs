@@ -8,7 +8,7 @@ mod outcome;
 mod question;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
     agent::v1::{StartTurnRequest, profile_service_client::ProfileServiceClient},
@@ -20,7 +20,9 @@ use contracts::tavern::{
     },
 };
 use core_types::{RunId, RunOwner};
+use futures::StreamExt;
 use grpc_kit::{Patience, Transport};
+use run_events::{Followed, follow};
 use run_log::Hash;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -211,7 +213,7 @@ impl ChildRuns {
         cancel: &CancellationToken,
     ) -> FollowStop {
         tokio::select! {
-            ended = run_events::follow_to_the_end(self.runs_of(run_id), run_id, resolved.deadline) => match ended {
+            ended = self.to_the_end(run_id, resolved) => match ended {
                 Ok(run) => FollowStop::Ended(Box::new(run)),
                 // The deadline travels with the watch, so the other end may notice it first.
                 Err(status) if status.code() == Code::DeadlineExceeded => FollowStop::OutOfTime,
@@ -221,6 +223,25 @@ impl ChildRuns {
             () = cancel.cancelled() => FollowStop::Cancelled,
             () = tokio::time::sleep_until(resolved.deadline) => FollowStop::OutOfTime,
         }
+    }
+
+    /// Follows a run to its end, and shows what it writes of the call's output.
+    async fn to_the_end(&self, run_id: &str, resolved: &ResolvedCall) -> Result<Run, Status> {
+        let client = self.runs_of(run_id);
+        let mut followed = pin!(follow(client, run_id.to_owned(), 0, resolved.deadline));
+        while let Some(next) = followed.next().await {
+            match next? {
+                Followed::Event(event) if event.run_id == run_id => {
+                    event
+                        .kind
+                        .iter()
+                        .for_each(|kind| resolved.in_flight.below(kind));
+                }
+                Followed::Event(_) => {}
+                Followed::Ended(run) => return Ok(*run),
+            }
+        }
+        Err(Status::unavailable("the run can no longer be followed"))
     }
 
     async fn end_cancelled(&self, run_id: &str, resolved: &ResolvedCall) -> CallOutcome {

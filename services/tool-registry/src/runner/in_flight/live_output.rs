@@ -8,11 +8,14 @@ use contracts::tavern::common::v1::{
 use core_types::Timestamp;
 use run_events::CallOutput;
 
+use super::output_text::OutputText;
+
 /// The output of a call in flight, kept once for all followers, each of which has a cursor. It is as
 /// bounded as [`CallOutput`].
 #[derive(Debug, Default)]
 pub struct LiveOutput {
     output: CallOutput,
+    text: OutputText,
     events: Vec<Arc<RunEvent>>,
 }
 
@@ -27,7 +30,7 @@ impl LiveOutput {
     pub(super) fn new(effect_id: &str) -> Self {
         Self {
             output: CallOutput::of_call(effect_id),
-            events: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -46,24 +49,36 @@ impl LiveOutput {
         unseen
     }
 
-    /// Returns everything that was written to one stream since the tool began.
-    pub fn text_of(&self, stream: OutputStream) -> String {
-        let chunks = self.events.iter().filter_map(|event| match &event.kind {
-            Some(Kind::OutputChunk(chunk)) if chunk.stream() == stream => Some(&*chunk.text),
-            _ => None,
-        });
-        chunks.collect()
+    /// Returns the beginning of the JSON text of the output, as far as it is written.
+    pub fn beginning(&self) -> String {
+        self.text.beginning()
+    }
+
+    /// Returns which start of the tool or of the run below wrote that beginning; 0 for the first.
+    pub fn generation(&self) -> u64 {
+        self.text.generation()
+    }
+
+    /// Takes an event of the run that carries the call out.
+    pub(super) fn take_below(&mut self, kind: &Kind) {
+        self.text.take_below(kind);
     }
 
     /// Makes the chunk of what was written next. Returns nothing if no more is shown.
     pub(super) fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
-        self.output.write(stream, text)
+        let chunk = self.output.write(stream, text)?;
+        if stream == OutputStream::Out {
+            self.text.take(&chunk);
+        }
+        Some(chunk)
     }
 
     /// Makes the chunk of JSON values that were given next, each a line. Returns nothing if no more is
     /// shown.
     pub(super) fn write_lines(&mut self, lines: String) -> Option<OutputChunk> {
-        self.output.write_lines(lines)
+        let chunk = self.output.write_lines(lines)?;
+        self.text.take(&chunk);
+        Some(chunk)
     }
 
     /// Makes the event of a script's report of its progress.
@@ -74,7 +89,9 @@ impl LiveOutput {
     /// Begins anew. What was written before is void and no longer kept.
     pub(super) fn begin_again(&mut self, now: Timestamp) -> OutputReset {
         self.events.clear();
-        self.output.begin_again(now)
+        let reset = self.output.begin_again(now);
+        self.text.begin_again(reset.generation);
+        reset
     }
 
     /// Adds an event at the next position.

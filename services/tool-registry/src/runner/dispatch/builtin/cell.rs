@@ -13,6 +13,7 @@ use crate::runner::dispatch::{
     ResolvedCall,
     sandbox::{CellRun, Sessions, portable},
 };
+use crate::runner::in_flight::STDOUT;
 
 /// Runs one cell in the interpreter of the call's conversation.
 pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOutcome {
@@ -55,11 +56,9 @@ fn ended(ran: &CellRun, language: &str, resolved: &ResolvedCall) -> CallOutcome 
 }
 
 fn output_of(ran: &CellRun, resolved: &ResolvedCall) -> Value {
-    let mut output = place_of(ran);
-    output.insert(
-        "stdout".to_owned(),
-        json!(shown(&ran.cell.stdout, resolved)),
-    );
+    let stdout = shown(&ran.cell.stdout, resolved);
+    let mut output = Map::from_iter([(STDOUT.to_owned(), json!(stdout))]);
+    output.extend(place_of(ran));
     output.insert(
         "stderr".to_owned(),
         json!(shown(&ran.cell.stderr, resolved)),

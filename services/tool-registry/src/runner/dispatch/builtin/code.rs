@@ -12,6 +12,7 @@ use crate::runner::dispatch::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
 };
+use crate::runner::in_flight::STDOUT;
 
 /// The most of each output stream that a call gives by whose handle no more could be read.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;
@@ -88,7 +89,7 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     let mut show = |stream: &str, bytes: &[u8]| {
         output.insert(stream.to_owned(), json!(shown(bytes, resolved)));
     };
-    show("stdout", &response.stdout);
+    show(STDOUT, &response.stdout);
     show("stderr", &response.stderr);
     if !response.result_json.is_empty()
         && let Ok(result) = json_schema::parse_json_strict(&response.result_json)

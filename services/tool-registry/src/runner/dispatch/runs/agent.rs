@@ -6,6 +6,8 @@ use contracts::tavern::{
 };
 use serde_json::{Value, json};
 
+use crate::runner::in_flight::TEXT;
+
 /// Returns the turn that a call asks for.
 pub(super) fn turn(
     profile_id: &str,
@@ -34,7 +36,7 @@ pub(super) fn output(run: &Run, outcome: &RunOutcome, text: Value) -> Value {
     let stop_reason = StopReason::try_from(outcome.stop_reason).unwrap_or_default();
     let name = stop_reason.as_str_name();
     let name = name.strip_prefix("STOP_REASON_").unwrap_or(name);
-    json!({"text": text, "stop_reason": name.to_lowercase(), "run_id": run.run_id})
+    json!({TEXT: text, "stop_reason": name.to_lowercase(), "run_id": run.run_id})
 }
 
 #[cfg(test)]
