@@ -18,6 +18,7 @@ mod faults;
 mod follow;
 mod followers;
 mod foreign;
+mod forged;
 mod forks;
 mod forms;
 mod forward;
