@@ -20,6 +20,7 @@ mod children;
 mod coalescer;
 mod codec;
 mod control;
+mod damage;
 mod deliver;
 mod executor;
 mod failure;
@@ -50,6 +51,7 @@ pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };
 pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
+pub use damage::{DamagedLog, beginning};
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure, store_failure};
 pub use follow::{Followed, follow, follow_to_the_end};

@@ -8,6 +8,7 @@ mod cells;
 mod command_line;
 mod console;
 mod containers;
+mod damage;
 mod deliberation;
 mod dialects;
 mod drain;
