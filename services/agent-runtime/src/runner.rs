@@ -217,11 +217,13 @@ impl Runner {
         room: TurnPermit,
     ) -> Result<(), Failure> {
         let events = self.inner.runs.events(recorder.run_id()).await?;
-        let kind = TURN.to_owned();
+        let started = run_events::beginning(recorder.run_id(), &events)?.clone();
         let open = OpenRun {
             recorder,
             meta,
-            kind,
+            kind: TURN.to_owned(),
+            created: self.inner.clock.now(),
+            started,
             events,
         };
         self.resume_in(Some(room), open);

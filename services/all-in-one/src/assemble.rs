@@ -129,22 +129,19 @@ impl Tavern {
         ScriptSandboxServiceClient::new(grpc_kit::local(&services))
     }
 
-    /// Continues with every run that the process before this one left.
+    /// Continues with every run that the process before this one left. What keeps one service from it keeps
+    /// no other.
     ///
     /// # Errors
-    /// A storage that does not work.
+    /// A storage that does not work, of the first such service.
     pub async fn recover(&self) -> anyhow::Result<()> {
         // From the bottom up: a parent finds its children going on.
-        self.workflow
-            .recover()
-            .await
-            .context("workflow-execution")?;
-        self.registry.recover().await.context("tool-registry")?;
-        self.agent
-            .recover()
-            .await
-            .map_err(tonic::Status::from)
-            .context("agent-runtime")
+        let workflow = self.workflow.recover().await;
+        let registry = self.registry.recover().await;
+        let agent = self.agent.recover().await;
+        workflow.context("workflow-execution")?;
+        registry.context("tool-registry")?;
+        agent.map_err(tonic::Status::from).context("agent-runtime")
     }
 
     /// Returns what the process needs to run scripts.

@@ -363,15 +363,15 @@ impl Approvals {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn recover(&self) -> Result<Vec<String>, StoreError> {
-        let mut calls = Vec::new();
+    pub(crate) async fn recover(&self) -> Result<Vec<Stored>, StoreError> {
+        let mut waiting = Vec::new();
         for stored in self.inner.store.unattended().await? {
             match stored.approval.effect_id.as_str() {
                 "" => self.withdraw(&stored.approval.id).await?,
-                _ => calls.push(stored.call_json),
+                _ => waiting.push(stored),
             }
         }
-        Ok(calls)
+        Ok(waiting)
     }
 
     /// Forgets what starts a call again, as the ledger has it now.

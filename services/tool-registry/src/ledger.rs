@@ -283,10 +283,11 @@ impl Ledger {
     }
 
     /// Returns every entry that is open, oldest first: calls without an end, and decisions that
-    /// were cut off.
+    /// were cut off. One that cannot be read is logged and left open, so that a request for its effect
+    /// is refused.
     ///
     /// # Errors
-    /// A failure when the log cannot be read.
+    /// A failure when the log cannot be listed.
     pub async fn open_entries(&self) -> Result<Vec<LedgerEntry>, Status> {
         let filter = RunFilter {
             state: StateFilter::Open,
@@ -301,7 +302,14 @@ impl Ledger {
                 .await;
             let page = page.map_err(|error| storage_failure(&error))?;
             for summary in page.runs {
-                entries.push(self.read(summary).await?);
+                let (run, tool) = (summary.id, summary.subject.clone());
+                match self.read(summary).await {
+                    Ok(entry) => entries.push(entry),
+                    Err(status) => {
+                        let error = status.message();
+                        tracing::error!(%run, tool, error, "an entry of the ledger stays open");
+                    }
+                }
             }
             match page.next {
                 Some(next) => after = Some(next),

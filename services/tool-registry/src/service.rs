@@ -195,8 +195,8 @@ impl ToolRegistry {
     /// # Errors
     /// A status when the logs cannot be read.
     pub async fn recover(&self) -> Result<(), Status> {
-        let resumed = self.invocations.resume().await?;
-        let settled = self.calls.recover().await?;
+        let (resumed, settled) = (self.invocations.resume().await, self.calls.recover().await);
+        let (resumed, settled) = (resumed?, settled?);
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,

@@ -17,6 +17,9 @@ use crate::{Failure, deadline, rpc::LargeMessage};
 const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
 const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
 
+/// How the names of headers begin that only services send to each other and to backends.
+const OF_SERVICES: &str = "tavern-";
+
 /// The longest step of a path, in bytes, that is sent on; what is longer is cut.
 const MAX_STEP_BYTES: usize = 160;
 
@@ -196,6 +199,16 @@ impl CallContext {
         let timeout = own.map_or(timeout, |own| own.min(timeout));
         deadline::write(headers, timeout);
         Ok(())
+    }
+}
+
+/// Removes from the request of a client all that only services say, so that it begins a path of its own.
+pub(crate) fn remove_headers_of_services(headers: &mut HeaderMap) {
+    let names = headers.keys();
+    let forged = names.filter(|name| name.as_str().starts_with(OF_SERVICES));
+    let forged: Vec<HeaderName> = forged.cloned().collect();
+    for name in forged {
+        headers.remove(name);
     }
 }
 

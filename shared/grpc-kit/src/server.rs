@@ -83,8 +83,10 @@ impl Server {
         }
     }
 
-    /// Answers requests other than gRPC with `router`, and accepts HTTP/1.1 for them. The extensions
-    /// of each request contain [`Calls`](crate::Calls).
+    /// Serves clients instead of other services: answers requests other than gRPC with `router`, and
+    /// accepts HTTP/1.1 for them. The extensions of each request contain [`Calls`](crate::Calls). Headers
+    /// that only services send, whose names begin with `tavern-`, are removed from every request, gRPC
+    /// too: a client states neither the runs above its call nor their depth.
     #[must_use]
     pub fn http(mut self, router: axum::Router) -> Self {
         self.http = Some(router);

@@ -8,6 +8,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::RunId;
 use grpc_kit::Failure;
 
+use crate::damage::Unreadable;
 use crate::failure::append_failure;
 use crate::recorder::Recorder;
 use crate::runs::Runs;
@@ -88,7 +89,8 @@ impl Runs {
         needed: impl Fn(&[common::RunEvent]) -> Vec<u64>,
     ) -> Result<(), Failure> {
         let (run, through) = (recorder.run_id(), recorder.last_sequence());
-        let read = self.store().to_continue(run, through, Vec::new()).await?;
+        let read = self.store().to_continue(run, through, Vec::new()).await;
+        let read = read.map_err(Failure::from)?;
         let spans = spans_of(needed(&read.events).into_iter());
         recorder.note_checkpoint(through);
         if spans.len() > MAX_SPANS {
@@ -108,7 +110,7 @@ impl RunStore {
         run: RunId,
         last: u64,
         mut tail: Vec<common::RunEvent>,
-    ) -> Result<ToContinue, Failure> {
+    ) -> Result<ToContinue, Unreadable> {
         let page = PAGE as u64;
         let (mut pages, mut first, mut floor) = (Vec::new(), last, 0);
         let mut needed = Vec::new();
@@ -138,7 +140,11 @@ impl RunStore {
     }
 
     /// Reads the events of spans. Spans that are near to each other are read together.
-    async fn needed(&self, run: RunId, spans: &[Span]) -> Result<Vec<common::RunEvent>, Failure> {
+    async fn needed(
+        &self,
+        run: RunId,
+        spans: &[Span],
+    ) -> Result<Vec<common::RunEvent>, Unreadable> {
         let mut events = Vec::new();
         for near in spans.chunk_by(|one, next| next.after - one.last <= GAP) {
             let whole = Span {
@@ -157,7 +163,7 @@ impl RunStore {
         Ok(events)
     }
 
-    async fn span(&self, run: RunId, span: Span) -> Result<Vec<common::RunEvent>, Failure> {
+    async fn span(&self, run: RunId, span: Span) -> Result<Vec<common::RunEvent>, Unreadable> {
         let mut events = Vec::new();
         self.read_span(run, span.after, span.last, &mut events)
             .await?;

@@ -22,6 +22,7 @@ mod children;
 mod coalescer;
 mod codec;
 mod control;
+mod damage;
 mod decided;
 mod deliver;
 mod executor;
@@ -54,6 +55,7 @@ pub use codec::{
     CodecError, durability_from_proto, durability_to_proto, kind_number, timestamp_to_proto,
 };
 pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
+pub use damage::{DamagedLog, beginning};
 pub use decided::settle_decided;
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure, store_failure};

@@ -4,7 +4,7 @@ use grpc_kit::Failure;
 use run_log::RunSummary;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::damaged;
+use crate::damage::DamagedLog;
 
 /// What is stored beside a run so that it can be resumed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,7 +24,12 @@ pub struct RunMeta {
 impl RunMeta {
     /// Reads what is stored beside a run.
     pub(crate) fn of(summary: &RunSummary) -> Result<Self, Failure> {
-        serde_json::from_slice(&summary.meta).map_err(|error| damaged(&error))
+        Ok(Self::read(summary)?)
+    }
+
+    /// Reads what is stored beside a run that is to be continued.
+    pub(crate) fn read(summary: &RunSummary) -> Result<Self, DamagedLog> {
+        serde_json::from_slice(&summary.meta).map_err(DamagedLog::Meta)
     }
 
     /// Writes it as it is stored.

@@ -7,14 +7,12 @@ use run_log::{RunLog, RunState, RunSummary};
 
 use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
 use crate::failure::{damaged, read_failure};
-use crate::meta::RunMeta;
 use crate::phase;
 use crate::store::RunStore;
 
 impl RunStore {
     /// Makes the resource of a run, its outcome read from its last event.
     pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
-        let meta = RunMeta::of(&summary)?;
         let outcome = self.outcome_of(&summary).await?;
         let (state, wait_reason) = match summary.state {
             RunState::Open => (
@@ -30,8 +28,8 @@ impl RunStore {
                 .request
                 .map(|key| key.request_id.to_string())
                 .unwrap_or_default(),
-            subject: meta.subject,
-            conversation_id: meta.conversation_id,
+            subject: summary.subject,
+            conversation_id: summary.conversation,
             create_time: Some(timestamp_to_proto(summary.created)),
             finish_time: summary.finished.map(timestamp_to_proto),
             deadline: summary.deadline.map(timestamp_to_proto),

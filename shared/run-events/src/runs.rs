@@ -4,14 +4,17 @@ use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
-use core_types::{Clock, IdSource, RunId, RunOwner};
+use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
 use grpc_kit::{Drain, Failure, Transport};
-use run_log::{Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter};
+use run_log::{
+    Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter, StorageError,
+};
 use tonic::Status;
 
 use crate::call_waits::follow_call_waits;
 use crate::control::RunControl;
+use crate::damage::{DamagedLog, Unreadable};
 use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
 use crate::meta::RunMeta;
@@ -52,6 +55,10 @@ pub struct OpenRun {
     pub meta: RunMeta,
     /// The kind that the owner gave it.
     pub kind: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// With what it was started: the first of its events.
+    pub started: common::RunStarted,
     /// What happened so far, as far as it is needed to continue the run (rule W5).
     pub events: Vec<common::RunEvent>,
 }
@@ -104,10 +111,10 @@ impl Runs {
     }
 
     /// Returns every run that has not ended and does not rest, the oldest first, ready to be executed
-    /// again.
+    /// again. Runs whose log is damaged are not among them: they end as failed.
     ///
     /// # Errors
-    /// A storage that does not work, or stored data that cannot be read.
+    /// A storage that does not work.
     pub async fn open_runs(&self) -> Result<Vec<OpenRun>, Failure> {
         let filter = RunFilter {
             state: StateFilter::Awake,
@@ -119,18 +126,17 @@ impl Runs {
             if self.executor.active().owns(summary.id) {
                 continue;
             }
-            let meta = RunMeta::of(&summary)?;
             // It may have been cancelled since it was listed.
-            open.extend(self.take_over(summary, meta).await?);
+            open.extend(self.take_over(summary).await?);
         }
         Ok(open)
     }
 
     /// Returns what `of` finds in what was stored beside the runs that have not ended, a page of which is in
-    /// memory at a time.
+    /// memory at a time. Runs beside which nothing can be read are left out: they do not continue.
     ///
     /// # Errors
-    /// A storage that does not work, or stored data that cannot be read.
+    /// A storage that does not work.
     pub async fn metas_of_open_runs<T, C: Extend<T> + Default>(
         &self,
         of: impl Fn(&RunMeta) -> Option<T>,
@@ -139,9 +145,8 @@ impl Runs {
         loop {
             let page = self.store.logs.open_runs(cursor.as_ref(), PAGE).await;
             let page = page.map_err(|error| storage_failure(&error))?;
-            for summary in &page.runs {
-                found.extend(of(&RunMeta::of(summary)?));
-            }
+            let metas = page.runs.iter().map(RunMeta::read);
+            found.extend(metas.flatten().filter_map(|meta| of(&meta)));
             match page.next {
                 Some(next) => cursor = Some(next),
                 None => return Ok(found),
@@ -312,24 +317,30 @@ impl Runs {
         &self.ids
     }
 
-    /// Takes a run over, with `newest` of its events at most; nothing comes back if it has ended.
+    /// Takes a run below the runs of `path` over, with `newest` of its events at most; nothing comes back
+    /// if it has ended.
     pub(crate) async fn reopen(
         &self,
         summary: RunSummary,
-        meta: &RunMeta,
+        path: Vec<String>,
         newest: usize,
-    ) -> Result<Option<(Recorder, Vec<Event>)>, Failure> {
+    ) -> Result<Option<(Recorder, Vec<Event>)>, Unreadable> {
         let reopened = self.store.logs.reopen_listed(&summary, newest).await;
         let Reopened { writer, events } = match reopened {
             Ok(reopened) => reopened,
             Err(ReopenError::Finished) => return Ok(None),
-            Err(ReopenError::NoSuchRun) => return Err(no_such_run(&summary.id.to_string())),
-            Err(ReopenError::Storage(error)) => return Err(storage_failure(&error)),
+            Err(ReopenError::NoSuchRun) => {
+                return Err(no_such_run(&summary.id.to_string()).into());
+            }
+            Err(ReopenError::Storage(error @ StorageError::Corrupt { .. })) => {
+                return Err(DamagedLog::Stored(error).into());
+            }
+            Err(ReopenError::Storage(error)) => return Err(storage_failure(&error).into()),
             Err(ReopenError::Fenced) => {
-                return Err(append_failure(&run_log::AppendError::Fenced));
+                return Err(append_failure(&run_log::AppendError::Fenced).into());
             }
         };
-        let stamp = Stamp::new(summary.id, meta.path.clone(), Arc::clone(&self.clock));
+        let stamp = Stamp::new(summary.id, path, Arc::clone(&self.clock));
         let deadline = summary.deadline.unwrap_or(summary.created);
         let recorder = Recorder::new(writer, stamp, summary.durability, deadline, summary.phase);
         Ok(Some((recorder, events)))

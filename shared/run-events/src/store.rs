@@ -4,11 +4,13 @@ use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{RequestId, RunId, RunOwner};
 use grpc_kit::Failure;
 use run_log::{
-    DeleteError, Event, Order, RunFilter, RunLog, RunLogs, RunState, RunSummary, StateFilter,
+    DeleteError, Event, Order, ReadError, RunFilter, RunLog, RunLogs, RunState, RunSummary,
+    StateFilter, StorageError,
 };
 
 use crate::codec::decode;
-use crate::failure::{damaged, no_such_run, read_failure, storage_failure, wrong_state};
+use crate::damage::{DamagedLog, Unreadable};
+use crate::failure::{no_such_run, read_failure, storage_failure, wrong_state};
 use crate::meta::RunMeta;
 
 /// How many runs or events are read from the log at a time.
@@ -22,10 +24,9 @@ pub(crate) struct RunStore {
 }
 
 /// Decodes events of the log.
-pub(crate) fn decode_all(stored: &[Event]) -> Result<Vec<common::RunEvent>, Failure> {
-    let decoded = stored.iter().map(decode);
-    let decoded: Result<_, _> = decoded.collect();
-    decoded.map_err(|error| damaged(&error))
+pub(crate) fn decode_all(stored: &[Event]) -> Result<Vec<common::RunEvent>, DamagedLog> {
+    let decoded = stored.iter().map(|event| Ok(decode(event)?));
+    decoded.collect()
 }
 
 impl RunStore {
@@ -49,8 +50,8 @@ impl RunStore {
     /// Returns everything that happened in a run.
     pub(crate) async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
         let mut events = Vec::new();
-        self.read_span(run, 0, u64::MAX, &mut events).await?;
-        Ok(events)
+        let read = self.read_span(run, 0, u64::MAX, &mut events).await;
+        read.map(|()| events).map_err(Failure::from)
     }
 
     /// Reads what happened in a run after a sequence, up to another.
@@ -60,11 +61,16 @@ impl RunStore {
         mut after: u64,
         last: u64,
         events: &mut Vec<common::RunEvent>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Unreadable> {
         while after < last {
             let limit = usize::try_from(last - after).map_or(PAGE, |left| left.min(PAGE));
             let page = self.logs.read(run, after, limit).await;
-            let page = page.map_err(|error| read_failure(&error, &run.to_string()))?;
+            let page = page.map_err(|error| match error {
+                ReadError::Storage(error @ StorageError::Corrupt { .. }) => {
+                    DamagedLog::Stored(error).into()
+                }
+                error => Unreadable::Failed(read_failure(&error, &run.to_string())),
+            })?;
             let Some(newest) = page.last() else {
                 break;
             };

@@ -13,8 +13,11 @@ use tracing::Instrument;
 use crate::active::Active;
 use crate::checkpoint::ToContinue;
 use crate::control::Presence;
+use crate::damage::{DamagedLog, Unreadable, beginning};
+use crate::executor::End;
 use crate::failure::{append_failure, not_resumed, storage_failure};
 use crate::meta::RunMeta;
+use crate::outcome;
 use crate::recorder::Recorder;
 use crate::runs::{OpenRun, Runs};
 use crate::store::{PAGE, decode_all};
@@ -130,44 +133,61 @@ impl Runs {
     /// Takes a run over and executes it.
     async fn resume_resting(&self, summary: RunSummary) -> Result<(), Failure> {
         let resume = self.resumption().get().ok_or_else(not_resumed)?;
-        let meta = RunMeta::of(&summary)?;
-        match self.take_over(summary, meta).await? {
+        match self.take_over(summary).await? {
             Some(run) => resume(run).await,
             None => tracing::debug!("a run that rested has ended"),
         }
         Ok(())
     }
 
-    /// Takes a run over with everything that happened in it; nothing comes back if it has ended.
-    pub(crate) async fn take_over(
-        &self,
-        summary: RunSummary,
-        meta: RunMeta,
-    ) -> Result<Option<OpenRun>, Failure> {
-        let (run, kind, due) = (summary.id, summary.kind.clone(), summary.due);
-        let Some((recorder, tail)) = self.reopen(summary, &meta, PAGE).await? else {
-            return Ok(None);
+    /// Takes a run over with everything that happened in it; nothing comes back if it has ended. One
+    /// whose log is damaged ends as failed, which is all that can be recorded of it.
+    pub(crate) async fn take_over(&self, summary: RunSummary) -> Result<Option<OpenRun>, Failure> {
+        let (run, kind) = (summary.id, summary.kind.clone());
+        let (created, due) = (summary.created, summary.due);
+        let meta = RunMeta::read(&summary);
+        let path = meta.as_ref().map(|meta| meta.path.clone());
+        let reopened = self.reopen(summary, path.unwrap_or_default(), PAGE).await;
+        let (recorder, tail) = match reopened {
+            Ok(Some(reopened)) => reopened,
+            Ok(None) => return Ok(None),
+            Err(Unreadable::Failed(failure)) => return Err(failure),
+            Err(Unreadable::Damaged(error)) => {
+                let error = grpc_kit::failure::chain(&error);
+                tracing::error!(%run, error, "a run stays open and is not resumed");
+                return Ok(None);
+            }
         };
         let read = async {
+            let meta = meta?;
             let tail = decode_all(&tail)?;
             let last = recorder.last_sequence();
-            self.store().to_continue(run, last, tail).await
+            let read = self.store().to_continue(run, last, tail).await?;
+            let started = beginning(run, &read.events)?.clone();
+            Ok((meta, started, read))
         };
         match read.await {
-            Ok(ToContinue {
-                events,
-                checkpointed,
-            }) => {
+            Ok((meta, started, read)) => {
+                let ToContinue {
+                    events,
+                    checkpointed,
+                } = read;
                 recorder.learn(&events);
                 recorder.note_checkpoint(checkpointed);
                 Ok(Some(OpenRun {
                     recorder,
                     meta,
                     kind,
+                    created,
+                    started,
                     events,
                 }))
             }
-            Err(failure) => {
+            Err(Unreadable::Damaged(error)) => {
+                self.end_damaged(recorder, &error);
+                Ok(None)
+            }
+            Err(Unreadable::Failed(failure)) => {
                 // It is tried again while the service runs.
                 if let Some(due) = due {
                     let rested = recorder.rest(due, None).await;
@@ -176,6 +196,15 @@ impl Runs {
                 Err(failure)
             }
         }
+    }
+
+    /// Ends a run as failed whose log is damaged.
+    pub fn end_damaged(&self, recorder: Recorder, damage: &DamagedLog) {
+        let run = recorder.run_id();
+        let error = damage.error_of(run);
+        tracing::error!(%run, error = error.message, "a run ends as its log is damaged");
+        let ended = |_| async { End::Finished(outcome::failed(error)) };
+        self.execute(recorder, ended);
     }
 
     /// Wakes what is due; returns how long nothing further is.

@@ -4,12 +4,14 @@
 //! five. Every stack has a loopback address of its own, so that all of them can use the fixed
 //! ports and no test has to guess a free one.
 
+mod http;
 mod process;
 mod python;
 mod run;
 mod stack;
 mod wait;
 
+pub use http::exchange;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};
 pub use run::{Followed, collect, invoke, until};

@@ -2,11 +2,10 @@
 
 use agent_domain::{
     event::{Hop, Source, SourceKind},
-    plan::Plan,
     scene::conversation::copied_world,
     scene::{self, Instance, Scene},
 };
-use agent_store::conversations;
+use agent_store::{conversations, turn_log::replay::plan_of};
 use grpc_kit::Failure;
 use run_events::Runs;
 
@@ -94,7 +93,7 @@ impl Publishers {
         };
         let runs = self.runs.by_conversation(conversation_id).await?;
         let first = runs.into_iter().next();
-        let plan = first.and_then(|(_, meta)| serde_json::from_value::<Plan>(meta.data).ok());
+        let plan = first.map(|(_, meta)| plan_of(meta)).transpose()?;
         let Some(turn) = plan.and_then(|plan| plan.scene) else {
             return Ok(None);
         };
@@ -121,10 +120,10 @@ impl Publishers {
         let known = self.instance(conversation_id)?;
         let runs = self.runs.by_conversation(conversation_id).await?;
         let present = conversations::present(runs);
-        let (run_id, plan) = present.map_or_else(Default::default, |(run, meta)| {
-            (run.run_id, serde_json::from_value::<Plan>(meta.data).ok())
-        });
-        let turn = plan.and_then(|plan| plan.scene);
+        let (run_id, turn) = match present {
+            Some((run, meta)) => (run.run_id, plan_of(meta)?.scene),
+            None => Default::default(),
+        };
         Ok(Publisher {
             source: Source {
                 kind: SourceKind::Instance,

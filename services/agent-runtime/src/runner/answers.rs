@@ -37,8 +37,6 @@ const SCOPE: &str = "tavern.agent.v1/answer";
 const FOLLOWED: usize = 1_000;
 /// Longer than any question waits.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
-/// How often a scene that has not resumed yet is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Follows questions, and opens the turns of their answers. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -96,10 +94,7 @@ impl Answers {
         // One that was cancelled or deleted has no answer.
         if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
             answer["prompt"] = question.prompt.clone().into();
-            if let Err(status) = self.deliver(&question, answer).await {
-                let (run, error) = (question.run_id.as_str(), status.message());
-                tracing::warn!(run, error, "an answer opens no turn");
-            }
+            self.deliver(&question, &answer).await;
         }
         if let Err(error) = self.store.close_question(&question.run_id).await {
             tracing::error!(%error, "an answered question is looked at again at the next start");
@@ -123,28 +118,73 @@ impl Answers {
         }
     }
 
-    async fn deliver(&self, question: &OpenQuestion, answer: Value) -> Result<(), Status> {
-        match scene_of(&question.conversation_id) {
-            Some(scene_run) => match self.instance(scene_run, question).await {
-                Some(known) => publish(&known, question, answer).await,
-                // Its scene has ended, so that no agent reads the answer.
-                None => Ok(()),
-            },
-            None => self.open_turn(question, &answer).await,
+    /// Hands an answer over, as soon as it is taken; one that is refused is lost.
+    async fn deliver(&self, question: &OpenQuestion, answer: &Value) {
+        let mut backoff = Backoff::default();
+        loop {
+            let delivered = match scene_of(&question.conversation_id) {
+                Some(scene_run) => self.publish(scene_run, question, answer).await,
+                None => self.open_turn(question, answer).await,
+            };
+            let Err(status) = delivered else { return };
+            // Too many turns wait.
+            let is_busy = grpc_kit::reason(&status) == Some(ErrorReason::ConversationBusy);
+            if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
+                let (run, error) = (question.run_id.as_str(), status.message());
+                tracing::warn!(run, error, "an answer opens no turn");
+                return;
+            }
+            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 
     /// Returns the agent of a scene that asked; nothing if the scene has ended.
-    async fn instance(&self, scene_run: &str, question: &OpenQuestion) -> Option<SceneInstance> {
-        loop {
-            let known = self.running_scenes.instance(&question.conversation_id);
-            let run = self.runs.get(scene_run).await.ok()?;
-            if known.is_some() || run.outcome.is_some() {
-                return known;
-            }
-            // After a start the scene may not have resumed yet.
-            tokio::time::sleep(LOOK_AGAIN).await;
+    ///
+    /// # Errors
+    /// UNAVAILABLE while the scene has not resumed, or a storage that does not work.
+    async fn instance(
+        &self,
+        scene_run: &str,
+        question: &OpenQuestion,
+    ) -> Result<Option<SceneInstance>, Status> {
+        let known = self.running_scenes.instance(&question.conversation_id);
+        match self.runs.get(scene_run).await {
+            Ok(run) if known.is_none() && run.outcome.is_none() => Err(not_resumed()),
+            Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::RunNotFound) => Ok(None),
+            found => found.map(|_| known),
         }
+    }
+
+    /// Publishes an answer to the agent of a scene that asked; none reads it if the scene has ended.
+    async fn publish(
+        &self,
+        scene_run: &str,
+        question: &OpenQuestion,
+        answer: &Value,
+    ) -> Result<(), Status> {
+        let Some(known) = self.instance(scene_run, question).await? else {
+            return Ok(());
+        };
+        let draft = Draft {
+            event_type: ANSWERED.to_owned(),
+            payload: answer.clone(),
+            source: source(question),
+            targets: vec![known.instance.id.clone()],
+            priority: Priority::High,
+            ttl: None,
+            delay: Duration::ZERO,
+            chain: Vec::new(),
+            correlation_id: question.run_id.clone(),
+            request_id: question.run_id.clone(),
+        };
+        let (reply, published) = oneshot::channel();
+        let request = Request::Publish(Box::new(draft), reply);
+        if !known.running.ask(request).await {
+            return Err(not_resumed());
+        }
+        // A scene that stops before it answers may have published it; its request id makes that once.
+        published.await.map_err(|_| not_resumed())??;
+        Ok(())
     }
 
     /// Starts a turn with an answer, after the one that is under way.
@@ -155,67 +195,33 @@ impl Answers {
             "payload": answer,
             "source": {"kind": source.kind.as_str(), "id": source.id, "run_id": source.run_id},
         });
-        let mut backoff = Backoff::default();
-        loop {
-            let turn = NewTurn {
-                profile_id: question.profile_id.clone(),
-                input: TurnInput {
-                    history: Vec::new(),
-                    opening: Opening::Events(vec![event.clone()]),
-                },
-                conversation_id: question.conversation_id.clone(),
-                ephemeral: false,
-                budgets: Limits::default(),
-                compact: false,
-                granted: Limits::default(),
-                dialect: None,
-                request_id: question.run_id.clone(),
-                scope: SCOPE,
-                body_hash: Hash::of(question.run_id.as_bytes()),
-                options: None,
-                refuse_if_busy: false,
-                scene: None,
-            };
-            let Err(failure) = self.turns.start(turn).await else {
-                return Ok(());
-            };
-            let status = failure.into_status();
-            // Too many turns wait.
-            let is_busy = grpc_kit::reason(&status) == Some(ErrorReason::ConversationBusy);
-            if !is_busy && FailureClass::of(&status) != FailureClass::Transient {
-                return Err(status);
-            }
-            tokio::time::sleep(backoff.after(&status)).await;
-        }
+        let turn = NewTurn {
+            profile_id: question.profile_id.clone(),
+            input: TurnInput {
+                history: Vec::new(),
+                opening: Opening::Events(vec![event]),
+            },
+            conversation_id: question.conversation_id.clone(),
+            ephemeral: false,
+            budgets: Limits::default(),
+            compact: false,
+            granted: Limits::default(),
+            dialect: None,
+            request_id: question.run_id.clone(),
+            scope: SCOPE,
+            body_hash: Hash::of(question.run_id.as_bytes()),
+            options: None,
+            refuse_if_busy: false,
+            scene: None,
+        };
+        self.turns.start(turn).await?;
+        Ok(())
     }
 }
 
-/// Publishes an answer to the agent of a scene that asked.
-async fn publish(
-    known: &SceneInstance,
-    question: &OpenQuestion,
-    answer: Value,
-) -> Result<(), Status> {
-    let draft = Draft {
-        event_type: ANSWERED.to_owned(),
-        payload: answer,
-        source: source(question),
-        targets: vec![known.instance.id.clone()],
-        priority: Priority::High,
-        ttl: None,
-        delay: Duration::ZERO,
-        chain: Vec::new(),
-        correlation_id: question.run_id.clone(),
-        request_id: question.run_id.clone(),
-    };
-    let (reply, published) = oneshot::channel();
-    let request = Request::Publish(Box::new(draft), reply);
-    if known.running.ask(request).await
-        && let Ok(published) = published.await
-    {
-        published?;
-    }
-    Ok(())
+/// Reports that a scene does not take an answer now. After a start it may not have resumed yet.
+fn not_resumed() -> Status {
+    Status::unavailable("the scene of the question does not run now")
 }
 
 fn source(question: &OpenQuestion) -> Source {

@@ -109,7 +109,7 @@ impl Runner {
                     continue;
                 };
                 // A version that is no longer kept leaves the digest of its prompts to differ.
-                if let Ok(Some(shown)) = inner.states.snapshot(owner, Some(version)).await {
+                if let Some(shown) = inner.states.snapshot(owner, Some(version)).await? {
                     states.push(ShownState {
                         kind,
                         version,

@@ -21,10 +21,11 @@ use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions};
 use core_types::{Clock, IdSource, RunOwner};
-use grpc_kit::Failure;
+use grpc_kit::{Failure, FailureClass};
 use json_schema::Schema;
 use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
 use serde_json::{Value, json};
+use tonic::Status;
 
 use agent_domain::{
     scene::conversation::conversation_of,
@@ -35,7 +36,6 @@ use agent_store::{
     conversations::Conversations,
     profiles::{KnownProfile, Profiles},
     store::StateOwner,
-    turn_log::replay::time_of,
 };
 pub(crate) use publishing::not_running;
 
@@ -185,8 +185,10 @@ impl SceneRunner {
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let scene = Arc::new(new.scene);
                 let replayed = Replayed::new(&scene, &profiles, inner.clock.now());
-                let prepared = self.prepare(&run_id, &scene, &profiles, first).await;
-                self.execute(recorder, scene, new.revision, replayed, prepared);
+                match self.prepare(&run_id, &scene, &profiles, first).await {
+                    Ok(()) => self.execute(recorder, scene, new.revision, replayed),
+                    Err(failure) => self.end_unprepared(recorder, failure),
+                }
                 Ok((run, false))
             }
         }
@@ -201,24 +203,17 @@ impl SceneRunner {
             Ok(scene) => {
                 tracing::info!(%run, events = open.events.len(), "a scene continues");
                 let scene = Arc::new(scene);
-                let started = open
-                    .events
-                    .first()
-                    .map_or_else(|| self.inner.clock.now(), time_of);
-                let profiles = self.profiles_of(&scene).await;
-                let known = profiles.as_ref().map_or(&[][..], Vec::as_slice);
-                let mut replayed = Replayed::new(&scene, known, started);
                 let own = run.to_string();
+                let profiles = match self.prepare_again(&own, &scene).await {
+                    Ok(profiles) => profiles,
+                    Err(failure) => return self.end_unprepared(open.recorder, failure),
+                };
+                let mut replayed = Replayed::new(&scene, &profiles, open.created);
                 let events = open.events.iter().filter(|event| event.run_id == own);
                 for kind in events.filter_map(|event| event.kind.as_ref()) {
                     replayed.apply(&scene, kind);
                 }
-                let prepared = match profiles {
-                    Ok(profiles) => self.prepare_again(&own, &scene, &profiles).await,
-                    Err(failure) => Err(failure),
-                };
-                let revision = revision.unwrap_or_default();
-                self.execute(open.recorder, scene, revision, replayed, prepared);
+                self.execute(open.recorder, scene, revision.unwrap_or_default(), replayed);
             }
             Err(error) => {
                 tracing::error!(%run, %error, "a scene cannot continue");
@@ -257,20 +252,20 @@ impl SceneRunner {
         inner.states.begin(&world, &scene.first_world).await
     }
 
-    /// Begins what the process before this one did not come to: the world state is the last.
+    /// Begins what the process before this one did not come to: the world state is the last. Returns the
+    /// profiles of the agents.
     async fn prepare_again(
         &self,
         run_id: &str,
         scene: &Scene,
-        profiles: &[Option<KnownProfile>],
-    ) -> Result<(), Failure> {
-        let inner = &self.inner;
+    ) -> Result<Vec<Option<KnownProfile>>, Failure> {
+        let profiles = self.profiles_of(scene).await?;
         let world = StateOwner::world(run_id);
-        if inner.states.snapshot(world, None).await?.is_some() {
-            return Ok(());
+        if self.inner.states.snapshot(world, None).await?.is_none() {
+            let first = first_states(scene, &profiles)?;
+            self.prepare(run_id, scene, &profiles, first).await?;
         }
-        let first = first_states(scene, profiles)?;
-        self.prepare(run_id, scene, profiles, first).await
+        Ok(profiles)
     }
 
     /// Returns the profiles of the agents of a scene, in their order.
@@ -285,20 +280,22 @@ impl SceneRunner {
         profiles.map_err(|error| store_failure(&error))
     }
 
-    /// Carries a scene out whose states have begun; one whose states could not begin fails.
-    fn execute(
-        &self,
-        recorder: Recorder,
-        scene: Arc<Scene>,
-        revision: u64,
-        replayed: Replayed,
-        prepared: Result<(), Failure>,
-    ) {
-        if let Err(failure) = prepared {
-            let error = unprepared(failure);
-            let ended = |_| async { End::Finished(outcome::failed(error)) };
-            return self.inner.runs.execute(recorder, ended);
-        }
+    /// Ends a scene whose states could not begin. While the storage does not work, it stays open.
+    fn end_unprepared(&self, recorder: Recorder, failure: Failure) {
+        let status = failure.into_status();
+        let end = match FailureClass::of(&status) {
+            FailureClass::Transient => {
+                let (run, error) = (recorder.run_id(), status.message());
+                tracing::error!(%run, error, "a scene waits for the storage and continues at the next start");
+                End::LeaveOpen
+            }
+            _ => End::Finished(outcome::failed(unprepared(&status))),
+        };
+        self.inner.runs.execute(recorder, |_| async { end });
+    }
+
+    /// Carries a scene out whose states have begun.
+    fn execute(&self, recorder: Recorder, scene: Arc<Scene>, revision: u64, replayed: Replayed) {
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
         // A caller that reads that the scene was started can ask something of it at once.
@@ -311,9 +308,8 @@ impl SceneRunner {
 }
 
 /// Words what keeps the states of a scene from beginning.
-fn unprepared(failure: Failure) -> CallError {
-    let status = failure.into_status();
-    let violations = grpc_kit::violations(&status).into_iter();
+fn unprepared(status: &Status) -> CallError {
+    let violations = grpc_kit::violations(status).into_iter();
     let violations = violations.map(|(place, problem)| format!("{place}: {problem}"));
     let words = std::iter::once(status.message().to_owned()).chain(violations);
     let message = words.collect::<Vec<_>>().join("; ");

@@ -10,6 +10,7 @@ use contracts::tavern::{
     run::v1::DeleteRunRequest,
 };
 use serde_json::{Value, json};
+use sqlx::ConnectOptions;
 use tonic::Status;
 
 use crate::{
@@ -224,4 +225,33 @@ async fn the_world_state_of_a_scene_is_deleted_with_its_run() {
         .await
         .unwrap_err();
     assert_eq!(grpc_kit::reason(&gone), Some(ErrorReason::SceneNotRunning));
+}
+
+#[tokio::test]
+async fn g409_a_storage_that_does_not_answer_is_no_change() {
+    let mut scene = scene();
+    scene["agent_instances"][0]["custom_runtime_config"] = json!({"deliberation_frequency_hz": 2});
+    scene["agent_instances"][1]["custom_runtime_config"] =
+        json!({"deliberation_frequency_hz": 2, "tavern": {"tick_when_idle": true}});
+    let world = world(&scene, &answers(20), &answers(40));
+    let running = world.build().await;
+    let run_id = running.start_scene().await;
+    // One of `gm`, and three of `elara`, who thinks when she is idle too: so ticks come.
+    running.until_handled(&run_id, 4).await;
+    let conversation = format!("{run_id}.gm");
+    let path = world.settings.data_dir.join("agent-runtime.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut door = options.connect().await.unwrap();
+    // Text that is none cannot be read.
+    for (request_id, handled) in [("CAST(x'ff' AS TEXT)", 8), ("''", 12)] {
+        let change = format!(
+            "UPDATE private_states SET request_id = {request_id} WHERE conversation_id = ?"
+        );
+        let changed = sqlx::query(sqlx::AssertSqlSafe(change)).bind(&conversation);
+        let changed = changed.execute(&mut door).await.unwrap();
+        assert_eq!(changed.rows_affected(), 1);
+        running.until_handled(&run_id, handled).await;
+    }
+    assert_eq!(running.messages(&conversation).await.len() / 2, 1);
+    running.end_scene(&run_id).await;
 }

@@ -4,7 +4,7 @@ use contracts::tavern::{
     common::v1::{CallGrant, CallResult},
     registry::v1::{CallDecision, CallResolution},
 };
-use core_types::{Durability, Timestamp};
+use core_types::{Durability, RunId, Timestamp};
 use run_log::{Event, Hash, RunState, RunSummary};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
@@ -119,15 +119,30 @@ impl Entry {
     }
 }
 
+/// Why an entry cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the ledger's entry {run} has no dispatch or no end")]
-struct Damaged {
-    run: String,
+enum Damaged {
+    #[error("the ledger's entry {0} has no dispatch or no end")]
+    Events(RunId),
+    #[error("the grant of the ledger's entry {0} is no grant")]
+    Grant(RunId),
+    #[error("what is kept beside the ledger's entry {run} is no record")]
+    Record {
+        run: RunId,
+        source: serde_json::Error,
+    },
 }
 
 /// Reads what is kept beside the events.
 pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
-    serde_json::from_slice(&summary.meta).map_err(|error| grpc_kit::internal(&error))
+    let run = summary.id;
+    let record: Record = serde_json::from_slice(&summary.meta)
+        .map_err(|source| grpc_kit::internal(&Damaged::Record { run, source }))?;
+    // Without its grant a call would have more rights than it was given.
+    if record.granted.is_some() && record.grant().is_none() {
+        return Err(grpc_kit::internal(&Damaged::Grant(run)));
+    }
+    Ok(record)
 }
 
 /// Reads an entry from its events.
@@ -145,7 +160,7 @@ pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntr
         }
     }
     let is_open = summary.state == RunState::Open;
-    let run = summary.id.to_string();
+    let run = summary.id;
     let entry = dispatched.map(|(dispatched, arguments_json)| Entry {
         summary,
         record,
@@ -160,6 +175,6 @@ pub(super) fn read(summary: RunSummary, events: Vec<Event>) -> Result<LedgerEntr
             resolution,
         }))),
         (Some(entry), None) if is_open => Ok(LedgerEntry::InFlight(Box::new(entry))),
-        _ => Err(grpc_kit::internal(&Damaged { run })),
+        _ => Err(grpc_kit::internal(&Damaged::Events(run))),
     }
 }

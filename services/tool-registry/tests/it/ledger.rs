@@ -8,6 +8,7 @@ use contracts::tavern::{
 };
 use grpc_kit::reason;
 use serde_json::json;
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 use tonic::Code;
 
 use crate::{
@@ -121,6 +122,46 @@ async fn p4_after_a_crash_only_a_repeatable_call_is_dispatched_again() {
     let (_, still) = fixture.finish(effect).await;
     assert!(still.status() == CallStatus::InDoubt && still.replayed);
     assert_eq!(fixture.sandbox.started(), 3, "the effect was not repeated");
+}
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_keeps_no_other_from_being_settled() {
+    for change in [
+        "UPDATE events SET payload = x'' WHERE sequence = 1 AND run = ?",
+        "UPDATE runs SET meta = x'7b7d' WHERE key = ?",
+        "UPDATE runs SET meta = json_set(CAST(meta AS TEXT), '$.granted', 'no grant') WHERE key = ?",
+    ] {
+        let mut fixture = Fixture::with_scripts(&[script_tool("effect")]).await;
+        fixture.sandbox.set(Mode::Hold("done".into()));
+        for effect in ["damaged", "intact"] {
+            let request = with_effect(effect, "effect", code());
+            tokio::spawn(finish(fixture.calls.clone(), request));
+        }
+        until("both dispatches", || fixture.sandbox.started() == 2).await;
+        fixture.crash_and_restart().await;
+        let path = fixture.directory.path().join("tool-registry.effects.db");
+        let mut door = SqliteConnectOptions::new()
+            .filename(path)
+            .connect()
+            .await
+            .unwrap();
+        let key: i64 = sqlx::query_scalar("SELECT key FROM runs WHERE request_id = 'damaged'")
+            .fetch_one(&mut door)
+            .await
+            .unwrap();
+        sqlx::query(change)
+            .bind(key)
+            .execute(&mut door)
+            .await
+            .unwrap();
+        fixture.recover().await;
+        let asked = |effect| finish(fixture.calls.clone(), with_effect(effect, "effect", code()));
+        let (_, settled) = asked("intact").await.unwrap();
+        assert_eq!(settled.status(), CallStatus::InDoubt, "{change}");
+        let refused = asked("damaged").await.unwrap_err();
+        assert_eq!(refused.code(), Code::Internal, "{change}");
+        assert_eq!(fixture.sandbox.started(), 2, "{change}");
+    }
 }
 
 #[tokio::test]

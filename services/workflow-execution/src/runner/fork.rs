@@ -113,11 +113,8 @@ impl Inner {
         let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;
         let mut events = self.runs.events(id).await?;
         settle_decided(run_id, &mut events, self.runner.calls()).await?;
-        let input_json = events.iter().find_map(|event| match &event.kind {
-            Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
-            _ => None,
-        });
-        let given = read_inputs(input_json.unwrap_or_default());
+        let started = run_events::beginning(id, &events).map_err(|error| internal(&error))?;
+        let given = read_inputs(&started.input_json);
         let given = given.map_err(|wrong| invalid_fields("run_id", &wrong))?;
         let planned = target.plan(&self.library, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::run_event::Kind;
 use futures::FutureExt;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, RecordedWaits, Recorder, RunMeta, outcome};
@@ -47,22 +46,10 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
         .open_runs()
         .await
         .map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    // Of runs that rest nothing else is read.
-    let used = inner.runs.metas_of_open_runs(definition_of).await;
-    let used: HashSet<Hash> =
-        used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    let before = core_types::Timestamp::from_unix_nanos(
-        inner
-            .clock
-            .now()
-            .unix_nanos()
-            .saturating_sub(i64::try_from(REQUESTS_ARE_KEPT.as_nanos()).unwrap_or(i64::MAX)),
-    );
-    let forgotten = inner.definitions.forget_unused(used, before).await?;
-    if !open.is_empty() || forgotten > 0 {
+    let forgotten = forget_unused_definitions(inner).await;
+    if !open.is_empty() {
         tracing::info!(
             runs = open.len(),
-            forgotten,
             "resuming the runs of the previous process"
         );
     }
@@ -72,6 +59,22 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
         if !resume(inner, run).await {
             tracing::error!("leaving a run for the next start");
         }
+    }
+    forgotten
+}
+
+/// Forgets the definitions that no run needs any more.
+async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
+    // Of runs that rest nothing else is read.
+    let used = inner.runs.metas_of_open_runs(definition_of).await;
+    let used: HashSet<Hash> =
+        used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
+    let kept = i64::try_from(REQUESTS_ARE_KEPT.as_nanos()).unwrap_or(i64::MAX);
+    let before = inner.clock.now().unix_nanos().saturating_sub(kept);
+    let before = core_types::Timestamp::from_unix_nanos(before);
+    let forgotten = inner.definitions.forget_unused(used, before).await?;
+    if forgotten > 0 {
+        tracing::info!(forgotten, "forgot definitions that no run needs");
     }
     Ok(())
 }
@@ -144,20 +147,13 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
 
 /// Returns what decides when the turn of a run comes.
 fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
-    let first = run.events.first();
-    let created = first.and_then(|event| event.time);
-    let created = created.and_then(grpc_kit::run_list::timestamp_from_proto);
-    let started = match first.and_then(|event| event.kind.as_ref()) {
-        Some(Kind::RunStarted(started)) => started.clone(),
-        _ => common::RunStarted::default(),
-    };
-    let key = Some(started.concurrency_key).filter(|key| !key.is_empty());
+    let key = Some(&run.started.concurrency_key).filter(|key| !key.is_empty());
     RunEntry {
         depth: run.recorder.path().len(),
-        since: created.unwrap_or_else(|| run.recorder.now()),
-        priority: started.priority,
+        since: run.created,
+        priority: run.started.priority,
         key: key.map(|key| {
-            let (mut key, _) = inner.keys.enter(&key);
+            let (mut key, _) = inner.keys.enter(key);
             key.set_run(run.recorder.run_id());
             key
         }),
@@ -166,11 +162,7 @@ fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
 
 async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable> {
     let target = find_target(inner, &run.meta).await?;
-    let input_json = run.events.iter().find_map(|event| match &event.kind {
-        Some(Kind::RunStarted(started)) => Some(started.input_json.as_str()),
-        _ => None,
-    });
-    let given = read_inputs(input_json.unwrap_or_default()).map_err(TargetError::Inputs);
+    let given = read_inputs(&run.started.input_json).map_err(TargetError::Inputs);
     let planned = match given {
         Ok(given) => target.plan(&inner.library, given).await,
         Err(wrong) => Err(wrong),

@@ -7,6 +7,7 @@ use agent_domain::{
 };
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
+use run_events::{DamagedLog, RunMeta};
 
 use super::journal;
 
@@ -27,6 +28,14 @@ pub enum ReplayError {
         /// Why not.
         source: Divergence,
     },
+}
+
+/// Reads the plan of a turn from what is stored beside its run.
+///
+/// # Errors
+/// [`DamagedLog::Meta`] if it is not the plan of a turn.
+pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
+    serde_json::from_value(meta.data).map_err(DamagedLog::Meta)
 }
 
 /// What a turn's own events come to.

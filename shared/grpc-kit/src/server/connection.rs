@@ -35,7 +35,7 @@ use super::{
     gate::ConnectionPermit,
 };
 use crate::{
-    Calls, Drain,
+    Calls, Drain, call,
     calls::HeldConnection,
     rpc::{Origin, Stack, StreamRoom},
     settings::ServerSettings,
@@ -228,6 +228,10 @@ async fn answer(
     http: Option<axum::Router>,
     mut request: Request<Incoming>,
 ) -> Response<Body> {
+    if http.is_some() {
+        // Here, before any reader, so that the protocol of the request makes no difference.
+        call::remove_headers_of_services(request.headers_mut());
+    }
     if is_grpc(request.headers()) {
         // A browser speaks for whatever page it shows, and a name that a page chose may lead to a
         // loopback address.

@@ -109,6 +109,45 @@ async fn only_grpc_that_no_browser_sends_reaches_a_handler() {
 }
 
 #[tokio::test]
+async fn s507_what_services_say_in_headers_is_removed_from_requests_of_clients() {
+    async fn of_services(headers: http::HeaderMap) -> String {
+        let names = headers
+            .keys()
+            .filter(|name| name.as_str().starts_with("tavern"));
+        names
+            .map(http::HeaderName::as_str)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+    let router = axum::Router::new().route("/names", get(of_services));
+    let server = TestServer::start_with(Default::default(), |server| server.http(router)).await;
+    for (name, value) in [
+        ("tavern-call-depth", "9"),
+        ("tavern-call-depth", "many"),
+        ("tavern-call-path", "%"),
+        ("tavern-call-path", "turn_1,flow_2"),
+        ("tavern-effect-id", "e1"),
+        ("tavern-anything", "else"),
+    ] {
+        for (asked, answer) in [("path".to_owned(), ""), (format!("header {name}"), "")] {
+            let mut request = tonic::Request::new(asked);
+            let forged = value.parse().unwrap();
+            request.metadata_mut().insert(name, forged);
+            let answered = server.client().send(request).await.unwrap();
+            assert_eq!(answered.into_inner(), answer, "{name}: {value}");
+        }
+        let page = ask(
+            &server,
+            &format!(
+                "GET /names HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{name}: {value}\r\n\r\n"
+            ),
+        )
+        .await;
+        assert!(page.ends_with("\r\n\r\n"), "{name}: {value}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn without_a_router_only_http2_is_spoken() {
     let server = TestServer::start(Default::default()).await;
     let answer = ask(

@@ -17,8 +17,10 @@ use contracts::tavern::run::v1::{
 };
 use core_types::{RunOwner, SystemClock, SystemIds};
 use futures::StreamExt;
+use prost::Message;
 use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
 use run_log::{Hash, MemoryRunLog, RunLogs, SqliteRunLog};
+use sqlx::ConnectOptions;
 use tonic::Code;
 
 async fn runs(directory: &Path) -> Runs {
@@ -272,6 +274,74 @@ async fn a_run_comes_back_whole_however_little_one_look_at_its_log_returns() {
     let open = after.open_runs().await.unwrap().remove(0);
     assert_eq!(written.len(), 616);
     assert!(open.events == written);
+}
+
+/// Changes what is stored of a run, as a failing disk might.
+async fn damage(directory: &Path, change: &str, run_id: &str, payload: &[u8]) {
+    let path = directory.join("test.runs.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut door = options.connect().await.unwrap();
+    let change = sqlx::query(sqlx::AssertSqlSafe(change.to_owned()));
+    let changed = change.bind(run_id).bind(payload).execute(&mut door).await;
+    assert_eq!(changed.unwrap().rows_affected(), 1, "one row is damaged");
+}
+
+#[tokio::test]
+async fn a_run_whose_log_is_damaged_ends_with_the_reason_and_the_others_come_back() {
+    const FIRST: &str = "sequence = 1 AND run = (SELECT key FROM runs WHERE id = ?1)";
+    let another = common::RunEvent {
+        kind: Some(text("no start")),
+        ..common::RunEvent::default()
+    };
+    let no_beginning = "its log does not begin with its start";
+    for (change, payload, reason) in [
+        (
+            format!("UPDATE events SET payload = ?2 WHERE {FIRST}"),
+            another.encode_to_vec(),
+            no_beginning,
+        ),
+        (
+            format!("UPDATE events SET payload = ?2 WHERE {FIRST}"),
+            vec![0xff],
+            "event 1 of the log is not an event of the contract",
+        ),
+        (
+            format!("DELETE FROM events WHERE {FIRST} AND ?2 = x''"),
+            vec![],
+            no_beginning,
+        ),
+        (
+            "UPDATE runs SET meta = ?2 WHERE id = ?1".to_owned(),
+            b"{}".to_vec(),
+            "what is stored beside the run cannot be read",
+        ),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let before = runs(directory.path()).await;
+        let damaged = new_run(&before, a_run("r1", "")).await.run_id().to_string();
+        let intact = new_run(&before, a_run("r2", "")).await.run_id();
+        before.shutdown().await;
+        damage(directory.path(), &change, &damaged, &payload).await;
+
+        let after = runs(directory.path()).await;
+        let metas: Vec<String> = after
+            .metas_of_open_runs(|meta| Some(meta.subject.clone()))
+            .await
+            .unwrap();
+        assert!(metas.contains(&"ada".to_owned()), "{change}");
+        let open = after.open_runs().await.unwrap();
+        let ids: Vec<_> = open.iter().map(|open| open.recorder.run_id()).collect();
+        assert_eq!(ids, [intact], "{change}");
+        assert_eq!(open[0].started.subject, "ada");
+        let (_, ended) = follow(&after, &damaged, 1).await;
+        let (listed, _) = after.list(&ListRunsRequest::default()).await.unwrap();
+        assert!(listed.contains(&ended), "{change}: {listed:?}");
+        assert_eq!(ended.state(), RunState::Failed, "{change}");
+        let error = ended.outcome.unwrap().error.unwrap();
+        assert_eq!(error.code, "log_damaged");
+        assert!(error.message.contains(&damaged), "{}", error.message);
+        assert!(error.message.contains(reason), "{}", error.message);
+    }
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use agent_domain::{channel::Dropped, scene::Scene};
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use contracts::tavern::common::v1::{self as common, ErrorCategory, run_event::Kind};
 use core_types::{RunId, RunOwner, Timestamp};
 use futures::future::join_all;
+use grpc_kit::{Failure, FailureClass};
 use run_events::{CancelReason, End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::{Map, Value};
@@ -26,6 +27,8 @@ use crate::{
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// How long turns may take to end when the scene is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
+/// How long to wait until the storage is asked again that did not answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How many events of a queue are shown.
 const SHOWN: usize = 100;
 
@@ -49,6 +52,8 @@ pub(super) struct Actor {
     pub(super) close_by: Option<Timestamp>,
     /// When agents think by themselves.
     pub(super) ticks: Ticks,
+    /// When the storage is asked again that did not answer.
+    look_again: Option<Timestamp>,
     inbox: SceneInbox,
 }
 
@@ -96,6 +101,7 @@ impl Actor {
             runs_workflow: false,
             close_by: None,
             ticks: Ticks::default(),
+            look_again: None,
             inbox,
         }
     }
@@ -139,6 +145,7 @@ impl Actor {
             if let Some(reason) = self.control.why() {
                 return Err(SceneStop::Cancelled(reason));
             }
+            self.look_again = None;
             self.drop_expired().await?;
             self.fire_timers().await?;
             self.announce_world().await?;
@@ -184,8 +191,24 @@ impl Actor {
         let queues = self.state.channel.due(now);
         let ticks = self.ticks.due().filter(|_| !self.state.is_ending);
         let others = changes.into_iter().chain(queues).chain(self.close_by);
-        let others = others.chain(ticks);
+        let others = others.chain(ticks).chain(self.look_again);
         timers.chain(others).min()
+    }
+
+    /// Notes that the storage did not answer, which is no answer: it is asked again.
+    ///
+    /// # Errors
+    /// [`SceneStop::Failed`] if what is stored can never be read.
+    pub(super) fn look_again(&mut self, failure: Failure, what: &str) -> Result<(), SceneStop> {
+        let status = failure.into_status();
+        let message = status.message();
+        tracing::error!(what, error = message, "the storage does not answer");
+        if FailureClass::of(&status) != FailureClass::Transient {
+            let error = outcome::error(ErrorCategory::Internal, "state_unreadable", message);
+            return Err(SceneStop::Failed(Box::new(error)));
+        }
+        self.look_again = Some(self.shared.clock.now().plus(LOOK_AGAIN));
+        Ok(())
     }
 
     async fn obey(&mut self, request: Request) -> Result<(), SceneStop> {

@@ -22,12 +22,89 @@ pub(super) struct Ticker {
     pub(super) seen: Option<Seen>,
 }
 
-/// What an agent thinks about: the versions of its state and goals, and how many events there were.
-pub(super) type Seen = (u64, u64, u64);
+/// The state, goals and events that an agent thinks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The versions of its state and of its goals; none if the storage did not answer.
+    pub(super) versions: Option<(u64, u64)>,
+    /// How many events there were.
+    pub(super) published: u64,
+}
+
+impl Ticker {
+    /// Takes what an agent sees now, and returns whether something changed. Versions that cannot be read are
+    /// no change: those known before count until they can.
+    pub(super) fn take(&mut self, now: Seen) -> bool {
+        let Some(before) = self.seen else {
+            self.seen = now.versions.map(|_| now);
+            return self.seen.is_some();
+        };
+        let versions = now.versions.or(before.versions);
+        self.seen = Some(Seen { versions, ..now });
+        let has_new_version = before.versions.is_some() && before.versions != versions;
+        has_new_version || before.published != now.published
+    }
+}
 
 impl Ticks {
     /// Returns when the next tick is due.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.by_instance.values().map(|ticker| ticker.due).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g409_only_what_was_read_and_differs_is_a_change() {
+        let seen = |versions, published| Seen {
+            versions,
+            published,
+        };
+        for (name, looks) in [
+            (
+                "at first, once the storage answers",
+                vec![
+                    (seen(None, 0), false),
+                    (seen(Some((1, 1)), 0), true),
+                    (seen(Some((1, 1)), 0), false),
+                ],
+            ),
+            (
+                "not while the storage does not answer, nor when it does again",
+                vec![
+                    (seen(Some((1, 1)), 0), true),
+                    (seen(None, 0), false),
+                    (seen(Some((1, 1)), 0), false),
+                ],
+            ),
+            (
+                "a version that was written meanwhile",
+                vec![
+                    (seen(Some((1, 1)), 0), true),
+                    (seen(None, 0), false),
+                    (seen(Some((1, 2)), 0), true),
+                ],
+            ),
+            (
+                "an event, whatever the storage does",
+                vec![(seen(Some((1, 1)), 0), true), (seen(None, 1), true)],
+            ),
+        ] {
+            let mut ticker = Ticker {
+                due: Timestamp::default(),
+                seen: None,
+            };
+            for (look, changed) in looks {
+                assert_eq!(ticker.take(look), changed, "{name}: {look:?}");
+            }
+        }
+        let mut unread = Ticker {
+            due: Timestamp::default(),
+            seen: Some(seen(None, 3)),
+        };
+        assert!(!unread.take(seen(Some((2, 1)), 3)), "after a turn");
     }
 }

@@ -6,6 +6,7 @@ use agent_domain::{
     scene::conversation::conversation_of,
 };
 use agent_store::store::StateOwner;
+use grpc_kit::Failure;
 use serde_json::json;
 
 use super::{
@@ -64,7 +65,7 @@ impl Actor {
         if instance.tick_interval().is_some() {
             let seen = self.look(instance).await;
             if let Some(ticker) = self.ticks.by_instance.get_mut(instance_id) {
-                ticker.seen = seen;
+                ticker.seen = Some(seen);
             }
         }
     }
@@ -76,24 +77,30 @@ impl Actor {
         let Some(ticker) = self.ticks.by_instance.get_mut(&instance.id) else {
             return false;
         };
-        let before = std::mem::replace(&mut ticker.seen, now);
-        before.is_none() || before != now || settings.tick_when_idle.unwrap_or_default()
+        ticker.take(now) || settings.tick_when_idle.unwrap_or_default()
     }
 
-    async fn look(&self, instance: &Instance) -> Option<Seen> {
+    async fn look(&self, instance: &Instance) -> Seen {
+        let versions = self.versions(instance).await.inspect_err(|failure| {
+            let agent = &instance.id;
+            tracing::warn!(agent, ?failure, "what an agent thinks about cannot be read");
+        });
+        Seen {
+            versions: versions.ok(),
+            published: self.state.published,
+        }
+    }
+
+    async fn versions(&self, instance: &Instance) -> Result<(u64, u64), Failure> {
         let conversation = conversation_of(&self.recorder.run_id().to_string(), &instance.id);
         let states = &self.shared.states;
         let version = |owner| async move {
-            let found = states.versions(&owner, None, 1).await.ok()?;
-            Some(found.first().map_or(0, |row| row.version))
+            let found = states.versions(&owner, None, 1).await?;
+            Ok::<_, Failure>(found.first().map_or(0, |row| row.version))
         };
         let own = StateOwner::agent(&conversation, &instance.profile_id);
         let goals = StateOwner::goals(&conversation, &instance.profile_id);
-        Some((
-            version(own).await?,
-            version(goals).await?,
-            self.state.published,
-        ))
+        Ok((version(own).await?, version(goals).await?))
     }
 }
 

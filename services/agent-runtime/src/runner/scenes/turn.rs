@@ -77,10 +77,28 @@ impl Actor {
             let Ok(request_id) = RequestId::new(taken.request_id.as_str()) else {
                 continue;
             };
-            let found = self.shared.runs.by_request(SCOPE, &request_id).await;
-            if let Ok(Some(run)) = found {
+            if let Some(run) = self.started(&request_id).await {
                 self.cancel(&run.run_id, "the scene was cancelled").await;
             }
+        }
+    }
+
+    /// Returns the turn that a request started; it must not continue only because the storage did not
+    /// answer.
+    async fn started(&self, request_id: &RequestId) -> Option<common::Run> {
+        let mut backoff = Backoff::default();
+        loop {
+            let found = self.shared.runs.by_request(SCOPE, request_id).await;
+            let status = match found {
+                Ok(found) => return found,
+                Err(failure) => failure.into_status(),
+            };
+            let error = status.message();
+            tracing::error!(error, "the turn of an agent of a scene cannot be looked up");
+            if FailureClass::of(&status) != FailureClass::Transient {
+                return None;
+            }
+            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 
@@ -110,9 +128,11 @@ impl AgentTurn {
         loop {
             let status = match self.start().await {
                 Ok(run_id) => {
-                    let state = self.follow(&run_id).await;
+                    match self.follow(&run_id).await {
+                        Ok(state) => handled.state = state.into(),
+                        Err(status) => handled.error = status.message().to_owned(),
+                    }
                     handled.run_id = run_id;
-                    handled.state = state.unwrap_or(RunState::Failed).into();
                     return handled;
                 }
                 Err(status) => status,
@@ -165,23 +185,46 @@ impl AgentTurn {
         Ok(started.run.run_id)
     }
 
-    /// Follows a turn to its end; what happens in it is in the log of the scene too.
-    async fn follow(&self, run_id: &str) -> Option<RunState> {
+    /// Follows a turn to its end; what happens in it is in the log of the scene too. The turn continues
+    /// while the storage does not answer, so it is followed again.
+    ///
+    /// # Errors
+    /// Its log can never be read.
+    async fn follow(&self, run_id: &str) -> Result<RunState, Status> {
         let _in_flight = self.control.track(WorkKind::Run, run_id);
+        let (mut after, mut backoff) = (0, Backoff::default());
+        loop {
+            let status = match self.follow_after(run_id, &mut after).await {
+                Ok(Some(state)) => return Ok(state),
+                Ok(None) => Status::unavailable("the watch of the turn broke off"),
+                Err(status) if FailureClass::of(&status) == FailureClass::Transient => status,
+                Err(status) => return Err(status),
+            };
+            tokio::time::sleep(backoff.after(&status)).await;
+        }
+    }
+
+    /// Follows a turn after an event, and notes the last; returns how the turn ended if it has.
+    async fn follow_after(
+        &self,
+        run_id: &str,
+        after: &mut u64,
+    ) -> Result<Option<RunState>, Status> {
         let runs = &self.shared.runs;
-        let mut records = runs.watch(run_id, 0, Drain::never()).await.ok()?;
+        let mut records = runs.watch(run_id, *after, Drain::never()).await?;
         while let Some(record) = records.next().await {
-            match contracts::watch::decode(record.ok()?).ok()?? {
-                Record::Event(event) => {
+            match contracts::watch::decode(record?)? {
+                Some(Record::Event(event)) => {
+                    *after = event.sequence;
                     if let Err(error) = self.recorder.submit_child(event).await {
                         tracing::warn!(%error, "an event of a turn is missing in the log of its scene");
                     }
                 }
-                Record::Terminal(terminal) => return Some(state_of(terminal)),
+                Some(Record::Terminal(terminal)) => return Ok(Some(state_of(terminal))),
                 _ => {}
             }
         }
-        None
+        Ok(None)
     }
 }
 

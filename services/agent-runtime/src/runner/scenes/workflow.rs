@@ -63,13 +63,10 @@ impl Actor {
         };
         if next.world_version.is_none() {
             let owner = StateOwner::world(&self.recorder.run_id().to_string());
-            let world = self.shared.states.get(&owner, None).await;
-            let world = world.map_err(|failure| {
-                let message = failure.into_status().message().to_owned();
-                let category = ErrorCategory::Internal;
-                let error = run_events::outcome::error(category, "state_unreadable", message);
-                SceneStop::Failed(Box::new(error))
-            })?;
+            let world = match self.shared.states.get(&owner, None).await {
+                Ok(world) => world,
+                Err(failure) => return self.look_again(failure, "the world state"),
+            };
             // After a crash it is asked for with the same inputs.
             self.record(vec![Kind::SceneWorkflowStarted(SceneWorkflowStarted {
                 moment: next.key.clone(),

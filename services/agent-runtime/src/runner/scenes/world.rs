@@ -31,24 +31,15 @@ impl Actor {
         if !is_due && self.is_caught_up {
             return Ok(());
         }
-        let changes = self
-            .changes
-            .take()
-            .map_or_else(Vec::new, |(_, changes)| changes);
-        self.is_caught_up = true;
         let owner = StateOwner::world(&self.recorder.run_id().to_string());
         let previous = self.state.announced;
         let new = match self.shared.states.versions_after(&owner, previous).await {
             Ok(new) => new,
-            Err(failure) => {
-                let error = failure.into_status();
-                tracing::error!(
-                    error = error.message(),
-                    "the changes of a world state cannot be read"
-                );
-                return Ok(());
-            }
+            Err(failure) => return self.look_again(failure, "the changes of a world state"),
         };
+        self.is_caught_up = true;
+        let changes = self.changes.take();
+        let changes = changes.map_or_else(Vec::new, |(_, changes)| changes);
         let Some(newest) = new.first().map(|row| row.version) else {
             return Ok(());
         };

@@ -2,9 +2,9 @@
 
 use agent_domain::{
     event::Hop,
-    plan::Plan,
     waits::{OpenTurn, cycle},
 };
+use agent_store::turn_log::replay::plan_of;
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
@@ -22,8 +22,7 @@ impl Inner {
         let above = context.path().steps().iter().rev();
         for run_id in above.filter(|run_id| is_turn(run_id)) {
             let meta = self.runs.meta(run_id).await?;
-            let plan = serde_json::from_value::<Plan>(meta.data).ok();
-            let place = plan.and_then(|plan| plan.scene);
+            let place = plan_of(meta)?.scene;
             if let Some(place) = place.filter(|place| place.run_id == to.running.run_id) {
                 return Ok(place.chain);
             }

@@ -262,6 +262,12 @@ impl WaitingCall {
 
     fn into_call(self) -> Option<(Call, CallContext)> {
         let context = CallContext::new(CallPath::from_steps(self.path).ok()?);
+        // Without its grant the call would have more rights than it was given.
+        let grant = self.granted.map(|text| ledger::grant_from_text(&text));
+        let grant = match grant {
+            Some(read) => Some(read?),
+            None => None,
+        };
         let call = Call {
             tool: self.tool,
             arguments: self.arguments,
@@ -275,7 +281,7 @@ impl WaitingCall {
             index: 0,
             needs_confirmation: self.needs_confirmation,
             attempt: self.attempt,
-            grant: self.granted.as_deref().and_then(ledger::grant_from_text),
+            grant,
             profile_id: String::new(),
             detached: true,
             body: None,
@@ -295,11 +301,20 @@ impl Calls {
     pub(super) async fn wait_again(&self) -> Result<usize, Status> {
         let waiting = self.inner.approvals.recover().await;
         let waiting = waiting.map_err(|error| grpc_kit::internal(&error))?;
-        let read = |json: &String| serde_json::from_str::<WaitingCall>(json).ok()?.into_call();
-        let calls: Vec<_> = waiting.iter().filter_map(read).collect();
-        let count = calls.len();
-        for (call, context) in calls {
+        let mut count = 0;
+        for stored in waiting {
+            let read = serde_json::from_str::<WaitingCall>(&stored.call_json);
+            let Some((call, context)) = read.ok().and_then(WaitingCall::into_call) else {
+                let (approval, effect) = (&stored.approval.id, &stored.approval.effect_id);
+                tracing::error!(
+                    approval,
+                    effect,
+                    "a waiting call cannot be read, and is left out"
+                );
+                continue;
+            };
             drop(self.join_within(call, context)?);
+            count += 1;
         }
         Ok(count)
     }

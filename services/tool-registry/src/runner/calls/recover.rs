@@ -11,38 +11,58 @@ use crate::ledger::{Entry, LedgerEntry};
 impl Calls {
     /// Settles what a crash left open and what must not be dispatched again, dispatches again what
     /// no owner asks for, finishes decisions, and lets calls wait again that people have not decided. The rest stays open until its owner asks for it.
-    /// Returns how many calls were touched.
+    /// Returns how many calls were touched. A call that cannot be continued is logged and stays open.
     ///
     /// # Errors
-    /// A status when the ledger cannot be read or written.
+    /// A status when the ledger cannot be listed.
     pub async fn recover(&self) -> Result<usize, Status> {
-        let mut touched = self.wait_again().await?;
+        let waiting = self.wait_again().await;
+        let mut touched = 0;
         for entry in self.inner.ledger.open_entries().await? {
-            match entry {
-                LedgerEntry::InFlight(entry) if self.is_in_flight(&entry) => {}
-                LedgerEntry::InFlight(entry) if !entry.record.may_repeat => {
-                    self.inner.settle_unknown(&entry).await?;
-                    touched += 1;
+            match self.continue_entry(&entry).await {
+                Ok(is_touched) => touched += usize::from(is_touched),
+                Err(status) => {
+                    let (effect, error) = (effect_of(&entry), status.message());
+                    tracing::error!(effect, error, "a call that a crash cut off stays open");
                 }
-                LedgerEntry::InFlight(entry) if entry.record.detached => {
-                    let call = call_of(&entry, entry.record.attempt)?;
-                    drop(self.join_within(call, without_caller())?);
-                    touched += 1;
-                }
-                LedgerEntry::Settled(decided) if decided.resolution.is_some() => {
-                    self.continue_decision(&decided).await?;
-                    touched += 1;
-                }
-                // A run that has resumed already may have settled its call since the list was made.
-                LedgerEntry::Settled(_) | LedgerEntry::InFlight(_) | LedgerEntry::Absent => {}
             }
         }
-        Ok(touched)
+        Ok(waiting? + touched)
+    }
+
+    /// Continues with what an entry says, unless it is left to its owner; returns whether it did.
+    async fn continue_entry(&self, entry: &LedgerEntry) -> Result<bool, Status> {
+        match entry {
+            LedgerEntry::InFlight(entry) if self.is_in_flight(entry) => return Ok(false),
+            LedgerEntry::InFlight(entry) if !entry.record.may_repeat => {
+                self.inner.settle_unknown(entry).await?;
+            }
+            LedgerEntry::InFlight(entry) if entry.record.detached => {
+                let call = call_of(entry, entry.record.attempt)?;
+                drop(self.join_within(call, without_caller())?);
+            }
+            LedgerEntry::Settled(decided) if decided.resolution.is_some() => {
+                self.continue_decision(decided).await?;
+            }
+            // A run that has resumed already may have settled its call since the list was made.
+            LedgerEntry::Settled(_) | LedgerEntry::InFlight(_) | LedgerEntry::Absent => {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn is_in_flight(&self, entry: &Entry) -> bool {
         let effect = EffectId::new(entry.effect_id());
         effect.is_ok_and(|effect| self.inner.in_flight_calls().contains_key(&effect))
+    }
+}
+
+fn effect_of(entry: &LedgerEntry) -> &str {
+    match entry {
+        LedgerEntry::InFlight(entry) => entry.effect_id(),
+        LedgerEntry::Settled(settled) => settled.entry.effect_id(),
+        LedgerEntry::Absent => "",
     }
 }
 

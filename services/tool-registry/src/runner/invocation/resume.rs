@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::ConversationId;
 use grpc_kit::Failure;
-use run_events::OpenRun;
+use run_events::{DamagedLog, OpenRun};
 
-use super::{Invocation, Invocations};
+use super::{Invocation, Invocations, begin::Kept};
 
 impl Invocations {
     /// Continues with every run that was cut off. Returns how many there are.
@@ -19,16 +19,26 @@ impl Invocations {
         let count = open.len();
         for run in open {
             let recorder = run.recorder.clone();
-            tracing::info!(run = %recorder.run_id(), "a run is resumed");
-            let invocation = self.invocation_of(run);
-            self.runs
-                .execute(recorder, |control| invocation.work(control));
+            match self.invocation_of(run) {
+                Ok(invocation) => {
+                    tracing::info!(run = %recorder.run_id(), "a run is resumed");
+                    self.runs
+                        .execute(recorder, |control| invocation.work(control));
+                }
+                Err(error) => self.runs.end_damaged(recorder, &error),
+            }
         }
         Ok(count)
     }
 
     /// Reads from the events what there is to do and what is done.
-    fn invocation_of(&self, run: OpenRun) -> Invocation {
+    fn invocation_of(&self, run: OpenRun) -> Result<Invocation, DamagedLog> {
+        let kept = serde_json::from_value(run.meta.data).map_err(DamagedLog::Meta)?;
+        let Kept {
+            malformed,
+            left_out,
+            profile,
+        } = kept;
         let run_id = run.recorder.run_id().to_string();
         let mut selected = Vec::new();
         let mut settled = BTreeMap::new();
@@ -47,17 +57,16 @@ impl Invocations {
                 _ => {}
             }
         }
-        let kept = |key: &str| run.meta.data[key].as_str().unwrap_or_default().to_owned();
-        Invocation {
-            malformed: kept("malformed"),
-            left_out: kept("left_out"),
-            profile_id: kept("profile"),
+        Ok(Invocation {
+            malformed,
+            left_out,
+            profile_id: profile,
             calls: self.calls.clone(),
             recorder: run.recorder,
             selected: selected.into(),
             conversation: ConversationId::new(run.meta.conversation_id).ok(),
             settled,
             dispatched,
-        }
+        })
     }
 }

@@ -11,8 +11,7 @@ use contracts::lf::a2a::v1::{
 };
 use grpc_kit::{ClientSettings, Transport};
 use serde_json::{Value, json};
-use testkit::Stack;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use testkit::{Stack, exchange};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt;
 
@@ -256,18 +255,12 @@ pub(super) async fn post(
     method: &str,
     body: &Value,
 ) -> anyhow::Result<(String, Value)> {
-    let address = stack.address();
-    let host = address.trim_start_matches("http://");
-    let body = body.to_string();
-    let request = format!(
-        "POST /lf.a2a.v1.A2AService/{method} HTTP/1.1\r\nhost: {host}\r\na2a-version: 1.0\r\n\
-         content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
+    let head = format!(
+        "POST /lf.a2a.v1.A2AService/{method}\r\na2a-version: 1.0\r\n\
+         content-type: application/json\r\n"
     );
-    let mut stream = tokio::net::TcpStream::connect(host).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
+    let body = body.to_string();
+    let answer = exchange(&stack.address(), &head, body.as_bytes(), |_| false).await?;
     let (head, body) = answer.split_once("\r\n\r\n").context("an answer")?;
     let line = head.lines().next().unwrap_or_default().to_owned();
     Ok((line, serde_json::from_str(body)?))
