@@ -148,6 +148,16 @@ fn an_impure_domain_module_is_found() {
                 "runner",
             ),
             ("shared/tool-domain/src/a.rs:1", "names `tokio`", "pure"),
+            (
+                "shared/workflow-nodes/src/a.rs:1",
+                "names `contracts`",
+                "plain values",
+            ),
+            (
+                "shared/workflow-nodes/src/a.rs:2",
+                "names `call_wire`",
+                "plain values",
+            ),
         ],
     );
     check(
