@@ -4,7 +4,7 @@
 //! domain `tavern`. Bad input names every violated field at once. What happened inside goes to
 //! the log with the trace id ([`internal`]); the caller gets only the id.
 
-use std::{collections::HashMap, error::Error, time::Duration};
+use std::{collections::HashMap, error::Error, iter, time::Duration};
 
 use contracts::tavern::common::v1::ErrorReason;
 use tonic::{Code, Status};
@@ -253,16 +253,17 @@ pub(crate) fn internal_status(trace_id: &str) -> Status {
     .into_status()
 }
 
+/// Returns an error and its causes, each behind what it caused.
+pub fn causes<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    iter::successors(Some(error), |&cause| cause.source())
+}
+
 /// Joins an error and its causes with ": ".
 pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        next = cause.source();
-    }
-    text
+    let words: Vec<String> = causes(error).map(ToString::to_string).collect();
+    words.join(": ")
 }
 
 /// Returns the reason as it travels in an `ErrorInfo`.

@@ -56,4 +56,4 @@ pub use services::Services;
 pub use settings::{
     ClientSettings, Exposed, Reflection, ServerSettings, TraceTrust, TransportError,
 };
-pub use transport::{LateTransport, Transport, late, local, local_with, remote};
+pub use transport::{LateTransport, SentRequest, Transport, late, local, local_with, remote};

@@ -6,12 +6,13 @@
 //!
 //! - `pool`: the connections to a service at an address.
 //! - `bounded`: an answer that is read no faster than it can be passed on.
+//! - `sent`: whether a request that was not answered has left.
 
 mod bounded;
 mod pool;
+mod sent;
 
 use std::{
-    error::Error,
     fmt,
     future::Future,
     pin::Pin,
@@ -21,17 +22,19 @@ use std::{
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tonic::{Code, ConnectError, Status, TimeoutExpired, body::Body, transport::Endpoint};
+use tonic::{Code, Status, TimeoutExpired, body::Body, transport::Endpoint};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    CallContext, Failure, Services,
+    CallContext, Failure, Services, failure,
     rpc::{LocalStack, Stack},
     services::service_of,
     settings::{ClientSettings, ServerSettings, TransportError},
 };
 use bounded::BoundedBody;
 use pool::{LanePermit, Pool};
+
+pub use sent::SentRequest;
 
 type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
@@ -145,6 +148,8 @@ impl Service<Request<Body>> for Remote {
         let service = service_of(&request).to_owned();
         let (channel, place) = self.0.enter(request.uri().path());
         let bound = CallContext::current().large_message();
+        let sent = SentRequest::default();
+        let request = sent.follow(request);
         Box::pin(async move {
             match channel.oneshot(request).await {
                 Ok(response) => Ok(response.map(|body| {
@@ -158,7 +163,7 @@ impl Service<Request<Body>> for Remote {
                         None => Body::new(body),
                     }
                 })),
-                Err(error) => Err(translate(error, &service)),
+                Err(error) => Err(translate(error, &sent, &service)),
             }
         })
     }
@@ -166,30 +171,22 @@ impl Service<Request<Body>> for Remote {
 
 /// Gives a transport's error its code and reason. A timeout is a passed deadline, which tonic
 /// calls a cancellation.
-fn translate(error: tonic::transport::Error, service: &str) -> Status {
-    let mut may_have_arrived = true;
-    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-    while let Some(present) = cause {
-        if present.is::<TimeoutExpired>() {
-            return Failure::deadline_exceeded().into_status();
-        }
-        may_have_arrived &= !present.is::<ConnectError>();
-        cause = present.source();
+fn translate(error: tonic::transport::Error, sent: &SentRequest, service: &str) -> Status {
+    if failure::causes(&error).any(|cause| cause.is::<TimeoutExpired>()) {
+        return Failure::deadline_exceeded().into_status();
     }
-    let reason = crate::failure::chain(&error);
+    let may_have_arrived = sent.may_have_arrived(&error);
+    let reason = failure::chain(&error);
     let status = Status::from_error(Box::new(error));
-    match status.code() {
+    let failure = match status.code() {
+        _ if !may_have_arrived => Failure::dependency_unavailable(service),
         Code::Unavailable | Code::Unknown | Code::Internal => {
-            tracing::debug!(service, error = reason, "a service does not answer");
-            let failure = Failure::dependency_unavailable(service);
-            let failure = match may_have_arrived {
-                true => failure.after_sending(),
-                false => failure,
-            };
-            failure.into_status()
+            Failure::dependency_unavailable(service).after_sending()
         }
-        _ => status,
-    }
+        _ => return status,
+    };
+    tracing::debug!(service, error = reason, "a service does not answer");
+    failure.into_status()
 }
 
 /// Gives an answer that broke off its code and reason: what the service says itself comes in

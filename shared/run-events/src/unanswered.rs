@@ -11,7 +11,7 @@ const TRIES_AFTER_FAILURES: u32 = 5;
 
 /// A call that the registry has not answered with a result.
 ///
-/// Its owner asks again until [`end`](Self::end) says that the call has ended. A status ends it as
+/// Its owner asks again until [`end`](Self::end) returns how the call has ended. A status ends it as
 /// *rejected* only if the call has surely not left: the first request that could take it was refused.
 /// All other ends are *in doubt*.
 #[derive(Debug)]

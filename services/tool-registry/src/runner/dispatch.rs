@@ -87,12 +87,19 @@ impl Dispatcher {
             return self.runs.execute(resolved, cancel).boxed().await;
         }
         let work = self.start(resolved);
+        let overdue = async {
+            match resolved.tool.implementation() {
+                // What calls a server ends by itself, as it knows whether the request has left.
+                Implementation::Backend { .. } => std::future::pending().await,
+                _ => tokio::time::sleep_until(resolved.deadline).await,
+            }
+        };
         tokio::select! {
             outcome = work => outcome,
             () = cancel.cancelled() => {
                 CallOutcome::cancelled_after_start(resolved.tool.id(), &resolved.in_flight.cancel_reason())
             }
-            () = tokio::time::sleep_until(resolved.deadline) => out_of_time(resolved),
+            () = overdue => out_of_time(resolved),
         }
     }
 
@@ -120,16 +127,9 @@ impl Dispatcher {
 }
 
 /// Returns how a call ends that has not ended in time. A program of the sandbox is ended with it; a
-/// server, or a file tool on its thread, may still do what it was asked.
+/// file tool on its thread may still do what it was asked.
 fn out_of_time(resolved: &ResolvedCall) -> CallOutcome {
     match resolved.tool.implementation() {
-        Implementation::Backend { service, .. } => backend::without_answer(
-            service,
-            resolved,
-            Category::Timeout,
-            "deadline_exceeded",
-            "did not answer in time",
-        ),
         Implementation::Builtin(_) if !resolved.tool.may_repeat() => {
             CallOutcome::InDoubt(timeout(resolved))
         }

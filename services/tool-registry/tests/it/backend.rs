@@ -26,9 +26,13 @@ pub(crate) struct Backend {
 }
 
 pub(crate) async fn serve() -> Backend {
+    serve_with(ServerSettings::default()).await
+}
+
+async fn serve_with(settings: ServerSettings) -> Backend {
     let settings = ServerSettings {
         listen: ([127, 0, 0, 1], 0).into(),
-        ..ServerSettings::default()
+        ..settings
     };
     let listener = grpc_kit::bind(&settings).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -46,16 +50,19 @@ pub(crate) async fn serve() -> Backend {
     }
 }
 
-pub(crate) async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
-    let request = PutBackendRequest {
+fn flows(backend: &Backend) -> PutBackendRequest {
+    PutBackendRequest {
         name: "flows".into(),
         endpoint: format!("http://{}", backend.address),
         ..Default::default()
-    };
+    }
+}
+
+pub(crate) async fn register(fixture: &Fixture, backend: &Backend) -> Vec<String> {
     fixture
         .catalogue
         .clone()
-        .put_backend(request)
+        .put_backend(flows(backend))
         .await
         .unwrap()
         .into_inner()
@@ -93,6 +100,49 @@ async fn a_servers_methods_are_found_and_called_with_json() {
             nanos: 500_000_000
         }
     );
+}
+
+#[tokio::test]
+async fn r308_a_backend_that_renews_its_connections_leaves_no_call_in_doubt() {
+    const CALLS: usize = 400;
+    let fixture = Fixture::new().await;
+    let backend = serve_with(ServerSettings {
+        max_connection_age: Duration::from_millis(10),
+        ..ServerSettings::default()
+    })
+    .await;
+    // Reading what the server offers takes a stream, which the end of its connection cuts off.
+    let mut catalogue = fixture.catalogue.clone();
+    while catalogue.put_backend(flows(&backend)).await.is_err() {}
+    let mut watch = tool("watch", "");
+    watch["implementation"]["method"] = json!("tavern.run.v1.RunService/WatchRun");
+    fixture.put_tool(watch).await;
+    fixture.put_tool(tool("start", "StartRun")).await;
+    let hold = json!({"workflowId": "hold", "inputsJson": "{}"});
+    let held = fixture.output("c", "start", hold).await["run"]["runId"].clone();
+    let calls = futures::stream::iter(0..CALLS).map(|number| {
+        // Calls that stay open keep the connections on which nothing new is taken.
+        if number % 10 == 0 {
+            let watches = with_effect(&format!("held{number}"), "watch", json!({"runId": held}));
+            tokio::spawn(finish(fixture.calls.clone(), watches));
+        }
+        let start = json!({"workflowId": "w1", "inputsJson": "{}"});
+        fixture.finish(with_effect(&format!("e{number}"), "start", start))
+    });
+    let results: Vec<_> = calls
+        .buffer_unordered(8)
+        .map(|ended| ended.1)
+        .collect()
+        .await;
+    let ends = |status: CallStatus| {
+        results
+            .iter()
+            .filter(move |result| result.status() == status)
+    };
+    let taken = ends(CallStatus::Succeeded).count();
+    assert_eq!(backend.workflows.started.lock().unwrap().len(), 1 + taken);
+    let refused = ends(CallStatus::Failed).filter(|end| code_of(end) == "backend_unreachable");
+    assert_eq!(taken + refused.count(), CALLS, "{results:?}");
 }
 
 #[tokio::test]

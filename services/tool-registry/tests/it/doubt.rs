@@ -129,6 +129,44 @@ async fn r308_a_stream_that_the_server_never_took_is_a_failure_worth_another_att
 }
 
 #[tokio::test]
+async fn r308_a_request_that_a_closing_connection_drops_leaves_by_the_next() {
+    let (fixture, peer) = led_to(vec![Answer::Drain, Answer::Succeed]).await;
+    // A call that is open keeps the connection, which takes nothing new.
+    tokio::spawn(finish(fixture.calls.clone(), request("charge", "held", 1)));
+    until("the first request", || peer.requests() == 1).await;
+    let mut calls = 0;
+    while peer.connections() < 2 {
+        let request = request("charge", &format!("e{calls}"), 1);
+        let result = fixture.finish(request).await.1;
+        assert_eq!(result.status(), CallStatus::Succeeded, "{result:?}");
+        calls += 1;
+    }
+    assert_eq!(peer.requests(), 1 + calls, "each was sent once");
+}
+
+#[tokio::test]
+async fn r308_a_call_that_never_left_is_not_in_doubt_when_its_time_is_over() {
+    let peer = Peer::narrow(vec![Answer::Succeed, Answer::Silence]).await;
+    let fixture = Fixture::new().await;
+    register_led_to(&fixture, peer.address, &[EFFECT]).await;
+    // Behind the first answer it is known how many requests the peer takes at once.
+    attempt(&fixture, "charge", 1).await;
+    tokio::spawn(finish(fixture.calls.clone(), request("charge", "held", 1)));
+    until("the held request", || peer.requests() == 2).await;
+    let short = CallToolRequest {
+        timeout: Some(prost_types::Duration {
+            seconds: 0,
+            nanos: 200_000_000,
+        }),
+        ..request("charge", "e2", 1)
+    };
+    let result = fixture.finish(short).await.1;
+    let found = (result.status(), code_of(&result), is_retryable(&result));
+    assert_eq!(found, (CallStatus::Failed, "backend_unreachable", true));
+    assert_eq!(peer.requests(), 2);
+}
+
+#[tokio::test]
 async fn w21_a_retryable_failure_is_dispatched_again_by_a_higher_attempt_only() {
     let (mut fixture, peer) = led_to(vec![Answer::status("8"), Answer::Succeed]).await;
     for number in [0, 1] {

@@ -322,11 +322,13 @@ async fn a_request_whose_connection_broke_may_have_arrived() {
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
-        // Some of the request, and then the server is gone.
-        let mut read = [0; 64];
-        tokio::io::AsyncReadExt::read_exact(&mut stream, &mut read)
-            .await
-            .unwrap();
+        // The whole request, and then the server is gone.
+        let mut read = Vec::new();
+        while !read.windows(6).any(|part| part == b"echo x") {
+            tokio::io::AsyncReadExt::read_buf(&mut stream, &mut read)
+                .await
+                .unwrap();
+        }
     });
     let settings = grpc_kit::ClientSettings::to(format!("http://{address}"));
     let mut client = Client::new(grpc_kit::remote(&settings).unwrap());
@@ -337,6 +339,26 @@ async fn a_request_whose_connection_broke_may_have_arrived() {
         Some(ErrorReason::DependencyUnavailable)
     );
     assert!(grpc_kit::may_have_arrived(&status));
+}
+
+#[tokio::test]
+async fn a_request_that_a_closing_connection_drops_has_not_arrived() {
+    let settings = grpc_kit::ServerSettings {
+        max_connection_age: Duration::from_millis(20),
+        ..Default::default()
+    };
+    let server = TestServer::start(settings).await;
+    let mut client = Client::new(server.transport());
+    // A stream that is open keeps the connection, which takes nothing new once it is to close.
+    let _held = client.tell("forever").await.unwrap();
+    let status = loop {
+        if let Err(status) = client.say("echo x").await {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Code::Unavailable);
+    assert!(!grpc_kit::may_have_arrived(&status), "{status:?}");
+    assert_eq!(client.say("echo x").await.unwrap(), "x");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 mod allowed;
 mod codec;
-mod heard;
+mod exchange;
 mod reflection;
 mod refusal;
 mod streaming;
@@ -21,7 +21,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 use prost_types::method_options::IdempotencyLevel;
 use sha2::{Digest, Sha256};
 use tonic::{
-    Request,
+    Request, Status,
     client::Grpc,
     metadata::{AsciiMetadataValue, BinaryMetadataKey, BinaryMetadataValue, MetadataMap},
     transport::{Channel, Endpoint},
@@ -30,8 +30,7 @@ use tonic::{
 use super::ResolvedCall;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
-use heard::StatusSeen;
-pub(super) use refusal::without_answer;
+use exchange::Exchange;
 use tool_domain::definition::Flags;
 
 /// The metadata key of the effect id; an id that is not plain ASCII has `-bin` behind the key.
@@ -40,6 +39,8 @@ pub const EFFECT_ID: &str = "tavern-effect-id";
 pub const CONVERSATION_ID: &str = "tavern-conversation-id";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// How often a request is sent that a connection drops before it has taken any of it.
+const TRIES: u32 = 3;
 
 /// Why a server cannot be registered.
 #[derive(Debug, thiserror::Error)]
@@ -245,31 +246,35 @@ impl Backends {
                 ));
             }
         };
-        let request = request_for(message, resolved);
-        let heard = StatusSeen::default();
-        let mut grpc = Grpc::new(heard.listen(backend.channel.clone()))
-            .max_decoding_message_size(MAX_ANSWER_BYTES);
-        if let Err(error) = grpc.ready().await {
-            return CallOutcome::Failed(refusal::unreachable(service, &error.to_string()));
-        }
         let path = http::uri::PathAndQuery::try_from(format!("/{method}"));
         let Ok(path) = path else {
             return CallOutcome::Rejected(unknown_method(&backend, method));
         };
-        let codec = DynamicCodec::new(descriptor.output());
-        let status = match descriptor.is_server_streaming() {
-            true => match grpc.server_streaming(request, path, codec).await {
-                Ok(answer) => {
-                    return streaming::read(service, resolved, &heard, answer.into_inner()).await;
+        let exchange = Exchange::default();
+        let asking = async {
+            let mut tries = 1;
+            loop {
+                let request = request_for(message.clone(), resolved);
+                let asked = ask(
+                    &backend,
+                    &descriptor,
+                    path.clone(),
+                    request,
+                    resolved,
+                    &exchange,
+                );
+                match asked.await {
+                    Ok(outcome) => return outcome,
+                    // The connection was about to close; the next one takes the request.
+                    Err(status) if tries < TRIES && was_dropped(&status, &exchange) => tries += 1,
+                    Err(status) => {
+                        return refusal::of_status(service, resolved, &status, &exchange);
+                    }
                 }
-                Err(status) => status,
-            },
-            false => match grpc.unary(request, path, codec).await {
-                Ok(answer) => return outcome_of(answer.get_ref()),
-                Err(status) => status,
-            },
+            }
         };
-        refusal::of_status(service, resolved, &status, heard.answered())
+        let in_time = tokio::time::timeout_at(resolved.deadline, asking).await;
+        in_time.unwrap_or_else(|_| refusal::out_of_time(service, resolved, &exchange))
     }
 
     /// Returns what is wrong with a tool that names `service` and `method`.
@@ -306,6 +311,35 @@ impl Backends {
         let descriptor = descriptor.ok_or_else(|| unknown_method(&backend, method))?;
         Ok((backend, descriptor))
     }
+}
+
+/// Sends one request. Returns how the call ended, or the status of a request without an answer.
+async fn ask(
+    backend: &Backend,
+    descriptor: &MethodDescriptor,
+    path: http::uri::PathAndQuery,
+    request: Request<DynamicMessage>,
+    resolved: &ResolvedCall,
+    exchange: &Exchange,
+) -> Result<CallOutcome, Status> {
+    let mut grpc = Grpc::new(exchange.over(backend.channel.clone()))
+        .max_decoding_message_size(MAX_ANSWER_BYTES);
+    if let Err(error) = grpc.ready().await {
+        let failure = refusal::unreachable(&backend.name, &error.to_string());
+        return Ok(CallOutcome::Failed(failure));
+    }
+    let codec = DynamicCodec::new(descriptor.output());
+    if descriptor.is_server_streaming() {
+        let answer = grpc.server_streaming(request, path, codec).await?;
+        return Ok(streaming::read(&backend.name, resolved, exchange, answer.into_inner()).await);
+    }
+    let answer = grpc.unary(request, path, codec).await?;
+    Ok(outcome_of(answer.get_ref()))
+}
+
+/// Whether a connection was there and has taken nothing of the request.
+fn was_dropped(status: &Status, exchange: &Exchange) -> bool {
+    !exchange.has_left() && !refusal::found_no_peer(status) && !refusal::has_timed_out(status)
 }
 
 /// Returns how a call ended that a method answered.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use core_types::{Clock, SystemClock, Timestamp};
 
-/// A clock that panics once for whoever asks next after it was broken, as a fault of the service would.
+/// A clock that panics at the first question after it was broken, as a fault of the service would.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FragileClock {
     broken: Arc<AtomicBool>,

@@ -21,6 +21,7 @@ const SETTINGS: u8 = 4;
 const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 const PREFACE_BYTES: usize = 24;
 
 /// What the peer does with a request that it has read whole.
@@ -30,6 +31,8 @@ pub(crate) enum Answer {
     Reset(u32),
     /// Goes away: whether it took the stream, and hangs up if so.
     GoAway { took_it: bool },
+    /// Announces that it closes the connection, and answers nothing.
+    Drain,
     /// Hangs up.
     HangUp,
     /// Answers with headers alone.
@@ -53,36 +56,65 @@ impl Answer {
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     requests: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Peer {
     pub(crate) async fn start(answers: Vec<Answer>) -> Self {
+        Self::with_settings(answers, Vec::new()).await
+    }
+
+    /// Starts a peer that takes one request at a time on a connection.
+    pub(crate) async fn narrow(answers: Vec<Answer>) -> Self {
+        let at_once = [
+            &MAX_CONCURRENT_STREAMS.to_be_bytes()[..],
+            &1_u32.to_be_bytes(),
+        ];
+        Self::with_settings(answers, at_once.concat()).await
+    }
+
+    async fn with_settings(answers: Vec<Answer>, settings: Vec<u8>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(AtomicUsize::new(0));
+        let connections = Arc::new(AtomicUsize::new(0));
         let (answers, count) = (Arc::new(answers), Arc::clone(&requests));
+        let settings = frame(SETTINGS, 0, 0, &settings);
+        let accepted = Arc::clone(&connections);
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
+                accepted.fetch_add(1, Ordering::SeqCst);
                 let (answers, count) = (Arc::clone(&answers), Arc::clone(&count));
+                let settings = settings.clone();
                 // A client that hangs up ends its connection.
-                tokio::spawn(async move { drop(serve(socket, &answers, &count).await) });
+                tokio::spawn(async move { drop(serve(socket, &settings, &answers, &count).await) });
             }
         });
-        Self { address, requests }
+        Self {
+            address,
+            requests,
+            connections,
+        }
     }
 
     /// How many requests it has read whole.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+
+    /// How many connections it has accepted.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
 }
 
 async fn serve(
     mut socket: TcpStream,
+    settings: &[u8],
     answers: &[Answer],
     count: &AtomicUsize,
 ) -> std::io::Result<()> {
-    socket.write_all(&frame(SETTINGS, 0, 0, &[])).await?;
+    socket.write_all(settings).await?;
     let mut preface = [0; PREFACE_BYTES];
     socket.read_exact(&mut preface).await?;
     loop {
@@ -111,6 +143,10 @@ fn written(answer: &Answer, stream: u32) -> Vec<u8> {
         Answer::GoAway { took_it } => {
             let last = if *took_it { stream } else { 0 };
             let payload = [last.to_be_bytes(), 0_u32.to_be_bytes()].concat();
+            frame(GOAWAY, 0, 0, &payload)
+        }
+        Answer::Drain => {
+            let payload = [i32::MAX.to_be_bytes(), [0; 4]].concat();
             frame(GOAWAY, 0, 0, &payload)
         }
         Answer::HangUp | Answer::Silence => Vec::new(),

@@ -5,6 +5,7 @@ use std::error::Error;
 
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
+use super::exchange::Exchange;
 use crate::runner::dispatch::ResolvedCall;
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
@@ -21,7 +22,6 @@ pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
 }
 
 /// Returns how a call ended whose backend answered with an error, or whose connection broke.
-/// `answered` is whether the status is the peer's own and not one that was made here.
 ///
 /// Once the request has left, only a definite refusal is a failure (rule R308): a proxy answers
 /// UNAVAILABLE for a request that its server was carrying out as well as for one that it never saw.
@@ -29,9 +29,10 @@ pub(super) fn of_status(
     service: &str,
     resolved: &ResolvedCall,
     status: &Status,
-    answered: bool,
+    exchange: &Exchange,
 ) -> CallOutcome {
-    if not_sent(status) {
+    let answered = exchange.answered();
+    if !answered && !exchange.may_have_arrived(status) {
         return CallOutcome::Failed(unreachable(service, status.message()));
     }
     let (category, code) = category_of(status.code());
@@ -53,19 +54,10 @@ pub(super) fn of_status(
     let timed_out = match answered {
         true => status.code() == Code::DeadlineExceeded,
         // tonic's client reports its own timeout as CANCELLED.
-        false => {
-            status.code() == Code::DeadlineExceeded || caused_by::<TimeoutExpired>(status, |_| true)
-        }
+        false => has_timed_out(status),
     };
     if timed_out {
-        let what = "did not answer in time";
-        return without_answer(
-            service,
-            resolved,
-            Category::Timeout,
-            "deadline_exceeded",
-            what,
-        );
+        return late(service, resolved);
     }
     if answered {
         let what = format!("answered '{said}', which does not say whether the call took effect");
@@ -81,16 +73,31 @@ pub(super) fn of_status(
     )
 }
 
-/// Whether nothing of the request can have been carried out: there was no connection, or the server
-/// said that it never looked at the request.
-fn not_sent(status: &Status) -> bool {
-    caused_by::<ConnectError>(status, |_| true)
-        || caused_by::<h2::Error>(status, |error| {
-            let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            // A stream ends by the peer's GOAWAY only if it lies beyond the last one that the peer
-            // took; those that it took continue, or end with the connection.
-            error.is_remote() && (refused || error.is_go_away())
-        })
+/// Returns how a call ended whose time is over.
+pub(super) fn out_of_time(
+    service: &str,
+    resolved: &ResolvedCall,
+    exchange: &Exchange,
+) -> CallOutcome {
+    match exchange.has_left() {
+        true => late(service, resolved),
+        false => CallOutcome::Failed(unreachable(service, "its time was over before it left")),
+    }
+}
+
+fn late(service: &str, resolved: &ResolvedCall) -> CallOutcome {
+    let (category, what) = (Category::Timeout, "did not answer in time");
+    without_answer(service, resolved, category, "deadline_exceeded", what)
+}
+
+/// Whether a status that the peer did not write stands for the end of the call's time.
+pub(super) fn has_timed_out(status: &Status) -> bool {
+    status.code() == Code::DeadlineExceeded || caused_by::<TimeoutExpired>(status)
+}
+
+/// Whether there was no connection at all.
+pub(super) fn found_no_peer(status: &Status) -> bool {
+    caused_by::<ConnectError>(status)
 }
 
 /// Whether a server that answers with this code says by it that the call took no effect.
@@ -107,7 +114,7 @@ fn is_refusal(code: Code) -> bool {
 }
 
 /// Returns how a call ended that left for a backend and got no answer.
-pub(in crate::runner::dispatch) fn without_answer(
+pub(super) fn without_answer(
     service: &str,
     resolved: &ResolvedCall,
     category: Category,
@@ -148,13 +155,6 @@ fn category_of(code: Code) -> (Category, &'static str) {
     }
 }
 
-fn caused_by<E: Error + 'static>(status: &Status, matches: impl Fn(&E) -> bool) -> bool {
-    let mut source = status.source();
-    while let Some(error) = source {
-        if error.downcast_ref::<E>().is_some_and(&matches) {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+fn caused_by<E: Error + 'static>(status: &Status) -> bool {
+    grpc_kit::failure::causes(status).any(|cause| cause.is::<E>())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
-use super::{heard::StatusSeen, refusal};
+use super::{exchange::Exchange, refusal};
 use crate::{
     ledger::{MAX_INLINE_BYTES, OutputKeeper},
     runner::dispatch::{ResolvedCall, without_handle},
@@ -43,7 +43,7 @@ impl Default for Messages {
 pub(super) async fn read(
     service: &str,
     resolved: &ResolvedCall,
-    heard: &StatusSeen,
+    exchange: &Exchange,
     mut stream: Streaming<DynamicMessage>,
 ) -> CallOutcome {
     let mut answer = StreamedAnswer::default();
@@ -67,7 +67,7 @@ pub(super) async fn read(
     };
     show(resolved, answer.coalescer.release(Instant::now()));
     match broken {
-        Some(status) => answer.broken(service, resolved, heard, &status),
+        Some(status) => answer.broken(service, resolved, exchange, &status),
         None => answer.whole().await,
     }
 }
@@ -87,11 +87,11 @@ impl StreamedAnswer {
         &self,
         service: &str,
         resolved: &ResolvedCall,
-        heard: &StatusSeen,
+        exchange: &Exchange,
         status: &Status,
     ) -> CallOutcome {
         if self.bytes == 0 || resolved.tool.may_repeat() {
-            return refusal::of_status(service, resolved, status, heard.answered());
+            return refusal::of_status(service, resolved, status, exchange);
         }
         let what = format!("broke off its answer ('{}')", status.message());
         refusal::without_answer(

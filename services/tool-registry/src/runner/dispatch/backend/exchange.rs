@@ -1,27 +1,30 @@
-//! Whether a status is the peer's own.
+//! What of one call crossed its connection: the request, and the peer's own status.
 //!
-//! tonic makes a status of its own where an answer cannot be read, such as one that is too large,
-//! with the codes that a server uses to refuse a request. Only what the peer wrote says what it did.
+//! tonic makes a status of its own where a connection drops a request, and where an answer cannot be read,
+//! such as one that is too large, with the codes that a server uses to refuse a request. Only what the peer
+//! wrote says what it did.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 
+use grpc_kit::SentRequest;
 use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
-use tonic::{body::Body, transport::Channel};
+use tonic::{Status, body::Body, transport::Channel};
 use tower::{Service, ServiceExt};
 
-/// Notes whether the status of one call came.
+/// Notes what of one call crossed its connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StatusSeen {
+pub(super) struct Exchange {
+    request: SentRequest,
     status: Arc<AtomicBool>,
 }
 
-impl StatusSeen {
-    /// Returns the channel with every answer looked at.
-    pub(super) fn listen(
+impl Exchange {
+    /// Returns the channel with every request and answer looked at.
+    pub(super) fn over(
         &self,
         channel: Channel,
     ) -> impl Service<
@@ -30,7 +33,8 @@ impl StatusSeen {
         Error = tonic::transport::Error,
         Future: Send,
     > + use<> {
-        let heard = self.clone();
+        let (sent, heard) = (self.request.clone(), self.clone());
+        let channel = channel.map_request(move |request| sent.follow(request));
         channel.map_response(move |response: Response<Body>| {
             heard.note(response.headers());
             response.map(|body| {
@@ -42,6 +46,16 @@ impl StatusSeen {
                 }))
             })
         })
+    }
+
+    /// Whether some of the request has left.
+    pub(super) fn has_left(&self) -> bool {
+        self.request.has_left()
+    }
+
+    /// Whether the peer may have carried out the call, which ended with this status.
+    pub(super) fn may_have_arrived(&self, status: &Status) -> bool {
+        self.request.may_have_arrived(status)
     }
 
     /// Whether the peer gave a status.
