@@ -8,6 +8,7 @@ mod catalogue;
 mod dialect;
 mod load_diagnostic;
 mod model_totals;
+mod named;
 mod observation;
 mod outcome;
 mod parsed;
@@ -19,6 +20,7 @@ pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use model_totals::{ModelTotals, total_of_answer};
+pub use named::NamedTools;
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{
     failure_from_proto, failure_to_proto, outcome_to_proto, output_text, verdict_from_proto,
