@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use call_catalogue::Catalogue;
+use call_wire::NamedTools;
 use contracts::tavern::agent::v1::{GetToolScopeRequest, get_tool_scope_request::Agent};
 use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
 use tonic::Status;
@@ -52,11 +53,12 @@ pub(crate) struct Loaded {
     pub(crate) missing: Vec<String>,
 }
 
-/// Tools of the registry, and the ids asked for that no tool has.
+/// The tools that a scope takes.
 #[derive(Debug, Default)]
-struct Named {
-    tools: Vec<Tool>,
-    missing: Vec<String>,
+struct Taken {
+    named: NamedTools,
+    /// What the scope's agent lists, by the names and the ids that it has for its tools.
+    listed: Vec<(String, String)>,
 }
 
 impl Catalogues {
@@ -87,23 +89,23 @@ impl Catalogues {
     /// Returns the tools of a scope as they are now.
     pub(crate) async fn load(&self, key: Scope) -> Result<Loaded, Status> {
         let since = Instant::now();
-        let wanted = self.wanted(&key).await?;
-        let mut missing = key.beyond(wanted.as_deref());
         let everything = self.list().await?;
-        let (visible, hidden) = match &wanted {
-            None => (everything, Vec::new()),
-            Some(ids) if ids.is_empty() => (Vec::new(), ids_of(&everything)),
-            Some(ids) => {
-                let visible = self.named(ids).await?;
-                missing.extend(visible.missing);
-                let seen = ids_of(&visible.tools);
+        let (catalogue, missing) = match self.taken(&key).await? {
+            None => (
+                call_wire::catalogue(&everything, Vec::new(), &[]),
+                Vec::new(),
+            ),
+            Some(taken) => {
                 let mut hidden = ids_of(&everything);
-                hidden.retain(|id| !seen.contains(id));
-                (visible.tools, hidden)
+                hidden.retain(|id| !taken.named.has(id));
+                let names = taken.names();
+                let visible = taken.named.tools.into_iter().map(|(_, tool)| tool);
+                let visible: Vec<Tool> = visible.collect();
+                let catalogue = call_wire::catalogue(&visible, hidden, &names);
+                (catalogue, taken.named.missing)
             }
         };
-        let catalogue =
-            call_wire::catalogue(&visible, hidden).map_err(|error| grpc_kit::internal(&error))?;
+        let catalogue = catalogue.map_err(|error| grpc_kit::internal(&error))?;
         let mut remembered = self
             .remembered
             .lock()
@@ -123,30 +125,41 @@ impl Catalogues {
         Ok(Loaded { catalogue, missing })
     }
 
-    /// Returns the ids that the scope takes; nothing means every tool.
-    async fn wanted(&self, key: &Scope) -> Result<Option<Vec<String>>, Status> {
-        if key.without_agent() {
-            return Ok(key.wanted(None));
+    /// Returns the tools that the scope takes: those that it names, and of an agent's inventory only those;
+    /// nothing means every tool.
+    async fn taken(&self, key: &Scope) -> Result<Option<Taken>, Status> {
+        if key.profile_id.is_empty() {
+            let named = self.named(&key.tool_ids).await?;
+            let listed = Vec::new();
+            return Ok((!key.tool_ids.is_empty()).then_some(Taken { named, listed }));
         }
         let request = GetToolScopeRequest {
             agent: Some(Agent::ProfileId(key.profile_id.clone())),
         };
         let answer = self.peers.agent.clone().get_tool_scope(request).await?;
-        Ok(key.wanted(Some(answer.into_inner().tool_ids)))
+        let agent = answer.into_inner();
+        let mut taken = Taken {
+            named: self.named(&agent.tool_ids).await?,
+            listed: agent.names.into_iter().zip(agent.tool_ids).collect(),
+        };
+        if !key.tool_ids.is_empty() {
+            let asked = key.tool_ids.iter().map(|name| taken.id_of(name).to_owned());
+            let asked = self.named(&asked.collect::<Vec<_>>()).await?;
+            taken.keep(asked);
+        }
+        Ok(Some(taken))
     }
 
-    /// Returns the tools with the given ids, and the ids that no tool has.
-    async fn named(&self, tool_ids: &[String]) -> Result<Named, Status> {
-        let mut named = Named::default();
-        for tool_ids in tool_ids.chunks(MAX_BATCH) {
+    /// Returns the tools of these names, and the names that no tool has.
+    async fn named(&self, names: &[String]) -> Result<NamedTools, Status> {
+        let mut named = NamedTools::default();
+        for names in names.chunks(MAX_BATCH) {
             let request = BatchGetToolsRequest {
-                tool_ids: tool_ids.to_vec(),
+                tool_ids: names.to_vec(),
                 ..Default::default()
             };
             let mut registry = self.peers.registry.clone();
-            let batch = registry.batch_get_tools(request).await?.into_inner();
-            named.tools.extend(batch.tools);
-            named.missing.extend(batch.missing_tool_ids);
+            named.add(names, registry.batch_get_tools(request).await?.into_inner());
         }
         Ok(named)
     }
@@ -166,6 +179,38 @@ impl Catalogues {
             }
             request.page_token = page.next_page_token;
         }
+    }
+}
+
+impl Taken {
+    /// Returns the id that the agent has for a name, or else the name itself.
+    fn id_of<'a>(&'a self, name: &'a str) -> &'a str {
+        let listed = self.listed.iter().find(|(listed, _)| listed == name);
+        listed.map_or(name, |(_, id)| id)
+    }
+
+    /// Returns the names that only the agent has for its tools, with the ids of these tools.
+    fn names(&self) -> Vec<(String, String)> {
+        let tools = self.named.tools.iter();
+        let names = tools.flat_map(|(id, tool)| {
+            let listed = self.listed.iter();
+            let listed = listed.filter(move |(name, listed)| listed == id && name != id);
+            listed.map(|(name, _)| (name.clone(), tool.tool_id.clone()))
+        });
+        names.collect()
+    }
+
+    /// Keeps of the agent's tools those that are asked for; names of others are missing.
+    fn keep(&mut self, asked: NamedTools) {
+        let beyond = asked
+            .tools
+            .iter()
+            .filter(|(_, tool)| !self.named.has(&tool.tool_id));
+        let beyond: Vec<String> = beyond.map(|(name, _)| name.clone()).collect();
+        self.named
+            .tools
+            .retain(|(_, tool)| asked.has(&tool.tool_id));
+        self.named.missing = [beyond, asked.missing].concat();
     }
 }
 

@@ -15,9 +15,8 @@ use contracts::tavern::workflow::v1::GetToolChoiceRequest;
 use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
-    catalogue::Catalogue,
+    catalogue::{Catalogue, Reading},
     definition::Implementation,
-    naming,
     tool::{Origin, Tool},
 };
 
@@ -139,38 +138,22 @@ impl Tools {
         )
     }
 
-    /// Finds a tool by its id or alias.
+    /// Finds a tool by a name as [`Catalogue::read`] reads it. Prompts, calls and explanations find it here.
     ///
     /// # Errors
     /// [`Missing`] says why there is none.
     pub async fn find(&self, written: &str) -> Result<Arc<Tool>, Missing> {
         let catalogue = self.catalogue();
-        if let Some(tool) = catalogue.find(written) {
-            return self.complete(tool).await;
-        }
-        let names = match self.shared.find_derived(written).await? {
+        let name = match catalogue.read(written) {
+            Reading::Tool(tool) => return self.complete(tool).await,
+            Reading::Derived(name) => name,
+        };
+        let names = match self.shared.find_derived(&name).await? {
             derived::DerivedTool::Tool(tool) => return Ok(tool),
             derived::DerivedTool::Nothing { names } => names,
         };
         let suggestions = catalogue.nearest(written, names.iter().map(String::as_str));
         Err(Missing::Unknown { suggestions })
-    }
-
-    /// Finds a tool as a profile may name it: by its id or alias, a node by its type, or a skill by its
-    /// name or path.
-    ///
-    /// # Errors
-    /// [`Missing`] says why there is none.
-    pub async fn find_named(&self, written: &str) -> Result<Arc<Tool>, Missing> {
-        let found = self.find(written).await;
-        let (Err(Missing::Unknown { .. }), Some(derived)) = (&found, naming::derived_id(written))
-        else {
-            return found;
-        };
-        match self.find(&derived).await {
-            Err(Missing::Unknown { .. }) => found,
-            other => other,
-        }
     }
 
     /// Returns what a workflow lets its models choose from.
@@ -295,12 +278,10 @@ impl Shared {
     }
 
     fn alias_of(&self, id: &str) -> String {
-        let catalogue = Arc::clone(
-            &self
-                .catalogue
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        naming::unique_alias(id, |alias| catalogue.find(alias).is_some())
+        let catalogue = self
+            .catalogue
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        catalogue.alias_of(id)
     }
 }

@@ -13,8 +13,9 @@ use super::{
     reduction::Reduction, spelling,
 };
 
-/// What the tools begin with that are agents.
+/// What the ids of the tools begin with that are agents, and their aliases (rule N7).
 const AGENT: &str = "agent:";
+const AGENT_ALIAS: &str = "agent__";
 
 /// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
 /// in any case.
@@ -214,11 +215,17 @@ impl Plan {
     /// Returns the id of the tool that the profile names. An agent of the scene is the tool of its
     /// conversation (rule G901).
     pub fn tool_id<'a>(&self, written: &'a str) -> Cow<'a, str> {
-        let scene = self.scene.as_ref().zip(written.strip_prefix(AGENT));
+        let scene = self.scene.as_ref().zip(agent_of(written));
         match scene.and_then(|(scene, agent)| scene.agents.get(agent)) {
             Some(conversation) => Cow::Owned(format!("{AGENT}{conversation}")),
             None => Cow::Borrowed(spelling::tool_id(written)),
         }
+    }
+
+    /// Returns the tools of the inventory, by the ids of [`Self::tool_id`] and in its order.
+    pub fn inventory_ids(&self) -> Vec<String> {
+        let ids = self.inventory.iter().map(|name| self.tool_id(name));
+        ids.map(Cow::into_owned).collect()
     }
 
     /// Names the agents of the turn's scene, with their conversations. Those that the inventory has as tools
@@ -228,8 +235,9 @@ impl Plan {
             return;
         };
         let inventory = &self.inventory;
-        let is_named =
-            |(agent, _): &(String, String)| inventory.contains(&format!("{AGENT}{agent}"));
+        let is_named = |(agent, _): &(String, String)| {
+            inventory.iter().any(|name| agent_of(name) == Some(agent))
+        };
         scene.agents = agents.filter(is_named).collect();
         let mut approvals = std::mem::take(&mut self.approvals);
         let tools = approvals
@@ -267,6 +275,14 @@ impl Plan {
     }
 }
 
+/// Returns the agent that a name of a tool means, if it is one.
+fn agent_of(written: &str) -> Option<&str> {
+    let prefixes = [AGENT, AGENT_ALIAS].iter();
+    prefixes
+        .filter_map(|prefix| written.strip_prefix(prefix))
+        .next()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -276,7 +292,7 @@ mod tests {
     fn plan() -> Plan {
         let plan = json!({
             "budgets": Budgets::default(), "go_on": true, "ephemeral": false, "model": null,
-            "inventory": ["agent:scout", "agent:elara", "core:Sleep"],
+            "inventory": ["agent:scout", "agent__owl", "agent:elara", "core:Sleep"],
             "approvals": [{"id": "ask", "effect": "ask", "tools": ["agent:scout", "Note"]}],
             "system_prompt": "", "opening_dialect": null, "dialect": null, "language": "en",
             "temperature": null, "max_output_tokens": null,
@@ -295,16 +311,24 @@ mod tests {
     #[test]
     fn g901_an_agent_of_the_scene_is_the_tool_of_its_conversation_in_rules_too() {
         let mut plan = plan();
-        let agents = ["scout", "guide"].map(|id| (id.to_owned(), format!("scene_1.{id}")));
+        let agents = ["scout", "owl", "guide"].map(|id| (id.to_owned(), format!("scene_1.{id}")));
         plan.know_agents(agents.into_iter());
         assert_eq!(plan.tool_id("agent:scout"), "agent:scene_1.scout");
-        assert_eq!(plan.tool_id("agent:elara"), "agent:elara", "a profile");
         assert_eq!(
             plan.tool_id("agent:guide"),
             "agent:guide",
             "not in the inventory"
         );
-        assert_eq!(plan.tool_id("core:Sleep"), "SleepTool");
+        assert_eq!(
+            plan.inventory_ids(),
+            [
+                "agent:scene_1.scout",
+                "agent:scene_1.owl",
+                // A profile.
+                "agent:elara",
+                "SleepTool",
+            ]
+        );
         assert_eq!(
             plan.approvals[0]["tools"],
             json!(["agent:scene_1.scout", "Note"])

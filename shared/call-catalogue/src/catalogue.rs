@@ -115,9 +115,9 @@ struct Inner {
     folded: HashMap<String, Option<usize>>,
     /// Lower-case hidden ids and their aliases.
     hidden_folded: HashMap<String, usize>,
-    /// What the seeds call a workflow or node → entry, `None` if several share it. Ids and aliases
-    /// come first.
-    seed_spellings: HashMap<String, Option<usize>>,
+    /// What the seeds call a workflow or node, and names that were added → entry, `None` if several share
+    /// it. Ids and aliases come first.
+    other_names: HashMap<String, Option<usize>>,
     /// Squashed parameter names of all visible tools.
     parameters: HashSet<String>,
     /// Of all names by which a tool can be found.
@@ -127,6 +127,16 @@ struct Inner {
 impl Catalogue {
     /// Builds a catalogue of visible tools and of ids that are known but not available here.
     pub fn new(tools: Vec<Tool>, hidden: Vec<String>) -> Result<Self, CatalogueError> {
+        Self::with_names(tools, hidden, &[])
+    }
+
+    /// Builds a catalogue as [`Self::new`] does, in which visible tools have further names, which come after
+    /// ids and aliases: pairs of a name and the id of its tool.
+    pub fn with_names(
+        tools: Vec<Tool>,
+        hidden: Vec<String>,
+        names: &[(String, String)],
+    ) -> Result<Self, CatalogueError> {
         let mut violations = Vec::new();
         let mut inner = Inner::default();
         for tool in tools {
@@ -156,6 +166,11 @@ impl Catalogue {
                 .hidden_folded
                 .insert(alias_of(&id).to_lowercase(), position);
             inner.hidden.push(id);
+        }
+        for (name, id) in names {
+            if let Some(index) = inner.entries.iter().position(|entry| entry.tool.id == *id) {
+                inner.name(name.clone(), index);
+            }
         }
         inner.measure();
         if violations.is_empty() {
@@ -243,10 +258,18 @@ impl Inner {
         let names = (self.exact.keys())
             .chain(self.folded.keys())
             .chain(self.hidden_folded.keys())
-            .chain(self.seed_spellings.keys());
+            .chain(self.other_names.keys());
         for name in names {
             self.lengths.add(name);
         }
+    }
+
+    /// Notes a name of an entry that comes after ids and aliases.
+    fn name(&mut self, name: String, index: usize) {
+        self.other_names
+            .entry(name)
+            .and_modify(|slot| *slot = None)
+            .or_insert(Some(index));
     }
 
     fn add(&mut self, tool: Tool) {
@@ -275,10 +298,7 @@ impl Inner {
                 .or_insert(Some(index));
         }
         for name in alias::seed_spellings(&tool.id) {
-            let shared = self.seed_spellings.entry(name);
-            shared
-                .and_modify(|slot| *slot = None)
-                .or_insert(Some(index));
+            self.name(name, index);
         }
         let entry = Entry::new(tool, alias);
         let squashed = entry.parameters.iter().map(|parameter| &parameter.squashed);

@@ -21,16 +21,18 @@ pub enum CatalogueProblem {
     Catalogue(#[source] CatalogueError),
 }
 
-/// Makes the catalogue of `tools`; `hidden_ids` exist and are not available here.
+/// Makes the catalogue of `tools`, which have further `names` (pairs of a name and the id of its tool);
+/// `hidden_ids` exist and are not available here.
 ///
 /// # Errors
 /// [`CatalogueProblem`] names the tool.
 pub fn catalogue(
     tools: &[registry::Tool],
     hidden_ids: Vec<String>,
+    names: &[(String, String)],
 ) -> Result<Catalogue, CatalogueProblem> {
     let tools: Result<Vec<Tool>, _> = tools.iter().map(convert).collect();
-    Catalogue::new(tools?, hidden_ids).map_err(CatalogueProblem::Catalogue)
+    Catalogue::with_names(tools?, hidden_ids, names).map_err(CatalogueProblem::Catalogue)
 }
 
 fn convert(tool: &registry::Tool) -> Result<Tool, CatalogueProblem> {

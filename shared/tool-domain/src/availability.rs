@@ -1,4 +1,4 @@
-//! Whether a tool can be called in a scope (rules R501 to R503). Calls and explanations are judged here.
+//! Whether a tool can be called in a scope (rules R501 to R503). Prompts, calls and explanations are judged here.
 
 use super::{catalogue::Catalogue, tool::Tool};
 
@@ -39,8 +39,10 @@ pub struct AgentTools {
     pub profile_id: String,
     /// The turn with which the inventory was pinned; empty for the profile as it is now.
     pub turn: String,
-    /// The inventory.
+    /// The inventory, by ids of tools or by other names that the catalogue reads.
     pub tool_ids: Vec<String>,
+    /// The names by which the profile lists them, in the same order; empty where these are the same.
+    pub names: Vec<String>,
     /// The tools for handles, which every agent has.
     pub handle_tool_ids: Vec<String>,
 }
@@ -86,9 +88,18 @@ impl Scope<'_> {
 }
 
 impl AgentTools {
-    /// Whether the agent has a tool.
-    pub fn has(&self, tool: &Tool, catalogue: &Catalogue) -> bool {
-        names(&self.tool_ids, tool, catalogue) || names(&self.handle_tool_ids, tool, catalogue)
+    /// Whether the agent has the tool of this id.
+    pub fn has(&self, id: &str, catalogue: &Catalogue) -> bool {
+        names(&self.tool_ids, id, catalogue) || names(&self.handle_tool_ids, id, catalogue)
+    }
+
+    /// Returns the tool that a name means to the agent: one of its inventory by the name that the agent's
+    /// model is shown (rules G307 and N7), or else the name itself.
+    pub fn tool_named<'a>(&'a self, written: &'a str) -> &'a str {
+        let is_it = |name: &str| name == written || call_catalogue::alias_of(name) == written;
+        let mut listed = self.names.iter().zip(&self.tool_ids);
+        let own = listed.find(|(name, id)| name != id && is_it(name));
+        own.map_or(written, |(_, id)| id)
     }
 
     fn judge(&self, tool: &Tool, catalogue: &Catalogue) -> LayerVerdict {
@@ -104,11 +115,11 @@ impl AgentTools {
             "" => String::new(),
             turn => format!(" as of {turn}"),
         };
-        let is_handle = names(&self.handle_tool_ids, tool, catalogue)
-            && !names(&self.tool_ids, tool, catalogue);
+        let is_handle =
+            names(&self.handle_tool_ids, id, catalogue) && !names(&self.tool_ids, id, catalogue);
         LayerVerdict {
             layer: Layer::Inventory,
-            passes: self.has(tool, catalogue),
+            passes: self.has(id, catalogue),
             document: match is_handle {
                 true => "every agent has it once a call gave a handle".to_owned(),
                 false => format!("profile {profile_id}{as_of}, /{list}"),
@@ -133,8 +144,8 @@ impl WorkflowTools {
             ];
         }
         let id = tool.id();
-        let is_initial = names(&self.initial, tool, catalogue);
-        let is_listed = names(&self.listed, tool, catalogue);
+        let is_initial = names(&self.initial, id, catalogue);
+        let is_listed = names(&self.listed, id, catalogue);
         let node = match node_path.as_str() {
             "" => "its nodes".to_owned(),
             path => format!("node {path}"),
@@ -177,10 +188,10 @@ impl LayerVerdict {
     }
 }
 
-/// Whether a list of names has one that means a tool.
-fn names(written: &[String], tool: &Tool, catalogue: &Catalogue) -> bool {
-    written.iter().any(|name| name == tool.id())
-        || written.iter().any(|name| catalogue.means(name, tool))
+/// Whether a list of names has one that means the tool of this id. Inventories, grants and workflows are such
+/// lists.
+pub fn names(written: &[String], id: &str, catalogue: &Catalogue) -> bool {
+    written.iter().any(|name| catalogue.means(name, id))
 }
 
 #[cfg(test)]
@@ -236,6 +247,24 @@ mod tests {
             ("give", Some(Layer::Inventory)),
         ] {
             assert_eq!(blocking(scope, tool), layer, "{tool}");
+        }
+    }
+
+    #[test]
+    fn g307_a_name_that_only_the_agent_has_for_a_tool_means_it_and_all_others_themselves() {
+        let agent = AgentTools {
+            tool_ids: texts(&["SleepTool", "agent:scene_1.scout", "kb__Query"]),
+            names: texts(&["core:Sleep", "agent:scout", "kb__Query"]),
+            ..AgentTools::default()
+        };
+        for (written, means) in [
+            ("core:Sleep", "SleepTool"),
+            ("core__Sleep", "SleepTool"),
+            ("agent__scout", "agent:scene_1.scout"),
+            ("kb__Query", "kb__Query"),
+            ("give", "give"),
+        ] {
+            assert_eq!(agent.tool_named(written), means);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use call_outcome::Violation;
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
@@ -20,6 +21,15 @@ use super::{
 pub struct Catalogue {
     by_id: BTreeMap<String, Arc<Tool>>,
     by_alias: HashMap<String, String>,
+}
+
+/// A name of a tool, as texts, inventories and workflows write it, read against a catalogue.
+#[derive(Clone, Debug)]
+pub enum Reading<'a> {
+    /// The id or the alias of this tool.
+    Tool(&'a Arc<Tool>),
+    /// The id or the alias of a workflow, a node type or an agent, if there is one; other services know that.
+    Derived(Cow<'a, str>),
 }
 
 /// Why a tool cannot be added.
@@ -52,7 +62,7 @@ impl Catalogue {
         }
         let alias = match earlier {
             Some(earlier) => earlier.alias().to_owned(),
-            None => naming::unique_alias(&id, |alias| self.is_taken(alias)),
+            None => self.alias_of(&id),
         };
         let tool =
             Arc::new(Tool::new(definition, origin, alias.clone()).map_err(AddError::Invalid)?);
@@ -91,17 +101,27 @@ impl Catalogue {
             .or_else(|| self.by_id.get(self.by_alias.get(written)?))
     }
 
-    /// Whether a name means a tool, which need not be one of the catalogue: its id, its alias, or the name
-    /// of its node type or workflow where no tool of the catalogue has that name.
-    pub fn means(&self, written: &str, tool: &Tool) -> bool {
+    /// Reads a name (rule N7). A node type may stand without `node:`, and a workflow by its path or as a skill.
+    pub fn read<'a>(&'a self, written: &'a str) -> Reading<'a> {
         match self.find(written) {
-            Some(found) => found.id() == tool.id(),
-            None => {
-                written == tool.id()
-                    || written == tool.alias()
-                    || naming::derived_id(written).is_some_and(|id| id == tool.id())
-            }
+            Some(tool) => Reading::Tool(tool),
+            None => Reading::Derived(
+                naming::derived_id(written).map_or(Cow::Borrowed(written), Cow::Owned),
+            ),
         }
+    }
+
+    /// Whether a name means the tool that has this id, which need not be one of the catalogue.
+    pub fn means(&self, written: &str, id: &str) -> bool {
+        match self.read(written) {
+            Reading::Tool(tool) => tool.id() == id,
+            Reading::Derived(name) => name == id || name == self.alias_of(id),
+        }
+    }
+
+    /// Returns the alias of a tool that is not one of the catalogue.
+    pub fn alias_of(&self, id: &str) -> String {
+        naming::unique_alias(id, |alias| self.is_taken(alias))
     }
 
     /// Returns an id that differs from `id` in letter case only.
@@ -193,6 +213,36 @@ mod tests {
         assert_eq!(catalogue.find("kb:Query").unwrap().alias(), "kb__Query");
         assert_eq!(catalogue.find("kb__Query").unwrap().id(), "kb:Query");
         assert!(catalogue.find("kb__query").is_none());
+    }
+
+    #[test]
+    fn n7_a_name_means_one_tool_by_each_of_its_spellings() {
+        let catalogue = catalogue(&["kb:Query", "workflow__taken", "tales/old.json"]);
+        for (written, means) in [
+            ("kb:Query", "kb:Query"),
+            ("kb__Query", "kb:Query"),
+            ("core:TextMerge", "node:core:TextMerge"),
+            ("node:core:TextMerge", "node:core:TextMerge"),
+            ("node__core__TextMerge", "node:core:TextMerge"),
+            ("skill_greet", "workflow:greet"),
+            ("workflows/skills/greet.json", "workflow:greet"),
+            ("workflow__greet", "workflow:greet"),
+            ("agent__scout", "agent:scout"),
+            // A tool of the catalogue comes before a workflow that is spelled alike.
+            ("workflow__taken", "workflow__taken"),
+            ("tales/old.json", "tales/old.json"),
+        ] {
+            let all = [
+                "kb:Query",
+                "node:core:TextMerge",
+                "workflow:greet",
+                "agent:scout",
+            ];
+            let all = all.iter().chain(&["workflow__taken", "workflow:taken"]);
+            let all = all.chain(&["tales/old.json", "workflow:old", "node:kb:Query"]);
+            let meant: Vec<_> = all.filter(|id| catalogue.means(written, id)).collect();
+            assert_eq!(meant, [&means], "{written}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use call_catalogue::{Tool, ToolKind};
 use call_outcome::{Category, Failure};
+use call_wire::NamedTools;
 use contracts::tavern::registry::v1::{self as registry, BatchGetToolsRequest, ImplementationType};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
@@ -118,13 +119,13 @@ fn described(
         let message = format!("no tool has the id: {missing}");
         return Err(Failure::invalid("unknown_tool", message));
     }
-    let mut tools = Vec::new();
-    for id in tool_ids {
-        if let Some(tool) = found.tools.iter().find(|tool| tool.tool_id == *id) {
-            tools.push(tool_to_value(&read(tool)?));
-        }
-    }
-    Ok(Settled::Tools(tools))
+    let mut named = NamedTools::default();
+    named.add(tool_ids, found);
+    let tools = named
+        .tools
+        .iter()
+        .map(|(_, tool)| Ok(tool_to_value(&read(tool)?)));
+    Ok(Settled::Tools(tools.collect::<Result<_, Failure>>()?))
 }
 
 fn read(tool: &registry::Tool) -> Result<Tool, Failure> {

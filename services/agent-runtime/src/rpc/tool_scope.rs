@@ -1,7 +1,5 @@
 //! What bounds the calls of an agent, for the registry.
 
-use std::borrow::Cow;
-
 use agent_domain::{
     plan::Plan,
     spelling::{self, HANDLE_TOOLS},
@@ -22,22 +20,22 @@ pub(super) async fn get(
     profiles: &Profiles,
     request: GetToolScopeRequest,
 ) -> Result<GetToolScopeResponse, Failure> {
-    let (profile_id, tool_ids, approvals) = match request.agent {
+    let (profile_id, names, tool_ids, approvals) = match request.agent {
         Some(Agent::RunId(run_id)) => {
             let meta = runs.meta(&run_id).await?;
             let plan = serde_json::from_value::<Plan>(meta.data);
             let plan = plan.map_err(|_| no_such_turn(&run_id))?;
-            let known = plan.inventory.iter().map(|name| plan.tool_id(name));
-            let known: Vec<String> = known.map(Cow::into_owned).collect();
-            (meta.subject, known, plan.approvals)
+            let tool_ids = plan.inventory_ids();
+            (meta.subject, plan.inventory, tool_ids, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
             let profile = profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
             let profile = profile.profile;
             let approvals = profile.tavern.approvals.clone();
-            let known = profile.inventory();
-            let known = known.iter().map(|name| spelling::tool_id(name).to_owned());
-            (id, known.collect(), approvals)
+            let names = profile.inventory();
+            let tool_ids = names.iter().map(|name| spelling::tool_id(name).to_owned());
+            let tool_ids = tool_ids.collect();
+            (id, names, tool_ids, approvals)
         }
         None => return Err(Failure::invalid_fields().violation("agent", "is missing")),
     };
@@ -46,5 +44,6 @@ pub(super) async fn get(
         tool_ids,
         handle_tool_ids: HANDLE_TOOLS.map(str::to_owned).into(),
         approvals_json: Value::Array(approvals).to_string(),
+        names,
     })
 }

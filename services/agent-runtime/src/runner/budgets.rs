@@ -3,6 +3,7 @@
 use agent_domain::{
     budgets::{Budget, Used},
     observation,
+    spelling::HANDLE_TOOLS,
     turn::ReadCall,
     usage,
 };
@@ -27,17 +28,15 @@ impl Driver {
         let is_last = self.turn.last().is_some();
         let budgets = self.turn.budgets();
         let (tokens, money_micros, wall_seconds) = budgets.left(&self.used(), is_last);
-        let inventory = self.plan.inventory.iter();
-        let tool_ids = inventory.map(|name| self.plan.tool_id(name).into_owned());
+        let mut tool_ids = self.plan.inventory_ids();
+        tool_ids.extend(HANDLE_TOOLS.map(str::to_owned));
         common::CallGrant {
             tokens: tokens.unwrap_or_default(),
             money_micros: money_micros.unwrap_or_default(),
             wall_seconds: wall_seconds.unwrap_or_default(),
             calls: Some(if is_last { 0 } else { self.turn.calls_left() }),
             depth: Some(budgets.depth),
-            tools: Some(common::GrantedTools {
-                tool_ids: tool_ids.collect(),
-            }),
+            tools: Some(common::GrantedTools { tool_ids }),
         }
     }
 

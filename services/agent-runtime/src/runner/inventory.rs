@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use agent_domain::{plan::Plan, spelling::HANDLE_TOOLS};
 use call_catalogue::Catalogue;
+use call_wire::NamedTools;
 use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
     registry::v1 as registry,
@@ -19,7 +20,7 @@ pub(super) struct Inventory {
     pub(super) catalogue: Catalogue,
     /// The same and the tools for handles, for a conversation in which a handle was given.
     pub(super) with_handles: Catalogue,
-    /// Ids of the profile that no tool has.
+    /// Names of the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
 
@@ -66,20 +67,20 @@ pub(super) struct Tools {
     pub(super) for_handles: Vec<String>,
     /// The ids of all tools of the registry.
     pub(super) known: Vec<String>,
-    /// Ids of the profile that no tool has.
+    /// Names of the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
 
 impl Tools {
     /// Makes the catalogues. All other tools are known and not available, so that a call of one differs
     /// from a call of a tool that does not exist (rule N5).
-    pub(super) fn inventory(self) -> Result<Inventory, InventoryError> {
+    pub(super) fn inventory(self, plan: &Plan) -> Result<Inventory, InventoryError> {
         let tools = self.all.iter();
         let visible = tools.filter(|tool| !self.for_handles.contains(&tool.tool_id));
         let visible: Vec<registry::Tool> = visible.cloned().collect();
         Ok(Inventory {
-            catalogue: catalogue_of(&visible, &self.known)?,
-            with_handles: catalogue_of(&self.all, &self.known)?,
+            catalogue: catalogue_of(&visible, &self.known, plan)?,
+            with_handles: catalogue_of(&self.all, &self.known, plan)?,
             missing: self.missing,
         })
     }
@@ -90,7 +91,7 @@ pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Transport>,
     plan: &Plan,
 ) -> Result<Inventory, InventoryError> {
-    fetch_tools(registry, plan).await?.inventory()
+    fetch_tools(registry, plan).await?.inventory(plan)
 }
 
 /// Asks the registry for the tools of a turn, and for the ids of all.
@@ -98,75 +99,77 @@ pub(super) async fn fetch_tools(
     registry: ToolRegistryServiceClient<Transport>,
     plan: &Plan,
 ) -> Result<Tools, InventoryError> {
-    let tool_ids = plan.inventory.as_slice();
-    let wanted = |id: &String| tool_ids.contains(id);
-    let own = HANDLE_TOOLS.iter().map(|id| (*id).to_owned());
-    let for_handles: Vec<String> = own.filter(|id| !wanted(id)).collect();
-    let written = [tool_ids, &for_handles].concat();
-    let (mut all, mut missing) = named(registry.clone(), &ids_of(plan, &written)).await?;
-    for tool in &mut all {
-        spell(tool, plan);
+    let own = plan.inventory_ids();
+    let asked = own.iter().cloned().chain(HANDLE_TOOLS.map(str::to_owned));
+    let named = named(registry.clone(), &asked.collect::<Vec<_>>()).await?;
+    let mut tools = Tools::default();
+    for (id, mut tool) in named.tools {
+        match own.iter().position(|own| *own == id) {
+            Some(place) => spell(&mut tool, &plan.inventory[place], &id),
+            None => tools.for_handles.push(tool.tool_id.clone()),
+        }
+        tools.known.push(tool.tool_id.clone());
+        tools.all.push(tool);
     }
-    missing.retain(wanted);
-    missing.dedup();
-    let mut known: Vec<String> = all.iter().map(|tool| tool.tool_id.clone()).collect();
+    let listed = plan.inventory.iter().zip(&own);
+    let missing = listed.filter(|(_, id)| named.missing.contains(id));
+    tools.missing = missing.map(|(name, _)| name.clone()).collect();
     let everything = list(registry).await?;
-    known.extend(everything.into_iter().map(|tool| tool.tool_id));
-    Ok(Tools {
-        all,
-        for_handles,
-        known,
-        missing,
-    })
+    let everything = everything.into_iter().map(|tool| tool.tool_id);
+    tools.known.extend(everything);
+    Ok(tools)
 }
 
-/// Returns the ids of the tools that a profile names.
-fn ids_of(plan: &Plan, written: &[String]) -> Vec<String> {
-    let ids = written.iter().map(|name| plan.tool_id(name).into_owned());
-    ids.collect()
-}
-
-/// Gives a tool the name by which the profile lists it.
-fn spell(tool: &mut registry::Tool, plan: &Plan) {
-    let is_it = |name: &&String| plan.tool_id(name) == tool.tool_id;
-    if let Some(name) = plan.inventory.iter().find(is_it)
-        && *name != tool.tool_id
-    {
-        tool.tool_id.clone_from(name);
+/// Gives a tool the name by which the profile lists it, if this is one that only agents have for it (rule
+/// G307).
+fn spell(tool: &mut registry::Tool, name: &str, id: &str) {
+    if name != id {
+        tool.tool_id = name.to_owned();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         tool.alias = name.replace(|c| !plain(c), "__");
     }
 }
 
-/// Makes the catalogue in which `visible` may be called and every other known tool is not available.
-fn catalogue_of(visible: &[registry::Tool], known: &[String]) -> Result<Catalogue, InventoryError> {
-    let ids: HashSet<&str> = visible.iter().map(|tool| tool.tool_id.as_str()).collect();
-    let hidden: BTreeSet<&String> = known
-        .iter()
-        .filter(|id| !ids.contains(id.as_str()))
+/// Makes the catalogue in which `visible` may be called and every other known tool is not available. A tool
+/// that has the profile's name is also called by its id.
+fn catalogue_of(
+    visible: &[registry::Tool],
+    known: &[String],
+    plan: &Plan,
+) -> Result<Catalogue, InventoryError> {
+    let shown = visible.iter().map(|tool| tool.tool_id.as_str());
+    let ids = shown
+        .clone()
+        .map(|name| (plan.tool_id(name).into_owned(), name.to_owned()));
+    let names: Vec<(String, String)> = ids.filter(|(id, name)| id != name).collect();
+    let shown: HashSet<&str> = shown
+        .chain(names.iter().map(|(id, _)| id.as_str()))
         .collect();
+    let hidden = known.iter().filter(|id| !shown.contains(id.as_str()));
+    let hidden: BTreeSet<&String> = hidden.collect();
     let hidden = hidden.into_iter().cloned().collect();
-    call_wire::catalogue(visible, hidden)
+    call_wire::catalogue(visible, hidden, &names)
         .map_err(|error| unusable(grpc_kit::failure::chain(&error)))
 }
 
-/// Returns the tools with these ids, and the ids that no tool has.
+/// Returns the tools of these names, and the names that no tool has.
 async fn named(
     mut registry: ToolRegistryServiceClient<Transport>,
-    tool_ids: &[String],
-) -> Result<(Vec<registry::Tool>, Vec<String>), InventoryError> {
-    let (mut tools, mut missing) = (Vec::new(), Vec::new());
-    for tool_ids in tool_ids.chunks(MAX_BATCH) {
+    names: &[String],
+) -> Result<NamedTools, InventoryError> {
+    let mut named = NamedTools::default();
+    for names in names.chunks(MAX_BATCH) {
         let request = registry::BatchGetToolsRequest {
-            tool_ids: tool_ids.to_vec(),
+            tool_ids: names.to_vec(),
             ..Default::default()
         };
         let response = registry.batch_get_tools(request).await;
-        let batch = response.map_err(InventoryError::Registry)?.into_inner();
-        tools.extend(batch.tools);
-        missing.extend(batch.missing_tool_ids);
+        named.add(
+            names,
+            response.map_err(InventoryError::Registry)?.into_inner(),
+        );
     }
-    Ok((tools, missing))
+    Ok(named)
 }
 
 /// Lists every tool.

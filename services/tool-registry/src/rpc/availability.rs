@@ -39,10 +39,10 @@ pub(super) async fn explain(
     let catalogue = tools.catalogue();
     let mut explained = Vec::with_capacity(request.tool_ids.len());
     for tool_id in request.tool_ids {
-        let verdict = match tools.find_named(&tool_id).await {
+        let verdict = match tools.find(resolved.tool_named(&tool_id)).await {
             Ok(tool) => resolved.of_tool(&tool, &catalogue, approvals),
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
-            Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions),
+            Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions, &catalogue),
             Err(Missing::Invalid(violations)) => {
                 let exists = LayerVerdict::passed(Layer::Exists, "");
                 let active = LayerVerdict {
@@ -94,6 +94,14 @@ async fn resolve(
 }
 
 impl Resolved {
+    /// Returns the tool that a name means to the agent.
+    fn tool_named<'a>(&'a self, written: &'a str) -> &'a str {
+        match &self.agent {
+            Some(agent) => agent.tools.tool_named(written),
+            None => written,
+        }
+    }
+
     fn of_tool(
         &self,
         tool: &Tool,
@@ -122,9 +130,9 @@ impl Resolved {
 
     /// Explains that no tool has an id. Of the ids that may have been meant, those that the agent lacks
     /// are left out.
-    fn of_unknown(&self, mut suggestions: Vec<String>) -> ToolAvailability {
+    fn of_unknown(&self, mut suggestions: Vec<String>, catalogue: &Catalogue) -> ToolAvailability {
         if let Some(agent) = &self.agent {
-            suggestions.retain(|id| agent.tools.tool_ids.contains(id));
+            suggestions.retain(|id| agent.tools.has(id, catalogue));
         }
         let remedy = match suggestions.first() {
             Some(nearest) => format!("Did you mean {nearest}?"),

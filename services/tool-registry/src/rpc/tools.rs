@@ -83,9 +83,11 @@ pub(super) async fn batch_get(
     let catalogue = tools.catalogue();
     let mut response = BatchGetToolsResponse::default();
     for id in request.tool_ids {
-        match tools.find_named(&id).await {
+        match tools.find(&id).await {
             Ok(tool) => match above.nearest() {
-                Some(agent) if !agent.has(&tool, &catalogue) => response.hidden_tool_ids.push(id),
+                Some(agent) if !agent.has(tool.id(), &catalogue) => {
+                    response.hidden_tool_ids.push(id)
+                }
                 _ => response.tools.push(convert::tool_to_proto(&tool)),
             },
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),

@@ -163,6 +163,7 @@ fn read(scope: GetToolScopeResponse, turn: &str) -> Result<Agent, Unknown> {
             profile_id: scope.profile_id,
             turn: turn.to_owned(),
             tool_ids: scope.tool_ids,
+            names: scope.names,
             handle_tool_ids: scope.handle_tool_ids,
         },
         rules,
@@ -196,7 +197,7 @@ impl AgentsAbove {
     /// Why the call is rejected.
     pub fn check(&self, tool: &Tool, catalogue: &Catalogue) -> Result<(), Failure> {
         let itself = self.nearest().filter(|_| self.calls_itself);
-        let Some(agent) = itself.filter(|agent| !agent.has(tool, catalogue)) else {
+        let Some(agent) = itself.filter(|agent| !agent.has(tool.id(), catalogue)) else {
             return Ok(());
         };
         let message = format!(

@@ -57,9 +57,14 @@ impl Shared {
                 }),
             };
         }
-        if let Some(id) = written.strip_prefix("agent:") {
+        let agent = written.strip_prefix("agent:");
+        if let Some(id) = agent.or_else(|| written.strip_prefix("agent__")) {
             let found = self.agent(id).await?;
-            return Ok(found.unwrap_or(DerivedTool::Nothing { names: Vec::new() }));
+            let found = found.filter(|tool| tool.id() == written || tool.alias() == written);
+            return Ok(match found {
+                Some(tool) => DerivedTool::Tool(tool),
+                None => DerivedTool::Nothing { names: Vec::new() },
+            });
         }
         if written.starts_with("node:") {
             return self
@@ -146,7 +151,7 @@ impl Shared {
         Ok(DerivedTool::Tool(tool))
     }
 
-    async fn agent(&self, id: &str) -> Result<Option<DerivedTool>, Missing> {
+    async fn agent(&self, id: &str) -> Result<Option<Arc<Tool>>, Missing> {
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         loop {
             let request = GetProfileRequest {
@@ -167,7 +172,7 @@ impl Shared {
                         let definition = interface::agent_tool(id, profile_id, name, description)?;
                         Ok((definition, Origin::Agent, self.alias_of(&tool_id)))
                     })?;
-                    return Ok(Some(DerivedTool::Tool(tool)));
+                    return Ok(Some(tool));
                 }
                 Err(status) => status,
             };

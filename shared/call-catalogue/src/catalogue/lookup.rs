@@ -51,7 +51,7 @@ impl Catalogue {
         if self.inner.hidden_folded.contains_key(&folded) {
             return ToolMatch::NotAvailable;
         }
-        if let Some(Some(index)) = self.inner.seed_spellings.get(&*alias::skill_of(&cleaned)) {
+        if let Some(Some(index)) = self.inner.other_names.get(&*alias::skill_of(&cleaned)) {
             return ToolMatch::Visible(*index, NameReading::Cleaned);
         }
         ToolMatch::Unknown

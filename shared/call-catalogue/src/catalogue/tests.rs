@@ -75,6 +75,25 @@ fn every_bad_id_is_named() {
 }
 
 #[test]
+fn a_tool_is_found_by_a_further_name_unless_another_tool_has_it() {
+    let tools = ["core:Sleep", "wake"].map(|id| Tool::new(id, "", json!({})));
+    let names = [
+        ("SleepTool", "core:Sleep"),
+        ("wake", "core:Sleep"),
+        ("nothing", "absent"),
+    ];
+    let names = names.map(|(name, id)| (name.to_owned(), id.to_owned()));
+    let catalogue = Catalogue::with_names(tools.into(), Vec::new(), &names).unwrap();
+    for (written, found) in [
+        ("SleepTool", ToolMatch::Visible(0, NameReading::Cleaned)),
+        ("wake", ToolMatch::Visible(1, NameReading::Exact)),
+        ("nothing", ToolMatch::Unknown),
+    ] {
+        assert_eq!(catalogue.find(written), found, "{written}");
+    }
+}
+
+#[test]
 fn workflows_and_nodes_are_found_as_the_seeds_write_them() {
     let catalogue = catalogue(&[
         "workflow:greet_player",

@@ -25,6 +25,7 @@ mod forks;
 mod forms;
 mod forward;
 mod grants;
+mod inventories;
 mod kills;
 mod ledger;
 mod left_files;

@@ -1,8 +1,7 @@
 //! What an agent says of itself.
 
-use std::collections::HashMap;
-
 use agent_domain::{profile::Profile, spelling};
+use call_wire::NamedTools;
 use contracts::{
     lf::a2a::v1::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill},
     tavern::registry::v1::{BatchGetToolsRequest, Tool},
@@ -19,20 +18,21 @@ impl A2aRpc {
         let known = self.profiles.get(tenant);
         let known = known.ok_or_else(|| no_such_profile(tenant))?;
         let inventory = known.profile.inventory();
-        let mut tools = HashMap::new();
+        let mut named = NamedTools::default();
         if !inventory.is_empty() {
             let ids = inventory.iter();
             let request = BatchGetToolsRequest {
                 tool_ids: ids.map(|name| spelling::tool_id(name).to_owned()).collect(),
                 ..BatchGetToolsRequest::default()
             };
-            let found = self.registry.clone().batch_get_tools(request).await?;
-            let found = found.into_inner().tools.into_iter();
-            tools.extend(found.map(|tool| (tool.tool_id.clone(), tool)));
+            let mut registry = self.registry.clone();
+            let found = registry.batch_get_tools(request.clone()).await?;
+            named.add(&request.tool_ids, found.into_inner());
         }
-        let skills = inventory
-            .iter()
-            .filter_map(|name| Some(skill(name, tools.get(spelling::tool_id(name))?)));
+        let skills = named.tools.iter().filter_map(|(id, tool)| {
+            let listed = inventory.iter().find(|name| spelling::tool_id(name) == id);
+            Some(skill(listed?, tool))
+        });
         let mut card = card(&known.profile, &self.public_url);
         card.skills = skills.collect();
         if card.version.is_empty() {

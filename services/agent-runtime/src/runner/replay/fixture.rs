@@ -176,7 +176,7 @@ impl Header {
             known: self.known.clone(),
             missing: Vec::new(),
         };
-        let inventory = tools.inventory();
+        let inventory = tools.inventory(&self.plan);
         let inventory = inventory.map_err(|_| "its tools cannot be distinguished".to_owned())?;
         Ok((inventory.catalogue, inventory.with_handles))
     }

@@ -26,7 +26,7 @@ use crate::{
         in_flight::InFlightCall,
     },
 };
-use tool_domain::tool::Tool;
+use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
@@ -189,7 +189,8 @@ impl Inner {
             .find(&call.tool)
             .await
             .map_err(|missing| missing.into_failure(&call.tool))?;
-        above.check(&tool, &self.tools.catalogue())?;
+        let catalogue = self.tools.catalogue();
+        above.check(&tool, &catalogue)?;
         if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {
             let message = format!(
                 "{} was not started: calls are nested {MAX_CALL_DEPTH} deep ({}); a tool or workflow seems \
@@ -200,7 +201,7 @@ impl Inner {
             return Err(Failure::new(Category::Limit, "depth_exceeded", message));
         }
         if let Some(grant) = &call.grant {
-            check_grant(&tool, grant)?;
+            check_grant(&tool, grant, &catalogue)?;
         }
         let checked = tool
             .check(arguments)
@@ -516,9 +517,10 @@ impl Inner {
 }
 
 /// Refuses a call that the agent for which it is made may not make (rule G206).
-fn check_grant(tool: &Tool, grant: &CallGrant) -> Result<(), Failure> {
-    let granted = grant.tools.as_ref();
-    if granted.is_some_and(|granted| granted.tool_ids.iter().all(|id| id != tool.id())) {
+fn check_grant(tool: &Tool, grant: &CallGrant, catalogue: &Catalogue) -> Result<(), Failure> {
+    if let Some(granted) = &grant.tools
+        && !availability::names(&granted.tool_ids, tool.id(), catalogue)
+    {
         let message = format!(
             "{} is not a tool of the agent for which it was called; add it to the tool_ids_inventory of its \
              profile, or call another one",

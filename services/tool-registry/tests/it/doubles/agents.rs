@@ -31,9 +31,11 @@ pub(crate) struct KnownAgents {
 impl KnownAgents {
     /// Makes an agent known under the id of its profile and under the run of a turn.
     pub(crate) fn add(&self, profile_id: &str, turn: &str, tool_ids: &[&str], approvals: &Value) {
+        let tool_ids: Vec<String> = tool_ids.iter().map(|id| (*id).to_owned()).collect();
         let scope = GetToolScopeResponse {
             profile_id: profile_id.to_owned(),
-            tool_ids: tool_ids.iter().map(|id| (*id).to_owned()).collect(),
+            names: tool_ids.clone(),
+            tool_ids,
             handle_tool_ids: vec!["system:list_handles".to_owned()],
             approvals_json: approvals.to_string(),
         };
