@@ -10,11 +10,11 @@ use contracts::tavern::{
     },
     common::v1::{ErrorReason, RunState, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    registry::{Behaviour, TestRegistry},
     scenes,
     turns::call,
     world::{Ended, Running, World, says},

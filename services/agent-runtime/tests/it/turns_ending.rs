@@ -4,11 +4,11 @@ use contracts::tavern::{
     agent::v1::StartTurnRequest,
     common::v1::{RunOptions, RunState, StopReason, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::json;
 
 use crate::{
     endpoint::{self, Endpoint, end, stream_head, text},
-    registry::{Behaviour, TestRegistry},
     turns_usage::world_with,
     world::{World, says},
 };
@@ -290,8 +290,8 @@ async fn a_registry_that_is_not_there_yet_is_waited_for() {
     let (transport, slot) = grpc_kit::late();
     let running = world.build_with(transport).await;
     let run_id = running.begin(says("work")).await;
-    let services = registry.services();
-    slot.fill(grpc_kit::local(&services));
+    let agent = grpc_kit::local(&running.runtime.services());
+    slot.fill(registry.connect(agent).await);
     assert_eq!(running.follow(&run_id, 0).await.text(), "ok");
 }
 

@@ -2,5 +2,4 @@
 
 pub(crate) mod agents;
 pub(crate) mod peer;
-pub(crate) mod sandbox;
 pub(crate) mod workflow;

@@ -14,6 +14,7 @@ use contracts::tavern::{
     sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer,
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
+use doubles::UnconfinedSandbox;
 use futures::StreamExt;
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 use tonic::Status;
 use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
-use crate::doubles::{agents::KnownAgents, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows};
+use crate::doubles::{agents::KnownAgents, workflow::PlayedWorkflows};
 
 pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
 pub(crate) type Calls = CallServiceClient<Transport>;
@@ -75,7 +76,7 @@ impl Fixture {
 
     async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
         telemetry::init_for_tests();
-        let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
+        let (sandbox, workflows) = (UnconfinedSandbox::default(), PlayedWorkflows::default());
         let agents = KnownAgents::default();
         let registry = build(directory.path(), &plugins, &sandbox, &workflows, &agents).await;
         let (catalogue, calls, runs) = clients_of(&registry);
