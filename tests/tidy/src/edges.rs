@@ -137,7 +137,7 @@ pub fn between_crates(tree: &Tree) -> Vec<Finding> {
                 let Some(target) = home(dependency) else {
                     continue;
                 };
-                if let Some(remedy) = refuse(layer, name, target, dependency) {
+                if let Some(remedy) = refuse((layer, name), (target, dependency), table) {
                     findings.push(Finding::new(
                         &path,
                         format!("`{name}` must not depend on `{dependency}`"),
@@ -150,13 +150,21 @@ pub fn between_crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns how to do without an edge that is not allowed.
-fn refuse(layer: &str, name: &str, target: &str, dependency: &str) -> Option<String> {
+/// Returns how to do without an edge of a table of dependencies that is not allowed.
+fn refuse(
+    (layer, name): (&str, &str),
+    (target, dependency): (&str, &str),
+    table: &str,
+) -> Option<String> {
+    let is_for_tests = table == "dev-dependencies";
     let allowed = match (layer, target) {
         ("tests", _) => true,
+        // Where a neighbour decides something, the tests of a service meet the real one.
+        ("services", "services") if is_for_tests => true,
+        ("services", "tests") if is_for_tests && dependency == "doubles" => true,
         (_, "tests") => {
             return Some(
-                "tests depend on crates, never the other way; move the test to `tests/e2e`"
+                "tests depend on crates, never the other way; move the test to `tests/e2e`. Tests of a service may use `doubles`, as a development dependency"
                     .to_owned(),
             );
         }
@@ -202,7 +210,7 @@ fn refuse(layer: &str, name: &str, target: &str, dependency: &str) -> Option<Str
         _ => false,
     };
     (!allowed).then(|| {
-        "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services".to_owned()
+        "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services, the tests of a service as development dependencies".to_owned()
     })
 }
 

@@ -7,14 +7,12 @@ use contracts::tavern::{
         conversation_compacted::Method, run_event::Kind,
     },
 };
+use doubles::TestRegistry;
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::{
-    registry::TestRegistry,
-    world::{Ended, Running, World, says},
-};
+use crate::world::{Ended, Running, World, says};
 
 /// What a user says in each turn: some 340 tokens.
 fn long(number: usize) -> String {

@@ -8,13 +8,11 @@ use contracts::tavern::{
     },
     common::v1::{ChatMessage, ChatRole, EndedCall, ErrorReason, NativeCall, run_event::Kind},
 };
+use doubles::TestRegistry;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 fn user(text: &str) -> ChatMessage {
     ChatMessage {

@@ -10,11 +10,11 @@ use contracts::tavern::{
     },
     common::v1::{ErrorReason, RunState, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    registry::{Behaviour, TestRegistry},
     scenes,
     turns::call,
     world::{Ended, Running, World, says},
@@ -512,7 +512,12 @@ async fn g1003_a_turn_that_runs_or_is_in_doubt_is_forked_only_when_that_is_decid
         {"expect": {"contains": ["Result: it was"]}, "answer": {"text": "Good."}},
     ]));
     let running = world.build().await;
-    let original = running.play(says("Do it.")).await;
+    let run_id = running.begin(says("Do it.")).await;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::CallInDoubt(_)))
+        .await;
+    running.cancel(&run_id).await;
+    let original = running.follow(&run_id, 0).await;
     assert_eq!(original.run.state(), RunState::InDoubt);
     let refused = running
         .fork_turn(fork(&original, original.answer(), None))

@@ -1,11 +1,11 @@
 //! Answers that keep to the grammar of the visible tools' calls.
 
+use doubles::TestRegistry;
 use model_client::{GrammarUse, ModelSettings};
 use serde_json::json;
 
 use crate::{
     endpoint::{Endpoint, end, settings, stream_head, text},
-    registry::TestRegistry,
     world::{World, says},
 };
 

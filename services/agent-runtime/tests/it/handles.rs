@@ -1,12 +1,10 @@
 //! Outputs that are too long for a model: their handles, and the tools that read them.
 
 use contracts::tavern::agent::v1::StartTurnRequest;
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{World, says},
-};
+use crate::world::{World, says};
 
 const LOOK: &str = "<ACTION><Look><at>it</at></Look></ACTION>";
 const READ: &str = "<ACTION><system__read_stream><handle>h</handle></system__read_stream></ACTION>";
@@ -15,6 +13,7 @@ const READ: &str = "<ACTION><system__read_stream><handle>h</handle></system__rea
 fn registry() -> TestRegistry {
     let part = json!({"state": "succeeded", "text": "the rest"});
     TestRegistry::default()
+        .double()
         .gives("Look", &["at"], Value::String("x".repeat(70_000)))
         .gives("system:read_stream", &["handle"], part)
         .gives("system:list_handles", &[], json!({"handles": []}))

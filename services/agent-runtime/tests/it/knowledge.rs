@@ -11,12 +11,12 @@ use contracts::tavern::{
     },
     common::v1::{ErrorReason, run_event::Kind},
 };
+use doubles::TestRegistry;
 use grpc_kit::Transport;
 use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::{
-    registry::TestRegistry,
     scenes::{self, event},
     world::{Running, World, says},
 };

@@ -17,7 +17,6 @@ mod models;
 mod nonces;
 mod profiles;
 mod projects;
-mod registry;
 mod replays;
 mod revisions;
 mod scenes;

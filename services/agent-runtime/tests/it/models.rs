@@ -7,13 +7,11 @@ use contracts::tavern::{
     },
     common::v1::{ChatMessage, ChatRole, ErrorReason},
 };
+use doubles::TestRegistry;
 use serde_json::json;
 use tonic::Status;
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World},
-};
+use crate::world::{Running, World};
 
 fn says(role: ChatRole, text: &str) -> ChatMessage {
     ChatMessage {

@@ -1,12 +1,12 @@
 //! Blocks that open with a nonce of the turn (rule G1006).
 
 use contracts::tavern::common::v1::run_event::Kind;
+use doubles::TestRegistry;
 use model_client::ModelSettings;
 use serde_json::{Value, json};
 
 use crate::{
     endpoint::{Endpoint, Step, end, settings, stream_head, text},
-    registry::TestRegistry,
     world::{Ended, World, says},
 };
 

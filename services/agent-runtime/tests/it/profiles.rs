@@ -7,13 +7,11 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
+use doubles::TestRegistry;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 /// A world with the file of `ada`.
 fn world() -> World {

@@ -2,13 +2,11 @@
 //! replays too is checked where they play it.
 
 use agent_runtime::runner::{Fixture, replay};
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{World, says},
-};
+use crate::world::{World, says};
 
 fn world() -> World {
     let registry = TestRegistry::default().tool(

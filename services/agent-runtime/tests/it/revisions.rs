@@ -9,11 +9,11 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
+use doubles::TestRegistry;
 use serde_json::{Value, json};
 use tonic::Status;
 
 use crate::{
-    registry::TestRegistry,
     scenes::{self, event},
     world::{Running, World, says},
 };

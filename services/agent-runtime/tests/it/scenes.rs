@@ -16,15 +16,13 @@ use contracts::tavern::{
     common::v1::{ErrorReason, RunState, SceneEvent, run_event::Kind, watch_record::Record},
     run::v1::WatchRunRequest,
 };
+use doubles::TestRegistry;
 use grpc_kit::Transport;
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::Status;
 
-use crate::{
-    registry::TestRegistry,
-    world::{Ended, Running, World},
-};
+use crate::world::{Ended, Running, World};
 
 /// A scene with two agents: `gm` hears what the player does, `elara` what she is addressed with, and both
 /// hear of flags of the world.

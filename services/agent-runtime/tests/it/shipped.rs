@@ -7,13 +7,11 @@ use contracts::tavern::{
     agent::v1::{StartTurnRequest, start_turn_request::Input},
     common::v1::run_event::Kind,
 };
+use doubles::{Behaviour, TestRegistry};
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{Ended, Running, World},
-};
+use crate::world::{Ended, Running, World};
 
 const NOTE: &str = "The bridge was built in 1431.\nIt has 7 arches & was restored in 1602 <by the guild>.\n\
     It stood 171 years before it was restored.";
@@ -104,6 +102,7 @@ async fn the_weather_guide_plays_its_two_turns() {
 async fn the_archivist_plays_its_turn() {
     let file = ["filePath", "content"];
     let registry = TestRegistry::default()
+        .double()
         .tool(
             "FileOperator.WriteFile",
             &file,

@@ -9,14 +9,12 @@ use contracts::tavern::{
     },
     common::v1::{ErrorReason, run_event::Kind},
 };
+use doubles::TestRegistry;
 use grpc_kit::Transport;
 use serde_json::{Value, json};
 use tonic::Status;
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 const TALK: &str = "talk";
 
@@ -33,7 +31,10 @@ fn profile() -> Value {
 }
 
 fn world(turns: &Value) -> World {
-    let registry = TestRegistry::default().gives("ReadPrivateStateTool", &["key"], json!("calm"));
+    let registry =
+        TestRegistry::default()
+            .double()
+            .gives("ReadPrivateStateTool", &["key"], json!("calm"));
     World::of(
         registry,
         &[("ada.json", &profile())],

@@ -6,13 +6,11 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
+use doubles::TestRegistry;
 use serde_json::{Value, json};
 use tonic::Status;
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 impl Running {
     async fn scope(&self, agent: Agent) -> Result<GetToolScopeResponse, Status> {

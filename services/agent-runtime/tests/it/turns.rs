@@ -4,12 +4,10 @@ use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest, start_turn_request::Input},
     common::v1::{CallStatus, ErrorReason, RunState, StopReason, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{Ended, World, says},
-};
+use crate::world::{Ended, World, says};
 
 /// A call of a tool with one text.
 pub(crate) fn call(tool: &str, parameter: &str, value: &str) -> String {
@@ -148,7 +146,10 @@ async fn calls_of_one_answer_run_in_order_and_stop_at_the_first_failure() {
 async fn a_workflow_is_called_by_its_id_and_reported_by_its_value() {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let give: Behaviour = Behaviour::Gives(std::sync::Arc::new(|_| json!("short")));
-    let registry = TestRegistry::default().tool_with("workflow:summarize_text", &schema, give);
+    let registry =
+        TestRegistry::default()
+            .double()
+            .tool_with("workflow:summarize_text", &schema, give);
     let turns = json!([
         {"answer": {"text": call("workflow:summarize_text", "text", "long")}},
         {"expect": {"last_is": "Observation: Tool workflow:summarize_text executed successfully. Result: short"}, "answer": {"text": "done"}}

@@ -4,12 +4,12 @@ use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest},
     common::v1::{BudgetReached, BudgetUnit, StopReason, run_event::Kind},
 };
+use doubles::TestRegistry;
 use model_client::EndpointSettings;
 use serde_json::{Value, json};
 
 use crate::{
     endpoint::{self, Endpoint, end, stream_head, text},
-    registry::TestRegistry,
     turns::{call, play},
     turns_usage::{priced, world_with},
     world::{Ended, World, says},

@@ -1,12 +1,10 @@
 //! Calls that start, and requests that end, while the model is still writing.
 
 use contracts::tavern::common::v1::{CallResult, CallStatus, RunEvent, RunState, run_event::Kind};
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{Ended, Running, World, says},
-};
+use crate::world::{Ended, Running, World, says};
 
 const LOOK: &str = "Looking. <ACTION><Look><at>x</at></Look></ACTION>";
 

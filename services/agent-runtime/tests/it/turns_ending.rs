@@ -4,12 +4,12 @@ use contracts::tavern::{
     agent::v1::StartTurnRequest,
     common::v1::{RunOptions, RunState, StopReason, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::json;
 use tonic::Code;
 
 use crate::{
     endpoint::{self, Endpoint, end, stream_head, text},
-    registry::{Behaviour, TestRegistry},
     turns_usage::world_with,
     world::{World, says},
 };
@@ -89,13 +89,19 @@ async fn the_deadline_of_a_turn_ends_it() {
 }
 
 #[tokio::test]
-async fn an_unknown_effect_ends_the_turn_unknown_and_is_named() {
+async fn a_turn_that_is_cancelled_with_an_unknown_effect_ends_in_doubt_and_names_it() {
     let world = World::new(
         working(Behaviour::Unknown),
         &["Work"],
         &json!([{"answer": {"text": WORK}}]),
     );
-    let ended = world.build().await.play(says("work")).await;
+    let running = world.build().await;
+    let run_id = running.begin(says("work")).await;
+    running
+        .until(&run_id, |kind| matches!(kind, Kind::CallInDoubt(_)))
+        .await;
+    running.cancel(&run_id).await;
+    let ended = running.follow(&run_id, 0).await;
     assert_eq!(ended.run.state(), RunState::InDoubt);
     assert_eq!(
         ended.run.outcome.as_ref().unwrap().unsettled_effect_ids,
@@ -114,7 +120,8 @@ async fn a_call_that_the_registry_answers_by_a_status_is_rejected_only_if_it_has
         (&[Internal], RunState::InDoubt),
     ] {
         let answers = json!([{"answer": {"text": WORK}}, {"answer": {"text": "Pity."}}]);
-        let world = World::new(working(Behaviour::Refuses(codes)), &["Work"], &answers);
+        let registry = working(Behaviour::Refuses(codes)).double();
+        let world = World::new(registry, &["Work"], &answers);
         let ended = world.build().await.play(says("work")).await;
         assert_eq!(ended.run.state(), state, "{codes:?}");
         let is_observed = !ended.observations().is_empty();
@@ -309,8 +316,8 @@ async fn a_registry_that_is_not_there_yet_is_waited_for() {
     let (transport, slot) = grpc_kit::late();
     let running = world.build_with(transport).await;
     let run_id = running.begin(says("work")).await;
-    let services = registry.services();
-    slot.fill(grpc_kit::local(&services));
+    let agent = grpc_kit::local(&running.runtime.services());
+    slot.fill(registry.connect(agent).await);
     assert_eq!(running.follow(&run_id, 0).await.text(), "ok");
 }
 

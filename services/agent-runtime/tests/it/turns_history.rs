@@ -4,12 +4,10 @@ use contracts::tavern::{
     agent::v1::{GetConversationRequest, StartTurnRequest},
     common::v1::{ChatMessage, ChatRole, ErrorReason, run_event::Kind},
 };
+use doubles::TestRegistry;
 use serde_json::json;
 
-use crate::{
-    registry::TestRegistry,
-    world::{World, says},
-};
+use crate::world::{World, says};
 
 const CALL: &str = "<ACTION><Delete><path>everything</path></Delete></ACTION>";
 

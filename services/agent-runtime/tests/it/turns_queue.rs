@@ -4,12 +4,10 @@ use contracts::tavern::{
     agent::v1::{GetConversationRequest, StartTurnRequest},
     common::v1::{ErrorReason, RunState, run_event::Kind},
 };
+use doubles::TestRegistry;
 use serde_json::json;
 
-use crate::{
-    registry::TestRegistry,
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 const TALK: &str = "talk";
 

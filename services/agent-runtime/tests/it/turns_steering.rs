@@ -7,12 +7,12 @@ use contracts::tavern::{
     },
     common::v1::{ErrorReason, StopReason, run_event::Kind},
 };
+use doubles::{Behaviour, TestRegistry};
 use serde_json::json;
 use tonic::Status;
 
 use crate::{
     endpoint::{self, Endpoint, Step, end, stream_head, text},
-    registry::{Behaviour, TestRegistry},
     turns::call,
     turns_usage::world_with,
     world::{Running, World, says},

@@ -1,12 +1,10 @@
 //! Calls of one answer that are under way together.
 
 use contracts::tavern::common::v1::{CallStatus, RunState, run_event::Kind};
+use doubles::{Behaviour, TestRegistry};
 use serde_json::json;
 
-use crate::{
-    registry::{Behaviour, TestRegistry},
-    world::{Running, World, says},
-};
+use crate::world::{Running, World, says};
 
 const BLOCK: &str = "<ACTION><First><x>a</x></First><Second><x>b</x></Second></ACTION>";
 

@@ -13,12 +13,12 @@ use contracts::tavern::{
         ChatMessage, ChatRole, ModelAnswered, ModelTotal, ModelUsage, RunState, run_event::Kind,
     },
 };
+use doubles::TestRegistry;
 use model_client::{EndpointSettings, ModelSettings};
 use serde_json::json;
 
 use crate::{
     endpoint::{self, Endpoint, Step, end, event, status, stream_head, text},
-    registry::TestRegistry,
     world::{Ended, World, says},
 };
 

@@ -18,13 +18,12 @@ use contracts::tavern::{
         WatchRunRequest, run_service_client::RunServiceClient,
     },
 };
+use doubles::TestRegistry;
 use grpc_kit::Transport;
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
-
-use crate::registry::TestRegistry;
 
 /// What a runtime is built from.
 pub(crate) struct World {
@@ -86,8 +85,11 @@ impl World {
 
     /// Builds the runtime. Building again on the same world is a restart.
     pub(crate) async fn build(&self) -> Running {
-        let services = self.registry.services();
-        self.build_with(grpc_kit::local(&services)).await
+        let (agent, slot) = grpc_kit::late();
+        let registry = self.registry.connect(agent).await;
+        let running = self.build_with(registry).await;
+        slot.fill(grpc_kit::local(&running.runtime.services()));
+        running
     }
 
     /// Builds the runtime with another way to the registry.

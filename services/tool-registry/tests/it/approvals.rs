@@ -8,15 +8,13 @@ use contracts::tavern::{
         StartCallRequest, WatchApprovalsRequest, watch_approvals_response::Record,
     },
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::{Code, Request, Status};
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, put_scripts, request, with_effect},
-};
+use crate::fixture::{Fixture, code_of, put_scripts, request, with_effect};
 
 fn key_of(name: &str) -> String {
     format!("key of {name}")

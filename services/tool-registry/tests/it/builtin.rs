@@ -4,12 +4,10 @@ use contracts::tavern::{
     common::v1::{CallStatus, ErrorCategory, OutputStream, run_event::Kind},
     sandbox::v1 as sandbox,
 };
+use doubles::Mode;
 use serde_json::json;
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, request},
-};
+use crate::fixture::{Fixture, code_of, request};
 
 #[tokio::test]
 async fn seed_004_5_1_2_a_file_is_written_and_appended_to() {

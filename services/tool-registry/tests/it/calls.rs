@@ -10,16 +10,14 @@ use contracts::tavern::{
         WatchCallRequest, watch_call_response::Record,
     },
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
     backend::register_led_to,
-    doubles::{
-        peer::{Answer, Peer},
-        sandbox::Mode,
-    },
+    doubles::peer::{Answer, Peer},
     fixture::{Fixture, finish, script_tool, until, with_effect},
     invocation::{self, cancel, doubts, invoke, run},
 };

@@ -6,12 +6,10 @@ use contracts::tavern::{
     common::v1::{CallStatus, ErrorCategory, ErrorReason, PendingWork, WorkKind},
     registry::v1::{CallToolRequest, CancelCallRequest, CancelCallResponse},
 };
+use doubles::Mode;
 use serde_json::json;
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, finish, request, script_tool, until, with_effect},
-};
+use crate::fixture::{Fixture, code_of, finish, request, script_tool, until, with_effect};
 
 async fn cancel(fixture: &Fixture, effect: &str) -> CancelCallResponse {
     let request = CancelCallRequest {

@@ -3,5 +3,4 @@
 pub(crate) mod agents;
 pub(crate) mod clock;
 pub(crate) mod peer;
-pub(crate) mod sandbox;
 pub(crate) mod workflow;

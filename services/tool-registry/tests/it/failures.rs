@@ -6,12 +6,12 @@ use contracts::tavern::{
         StartCallRequest, WatchCallRequest, watch_call_response::Record as WatchRecord,
     },
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::json;
 use sqlx::{Connection, SqliteConnection};
 
 use crate::{
-    doubles::sandbox::Mode,
     fixture::{Fixture, script_tool, until},
     invocation::{call, cancel, doubts, invoke, start, statuses, watch, write},
 };

@@ -18,6 +18,7 @@ use contracts::tavern::{
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
 use core_types::SystemIds;
+use doubles::UnconfinedSandbox;
 use futures::StreamExt;
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
@@ -25,9 +26,7 @@ use tempfile::TempDir;
 use tonic::Status;
 use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
-use crate::doubles::{
-    agents::KnownAgents, clock::FragileClock, sandbox::UnconfinedSandbox, workflow::PlayedWorkflows,
-};
+use crate::doubles::{agents::KnownAgents, clock::FragileClock, workflow::PlayedWorkflows};
 
 pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
 pub(crate) type Calls = CallServiceClient<Transport>;
@@ -82,7 +81,7 @@ impl Fixture {
 
     async fn in_directory(directory: TempDir, plugins: PathBuf) -> Self {
         telemetry::init_for_tests();
-        let (sandbox, workflows) = (UnconfinedSandbox::new(), PlayedWorkflows::default());
+        let (sandbox, workflows) = (UnconfinedSandbox::default(), PlayedWorkflows::default());
         let (agents, clock) = (KnownAgents::default(), FragileClock::default());
         let peers = peers(&sandbox, &workflows, &agents);
         let registry = build(directory.path(), &plugins, peers, &clock).await;

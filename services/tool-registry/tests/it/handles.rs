@@ -4,13 +4,11 @@ use contracts::tavern::{
     common::v1::CallStatus,
     registry::v1::{CallToolRequest, StartCallRequest, WatchCallRequest},
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, request, script_tool, until, with_effect},
-};
+use crate::fixture::{Fixture, code_of, request, script_tool, until, with_effect};
 
 async fn fixture() -> Fixture {
     Fixture::with_scripts(&[script_tool("effect")]).await

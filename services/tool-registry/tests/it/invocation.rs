@@ -8,14 +8,12 @@ use contracts::tavern::{
     registry::v1::{InvokeCallsRequest, InvokeCallsResponse},
     run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, RunsClient, script_tool, until},
-};
+use crate::fixture::{Fixture, RunsClient, script_tool, until};
 
 pub(crate) fn call(index: u32, tool: &str, arguments: Value) -> ToolCall {
     ToolCall {

@@ -6,15 +6,13 @@ use contracts::tavern::{
     common::v1::{CallStatus, Durability},
     registry::v1::CallToolRequest,
 };
+use doubles::Mode;
 use grpc_kit::reason;
 use serde_json::json;
 use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 use tonic::Code;
 
-use crate::{
-    doubles::sandbox::Mode,
-    fixture::{Fixture, code_of, finish, put_scripts, script_tool, until, with_effect},
-};
+use crate::fixture::{Fixture, code_of, finish, put_scripts, script_tool, until, with_effect};
 
 fn code() -> serde_json::Value {
     json!({"language": "bash", "code": "true"})

@@ -8,13 +8,13 @@ use contracts::tavern::{
     },
     run::v1::WatchRunRequest,
 };
+use doubles::Mode;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Streaming;
 
 use crate::{
-    doubles::sandbox::Mode,
     fixture::{Fixture, code_of, script_tool, with_effect},
     invocation::{self, call, invoke},
 };

@@ -4,11 +4,11 @@ use contracts::tavern::{
     common::v1::{CallResult, CallStatus, LongOutput},
     registry::v1::{GetCallRequest, ListCallsRequest, ReadOutputRequest},
 };
+use doubles::Mode;
 use serde_json::{Value, json};
 
 use crate::{
     backend::{register, serve, tool},
-    doubles::sandbox::Mode,
     fixture::{Fixture, code_of, request, script_tool, with_effect},
 };
 

@@ -1,5 +1,5 @@
 //! The tool registry as its callers see it, over its gRPC methods in process. Its peers are
-//! doubles: `doubles::sandbox` runs programs without any isolation, `doubles::workflow` plays runs.
+//! doubles: the crate `doubles` runs programs without any isolation, `doubles::workflow` plays runs.
 
 #![expect(
     clippy::unwrap_used,

@@ -73,7 +73,7 @@ async fn w47_a_hit_names_key_source_and_age_and_a_miss_its_cause() {
     assert_eq!((cache.key, cache.source_run_id), (key, first));
     assert_eq!(cache.miss, i32::from(CacheMiss::Unspecified));
     assert!(cache.age.unwrap().seconds >= 60);
-    assert_eq!(world.sandbox.runs(), 1);
+    assert_eq!(world.sandbox.started(), 1);
     let (_, finished) = world.doubled("d", 2).await;
     let changed = vec![ResultPart {
         kind: ResultPartKind::Input.into(),
@@ -83,7 +83,7 @@ async fn w47_a_hit_names_key_source_and_age_and_a_miss_its_cause() {
     world.clock.advance(300);
     let (_, finished) = world.doubled("d", 1).await;
     assert_eq!(missed(&finished), (CacheMiss::Expired, Vec::new()));
-    assert_eq!(world.sandbox.runs(), 3);
+    assert_eq!(world.sandbox.started(), 3);
 }
 
 #[tokio::test]
@@ -94,21 +94,21 @@ async fn w47_results_survive_a_restart() {
     let world = world.restart().await;
     let (_, finished) = world.doubled("d", 1).await;
     assert_eq!(finished.cache.unwrap().source_run_id, first);
-    assert_eq!(world.sandbox.runs(), 1);
+    assert_eq!(world.sandbox.started(), 1);
 }
 
 #[tokio::test]
 async fn w45_results_stay_in_their_scope() {
     let world = World::new().await;
     for (scope, runs) in [("run", 4), ("workflow", 2), ("tenant", 1)] {
-        let before = world.sandbox.runs();
+        let before = world.sandbox.started();
         let definition = doubling(json!({"ttl": "5m", "scope": scope}));
         for id in [format!("{scope}-a"), format!("{scope}-b")] {
             world.put(&id, &definition).await;
             world.doubled(&id, 1).await;
             world.doubled(&id, 1).await;
         }
-        assert_eq!(world.sandbox.runs() - before, runs, "{scope}");
+        assert_eq!(world.sandbox.started() - before, runs, "{scope}");
     }
 }
 
@@ -116,12 +116,12 @@ async fn w45_results_stay_in_their_scope() {
 async fn w45_a_mode_reads_or_writes_or_both() {
     let world = World::new().await;
     for (mode, runs) in [("read", 2), ("refresh", 2), ("off", 2), ("read_write", 1)] {
-        let before = world.sandbox.runs();
+        let before = world.sandbox.started();
         let definition = doubling(json!({"ttl": "5m", "mode": mode}));
         world.put(mode, &definition).await;
         world.doubled(mode, 1).await;
         world.doubled(mode, 1).await;
-        assert_eq!(world.sandbox.runs() - before, runs, "{mode}");
+        assert_eq!(world.sandbox.started() - before, runs, "{mode}");
     }
 }
 
@@ -136,7 +136,7 @@ async fn w46_failures_are_not_kept() {
         let run = world.begin(of_workflow("f", json!({"n": 1}))).await;
         assert!(world.outcome(&run.run_id).await.error.is_some());
     }
-    assert_eq!(world.sandbox.runs(), 2);
+    assert_eq!(world.sandbox.started(), 2);
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn w46_a_node_that_wants_what_another_is_about_to_give_waits_for_it() {
     definition["interfaceOutputs"]["s"] = json!({"dataFlowType": "INTEGER"});
     let outcome = world.run(&definition, json!({"n": 4})).await;
     assert_eq!(result(&outcome), json!({"r": 8, "s": 8}));
-    assert_eq!(world.sandbox.runs(), 1);
+    assert_eq!(world.sandbox.started(), 1);
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn w49_a_plan_with_inputs_predicts_what_a_run_would_reuse() {
     assert_eq!(predict(r#"{"n": 2}"#).await, given(hit, miss));
     assert_eq!(predict(r#"{"n": 5}"#).await, given(miss, None));
     assert_eq!(predict("").await, given(None, None));
-    assert_eq!(world.sandbox.runs(), 2, "a plan runs nothing");
+    assert_eq!(world.sandbox.started(), 2, "a plan runs nothing");
 }
 
 #[tokio::test]

@@ -103,12 +103,12 @@ async fn w48_what_no_edit_reaches_is_taken_over_and_the_rest_done_again() {
         ("act", "echo", true)
     );
     assert_eq!(plan.effects_digest, "");
-    assert_eq!(world.sandbox.runs(), 2, "a plan starts nothing");
+    assert_eq!(world.sandbox.started(), 2, "a plan starts nothing");
 
     let run_id = world.fork(request).await.unwrap().run.unwrap().run_id;
     let outcome = world.outcome(&run_id).await;
     assert_eq!(result(&outcome), json!({"one": 2, "act": {"n": 7}}));
-    assert_eq!(world.sandbox.runs(), 3);
+    assert_eq!(world.sandbox.started(), 3);
     assert_eq!(
         world.taken_over(&run_id).await,
         [("one".to_owned(), source)]
@@ -209,7 +209,7 @@ async fn w48_a_fork_of_a_cancelled_run_continues_after_a_restart() {
     };
     world.runs.clone().cancel_run(cancel).await.unwrap();
     world.outcome(&run.run_id).await;
-    let ran = world.sandbox.runs();
+    let ran = world.sandbox.started();
 
     let plan = world.plan(fork(&run.run_id, &[])).await;
     assert_eq!(plan.redone, ["act", "out"]);
@@ -224,7 +224,7 @@ async fn w48_a_fork_of_a_cancelled_run_continues_after_a_restart() {
     let outcome = world.outcome(&run_id).await;
     assert_eq!(result(&outcome)["one"], 2);
     assert_eq!(
-        world.sandbox.runs(),
+        world.sandbox.started(),
         ran,
         "what was taken over did not run again"
     );

@@ -8,6 +8,7 @@
 
 mod agents;
 mod cache;
+mod calls;
 mod cancel;
 mod checkpoints;
 mod concurrency;

@@ -1,8 +1,11 @@
-//! Runs that outlive their process.
+//! Runs that outlive their process. Their calls go to tool-registry itself.
+
+use std::sync::Arc;
 
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::workflow::v1::PutWorkflowRequest;
+use doubles::{Behaviour, TestRegistry};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -29,21 +32,31 @@ fn chain() -> Value {
     })
 }
 
+/// The registry itself, with a tool that gives its arguments and one that waits.
+fn tools() -> TestRegistry {
+    let any = json!({"type": "object"});
+    let echo = Behaviour::Gives(Arc::new(Value::clone));
+    TestRegistry::default()
+        .tool_with("echo", &any, echo)
+        .tool_with("wait", &any, Behaviour::Hangs)
+}
+
 fn dispatched(kind: &Kind) -> bool {
     matches!(kind, Kind::CallDispatched(_))
 }
 
 #[tokio::test]
 async fn a_run_goes_on_where_it_stopped_and_no_effect_happens_twice() {
-    let world = World::new().await;
+    let tools = tools();
+    let world = World::with_tools(tools.clone()).await;
     let run = world.start(&chain(), json!({"n": 1})).await;
     world.events_until(&run.run_id, dispatched).await;
     let world = world.restart().await;
-    world.registry.release();
+    tools.release("wait", json!("waited"));
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(result(&outcome), json!({"r": {"n": 2, "waited": "waited"}}));
     assert_eq!(
-        world.sandbox.runs(),
+        world.sandbox.started(),
         1,
         "the finished script did not run again"
     );
@@ -62,8 +75,7 @@ async fn a_run_goes_on_where_it_stopped_and_no_effect_happens_twice() {
             "{once}: {events:?}"
         );
     }
-    let effects: Vec<String> = world
-        .registry
+    let effects: Vec<String> = tools
         .asked()
         .into_iter()
         .map(|asked| asked.effect_id)
@@ -78,17 +90,18 @@ async fn a_run_goes_on_where_it_stopped_and_no_effect_happens_twice() {
 
 #[tokio::test]
 async fn a_call_that_settled_while_the_service_was_away_is_not_dispatched_again() {
-    let world = World::new().await;
+    let tools = tools();
+    let world = World::with_tools(tools.clone()).await;
     let run = world.start(&chain(), json!({"n": 1})).await;
     world.events_until(&run.run_id, dispatched).await;
     world.service.shutdown().await;
-    world.registry.release();
+    tools.release("wait", json!("waited"));
     let world = world.restart().await;
     assert_eq!(
         world.outcome(&run.run_id).await.state(),
         RunState::Succeeded
     );
-    assert_eq!(world.registry.most_dispatched(), 1);
+    assert_eq!(tools.dispatches().len(), 2, "each tool once");
 }
 
 #[tokio::test]
@@ -110,7 +123,7 @@ async fn an_unsettled_script_runs_again() {
         result(&world.outcome(&run.run_id).await),
         json!({"r": "done"})
     );
-    assert_eq!(world.sandbox.runs(), 2);
+    assert_eq!(world.sandbox.started(), 2);
     let events = words(&world.events(&run.run_id).await);
     assert_eq!(
         events.iter().filter(|word| *word == "s started").count(),
@@ -158,7 +171,8 @@ async fn what_a_script_writes_is_seen_while_it_runs_and_void_when_it_begins_agai
 
 #[tokio::test]
 async fn a_run_keeps_the_definition_that_it_was_started_with() {
-    let world = World::new().await;
+    let tools = tools();
+    let world = World::with_tools(tools.clone()).await;
     let put = |definition: &Value| PutWorkflowRequest {
         workflow_id: "flow".into(),
         definition_json: definition.to_string(),
@@ -180,7 +194,7 @@ async fn a_run_keeps_the_definition_that_it_was_started_with() {
         .await
         .unwrap();
     let world = world.restart().await;
-    world.registry.release();
+    tools.release("wait", json!("waited"));
     assert_eq!(
         result(&world.outcome(&run.run_id).await),
         json!({"r": {"n": 5, "waited": "waited"}})
@@ -189,7 +203,8 @@ async fn a_run_keeps_the_definition_that_it_was_started_with() {
 
 #[tokio::test]
 async fn a_finished_run_and_its_request_id_survive_a_restart() {
-    let world = World::new().await;
+    let tools = tools();
+    let world = World::with_tools(tools.clone()).await;
     let mut request = of_definition(&json!({"nodes": [tool("t", "echo")]}), json!({}));
     request.request_id = "once".into();
     let run = world.begin(request.clone()).await;
@@ -205,5 +220,5 @@ async fn a_finished_run_and_its_request_id_survive_a_restart() {
         .into_inner();
     assert!(again.replayed);
     assert_eq!(again.run.unwrap().run_id, run.run_id);
-    assert_eq!(world.registry.asked().len(), 1);
+    assert_eq!(tools.asked().len(), 1);
 }

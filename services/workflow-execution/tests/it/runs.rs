@@ -417,7 +417,7 @@ async fn the_number_of_effects_at_once_is_bounded() {
     let outcome = world.run(&json!({ "nodes": nodes }), json!({})).await;
     assert_eq!(outcome.state(), RunState::Succeeded);
     assert!(world.sandbox.most_at_once() <= 2);
-    assert_eq!(world.sandbox.runs(), 6);
+    assert_eq!(world.sandbox.started(), 6);
 }
 
 #[tokio::test]
@@ -449,7 +449,7 @@ async fn a_script_that_raises_fails_its_node_with_the_exception() {
     let error = world.run(&definition, json!({})).await.error.unwrap();
     assert_eq!(
         error.message,
-        "node `s` (core:Script): the script ended with the code 1: KeyError: 'who'"
+        "node `s` (core:Script): the script ended with the code 1: KeyError: 'who' (line 4)"
     );
     let details: Value = serde_json::from_str(&error.details_json).unwrap();
     assert_eq!(details["error"]["type"], "KeyError");

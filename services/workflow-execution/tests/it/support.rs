@@ -5,7 +5,6 @@ pub(crate) mod clock;
 pub(crate) mod conversations;
 pub(crate) mod models;
 pub(crate) mod registry;
-pub(crate) mod sandbox;
 pub(crate) mod tools;
 
 use std::path::Path;
@@ -24,6 +23,7 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::SystemIds;
+use doubles::{Passing, TestRegistry, UnconfinedSandbox, Way};
 use grpc_kit::{Services, Transport};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
@@ -32,7 +32,6 @@ use clock::MovedClock;
 use conversations::ConversationDouble;
 use models::ModelDouble;
 use registry::RegistryDouble;
-use sandbox::SandboxDouble;
 use tools::ToolsDouble;
 
 pub(crate) type Client = WorkflowServiceClient<Transport>;
@@ -41,7 +40,9 @@ pub(crate) type Client = WorkflowServiceClient<Transport>;
 pub(crate) struct World {
     pub(crate) directory: Arc<tempfile::TempDir>,
     pub(crate) registry: RegistryDouble,
-    pub(crate) sandbox: SandboxDouble,
+    /// The registry itself, where it stands in the place of its double.
+    pub(crate) tools: Option<TestRegistry>,
+    pub(crate) sandbox: UnconfinedSandbox,
     pub(crate) models: ModelDouble,
     pub(crate) conversations: ConversationDouble,
     pub(crate) clock: MovedClock,
@@ -52,25 +53,27 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let directory = Arc::new(tempfile::tempdir().unwrap());
-        Self::on(
-            directory,
-            RegistryDouble::default(),
-            SandboxDouble::default(),
-            ModelDouble::default(),
-            ConversationDouble::default(),
-            MovedClock::default(),
-            |_| {},
-        )
-        .await
+        Self::with(|_| {}).await
+    }
+
+    /// A service whose calls go to tool-registry itself, with these tools.
+    pub(crate) async fn with_tools(tools: TestRegistry) -> Self {
+        Self::begun(Some(tools), |_| {}).await
     }
 
     pub(crate) async fn with(adjust: impl FnOnce(&mut WorkflowSettings)) -> Self {
+        Self::begun(None, adjust).await
+    }
+
+    async fn begun(
+        tools: Option<TestRegistry>,
+        adjust: impl FnOnce(&mut WorkflowSettings),
+    ) -> Self {
         let directory = Arc::new(tempfile::tempdir().unwrap());
         Self::on(
             directory,
-            RegistryDouble::default(),
-            SandboxDouble::default(),
+            (RegistryDouble::default(), tools),
+            UnconfinedSandbox::default(),
             ModelDouble::default(),
             ConversationDouble::default(),
             MovedClock::default(),
@@ -81,8 +84,8 @@ impl World {
 
     async fn on(
         directory: Arc<tempfile::TempDir>,
-        registry: RegistryDouble,
-        sandbox: SandboxDouble,
+        (registry, tools): (RegistryDouble, Option<TestRegistry>),
+        sandbox: UnconfinedSandbox,
         models: ModelDouble,
         conversations: ConversationDouble,
         clock: MovedClock,
@@ -95,9 +98,18 @@ impl World {
             ..WorkflowSettings::default()
         };
         adjust(&mut settings);
-        let services = Services::new()
-            .add(CallServiceServer::new(registry.clone()))
-            .add(ToolRegistryServiceServer::new(ToolsDouble))
+        let services = match &tools {
+            Some(tools) => {
+                let way = Way::to(tools.connect(grpc_kit::local(&Services::new())).await);
+                Services::new()
+                    .add(Passing::<CallServiceServer<()>>::over(&way))
+                    .add(Passing::<ToolRegistryServiceServer<()>>::over(&way))
+            }
+            None => Services::new()
+                .add(CallServiceServer::new(registry.clone()))
+                .add(ToolRegistryServiceServer::new(ToolsDouble)),
+        };
+        let services = services
             .add(ScriptSandboxServiceServer::new(sandbox.clone()))
             .add(ModelServiceServer::new(models.clone()))
             .add(ConversationServiceServer::new(conversations.clone()));
@@ -111,6 +123,7 @@ impl World {
         Self {
             directory,
             registry,
+            tools,
             sandbox,
             models,
             conversations,
@@ -132,6 +145,7 @@ impl World {
         let Self {
             directory,
             registry,
+            tools,
             sandbox,
             models,
             conversations,
@@ -143,7 +157,7 @@ impl World {
         drop((service, client, runs));
         let again = Self::on(
             directory,
-            registry,
+            (registry, tools),
             sandbox,
             models,
             conversations,
@@ -177,7 +191,7 @@ impl World {
         self.service.shutdown().await;
         let again = Self::on(
             directory,
-            self.registry.clone(),
+            (self.registry.clone(), self.tools.clone()),
             self.sandbox.clone(),
             self.models.clone(),
             self.conversations.clone(),

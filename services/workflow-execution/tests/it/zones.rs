@@ -113,7 +113,7 @@ async fn w15_after_a_crash_a_loop_continues_with_the_iteration_that_had_not_ende
     world.events_until(&run.run_id, first).await;
     let world = world.restart().await;
     assert_eq!(
-        world.sandbox.runs(),
+        world.sandbox.started(),
         1,
         "the script of iteration 0 had ended"
     );
@@ -126,7 +126,7 @@ async fn w15_after_a_crash_a_loop_continues_with_the_iteration_that_had_not_ende
         result(&outcome),
         json!({"given": ["waited", "waited", "waited"]})
     );
-    assert_eq!(world.sandbox.runs(), 3, "one script for each iteration");
+    assert_eq!(world.sandbox.started(), 3, "one script for each iteration");
     let events = words(&world.events(&run.run_id).await);
     for iteration in 0..3 {
         let ended = format!("iteration {iteration} of loop");

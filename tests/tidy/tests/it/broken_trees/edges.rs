@@ -97,22 +97,52 @@ fn edges_that_go_up_or_across_are_found() {
 }
 
 #[test]
-fn edges_of_development_count_too() {
-    let launcher = manifest("sandbox-launcher", &[]);
-    let hidden =
-        manifest("gateway", &[]) + "[dev-dependencies]\nsandbox-launcher.workspace = true\n";
-    check(
-        edges::between_crates,
-        &[
-            ("services/sandbox-launcher/Cargo.toml", &launcher),
-            ("services/gateway/Cargo.toml", &hidden),
-        ],
-        &[(
-            "services/gateway/Cargo.toml",
-            "must not depend on `sandbox-launcher`",
-            "gRPC",
-        )],
-    );
+fn only_the_tests_of_a_service_meet_other_services_and_doubles() {
+    let develops = |name: &str, dependency: &str| {
+        manifest(name, &[]) + &format!("[dev-dependencies]\n{dependency}.workspace = true\n")
+    };
+    let gateway = "services/gateway/Cargo.toml";
+    let settings = "shared/settings/Cargo.toml";
+    for (path, written, found) in [
+        (gateway, develops("gateway", "tool-registry"), None),
+        (gateway, develops("gateway", "doubles"), None),
+        (gateway, develops("gateway", "testkit"), Some("tests/e2e")),
+        (
+            gateway,
+            manifest("gateway", &["doubles"]),
+            Some("development"),
+        ),
+        (
+            gateway,
+            manifest("gateway", &["tool-registry"]),
+            Some("development"),
+        ),
+        (
+            settings,
+            develops("settings", "tool-registry"),
+            Some("knows no service"),
+        ),
+        (settings, develops("settings", "doubles"), Some("tests/e2e")),
+    ] {
+        let registry = manifest("tool-registry", &[]);
+        let (doubles, testkit) = (manifest("doubles", &[]), manifest("testkit", &[]));
+        let tree = [
+            ("services/tool-registry/Cargo.toml", registry.as_str()),
+            ("tests/doubles/Cargo.toml", &doubles),
+            ("tests/testkit/Cargo.toml", &testkit),
+            (path, &written),
+        ];
+        match found {
+            None => check(edges::between_crates, &tree, &[]),
+            Some(remedy) => {
+                check(
+                    edges::between_crates,
+                    &tree,
+                    &[(path, "must not depend on", remedy)],
+                );
+            }
+        }
+    }
 }
 
 #[test]
@@ -151,12 +181,12 @@ fn an_impure_domain_module_is_found() {
             (
                 "shared/workflow-nodes/src/a.rs:1",
                 "names `contracts`",
-                "plain values",
+                "pure",
             ),
             (
                 "shared/workflow-nodes/src/a.rs:2",
                 "names `call_wire`",
-                "plain values",
+                "pure",
             ),
         ],
     );

@@ -12,18 +12,22 @@ use std::{
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, ExecuteStreamRequest, ExecuteStreamResponse, Exited,
     GetIsolationRequest, GetIsolationResponse, ListRuntimesRequest, ListRuntimesResponse,
-    OutputChunk, OutputStream, Verdict, execute_request::Program, execute_stream_request::Message,
-    execute_stream_response::Event, script_sandbox_service_server::ScriptSandboxService,
-    verdict::Kind,
+    OutputChunk, OutputStream, ResultState, Verdict, execute_request::Program,
+    execute_stream_request::Message, execute_stream_response::Event,
+    script_sandbox_service_server::ScriptSandboxService, verdict::Kind,
 };
 use futures::{StreamExt, stream::select};
-use tokio::{io::AsyncWriteExt, process::Command, sync::Semaphore};
+use tokio::{
+    io::AsyncWriteExt,
+    process::Command,
+    sync::{Semaphore, watch},
+};
 use tokio_util::io::ReaderStream;
 use tonic::{Request, Response, Status};
 
 /// What a double does with a program.
 #[derive(Clone, Debug)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Runs it, unconfined.
     Run,
     /// Holds it until a permit is there, then answers with this on standard output.
@@ -40,33 +44,72 @@ pub(crate) enum Mode {
 
 /// A sandbox without any isolation.
 #[derive(Clone, Debug)]
-pub(crate) struct UnconfinedSandbox {
-    pub(crate) mode: Arc<Mutex<Mode>>,
+pub struct UnconfinedSandbox {
+    /// What it does with programs.
+    pub mode: Arc<Mutex<Mode>>,
     /// How many programs were started.
-    pub(crate) started: Arc<AtomicUsize>,
+    pub started: Arc<AtomicUsize>,
     /// How many held programs were dropped before they ended.
-    pub(crate) dropped: Arc<AtomicUsize>,
-    pub(crate) permits: Arc<Semaphore>,
-    pub(crate) last: Arc<Mutex<Option<ExecuteRequest>>>,
+    pub dropped: Arc<AtomicUsize>,
+    /// Lets held programs end.
+    pub permits: Arc<Semaphore>,
+    /// The last request.
+    pub last: Arc<Mutex<Option<ExecuteRequest>>>,
+    /// How many programs run, and the most that ran at once.
+    running: Arc<watch::Sender<(usize, usize)>>,
 }
 
-impl UnconfinedSandbox {
-    pub(crate) fn new() -> Self {
+impl Default for UnconfinedSandbox {
+    fn default() -> Self {
         Self {
             mode: Arc::new(Mutex::new(Mode::Run)),
             started: Arc::default(),
             dropped: Arc::default(),
             permits: Arc::new(Semaphore::new(0)),
             last: Arc::default(),
+            running: Arc::default(),
         }
     }
+}
 
-    pub(crate) fn set(&self, mode: Mode) {
+impl UnconfinedSandbox {
+    /// Treats programs like this from here on.
+    pub fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
     }
 
-    pub(crate) fn started(&self) -> usize {
+    /// Returns how many programs were started.
+    pub fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
+    }
+
+    /// Returns the most programs that ran at once.
+    pub fn most_at_once(&self) -> usize {
+        self.running.borrow().1
+    }
+
+    /// Waits until `count` programs run at once.
+    pub async fn until_running(&self, count: usize) {
+        let mut running = self.running.subscribe();
+        let reached = running.wait_for(|(running, _)| *running == count).await;
+        drop(reached.unwrap());
+    }
+
+    /// Counts a program as running until what comes back is dropped.
+    fn count(&self) -> Running {
+        self.running.send_modify(|(running, most)| {
+            *running += 1;
+            *most = (*most).max(*running);
+        });
+        Running(Arc::clone(&self.running))
+    }
+}
+
+struct Running(Arc<watch::Sender<(usize, usize)>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.send_modify(|(running, _)| *running -= 1);
     }
 }
 
@@ -103,7 +146,7 @@ impl ScriptSandboxService for UnconfinedSandbox {
         self.started.fetch_add(1, Ordering::SeqCst);
         let mode = self.mode.lock().unwrap().clone();
         let response = match mode {
-            Mode::Run => return Ok(Response::new(run(request))),
+            Mode::Run => return Ok(Response::new(run(request, self.count())?)),
             Mode::Hold(stdout) => {
                 let guard = CountDrop(Some(Arc::clone(&self.dropped)));
                 let permits = Arc::clone(&self.permits);
@@ -154,40 +197,56 @@ impl ScriptSandboxService for UnconfinedSandbox {
 }
 
 /// Runs a program, and streams what it writes while it writes it.
-fn run(request: ExecuteRequest) -> tonic::codegen::BoxStream<ExecuteStreamResponse> {
-    let directory = tempfile::tempdir().unwrap();
-    for file in &request.files {
-        let path = directory.path().join(&file.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, &file.content).unwrap();
-    }
+fn run(
+    request: ExecuteRequest,
+    running: Running,
+) -> Result<tonic::codegen::BoxStream<ExecuteStreamResponse>, Status> {
     let (interpreter, file) = match request.runtime.as_str() {
         "python" | "python3" => ("python3", "main.py"),
         "node" | "nodejs" => ("node", "main.js"),
-        _ => ("bash", "main.sh"),
+        "bash" | "sh" => ("bash", "main.sh"),
+        other => {
+            let message = format!("the double has no {other}");
+            return Err(Status::failed_precondition(message));
+        }
     };
+    let (directory, channels) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    for file in &request.files {
+        let path = directory.path().join(&file.path);
+        std::fs::create_dir_all(path.parent().unwrap())?;
+        std::fs::write(path, &file.content)?;
+    }
     let entry = match request.program.unwrap() {
         Program::EntryPath(path) => path,
         Program::SourceText(source) => {
-            std::fs::write(directory.path().join(file), source).unwrap();
+            std::fs::write(directory.path().join(file), source)?;
             file.to_owned()
         }
     };
-    let mut child = Command::new(interpreter)
-        .arg(entry)
+    let (input, result) = (
+        channels.path().join("input.json"),
+        channels.path().join("result.json"),
+    );
+    std::fs::write(&input, &request.input_json)?;
+    let mut child = Command::new("sh")
+        .args(["-c", r#"exec "$@" 3>"$RESULT""#, "sh", interpreter, &entry])
         .args(&request.arguments)
         .current_dir(directory.path())
         // A shim in front of an interpreter can take longer than the script.
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env("RESULT", &result)
+        .env("TAVERN_INPUT_PATH", input)
+        .env("TAVERN_RESULT_FD", "3")
         .env("TAVERN_EFFECT_ID", &request.effect_id)
+        .env("TAVERN_CONVERSATION_ID", &request.conversation_id)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    Box::pin(async_stream::stream! {
-        let _directory = directory;
+        .spawn()?;
+    Ok(Box::pin(async_stream::try_stream! {
+        let _running = running;
+        let _directory = (directory, channels);
         // A program may end without reading.
         let _ = child.stdin.take().unwrap().write_all(&request.stdin).await;
         let stdout = ReaderStream::new(child.stdout.take().unwrap());
@@ -197,11 +256,20 @@ fn run(request: ExecuteRequest) -> tonic::codegen::BoxStream<ExecuteStreamRespon
             stderr.map(|bytes| (OutputStream::Stderr, bytes)),
         );
         while let Some((stream, bytes)) = written.next().await {
-            yield Ok(chunk(stream, bytes.unwrap().to_vec()));
+            yield chunk(stream, bytes?.to_vec());
         }
-        let status = child.wait().await.unwrap();
-        yield Ok(ended(exited(status.code().unwrap_or(-1))));
-    })
+        let status = child.wait().await?;
+        let result_json = std::fs::read_to_string(result)?;
+        let state = match result_json.is_empty() {
+            true => ResultState::None,
+            false => ResultState::Json,
+        };
+        yield ended(ExecuteResponse {
+            result_json,
+            result_state: state.into(),
+            ..exited(status.code().unwrap_or(-1))
+        });
+    }))
 }
 
 fn chunk(stream: OutputStream, data: Vec<u8>) -> ExecuteStreamResponse {

@@ -1,0 +1,19 @@
+//! Neighbours of a service, for its tests.
+//!
+//! Where a neighbour decides something, it is the real one, in process: [`TestRegistry`] starts
+//! tool-registry on a directory of its own. Only what its tools do is played ([`PlayedTools`]), in the
+//! place of the sandbox. Where nothing is decided, a double is enough; `tests/it` holds it to the same
+//! answers as the real service.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod passing;
+mod registry;
+mod registry_double;
+mod sandbox;
+mod tools;
+
+pub use passing::{Passing, Way};
+pub use registry::TestRegistry;
+pub use registry_double::RegistryDouble;
+pub use sandbox::{Mode, UnconfinedSandbox};
+pub use tools::{Behaviour, PlayedTools};
