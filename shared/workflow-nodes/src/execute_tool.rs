@@ -39,74 +39,12 @@ pub struct ExecuteTool {
 
 impl Default for ExecuteTool {
     fn default() -> Self {
-        let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
-                         count as arguments too, and before these.";
-        let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
-                        of `tool_id`. They run in order; behind one that fails or cannot run the rest is \
-                        skipped, unless its `continueOnError` is true.";
-        let chat = "The chat that ends with the answer that made the requests. With `tool_id` it is an \
-                    argument like others.";
-        let inputs = vec![
-            Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
-            Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),
-            Slot::new("arguments", DataFlow::Object, arguments),
-            Slot::new("messages", DataFlow::Wildcard, chat)
-                .category(Slot::CHAT_HISTORY)
-                .excluded_from_bypass(),
-        ];
-        let outputs =
-            vec![
-            Slot::new(
-                "result",
-                DataFlow::Wildcard,
-                "What the tool gave, of requests the last one that succeeded; null if none did.",
-            ),
-            Slot::new(
-                "status",
-                DataFlow::String,
-                "`succeeded`, or how the call failed.",
-            )
-            .excluded_from_bypass(),
-            Slot::new(
-                "error",
-                DataFlow::Wildcard,
-                "Why the first failed: code, message, retryable; null if none did.",
-            )
-            .excluded_from_bypass(),
-            Slot::new(
-                "results",
-                DataFlow::Array,
-                "For each request `id`, `toolName`, `status`, `result`, `error` and `observation`; empty \
-                 for `tool_id`.",
-            )
-            .excluded_from_bypass(),
-            Slot::new(
-                "observation",
-                DataFlow::String,
-                "What a model reads about the calls; where a chat is given, about those without a message.",
-            )
-            .excluded_from_bypass(),
-            Slot::new(
-                "output",
-                DataFlow::String,
-                "What the tools write to standard output, while they write it; its first 64 KiB.",
-            )
-            .stream()
-            .excluded_from_bypass(),
-            Slot::new(
-                "messages",
-                DataFlow::Array,
-                "The chat with a message of a tool for each native call; empty for `tool_id`.",
-            )
-            .category(Slot::CHAT_HISTORY)
-            .excluded_from_bypass(),
-        ];
         let continues =
             "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
         let yielded = "The type of the values that the tools give one after the other: the messages of a \
                        method that streams, while they come, or the items of a list; any other result is \
                        a stream of one. They are the further output `values`.";
-        let shape = Shape::new(inputs, outputs);
+        let shape = Shape::new(inputs(), outputs());
         let definition = NodeDefinition {
             description: "Calls tools of the registry: the one that is named, or those that a model asked \
                           for. A call of the named one that fails fails the node, unless the setting \
@@ -126,6 +64,74 @@ impl Default for ExecuteTool {
         };
         Self { definition }
     }
+}
+
+fn inputs() -> Vec<Slot> {
+    let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
+                         count as arguments too, and before these.";
+    let requests = "One request or a list of them, as ParseLlmDecision makes them. It takes the place \
+                        of `tool_id`. They run in order; behind one that fails or cannot run the rest is \
+                        skipped, unless its `continueOnError` is true.";
+    let chat = "The chat that ends with the answer that made the requests. With `tool_id` it is an \
+                    argument like others.";
+    vec![
+        Slot::new("requests", DataFlow::Wildcard, requests).excluded_from_bypass(),
+        Slot::new("tool_id", DataFlow::String, "The id of the tool.").excluded_from_bypass(),
+        Slot::new("arguments", DataFlow::Object, arguments),
+        Slot::new("messages", DataFlow::Wildcard, chat)
+            .category(Slot::CHAT_HISTORY)
+            .excluded_from_bypass(),
+    ]
+}
+
+fn outputs() -> Vec<Slot> {
+    vec![
+        Slot::new(
+            "result",
+            DataFlow::Wildcard,
+            "What the tool gave, of requests the last one that succeeded; null if none did.",
+        ),
+        Slot::new(
+            "status",
+            DataFlow::String,
+            "`succeeded`, or how the call failed.",
+        )
+        .excluded_from_bypass(),
+        Slot::new(
+            "error",
+            DataFlow::Wildcard,
+            "Why the first failed: code, message, retryable; null if none did.",
+        )
+        .excluded_from_bypass(),
+        Slot::new(
+            "results",
+            DataFlow::Array,
+            "For each request `id`, `toolName`, `status`, `result`, `error` and `observation`; \
+             empty for `tool_id`.",
+        )
+        .excluded_from_bypass(),
+        Slot::new(
+            "observation",
+            DataFlow::String,
+            "What a model reads about the calls; where a chat is given, about those without \
+             a message.",
+        )
+        .excluded_from_bypass(),
+        Slot::new(
+            "output",
+            DataFlow::String,
+            "What the tools write to standard output, while they write it; its first 64 KiB.",
+        )
+        .stream()
+        .excluded_from_bypass(),
+        Slot::new(
+            "messages",
+            DataFlow::Array,
+            "The chat with a message of a tool for each native call; empty for `tool_id`.",
+        )
+        .category(Slot::CHAT_HISTORY)
+        .excluded_from_bypass(),
+    ]
 }
 
 impl Node for ExecuteTool {
