@@ -12,9 +12,7 @@ use contracts::tavern::common::v1::{CallError, CallStatus, PendingWork, RunEvent
 use core_types::RunId;
 use tokio::sync::watch;
 
-use crate::control::RunControl;
 use crate::phase;
-use crate::recorder::Recorder;
 
 /// The state of a call that waits or waited for people.
 #[derive(Clone, Debug)]
@@ -120,7 +118,7 @@ impl CallWaits {
     }
 
     /// Returns the phase of a run of which this is in flight: running, unless all of it waits for people.
-    fn phase(&self, in_flight: &[PendingWork]) -> i32 {
+    pub(crate) fn phase(&self, in_flight: &[PendingWork]) -> i32 {
         let waits = self.lock();
         let mut phase = phase::RUNNING;
         for work in in_flight {
@@ -135,6 +133,11 @@ impl CallWaits {
             };
         }
         phase
+    }
+
+    /// Reports that calls have begun to wait, or wait no longer.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     fn enter(&self, effect_id: &str, wait: Option<CallWait>) -> bool {
@@ -159,31 +162,5 @@ impl CallWaits {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, CallWait>> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps the phase of a run that its log shows at the calls that wait for people, for ever.
-pub(crate) async fn follow_call_waits(recorder: Recorder, control: RunControl) {
-    let waits = recorder.call_waits();
-    let mut changed = waits.changed.subscribe();
-    // A run that an earlier process left waiting continues; what still waits reports it again.
-    if !recorder.was_left_waiting() {
-        // It fails when the sender is gone, and the recorder holds the sender.
-        let _ = changed.changed().await;
-    }
-    control.watch_in_flight();
-    loop {
-        changed.borrow_and_update();
-        let not_paused = control.admit_start().await;
-        let phase = waits.phase(&control.in_flight());
-        let noted = recorder.note_call_waits(not_paused.as_ref(), phase).await;
-        drop(not_paused);
-        if let Err(error) = noted {
-            tracing::warn!(%error, "the log cannot show whether a run waits for people");
-        }
-        tokio::select! {
-            _ = changed.changed() => {}
-            () = control.in_flight_changed() => {}
-        }
     }
 }

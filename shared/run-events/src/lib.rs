@@ -44,6 +44,7 @@ mod service;
 mod start;
 mod store;
 mod unanswered;
+mod waiting;
 mod waits;
 mod wake;
 mod watch;

@@ -12,7 +12,6 @@ use run_log::{
 };
 use tonic::Status;
 
-use crate::call_waits::follow_call_waits;
 use crate::control::RunControl;
 use crate::damage::{DamagedLog, Unreadable};
 use crate::executor::{End, Executor};
@@ -21,6 +20,7 @@ use crate::meta::RunMeta;
 use crate::recorder::{Recorder, Stamp};
 use crate::rest::Wakers;
 use crate::store::RunStore;
+use crate::waiting::follow_call_waits;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
 use crate::watch::Records;
 

@@ -24,7 +24,7 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
-use core_types::{Clock, ConversationId, Durability, EffectId};
+use core_types::{CallPath, Clock, ConversationId, Durability, EffectId};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
 use run_events::Runs;
@@ -50,7 +50,6 @@ use crate::{
 };
 
 use recover::{call_of, without_caller};
-use undecided::Undecided;
 
 pub use detached::StartedCall;
 pub use follow::CallProgress;
@@ -151,8 +150,9 @@ struct Inner {
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
     /// await.
     in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
-    /// The effects in doubt for whose decision followers wait.
-    undecided: Undecided,
+    /// The effects in doubt for whose decision followers wait, each with what wakes them and the runs above the
+    /// call. Locked for a look-up or a change, never across an await.
+    undecided: Mutex<HashMap<EffectId, (tokio::sync::watch::Sender<bool>, CallPath)>>,
     tasks: TaskTracker,
     /// How many of them have ended their calls and wait for the ledger.
     recording: AtomicUsize,
@@ -185,7 +185,7 @@ impl Calls {
                 clock,
                 limits,
                 in_flight_calls: Mutex::default(),
-                undecided: Undecided::default(),
+                undecided: Mutex::default(),
                 tasks: TaskTracker::new(),
                 recording: AtomicUsize::new(0),
                 draining: CancellationToken::new(),
@@ -277,8 +277,8 @@ impl Calls {
                     return Ok(None);
                 }
                 LedgerEntry::InFlight(open) => self.take_up_run(&open).await?,
-                LedgerEntry::Settled(_) if self.inner.undecided.give_up(effect) => {}
-                LedgerEntry::Absent | LedgerEntry::Settled(_) => {}
+                LedgerEntry::Settled(_) => self.inner.give_up(effect),
+                LedgerEntry::Absent => {}
             }
         }
         self.inner.cancel(effect, reason).await.map(Some)
@@ -357,6 +357,15 @@ impl Drop for InFlightGuard {
 impl Inner {
     fn in_flight_calls(&self) -> std::sync::MutexGuard<'_, HashMap<EffectId, Arc<InFlightCall>>> {
         self.in_flight_calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn undecided(
+        &self,
+    ) -> std::sync::MutexGuard<'_, HashMap<EffectId, (tokio::sync::watch::Sender<bool>, CallPath)>>
+    {
+        self.undecided
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,12 +1,13 @@
 //! Calls of which it is not known whether they took effect: their runs wait until it is decided, and continue with
-//! the decision, whoever made the call, however deep, and whatever was killed meanwhile.
+//! the decision, each carrier of the call, at each depth, and over kills.
 //!
 //! The tool `ledger.append_in_haste` appends its note and answers later than it may take, so each of its calls has
 //! taken effect and is in doubt.
 
+mod decider;
+
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -21,10 +22,10 @@ use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use contracts::tavern::workflow::v1::{StartRunRequest, start_run_request::Target};
 use serde_json::{Value, json};
 use testkit::{Followed, Stack, collect, eventually, until};
-use tokio::task::JoinHandle;
 
 use crate::ledger::{World, append, dispatched};
 use crate::text::{model_text, user_message};
+pub(crate) use decider::{Decider, at_random};
 
 /// The id of the note that each call of these tests appends.
 const NOTE: &str = "doubtful";
@@ -224,7 +225,7 @@ fn ends(run: &Followed, effect_id: &str) -> Vec<CallStatus> {
 
 /// Returns the attempts that events say to be in doubt, and the decisions about them, in order.
 fn story(events: &[RunEvent], effect_id: &str) -> Vec<String> {
-    let told = events.iter().filter_map(|event| match &event.kind {
+    let steps = events.iter().filter_map(|event| match &event.kind {
         Some(Kind::CallInDoubt(doubt)) if doubt.effect_id == effect_id => {
             Some(format!("{} in doubt", doubt.attempt))
         }
@@ -235,7 +236,7 @@ fn story(events: &[RunEvent], effect_id: &str) -> Vec<String> {
         }
         _ => None,
     });
-    told.collect()
+    steps.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -456,105 +457,6 @@ async fn fork_turn(stack: &Stack, turn: &Followed) -> anyhow::Result<String> {
     };
     let forked = stack.agent().fork_turn(request).await?.into_inner();
     Ok(forked.run.context("the fork has a run")?.run_id)
-}
-
-/// Returns decisions at random.
-pub(crate) fn at_random(seed: u64) -> impl FnMut(&str) -> CallDecision + Send + 'static {
-    let mut random = fastrand::Rng::with_seed(seed);
-    move |_| {
-        let all = [
-            CallDecision::TookEffect,
-            CallDecision::DidNot,
-            CallDecision::Repeat,
-        ];
-        all[random.usize(0..all.len())]
-    }
-}
-
-/// Decides about each call in doubt, until it is dropped.
-pub(crate) struct Decider {
-    task: JoinHandle<()>,
-    /// The decisions about each effect.
-    decided: Arc<Mutex<HashMap<String, Vec<CallDecision>>>>,
-}
-
-impl Decider {
-    /// Begins to decide about the calls of a set, which may be restarted meanwhile.
-    pub(crate) fn start(
-        stack: &Stack,
-        mut decision_about: impl FnMut(&str) -> CallDecision + Send + 'static,
-    ) -> Self {
-        let decided = Arc::<Mutex<HashMap<String, Vec<CallDecision>>>>::default();
-        let (kept, calls) = (Arc::clone(&decided), stack.calls());
-        let task = tokio::spawn(async move {
-            let mut calls = calls;
-            loop {
-                let request = ListCallsRequest {
-                    state: CallState::InDoubt.into(),
-                    ..ListCallsRequest::default()
-                };
-                // The set may be away.
-                let listed = calls.list_calls(request).await;
-                for call in listed.map_or_else(|_| Vec::new(), |listed| listed.into_inner().calls) {
-                    let decision = decision_about(&call.effect_id);
-                    let request = ResolveCallRequest {
-                        effect_id: call.effect_id.clone(),
-                        decision: decision.into(),
-                        ..ResolveCallRequest::default()
-                    };
-                    // Noted first, as a kill may swallow the answer to a decision that counts.
-                    kept.lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner)
-                        .entry(call.effect_id.clone())
-                        .or_default()
-                        .push(decision);
-                    let _ = calls.resolve_call(request).await;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        });
-        Self { task, decided }
-    }
-
-    /// Returns how often an effect may have happened: once, and once more for each decision that lets it happen
-    /// again.
-    pub(crate) fn allowed(&self, effect_id: &str) -> usize {
-        let decided = self
-            .decided
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let again = decided.get(effect_id).map_or(0, |decisions| {
-            let again = decisions
-                .iter()
-                .filter(|decision| **decision != CallDecision::TookEffect);
-            again.count()
-        });
-        1 + again
-    }
-
-    /// Whether something was decided about an effect.
-    pub(crate) fn decided(&self, effect_id: &str) -> bool {
-        let decided = self
-            .decided
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        decided.contains_key(effect_id)
-    }
-
-    /// Returns how many effects were decided about.
-    pub(crate) fn count(&self) -> usize {
-        let decided = self
-            .decided
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        decided.len()
-    }
-}
-
-impl Drop for Decider {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 /// How long a turn with one call lives, about.

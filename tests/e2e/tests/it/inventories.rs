@@ -330,6 +330,50 @@ fn uses_tools(names: &[&str]) -> Value {
     })
 }
 
+/// Writes agents that call each of the tools: in a turn, below another agent, in a scene and in a deliberation.
+/// Returns how many calls each of them makes.
+fn write_agents(written: &mut Deploy, deploy: &Path, listed: &[Listed]) -> anyhow::Result<usize> {
+    let names = |list: &str| -> Vec<&str> {
+        let listed = listed.iter().filter(|tool| tool.list == list);
+        listed.map(|tool| tool.name).collect()
+    };
+    let mut tools = names(TOOLS);
+    tools.push("workflow__use");
+    let inventory = |id: &str| json!({"id": id, TOOLS: tools, SKILLS: names(SKILLS)});
+    let mut distinct: Vec<&Listed> = Vec::new();
+    for tool in listed {
+        if distinct.iter().all(|other| other.id != tool.id) {
+            distinct.push(tool);
+        }
+    }
+    let texts = distinct
+        .iter()
+        .map(|tool| calls([tool.shown], tool.arguments));
+    let text: String = texts.chain([calls(["workflow__use"], "")]).collect();
+    let turns = json!([{"answer": {"text": text}}, {"answer": {"text": "Done."}}]);
+    written.agent(deploy, &inventory("worker"), &turns)?;
+    let mut thinker = inventory("thinker");
+    thinker["core_deliberation_workflow_id"] = "use".into();
+    written.agent(deploy, &thinker, &json!([]))?;
+    let asks = |whom: &str| {
+        let call = calls(
+            [format!("agent__{whom}").as_str()],
+            "<message>Work.</message>",
+        );
+        json!([{"answer": {"text": call}}, {"answer": {"text": "Done."}}])
+    };
+    let chief = json!({"id": "chief", TOOLS: ["agent__worker"]});
+    written.agent(deploy, &chief, &asks("worker"))?;
+    let head = json!({"id": "head", TOOLS: ["agent__worker_1"]});
+    written.agent(deploy, &head, &asks("worker_1"))?;
+    let scene = json!({"id": "yard", "agent_instances": [
+        {"instance_id": "head_1", "profile_id": "head"},
+        {"instance_id": "worker_1", "profile_id": "worker"},
+    ]});
+    std::fs::write(deploy.join("scenes/yard.json"), scene.to_string())?;
+    Ok(distinct.len() + 1)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn g206_whoever_calls_a_tool_for_an_agent_may_call_what_its_inventory_names()
 -> anyhow::Result<()> {
@@ -344,44 +388,7 @@ async fn g206_whoever_calls_a_tool_for_an_agent_may_call_what_its_inventory_name
     let workflow = uses_tools(&for_nodes).to_string();
     std::fs::write(deploy.path().join("workflows/use.json"), workflow)?;
 
-    let names = |list: &str| -> Vec<&str> {
-        let listed = listed.iter().filter(|tool| tool.list == list);
-        listed.map(|tool| tool.name).collect()
-    };
-    let mut tools = names(TOOLS);
-    tools.push("workflow__use");
-    let inventory = |id: &str| json!({"id": id, TOOLS: tools, SKILLS: names(SKILLS)});
-    let mut distinct: Vec<&Listed> = Vec::new();
-    for tool in &listed {
-        if distinct.iter().all(|other| other.id != tool.id) {
-            distinct.push(tool);
-        }
-    }
-    let texts = distinct
-        .iter()
-        .map(|tool| calls([tool.shown], tool.arguments));
-    let text: String = texts.chain([calls(["workflow__use"], "")]).collect();
-    let turns = json!([{"answer": {"text": text}}, {"answer": {"text": "Done."}}]);
-    written.agent(deploy.path(), &inventory("worker"), &turns)?;
-    let mut thinker = inventory("thinker");
-    thinker["core_deliberation_workflow_id"] = "use".into();
-    written.agent(deploy.path(), &thinker, &json!([]))?;
-    let asks = |whom: &str| {
-        let call = calls(
-            [format!("agent__{whom}").as_str()],
-            "<message>Work.</message>",
-        );
-        json!([{"answer": {"text": call}}, {"answer": {"text": "Done."}}])
-    };
-    let chief = json!({"id": "chief", TOOLS: ["agent__worker"]});
-    written.agent(deploy.path(), &chief, &asks("worker"))?;
-    let head = json!({"id": "head", TOOLS: ["agent__worker_1"]});
-    written.agent(deploy.path(), &head, &asks("worker_1"))?;
-    let scene = json!({"id": "yard", "agent_instances": [
-        {"instance_id": "head_1", "profile_id": "head"},
-        {"instance_id": "worker_1", "profile_id": "worker"},
-    ]});
-    std::fs::write(deploy.path().join("scenes/yard.json"), scene.to_string())?;
+    let count = write_agents(&mut written, deploy.path(), &listed)?;
     written.start(deploy.path())?;
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
 
@@ -394,7 +401,6 @@ async fn g206_whoever_calls_a_tool_for_an_agent_may_call_what_its_inventory_name
             ..AgentTarget::default()
         })
     };
-    let count = distinct.len() + 1;
     for (whose, request, worker) in [
         ("the turn", user_message("worker", "Work."), None),
         (

@@ -79,7 +79,7 @@ impl ModelEndpoint {
     pub(crate) fn asked(&self) -> Vec<Vec<String>> {
         let requests = self.requests.lock().map(|requests| requests.clone());
         let requests = requests.unwrap_or_default();
-        requests.iter().map(|request| shape(request)).collect()
+        requests.iter().map(shape).collect()
     }
 }
 

@@ -8,10 +8,7 @@ use run_events::{Followed, follow};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{
-    CallHandle, Calls,
-    undecided::{self, Continuation},
-};
+use super::{CallHandle, Calls, undecided};
 use crate::runner::in_flight::{InFlightCall, OutputCursor, Stage};
 
 /// How long the events of a run may come after its result, before they are given up.
@@ -87,14 +84,15 @@ impl Calls {
                         yield Ok(event_of(&in_flight, decision));
                     }
                     match decided {
-                        Ok(Continuation::Again(again)) => {
+                        Ok(Some(again)) => {
                             in_flight = again.in_flight;
                             stage = in_flight.subscribe();
                             (shown, followed) = (OutputCursor::default(), false);
                             continue;
                         }
-                        Ok(Continuation::Ended(result)) => {
-                            yield Ok(CallProgress::Result(Box::new(CallResult { index, ..*result })));
+                        Ok(None) => {
+                            let result = CallResult { index, ..result.clone() };
+                            yield Ok(CallProgress::Result(Box::new(result)));
                         }
                         Err(status) => yield Err(status),
                     }

@@ -81,7 +81,7 @@ impl Calls {
         if decision.resolution.decision() == CallDecision::Repeat {
             self.repeat(effect, doubtful.entry.record.attempt).await?;
         }
-        self.inner.undecided.decided(effect);
+        self.inner.was_decided(effect);
         let ledger = &self.inner.ledger;
         ledger
             .finish_resolution(&writer, &decision.resolution, &result)
@@ -105,13 +105,13 @@ impl Calls {
         ledger
             .finish_resolution(&writer, &resolution, &decided.result)
             .await?;
-        self.inner.undecided.decided(&effect);
+        self.inner.was_decided(&effect);
         Ok(())
     }
 
     /// Dispatches the next attempt of a call that is to be repeated, unless that was done before.
     async fn repeat(&self, effect: &EffectId, attempt: u32) -> Result<(), Status> {
-        let path = self.inner.undecided.path_of(effect);
+        let path = self.inner.waits_below(effect);
         let handle = self
             .join_attempt(effect, attempt, attempt + 1, path)
             .await?;
@@ -119,7 +119,7 @@ impl Calls {
     }
 
     /// Joins an attempt at an effect, which is dispatched as the `earlier` one was unless it is on record. `path`
-    /// are the runs above it, as far as somebody knows them.
+    /// are the runs above it, where a follower names them.
     pub(super) async fn join_attempt(
         &self,
         effect: &EffectId,
@@ -138,7 +138,7 @@ impl Calls {
 
     /// Refuses to repeat a call whose run has ended with it.
     async fn check_run(&self, effect: &EffectId, run_id: &str) -> Result<(), Status> {
-        if run_id.is_empty() || self.inner.undecided.path_of(effect).is_some() {
+        if run_id.is_empty() || self.inner.waits_below(effect).is_some() {
             return Ok(());
         }
         // A run that does not wait for the decision here has ended, or asks for its calls again soon.

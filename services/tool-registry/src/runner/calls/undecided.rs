@@ -1,9 +1,4 @@
-//! Calls in doubt whose runs wait until somebody decides about them.
-
-use std::{
-    collections::{HashMap, hash_map},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+//! Calls in doubt whose runs wait until they are decided.
 
 use contracts::tavern::{
     common::v1::{CallDecided, CallInDoubt, CallResult, CallStatus, run_event::Kind},
@@ -13,125 +8,48 @@ use core_types::{CallPath, EffectId};
 use tokio::sync::watch;
 use tonic::Status;
 
-use super::{CallHandle, Calls, draining, resolve::refusal_of_missing};
+use super::{CallHandle, Calls, Inner, draining, resolve::refusal_of_missing};
 use crate::{ledger::LedgerEntry, runner::in_flight::InFlightCall};
 
-/// The effects of calls in doubt for whose decision followers wait.
-#[derive(Debug, Default)]
-pub(super) struct Undecided {
-    /// Locked for a look-up or a change, never across an await.
-    by_effect: Mutex<HashMap<EffectId, Awaited>>,
-}
-
-/// A decision that followers wait for.
-#[derive(Clone, Debug)]
-struct Awaited {
-    news: watch::Sender<News>,
-    /// The runs above the call.
-    path: CallPath,
-}
-
-/// Something that reaches followers of a call in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
-    /// The call was decided, which the ledger shows, or not yet.
-    Ledger,
-    /// The call was cancelled, so its run ends in doubt.
-    GivenUp,
-}
-
-/// A follower that waits for a decision. Its effect is forgotten with the last of its followers.
-struct Follower<'a> {
-    undecided: &'a Undecided,
-    effect: &'a EffectId,
-    news: Option<watch::Receiver<News>>,
-}
-
-/// The way in which a follower of a call in doubt continues.
-pub(super) enum Continuation {
-    /// The call ended like this, by the decision or undecided.
-    Ended(Box<CallResult>),
-    /// The call was dispatched again and is followed by this handle.
-    Again(CallHandle),
-}
-
-impl Undecided {
-    fn follow<'a>(&'a self, effect: &'a EffectId, path: &CallPath) -> Follower<'a> {
-        let news = match self.lock().entry(effect.clone()) {
-            hash_map::Entry::Occupied(awaited) => awaited.get().news.subscribe(),
-            hash_map::Entry::Vacant(place) => {
-                let (news, receiver) = watch::channel(News::Ledger);
-                let path = path.clone();
-                place.insert(Awaited { news, path });
-                receiver
-            }
-        };
-        Follower {
-            undecided: self,
-            effect,
-            news: Some(news),
-        }
+impl Inner {
+    /// Waits for news about a call in doubt: true when the call was given up, false when the ledger may have a
+    /// decision. Effects for which no follower waits any more are forgotten.
+    fn follow_doubt(&self, effect: &EffectId, path: &CallPath) -> watch::Receiver<bool> {
+        let mut undecided = self.undecided();
+        undecided.retain(|_, (news, _)| news.receiver_count() > 0);
+        let (news, _) = undecided
+            .entry(effect.clone())
+            .or_insert_with(|| (watch::Sender::new(false), path.clone()));
+        news.subscribe()
     }
 
     /// Returns the runs above a call for whose decision a follower waits.
-    pub(super) fn path_of(&self, effect: &EffectId) -> Option<CallPath> {
-        let awaited = self.lock();
-        awaited.get(effect).map(|awaited| awaited.path.clone())
+    pub(super) fn waits_below(&self, effect: &EffectId) -> Option<CallPath> {
+        let undecided = self.undecided();
+        let (news, path) = undecided.get(effect)?;
+        (news.receiver_count() > 0).then(|| path.clone())
     }
 
     /// Wakes the followers of a call that was decided.
-    pub(super) fn decided(&self, effect: &EffectId) {
-        self.announce(effect, News::Ledger);
+    pub(super) fn was_decided(&self, effect: &EffectId) {
+        self.wake_followers(effect, false);
     }
 
-    /// Ends the waits for the decision about a call that was cancelled. Returns whether there was one.
-    pub(super) fn give_up(&self, effect: &EffectId) -> bool {
-        self.announce(effect, News::GivenUp)
+    /// Ends the waits for the decision about a call that was cancelled.
+    pub(super) fn give_up(&self, effect: &EffectId) {
+        self.wake_followers(effect, true);
     }
 
-    fn announce(&self, effect: &EffectId, news: News) -> bool {
-        let awaited = self.lock().get(effect).cloned();
-        awaited.is_some_and(|awaited| {
-            awaited.news.send_replace(news);
-            true
-        })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<EffectId, Awaited>> {
-        self.by_effect
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Follower<'_> {
-    /// Waits until the call was decided or cancelled.
-    async fn next(&mut self) -> News {
-        let Some(news) = &mut self.news else {
-            return News::GivenUp;
-        };
-        match news.changed().await {
-            Ok(()) => *news.borrow_and_update(),
-            // The sender is there as long as a follower.
-            Err(_) => News::GivenUp,
-        }
-    }
-}
-
-impl Drop for Follower<'_> {
-    fn drop(&mut self) {
-        let mut awaited = self.undecided.lock();
-        self.news = None;
-        if let hash_map::Entry::Occupied(place) = awaited.entry(self.effect.clone())
-            && place.get().news.receiver_count() == 0
-        {
-            place.remove();
+    fn wake_followers(&self, effect: &EffectId, is_given_up: bool) {
+        if let Some((news, _)) = self.undecided().get(effect) {
+            news.send_replace(is_given_up);
         }
     }
 }
 
 impl Calls {
-    /// Waits until a call in doubt is decided and, if so decided, dispatched again; or until its run ends it.
+    /// Waits until a call in doubt is decided and, if so decided, dispatched again. Returns what then follows the
+    /// call; nothing if its run ends it undecided.
     ///
     /// # Errors
     /// A status when the service ends or the ledger cannot be read.
@@ -140,44 +58,54 @@ impl Calls {
         effect: &EffectId,
         doubtful: &CallResult,
         in_flight: &InFlightCall,
-    ) -> Result<Continuation, Status> {
-        let attempt = attempt_of(doubtful);
-        let mut follower = self.inner.undecided.follow(effect, in_flight.path());
+    ) -> Result<Option<CallHandle>, Status> {
+        let mut news = self.inner.follow_doubt(effect, in_flight.path());
         loop {
-            // The attempt to follow, and the one that it is dispatched like.
-            let next = match self.find(effect).await? {
-                LedgerEntry::Settled(last) if last.entry.record.attempt == attempt => {
-                    match last.is_to_be_repeated() {
-                        true => Some((attempt, attempt + 1)),
-                        false if last.resolution.is_some() => {
-                            return Ok(Continuation::Ended(Box::new(last.result)));
-                        }
-                        false => None,
-                    }
+            let last = match self.find(effect).await? {
+                LedgerEntry::Settled(last) if last.entry.record.attempt == attempt_of(doubtful) => {
+                    last
                 }
+                // The next attempt was dispatched.
                 LedgerEntry::Settled(last) => {
-                    Some((last.entry.record.attempt, last.entry.record.attempt))
+                    let attempt = last.entry.record.attempt;
+                    return self.again(effect, attempt, attempt, in_flight).await;
                 }
-                LedgerEntry::InFlight(last) => Some((last.record.attempt, last.record.attempt)),
+                LedgerEntry::InFlight(last) => {
+                    let attempt = last.record.attempt;
+                    return self.again(effect, attempt, attempt, in_flight).await;
+                }
                 LedgerEntry::Absent => return Err(refusal_of_missing(effect.as_str())),
             };
-            if let Some((earlier, next)) = next {
-                let path = Some(in_flight.path().clone());
-                let joined = self.join_attempt(effect, earlier, next, path).await;
-                return joined.map(Continuation::Again);
+            let attempt = last.entry.record.attempt;
+            if last.resolution.is_some() {
+                let next = attempt + u32::from(last.is_to_be_repeated());
+                return self.again(effect, attempt, next, in_flight).await;
             }
-            let news = tokio::select! {
-                news = follower.next() => news,
-                () = in_flight.cancel_token().cancelled() => News::GivenUp,
+            tokio::select! {
+                // The sender is there as long as a follower.
+                _ = news.changed() => {}
+                () = in_flight.cancel_token().cancelled() => return Ok(None),
                 () = self.inner.draining.cancelled() => return Err(draining()),
-            };
-            if news == News::GivenUp {
-                return Ok(Continuation::Ended(Box::new(doubtful.clone())));
+            }
+            if *news.borrow_and_update() {
+                return Ok(None);
             }
         }
     }
 
-    /// Returns the event that says how an attempt was decided, if it was.
+    async fn again(
+        &self,
+        effect: &EffectId,
+        earlier: u32,
+        attempt: u32,
+        in_flight: &InFlightCall,
+    ) -> Result<Option<CallHandle>, Status> {
+        let path = Some(in_flight.path().clone());
+        let joined = self.join_attempt(effect, earlier, attempt, path).await;
+        joined.map(Some)
+    }
+
+    /// Returns the event that reports how an attempt was decided, if it was.
     pub(super) async fn decision_about(
         &self,
         effect: &EffectId,
@@ -214,7 +142,7 @@ pub(super) fn attempt_of(result: &CallResult) -> u32 {
     result.attempt.max(1)
 }
 
-/// Returns the event that says that a call is in doubt.
+/// Returns the event that reports a call in doubt.
 pub(super) fn in_doubt(result: &CallResult) -> Kind {
     Kind::CallInDoubt(CallInDoubt {
         effect_id: result.effect_id.clone(),

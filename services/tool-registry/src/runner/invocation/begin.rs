@@ -16,7 +16,6 @@ use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use run_events::{Runs, StartRun, Started, request_hash};
 use run_log::Hash;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tonic::Status;
 
@@ -35,17 +34,6 @@ const MAX_INPUT_BYTES: usize = 150 << 10;
 const TEXT_PIECE_BYTES: usize = 256 << 10;
 /// The most of the parser's observation that is kept beside the run, in bytes.
 const MAX_OBSERVATION_BYTES: usize = 16 << 10;
-
-/// What is kept beside a run to resume it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Kept {
-    /// What the parser said of blocks that cannot be read.
-    pub(super) malformed: String,
-    /// What it said of calls beyond the most of a text.
-    pub(super) left_out: String,
-    /// The profile in whose name the calls are made; empty for none.
-    pub(super) profile: String,
-}
 
 /// Starts and resumes invocations.
 #[derive(Clone)]
@@ -97,10 +85,11 @@ impl Invocations {
             priority: 0,
             deadline_cap: None,
             grant: None,
-            owner_data: json!(Kept {
-                malformed: cut(&parsed.observation, MAX_OBSERVATION_BYTES).to_owned(),
-                left_out: cut(&parsed.left_out, MAX_OBSERVATION_BYTES).to_owned(),
-                profile: request.profile_id.clone(),
+            // What the run needs to be resumed; `resume` reads it.
+            owner_data: json!({
+                "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),
+                "left_out": cut(&parsed.left_out, MAX_OBSERVATION_BYTES),
+                "profile": request.profile_id,
             }),
             first_events: parsed_events(&parsed),
             path: Some(now.path().steps().to_vec()),

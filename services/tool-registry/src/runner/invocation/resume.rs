@@ -7,7 +7,7 @@ use core_types::ConversationId;
 use grpc_kit::Failure;
 use run_events::{DamagedLog, OpenRun};
 
-use super::{Invocation, Invocations, begin::Kept};
+use super::{Invocation, Invocations};
 
 impl Invocations {
     /// Continues with every run that was cut off. Returns how many there are.
@@ -34,11 +34,8 @@ impl Invocations {
     /// Reads from the events what there is to do and what is done.
     fn invocation_of(&self, run: OpenRun) -> Result<Invocation, DamagedLog> {
         let kept = serde_json::from_value(run.meta.data).map_err(DamagedLog::Meta)?;
-        let Kept {
-            malformed,
-            left_out,
-            profile,
-        } = kept;
+        let mut kept: BTreeMap<String, String> = kept;
+        let mut kept = |key| kept.remove(key).unwrap_or_default();
         let run_id = run.recorder.run_id().to_string();
         let mut selected = Vec::new();
         let mut settled = BTreeMap::new();
@@ -58,9 +55,9 @@ impl Invocations {
             }
         }
         Ok(Invocation {
-            malformed,
-            left_out,
-            profile_id: profile,
+            malformed: kept("malformed"),
+            left_out: kept("left_out"),
+            profile_id: kept("profile"),
             calls: self.calls.clone(),
             recorder: run.recorder,
             selected: selected.into(),

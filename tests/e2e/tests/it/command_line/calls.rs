@@ -27,6 +27,51 @@ async fn await_printed(stack: &Stack, arguments: &[&str], part: &str) -> anyhow:
     .await
 }
 
+/// Decides about one call in each way.
+async fn decide_about_each(world: &World) -> anyhow::Result<()> {
+    let stack = &world.stack;
+    let file = stack.directory().join("output.json");
+    std::fs::write(&file, r#"{"index":7}"#)?;
+    let file = format!("@{}", file.display());
+    let took_effect = [
+        "calls",
+        "resolve",
+        "gift 1",
+        "--took-effect",
+        "--output",
+        &file,
+        "--reason",
+        "it is there",
+        "--request-id",
+        "d1",
+    ];
+    // The same request decides once.
+    for _ in 0..2 {
+        let decided = printed(stack, &took_effect)?;
+        for part in [
+            "state         succeeded\n",
+            r#"output        {"index":7}"#,
+            "took effect, ",
+            ", it is there\n",
+        ] {
+            assert!(decided.contains(part), "{part} is not in {decided}");
+        }
+    }
+    let decided = printed(stack, &["calls", "resolve", "gift-2", "--did-not"])?;
+    assert!(decided.contains("state         failed\n"), "{decided}");
+    assert!(decided.contains("(took_no_effect)"), "{decided}");
+    let repeated = printed(stack, &["calls", "resolve", "gift-3", "--repeat", "--json"])?;
+    let repeated: Value = serde_json::from_str(&repeated)?;
+    assert_eq!(repeated["state"], "CALL_STATE_RUNNING", "{repeated}");
+    assert_eq!(repeated["attempt"], 2, "{repeated}");
+    eventually("the repeated effect", || async {
+        let happened = world.effects("gift-3").ok()?.len();
+        (happened == 2).then_some(())
+    })
+    .await?;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_in_doubt_are_listed_shown_followed_and_decided() -> anyhow::Result<()> {
     let mut world = World::new(Stack::all_in_one().await?).await?;
@@ -77,46 +122,7 @@ async fn calls_in_doubt_are_listed_shown_followed_and_decided() -> anyhow::Resul
     assert!(!watched.status.success(), "{watched:?}");
     assert!(text(&watched.stdout).contains("state         in_doubt"));
 
-    let file = stack.directory().join("output.json");
-    std::fs::write(&file, r#"{"index":7}"#)?;
-    let file = format!("@{}", file.display());
-    let took_effect = [
-        "calls",
-        "resolve",
-        "gift 1",
-        "--took-effect",
-        "--output",
-        &file,
-        "--reason",
-        "it is there",
-        "--request-id",
-        "d1",
-    ];
-    // The same request decides once.
-    for _ in 0..2 {
-        let decided = printed(stack, &took_effect)?;
-        for part in [
-            "state         succeeded\n",
-            r#"output        {"index":7}"#,
-            "took effect, ",
-            ", it is there\n",
-        ] {
-            assert!(decided.contains(part), "{part} is not in {decided}");
-        }
-    }
-    let decided = printed(stack, &["calls", "resolve", "gift-2", "--did-not"])?;
-    assert!(decided.contains("state         failed\n"), "{decided}");
-    assert!(decided.contains("(took_no_effect)"), "{decided}");
-    let repeated = printed(stack, &["calls", "resolve", "gift-3", "--repeat", "--json"])?;
-    let repeated: Value = serde_json::from_str(&repeated)?;
-    assert_eq!(repeated["state"], "CALL_STATE_RUNNING", "{repeated}");
-    assert_eq!(repeated["attempt"], 2, "{repeated}");
-    eventually("the repeated effect", || async {
-        let happened = world.effects("gift-3").ok()?.len();
-        (happened == 2).then_some(())
-    })
-    .await?;
-
+    decide_about_each(&world).await?;
     assert!(listed(stack, &["--state", "in-doubt"])?.is_empty());
     let again = tavern(stack, &["calls", "resolve", "gift 1", "--did-not"])?;
     assert!(!again.status.success(), "{again:?}");
