@@ -10,7 +10,8 @@ use crate::ledger::{Entry, LedgerEntry};
 
 impl Calls {
     /// Settles what a crash left open and what must not be dispatched again, dispatches again what
-    /// no owner asks for, finishes decisions, and lets calls wait again that people have not decided. The rest stays open until its owner asks for it.
+    /// no owner asks for, finishes decisions, and lets calls wait again that people have not decided. The rest
+    /// stays open until its owner asks for it.
     /// Returns how many calls were touched. A call that cannot be continued is logged and stays open.
     ///
     /// # Errors
