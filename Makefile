@@ -116,7 +116,7 @@ PARENTS ?= 200
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
-	  kills:: clients_that_are_cut after_kills kills_lose
+	  kills:: clients_that_are_cut after_kills over_kills kills_lose
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
 	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
 	@$(MAKE) --no-print-directory mutate soak bench
