@@ -46,27 +46,31 @@ impl CallWaits {
         }
     }
 
-    /// Takes an event of a call of the run. Returns false for one that says what is known already: a call that
-    /// is joined again reports its doubt again.
+    /// Takes an event of a call of the run. Returns false for a doubt or a decision that is known already: a call
+    /// that is joined again reports them again.
     pub(crate) fn note(&self, event: &RunEvent) -> bool {
-        let (effect_id, wait) = match &event.kind {
-            Some(Kind::ApprovalRequested(asked)) => (&asked.effect_id, Some(CallWait::Approval)),
-            Some(Kind::ApprovalEnded(ended)) => (&ended.effect_id, None),
-            Some(Kind::CallInDoubt(doubt)) => {
-                let error = doubt.error.clone().unwrap_or_default();
-                let wait = CallWait::InDoubt(doubt.attempt, error);
-                (&doubt.effect_id, Some(wait))
-            }
-            Some(Kind::CallDecided(decided)) => {
-                let wait = CallWait::Decided(decided.attempt);
-                (&decided.effect_id, Some(wait))
-            }
-            _ => return true,
-        };
         if event.run_id != self.run_id {
             return true;
         }
-        let is_new = self.enter(effect_id, wait);
+        let is_new = match &event.kind {
+            // Their places in the log of the call say whether they are known already.
+            Some(Kind::ApprovalRequested(asked)) => {
+                self.insert(&asked.effect_id, CallWait::Approval);
+                true
+            }
+            Some(Kind::ApprovalEnded(ended)) => {
+                self.lock().remove(&ended.effect_id);
+                true
+            }
+            Some(Kind::CallInDoubt(doubt)) => {
+                let error = doubt.error.clone().unwrap_or_default();
+                self.enter(&doubt.effect_id, CallWait::InDoubt(doubt.attempt, error))
+            }
+            Some(Kind::CallDecided(decided)) => {
+                self.enter(&decided.effect_id, CallWait::Decided(decided.attempt))
+            }
+            _ => return true,
+        };
         if is_new {
             self.changed.send_replace(());
         }
@@ -96,7 +100,7 @@ impl CallWaits {
         }
     }
 
-    /// Returns the effects of calls in doubt that nothing has decided, in order, and why the first is in doubt.
+    /// Returns the effects of calls in doubt without a decision, in order, and the reason of the first.
     pub(crate) fn undecided(&self) -> Option<(Vec<String>, CallError)> {
         if self.is_empty.load(Ordering::Relaxed) {
             return None;
@@ -140,12 +144,9 @@ impl CallWaits {
         self.changed.subscribe()
     }
 
-    fn enter(&self, effect_id: &str, wait: Option<CallWait>) -> bool {
-        let mut waits = self.lock();
-        let Some(wait) = wait else {
-            return waits.remove(effect_id).is_some();
-        };
-        let is_known = match (waits.get(effect_id), &wait) {
+    /// Notes a doubt or a decision. Returns false if it is known already.
+    fn enter(&self, effect_id: &str, wait: CallWait) -> bool {
+        let is_known = match (self.lock().get(effect_id), &wait) {
             (
                 Some(CallWait::InDoubt(known, _) | CallWait::Decided(known)),
                 CallWait::InDoubt(attempt, _),
@@ -154,13 +155,134 @@ impl CallWaits {
             _ => false,
         };
         if !is_known {
-            waits.insert(effect_id.to_owned(), wait);
-            self.is_empty.store(false, Ordering::Relaxed);
+            self.insert(effect_id, wait);
         }
         !is_known
     }
 
+    fn insert(&self, effect_id: &str, wait: CallWait) {
+        self.lock().insert(effect_id.to_owned(), wait);
+        self.is_empty.store(false, Ordering::Relaxed);
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, CallWait>> {
         self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contracts::tavern::common::v1::{
+        ApprovalEnded, ApprovalRequested, CallDecided, CallInDoubt, CallResult, CallSettled,
+    };
+    use core_types::{IdSource, RunOwner, SystemIds};
+
+    use super::*;
+
+    fn asked() -> Kind {
+        Kind::ApprovalRequested(ApprovalRequested {
+            effect_id: "a".to_owned(),
+            ..ApprovalRequested::default()
+        })
+    }
+
+    fn answered() -> Kind {
+        Kind::ApprovalEnded(ApprovalEnded {
+            effect_id: "a".to_owned(),
+            ..ApprovalEnded::default()
+        })
+    }
+
+    fn doubt(attempt: u32) -> Kind {
+        Kind::CallInDoubt(CallInDoubt {
+            effect_id: "d".to_owned(),
+            attempt,
+            ..CallInDoubt::default()
+        })
+    }
+
+    fn decided(attempt: u32) -> Kind {
+        Kind::CallDecided(CallDecided {
+            effect_id: "d".to_owned(),
+            attempt,
+            ..CallDecided::default()
+        })
+    }
+
+    fn settled(status: CallStatus) -> Kind {
+        Kind::CallSettled(CallSettled {
+            result: Some(CallResult {
+                effect_id: "d".to_owned(),
+                status: status.into(),
+                ..CallResult::default()
+            }),
+        })
+    }
+
+    #[test]
+    fn a_run_waits_while_all_that_is_in_flight_waits_for_people() {
+        let (running, in_doubt, approval) = (phase::RUNNING, phase::IN_DOUBT, phase::APPROVAL);
+        for (kinds, in_flight, shown) in [
+            (vec![], "a", running),
+            (vec![asked()], "a", approval),
+            (vec![asked()], "a d", running),
+            (vec![asked(), doubt(1)], "a d", in_doubt),
+            (vec![doubt(1), asked()], "d a", in_doubt),
+            (vec![asked(), answered()], "a", running),
+            (vec![doubt(1)], "d", in_doubt),
+            (vec![doubt(1)], "", running),
+            (vec![doubt(1), decided(1)], "d", running),
+            (vec![doubt(1), decided(1), doubt(2)], "d", in_doubt),
+            (vec![doubt(1), settled(CallStatus::Succeeded)], "d", running),
+            (vec![doubt(1), settled(CallStatus::InDoubt)], "d", in_doubt),
+        ] {
+            let run = SystemIds.next_run(RunOwner::Agent);
+            let waits = CallWaits::new(run);
+            for kind in &kinds {
+                waits.note_own(std::slice::from_ref(kind));
+                waits.note(&RunEvent {
+                    run_id: run.to_string(),
+                    kind: Some(kind.clone()),
+                    ..RunEvent::default()
+                });
+            }
+            let in_flight = in_flight.split_whitespace().map(|id| PendingWork {
+                kind: WorkKind::Call.into(),
+                id: id.to_owned(),
+            });
+            let in_flight: Vec<PendingWork> = in_flight.collect();
+            assert_eq!(waits.phase(&in_flight), shown, "{kinds:?}");
+        }
+    }
+
+    #[test]
+    fn only_doubts_and_decisions_that_are_known_are_not_recorded_again() {
+        let run = SystemIds.next_run(RunOwner::Agent);
+        let waits = CallWaits::new(run);
+        for (kind, is_recorded) in [
+            (answered(), true),
+            (asked(), true),
+            (asked(), true),
+            (answered(), true),
+            (doubt(1), true),
+            (doubt(1), false),
+            (decided(1), true),
+            (decided(1), false),
+            (doubt(1), false),
+            (doubt(2), true),
+        ] {
+            let event = RunEvent {
+                run_id: run.to_string(),
+                kind: Some(kind),
+                ..RunEvent::default()
+            };
+            assert_eq!(waits.note(&event), is_recorded, "{:?}", event.kind);
+        }
+        let below = RunEvent {
+            run_id: "flow_1".to_owned(),
+            kind: Some(doubt(1)),
+            ..RunEvent::default()
+        };
+        assert!(waits.note(&below), "the run below has it in its own log");
     }
 }

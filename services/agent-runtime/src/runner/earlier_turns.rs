@@ -11,7 +11,7 @@ use super::history::Earlier;
 /// The messages before a turn, by turn; each that the caller gave stands alone, but for results behind calls.
 pub(super) struct EarlierTurns {
     turns: Vec<Vec<TurnMessage>>,
-    /// How many of them hold what the caller gave; they are the last ones.
+    /// The number of turns that hold messages of the caller; they are the last ones.
     given: usize,
     /// Whether the first of them is a summary of those before.
     has_summary: bool,

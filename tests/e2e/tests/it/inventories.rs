@@ -375,7 +375,7 @@ fn write_agents(written: &mut Deploy, deploy: &Path, listed: &[Listed]) -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g206_whoever_calls_a_tool_for_an_agent_may_call_what_its_inventory_names()
+async fn g206_each_carrier_of_an_agent_may_call_the_tools_that_its_inventory_names()
 -> anyhow::Result<()> {
     let deploy = tempfile::tempdir()?;
     let mut written = prepare(deploy.path())?;

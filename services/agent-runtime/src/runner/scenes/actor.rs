@@ -27,7 +27,7 @@ use crate::{
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// How long turns may take to end when the scene is cancelled.
 const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
-/// How long to wait until the storage is asked again that did not answer.
+/// The wait before a storage that did not answer is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How many events of a queue are shown.
 const SHOWN: usize = 100;
@@ -52,7 +52,7 @@ pub(super) struct Actor {
     pub(super) close_by: Option<Timestamp>,
     /// When agents think by themselves.
     pub(super) ticks: Ticks,
-    /// When the storage is asked again that did not answer.
+    /// The time at which a storage that did not answer is asked again.
     look_again: Option<Timestamp>,
     inbox: SceneInbox,
 }

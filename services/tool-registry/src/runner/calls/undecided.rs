@@ -12,8 +12,8 @@ use super::{CallHandle, Calls, Inner, draining, resolve::refusal_of_missing};
 use crate::{ledger::LedgerEntry, runner::in_flight::InFlightCall};
 
 impl Inner {
-    /// Waits for news about a call in doubt: true when the call was given up, false when the ledger may have a
-    /// decision. Effects for which no follower waits any more are forgotten.
+    /// Returns the channel that wakes a follower of a call in doubt: with true when the call was given up, with
+    /// false when the ledger may have a decision. Effects without followers are forgotten.
     fn follow_doubt(&self, effect: &EffectId, path: &CallPath) -> watch::Receiver<bool> {
         let mut undecided = self.undecided();
         undecided.retain(|_, (news, _)| news.receiver_count() > 0);

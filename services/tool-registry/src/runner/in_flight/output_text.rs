@@ -30,7 +30,7 @@ impl OutputText {
         self.add(chunk);
     }
 
-    /// Takes an event of the run that carries the call out. What was taken before changes nothing.
+    /// Takes an event of the run that carries the call out. A chunk that was taken before changes nothing.
     pub(super) fn take_below(&mut self, kind: &Kind) {
         match kind {
             Kind::OutputChunk(chunk) if chunk.result_place() != ResultPlace::Unspecified => {
