@@ -57,7 +57,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, Default)]
 struct Taken {
     named: NamedTools,
-    /// What the scope's agent lists, by the names and the ids that it has for its tools.
+    /// The inventory of the scope's agent: names and ids of its tools.
     listed: Vec<(String, String)>,
 }
 

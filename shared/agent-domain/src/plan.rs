@@ -13,7 +13,7 @@ use super::{
     reduction::Reduction, spelling,
 };
 
-/// What the ids of the tools begin with that are agents, and their aliases (rule N7).
+/// The prefixes of the ids and of the aliases of tools that are agents (rule N7).
 const AGENT: &str = "agent:";
 const AGENT_ALIAS: &str = "agent__";
 

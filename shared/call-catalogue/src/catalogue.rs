@@ -115,8 +115,8 @@ struct Inner {
     folded: HashMap<String, Option<usize>>,
     /// Lower-case hidden ids and their aliases.
     hidden_folded: HashMap<String, usize>,
-    /// What the seeds call a workflow or node, and names that were added → entry, `None` if several share
-    /// it. Ids and aliases come first.
+    /// Name of a workflow or node as in the seeds, or name that was added → entry, `None` if several share it.
+    /// Ids and aliases come first.
     other_names: HashMap<String, Option<usize>>,
     /// Squashed parameter names of all visible tools.
     parameters: HashSet<String>,

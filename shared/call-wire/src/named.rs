@@ -2,7 +2,7 @@
 
 use contracts::tavern::registry::v1 as registry;
 
-/// What the registry found of names. A tool that several names mean is there once, by the first of them.
+/// The tools that the registry found for names. A tool of several names stands once, under the first of them.
 #[derive(Clone, Debug, Default)]
 pub struct NamedTools {
     /// The tools with their names, in the order of the names.

@@ -17,7 +17,7 @@ use crate::{Failure, deadline, rpc::LargeMessage};
 const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
 const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
 
-/// How the names of headers begin that only services send to each other and to backends.
+/// The prefix of headers that only services send, to each other and to backends.
 const OF_SERVICES: &str = "tavern-";
 
 /// The longest step of a path, in bytes, that is sent on; what is longer is cut.

@@ -11,10 +11,10 @@ use crate::codec::CodecError;
 use crate::failure::damaged;
 use crate::outcome;
 
-/// Why a run cannot be continued from its log.
+/// A reason for which a run cannot be continued from its log.
 #[derive(Debug, thiserror::Error)]
 pub enum DamagedLog {
-    /// What was stored beside the run is not what its owner wrote.
+    /// The data stored beside the run is not as its owner wrote it.
     #[error("what is stored beside the run cannot be read")]
     Meta(#[source] serde_json::Error),
     /// An event is not one of the contract.
@@ -43,7 +43,7 @@ impl From<DamagedLog> for Failure {
     }
 }
 
-/// Why a part of a log was not read.
+/// A reason for which a part of a log was not read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
     /// It never will be.
@@ -73,7 +73,7 @@ impl From<Unreadable> for Failure {
     }
 }
 
-/// Returns with what a run was started, which is the first of its events.
+/// Returns the start of a run: the first of its events.
 ///
 /// # Errors
 /// [`DamagedLog::NoBeginning`] if it is missing or another one.

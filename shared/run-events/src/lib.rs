@@ -11,7 +11,7 @@
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
 //! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
 //! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`Unanswered`]
-//! says how a call of a run ends that the registry gives no result for.
+//! decides how a call of a run ends for which the registry returns no result.
 
 mod active;
 mod call_output;

@@ -55,9 +55,9 @@ pub struct OpenRun {
     pub meta: RunMeta,
     /// The kind that the owner gave it.
     pub kind: String,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Timestamp,
-    /// With what it was started: the first of its events.
+    /// Its start: the first of its events.
     pub started: common::RunStarted,
     /// What happened so far, as far as it is needed to continue the run (rule W5).
     pub events: Vec<common::RunEvent>,

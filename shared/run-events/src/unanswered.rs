@@ -1,4 +1,4 @@
-//! How a call ends for its owner when the registry answers with a status instead of a result.
+//! The end of a call for its owner when the registry answers with a status instead of a result.
 
 use contracts::tavern::common::v1::{CallError, CallStatus, ErrorCategory, Violation};
 use grpc_kit::FailureClass;
@@ -6,7 +6,7 @@ use tonic::Status;
 
 use crate::outcome;
 
-/// How often a registry that fails inside is asked how a call went.
+/// The most times that a registry that fails inside is asked about a call.
 const TRIES_AFTER_FAILURES: u32 = 5;
 
 /// A call that the registry has not answered with a result.
@@ -32,7 +32,7 @@ impl Unanswered {
     /// Takes the status of a request for the call. Returns how the call has ended; nothing if the
     /// registry is to be asked again.
     pub fn end(&mut self, status: &Status) -> Option<(CallStatus, CallError)> {
-        // What one request did is not known from the status of the next.
+        // The status of one request does not show whether an earlier one took effect.
         let may_have_left = std::mem::replace(&mut self.may_have_left, true);
         match FailureClass::of(status) {
             FailureClass::Transient => None,

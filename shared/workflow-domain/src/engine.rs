@@ -496,7 +496,7 @@ impl Engine {
     }
 
     fn result(&self) -> Outcome {
-        // What is shown while it is written comes first, so that it begins the text of the result.
+        // Outputs that stream come first, so that their text begins the text of the result.
         let slots = self.plan.interface_outputs.iter().zip(&self.plan.outputs);
         let (streams, others): (Vec<_>, Vec<_>) = slots.partition(|(slot, _)| slot.is_stream);
         let slots = streams.into_iter().chain(others);

@@ -10,7 +10,7 @@ use super::interface::RunInputs;
 use super::node_type::Step;
 use super::plan::{NodeIndex, Plan, PlanNode};
 
-/// What a run can take over from another.
+/// The parts of a run that another can take over.
 #[derive(Debug, Default)]
 pub struct TakenOver {
     /// The ends of nodes, as events in an order in which they can have happened.

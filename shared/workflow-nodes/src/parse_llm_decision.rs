@@ -21,7 +21,7 @@ const RESPONSE: usize = 0;
 const TOOLS: usize = 1;
 const MESSAGES: usize = 2;
 
-/// What the output `has_calls` means.
+/// The description of the output `has_calls`.
 pub(super) const HAS_CALLS: &str = "Whether a call was read. A block of which none could be read is no call; `feedback` reports it.";
 
 /// Reads calls of the text first, native ones as their supplement (rules W33 and L8).

@@ -73,7 +73,7 @@ impl TestRegistry {
         self
     }
 
-    /// Adds a tool that gives a fixed value.
+    /// Adds a tool that returns a fixed value.
     #[must_use]
     pub fn gives(self, id: &str, parameters: &[&str], output: Value) -> Self {
         let gives = Behaviour::Gives(Arc::new(move |_| output.clone()));

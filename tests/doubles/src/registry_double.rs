@@ -30,7 +30,7 @@ use crate::tools::{Declared, Played, PlayedTools};
 /// A call that was dispatched.
 #[derive(Debug)]
 struct Effect {
-    /// What asked for it: the tool and its arguments.
+    /// The request: the tool and its arguments.
     body: (String, Value),
     cancel: watch::Sender<bool>,
     settled: watch::Receiver<Option<CallResult>>,

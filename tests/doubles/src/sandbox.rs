@@ -45,9 +45,9 @@ pub enum Mode {
 /// A sandbox without any isolation.
 #[derive(Clone, Debug)]
 pub struct UnconfinedSandbox {
-    /// What it does with programs.
+    /// Its behaviour towards programs.
     pub mode: Arc<Mutex<Mode>>,
-    /// How many programs were started.
+    /// The number of programs that were started.
     pub started: Arc<AtomicUsize>,
     /// How many held programs were dropped before they ended.
     pub dropped: Arc<AtomicUsize>,
@@ -55,7 +55,7 @@ pub struct UnconfinedSandbox {
     pub permits: Arc<Semaphore>,
     /// The last request.
     pub last: Arc<Mutex<Option<ExecuteRequest>>>,
-    /// How many programs run, and the most that ran at once.
+    /// The number of programs that run, and the most that ran at once.
     running: Arc<watch::Sender<(usize, usize)>>,
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status, codegen::BoxStream};
 
-/// What a tool does.
+/// The behaviour of a tool.
 #[derive(Clone)]
 pub enum Behaviour {
     /// Gives this, by the arguments.
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Behaviour {
     }
 }
 
-/// How an execution of a tool ended.
+/// The end of an execution of a tool.
 #[derive(Clone, Debug)]
 pub(crate) enum Played {
     Gave(Value),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long an answer may take.
+/// The longest time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request to an address (`http://host:port`) and returns the answer as far as `enough` of it

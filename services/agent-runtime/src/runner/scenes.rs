@@ -252,8 +252,8 @@ impl SceneRunner {
         inner.states.begin(&world, &scene.first_world).await
     }
 
-    /// Begins what the process before this one did not come to: the world state is the last. Returns the
-    /// profiles of the agents.
+    /// Makes the beginnings of a scene that an earlier process did not come to; the world state is the last of
+    /// them. Returns the profiles of the agents.
     async fn prepare_again(
         &self,
         run_id: &str,

@@ -17,10 +17,10 @@ use grpc_kit::Transport;
 use super::{Remote, json, print, print_fields, print_table, refusal, words};
 use crate::timeline::{Style, Timeline, cut, decide_by, name};
 
-/// What to do with calls.
+/// Commands for calls.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// List calls with an effect id, the newest first; one that was tried again once per attempt.
+    /// List calls with an effect id, the newest first. Each attempt at a call stands for itself.
     #[command(after_help = "Example: tavern calls list --state in-doubt")]
     List {
         /// Only calls in this state.

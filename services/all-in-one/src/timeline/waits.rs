@@ -65,7 +65,7 @@ pub(super) fn in_doubt(call: &CallInDoubt) -> String {
     )
 }
 
-/// Returns what was decided about a call in doubt.
+/// Returns the line for a decision about a call in doubt.
 pub(super) fn decided(decided: &CallDecided) -> String {
     let decision = match decided.status() {
         CallStatus::Succeeded => "took effect",

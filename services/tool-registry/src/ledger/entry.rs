@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// Why an entry cannot be read.
+/// A reason for which an entry cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum Damaged {
     #[error("the ledger's entry {0} has no dispatch or no end")]

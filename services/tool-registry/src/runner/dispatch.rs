@@ -89,7 +89,7 @@ impl Dispatcher {
         let work = self.start(resolved);
         let overdue = async {
             match resolved.tool.implementation() {
-                // What calls a server ends by itself, as it knows whether the request has left.
+                // The code that calls a server ends by itself: only it knows whether the request has left.
                 Implementation::Backend { .. } => std::future::pending().await,
                 _ => tokio::time::sleep_until(resolved.deadline).await,
             }

@@ -1,4 +1,4 @@
-//! What becomes of calls that have left when the registry itself fails.
+//! The ends of calls that have left when the registry itself fails.
 
 use contracts::tavern::{
     common::v1::{CallStatus, RunState},

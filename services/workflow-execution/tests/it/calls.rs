@@ -1,4 +1,4 @@
-//! What tool-registry decides about the calls of a workflow, and what the run makes of it.
+//! Calls of a workflow that the real tool-registry decides about, and their effect on the run.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ fn chain() -> Value {
     })
 }
 
-/// The registry itself, with a tool that gives its arguments and one that waits.
+/// The real registry, with a tool that returns its arguments and a tool that waits.
 fn tools() -> TestRegistry {
     let any = json!({"type": "object"});
     let echo = Behaviour::Gives(Arc::new(Value::clone));

@@ -276,7 +276,7 @@ async fn a_run_comes_back_whole_however_little_one_look_at_its_log_returns() {
     assert!(open.events == written);
 }
 
-/// Changes what is stored of a run, as a failing disk might.
+/// Damages the stored rows of a run, as a failing disk might.
 async fn damage(directory: &Path, change: &str, run_id: &str, payload: &[u8]) {
     let path = directory.join("test.runs.db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);

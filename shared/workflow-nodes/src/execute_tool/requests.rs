@@ -22,7 +22,7 @@ const MAX_REQUESTS: usize = 64;
 /// The longest observation of all calls together, in bytes.
 const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 
-/// What a request is called that names no tool.
+/// The name in results of a request that names no tool.
 const UNNAMED: &str = "(no name)";
 
 /// A request.
@@ -36,9 +36,9 @@ pub(super) struct Request {
     native: bool,
     /// Whether the next one runs even if this one fails.
     continue_on_error: bool,
-    /// Why it does not run; nothing if it runs.
+    /// The reason for which it does not run; missing if it runs.
     refusal: Option<Failure>,
-    /// What a model reads behind its result, about what was left out of the answer.
+    /// A remark for the model behind its result, about blocks that were left out of the answer.
     left_out: String,
 }
 

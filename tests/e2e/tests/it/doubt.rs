@@ -287,7 +287,7 @@ async fn a_run_waits_for_the_decision_about_its_call_and_continues_with_it() -> 
                 "{name}: {:?}",
                 ended.events
             );
-            // A model reads how the call ended and answers; a batch gives its results.
+            // A model reads how the call ended and answers; a batch returns its results.
             let goes_on = matches!(
                 carrier,
                 Carrier::Turn | Carrier::WorkflowBelowTurn | Carrier::ListInMap
@@ -459,7 +459,7 @@ async fn fork_turn(stack: &Stack, turn: &Followed) -> anyhow::Result<String> {
     Ok(forked.run.context("the fork has a run")?.run_id)
 }
 
-/// How long a turn with one call lives, about.
+/// The usual life of a turn with one call.
 const LIFE: Duration = Duration::from_millis(90);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -478,7 +478,7 @@ async fn turns_continue_with_decisions_at_random_over_kills() -> anyhow::Result<
         request.request_id = format!("round-{round}");
         let (gateway, repeated) = (world.stack.gateway(), request.clone());
         let flying = tokio::spawn(async move { testkit::invoke(&gateway, repeated).await });
-        // Which point is hit does not matter, so nothing is waited for.
+        // Any point of the turn will do, so there is no condition to wait for.
         tokio::time::sleep(LIFE.mul_f64(random.f64())).await;
         world.stack.kill()?;
         // The stream breaks wherever it was.

@@ -1,4 +1,4 @@
-//! What only services state of a call is not believed of a client, on whichever road it comes (rule S507).
+//! Clients cannot state what only services may state of a call, on any road into the platform (rule S507).
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use tonic::{Request, metadata::AsciiMetadataValue};
 
 use crate::text::{model_text, turn, write_file};
 
-/// What a guide must not write.
+/// A file that a guide must not write.
 const CROWN: &str = "crown.txt";
 
 /// Headers by which a call would be too deep, malformed, or one of the guide; `{turn}` is its turn.

@@ -87,7 +87,7 @@ fn calls<'a>(names: impl IntoIterator<Item = &'a str>, arguments: &str) -> Strin
     names.into_iter().map(call).collect()
 }
 
-/// What a deployment consists of.
+/// The parts of a deployment.
 #[derive(Default)]
 struct Deploy {
     models: String,
@@ -165,7 +165,7 @@ fn all_succeeded(results: &[CallResult], count: usize, whose: &str) -> anyhow::R
     Ok(())
 }
 
-/// Returns what the registry says of a tool under several names.
+/// Returns the registry's explanations of a tool under several names.
 async fn explained(
     stack: &Stack,
     scope: AvailabilityScope,

@@ -79,7 +79,7 @@ impl World {
             .collect())
     }
 
-    /// Returns what says whether an effect has happened.
+    /// Returns a probe for whether an effect has happened.
     pub(crate) fn happened(&self) -> impl Fn(&str) -> bool + Send + 'static {
         let out = self.out.clone();
         move |effect_id| {

@@ -21,7 +21,7 @@ const CALLS: [(&str, &str, &str); 2] = [
     ("c2", "ReadSampleWorldTool", r#"{"path":"no.such.place"}"#),
 ];
 
-/// What it answers when it has the results.
+/// Its answer to a request that has the results.
 pub(crate) const ANSWER: &str = "It is Elara.";
 
 /// The endpoint; it asks for two calls, and answers once it has their results.

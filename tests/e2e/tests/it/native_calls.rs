@@ -101,7 +101,7 @@ async fn native_calls_and_their_results_stay_together_in_rounds_runs_and_branche
         let failed: Vec<(String, bool)> = failed.map(|ended| (ended.id, ended.failed)).collect();
         assert_eq!(failed, [("c1".to_owned(), false), ("c2".to_owned(), true)]);
 
-        // What was stored is what the next run reads, also in a branch and by another process.
+        // The next run reads the stored calls, also in a branch and in another process.
         stack.kill()?;
         stack.restart().await?;
         let request = BranchConversationRequest {

@@ -78,7 +78,7 @@ fn calls(stack: &Stack) -> anyhow::Result<CallServiceClient<Transport>> {
     Ok(CallServiceClient::new(grpc_kit::remote(&settings)?))
 }
 
-/// Reads what a handle has behind an offset.
+/// Reads the output of a handle behind an offset.
 async fn read(stack: &Stack, handle: &str, offset: usize) -> anyhow::Result<Value> {
     let arguments = json!({"handle": handle, "offset": offset, "limit": 64});
     let request = CallToolRequest {

@@ -27,13 +27,13 @@ pub(super) struct Ticker {
 pub(super) struct Seen {
     /// The versions of its state and of its goals; none if the storage did not answer.
     pub(super) versions: Option<(u64, u64)>,
-    /// How many events there were.
+    /// The number of events so far.
     pub(super) published: u64,
 }
 
 impl Ticker {
-    /// Takes what an agent sees now, and returns whether something changed. Versions that cannot be read are
-    /// no change: those known before count until they can.
+    /// Takes the present view of an agent, and returns whether it changed. Versions that cannot be read are no
+    /// change: the versions known before count until they can be read.
     pub(super) fn take(&mut self, now: Seen) -> bool {
         let Some(before) = self.seen else {
             self.seen = now.versions.map(|_| now);

@@ -7,7 +7,7 @@ use contracts::tavern::registry::v1::{Call, CallDecision, ResolveCallRequest};
 use super::super::refusal;
 use super::Calls;
 
-/// How the command is used.
+/// Examples behind the help of the command.
 pub(super) const EXAMPLES: &str = r#"Examples:
   tavern calls resolve EFFECT --took-effect --output '{"index": 7}' --reason "seen in the ledger"
   tavern calls resolve EFFECT --did-not"#;
@@ -31,7 +31,7 @@ pub(crate) struct Resolve {
     request_id: Option<String>,
 }
 
-/// What is decided.
+/// The decision; exactly one is required.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct DoubtDecision {

@@ -39,7 +39,7 @@ pub const EFFECT_ID: &str = "tavern-effect-id";
 pub const CONVERSATION_ID: &str = "tavern-conversation-id";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// How often a request is sent that a connection drops before it has taken any of it.
+/// The most times that a request is sent while connections drop it before any of it was taken.
 const TRIES: u32 = 3;
 
 /// Why a server cannot be registered.

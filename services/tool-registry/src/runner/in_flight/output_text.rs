@@ -4,12 +4,12 @@
 use contracts::tavern::common::v1::{OutputChunk, ResultPlace, run_event::Kind};
 use serde_json::Value;
 
-/// The first field of the output of code, which holds what the code wrote.
+/// The first field of the output of code: its standard output.
 pub const STDOUT: &str = "stdout";
-/// The first field of the output of a turn, which holds what the agent said last.
+/// The first field of the output of a turn: the last answer of the agent.
 pub const TEXT: &str = "text";
 
-/// What was written of an output so far.
+/// The part of an output that was written so far.
 #[derive(Debug, Default)]
 pub(super) struct OutputText {
     /// The field of the output that is written; none if it is the output itself.
@@ -19,7 +19,7 @@ pub(super) struct OutputText {
     lines: bool,
     /// Whether white space at the end may not be part of the output.
     trimmed: bool,
-    /// Which start of the tool or the run below wrote it.
+    /// The number of the start of the tool, or of the run below, that wrote it.
     generation: u64,
 }
 
@@ -46,7 +46,7 @@ impl OutputText {
                 self.trimmed = true;
                 self.written.push_str(&piece.text);
             }
-            // What an agent said before it was asked again is not its answer.
+            // The words of an agent before its model was asked again are not its answer.
             Kind::ModelRequested(_) if !self.written.is_empty() => {
                 self.begin_again(self.generation + 1);
             }

@@ -85,7 +85,7 @@ impl Invocations {
             priority: 0,
             deadline_cap: None,
             grant: None,
-            // What the run needs to be resumed; `resume` reads it.
+            // Everything that `resume` reads to continue the run.
             owner_data: json!({
                 "malformed": cut(&parsed.observation, MAX_OBSERVATION_BYTES),
                 "left_out": cut(&parsed.left_out, MAX_OBSERVATION_BYTES),

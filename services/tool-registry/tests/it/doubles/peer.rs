@@ -102,7 +102,7 @@ impl Peer {
         self.requests.load(Ordering::SeqCst)
     }
 
-    /// How many connections it has accepted.
+    /// The number of connections that it has accepted.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

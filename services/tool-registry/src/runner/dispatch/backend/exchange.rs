@@ -1,4 +1,4 @@
-//! What of one call crossed its connection: the request, and the peer's own status.
+//! A record of the parts of one call that crossed its connection: the request, and the peer's own status.
 //!
 //! tonic makes a status of its own where a connection drops a request, and where an answer cannot be read,
 //! such as one that is too large, with the codes that a server uses to refuse a request. Only what the peer
@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use tonic::{Status, body::Body, transport::Channel};
 use tower::{Service, ServiceExt};
 
-/// Notes what of one call crossed its connection.
+/// Records which parts of one call crossed its connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exchange {
     request: SentRequest,
