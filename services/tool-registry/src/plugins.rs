@@ -13,27 +13,18 @@ mod tests;
 use call_outcome::{Violation, sentences};
 use std::{io, path::Path, sync::Arc};
 
-use bytes::Bytes;
 use cap_std::{ambient_authority, fs::Dir};
 
 use tool_domain::{
     definition::{self, Definition, Implementation},
     manifest::Manifest,
+    package::{Package, PackageFile},
 };
 
 pub use describe::{PluginInfo, describe};
 
 /// The most plugins that are looked at.
 pub const MAX_PLUGINS: usize = 512;
-
-/// One file of a plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginFile {
-    /// The path beneath the plugin's directory.
-    pub path: String,
-    /// What is in it.
-    pub content: Bytes,
-}
 
 /// A plugin that was read whole.
 #[derive(Clone, Debug)]
@@ -42,10 +33,8 @@ pub struct Plugin {
     pub directory: String,
     /// Its manifest.
     pub manifest: Manifest,
-    /// Its tools.
+    /// Its tools, each with the files that its scripts see.
     pub tools: Vec<Definition>,
-    /// The files that its scripts see.
-    pub files: Arc<[PluginFile]>,
 }
 
 /// A plugin, or a tool of one, that was not taken.
@@ -140,25 +129,24 @@ fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Loaded>
             message,
         )]);
     }
-    let files = read::files(&dir)?;
-    let (tools, wrong) = tools_of(&manifest, &files);
+    let package = Arc::new(Package::new(read::files(&dir)?));
+    let (tools, wrong) = tools_of(&manifest, &package);
     let plugin = Plugin {
         directory: name.to_owned(),
         manifest,
         tools,
-        files: files.into(),
     };
     Ok(Some((plugin, wrong)))
 }
 
 /// Returns the tools of a plugin, and everything that is wrong with those that are left out.
-fn tools_of(manifest: &Manifest, files: &[PluginFile]) -> (Vec<Definition>, Vec<Violation>) {
+fn tools_of(manifest: &Manifest, package: &Arc<Package>) -> (Vec<Definition>, Vec<Violation>) {
     let Some(entry) = &manifest.tools_entry else {
         return (Vec::new(), Vec::new());
     };
     let prefix = format!("{entry}/");
-    let definitions: Vec<&PluginFile> = files
-        .iter()
+    let files = package.files().iter();
+    let definitions: Vec<&PackageFile> = files
         .filter(|file| file.path.starts_with(&prefix) && file.path.ends_with(".tool.json"))
         .collect();
     let mut tools: Vec<Definition> = Vec::new();
@@ -172,7 +160,7 @@ fn tools_of(manifest: &Manifest, files: &[PluginFile]) -> (Vec<Definition>, Vec<
         ));
     }
     for file in definitions {
-        match read_tool(file, files) {
+        match read_tool(file, package) {
             Ok(tool) if tools.iter().any(|other| other.id == tool.id) => {
                 let message = format!("the id '{}' is given twice; change one", tool.id);
                 wrong.push(Violation::new(file.path.clone(), "id_taken", message));
@@ -189,16 +177,19 @@ fn tools_of(manifest: &Manifest, files: &[PluginFile]) -> (Vec<Definition>, Vec<
     (tools, wrong)
 }
 
-fn read_tool(file: &PluginFile, files: &[PluginFile]) -> Result<Definition, Vec<Violation>> {
+fn read_tool(file: &PackageFile, package: &Arc<Package>) -> Result<Definition, Vec<Violation>> {
     let text = std::str::from_utf8(&file.content)
         .map_err(|_| vec![Violation::new("", "malformed_json", "is not UTF-8 text")])?;
     let mut read = definition::read(text)?;
     let found = std::mem::take(&mut read.diagnostics).into_iter();
     read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
     if let Implementation::Script(program) = &read.implementation
-        && !files.iter().any(|file| file.path == program.entry)
+        && !package
+            .files()
+            .iter()
+            .any(|file| file.path == program.entry)
     {
-        let paths = files.iter().map(|file| file.path.as_str());
+        let paths = package.files().iter().map(|file| file.path.as_str());
         let mut violation = Violation::new(
             "",
             "script_not_found",
@@ -207,5 +198,6 @@ fn read_tool(file: &PluginFile, files: &[PluginFile]) -> Result<Definition, Vec<
         violation.suggestions = json_schema::nearest_names(&program.entry, paths);
         return Err(vec![violation]);
     }
+    read.package = Some(Arc::clone(package));
     Ok(read)
 }

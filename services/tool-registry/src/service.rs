@@ -1,7 +1,7 @@
 //! The service put together.
 
 use call_outcome::Violation;
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
@@ -110,11 +110,6 @@ pub async fn build_with(
 
     let mut plugins = load_plugins(&settings.plugins_dir)?;
     let catalogue = first_catalogue(&mut plugins);
-    let files: HashMap<_, _> = plugins
-        .loaded
-        .iter()
-        .map(|plugin| (plugin.manifest.name.to_string(), Arc::clone(&plugin.files)))
-        .collect();
 
     let (sandbox, sessions) = (Sandbox::new(peers.sandbox), Sessions::new(peers.sessions));
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
@@ -136,7 +131,7 @@ pub async fn build_with(
             Arc::clone(&clock),
         ),
         backends,
-        scripts: Scripts::new(sandbox, files),
+        scripts: Scripts::new(sandbox),
         runs: workflow_runs,
     };
     let ledger = Ledger::new(effects.clone(), Arc::clone(&clock), Arc::clone(&ids));

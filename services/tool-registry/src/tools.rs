@@ -16,7 +16,7 @@ use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
     catalogue::{Catalogue, Reading},
-    definition::Implementation,
+    definition::{Definition, Implementation},
     tool::{Origin, Tool},
 };
 
@@ -205,7 +205,7 @@ impl Tools {
     /// Takes from what a tool is bound to what its definition leaves to it: the parameters where it
     /// has none, and effects that it may not declare away.
     async fn complete(&self, tool: &Arc<Tool>) -> Result<Arc<Tool>, Missing> {
-        let source = match tool.implementation() {
+        let name = match tool.implementation() {
             Implementation::Workflow { workflow_id } => format!("workflow:{workflow_id}"),
             Implementation::Node { full_type, .. } => format!("node:{full_type}"),
             Implementation::Backend { service, method } => {
@@ -215,7 +215,11 @@ impl Tools {
                     Origin::Plugin(_) => of_method.unwrap_or_default(),
                     _ => of_method.unwrap_or(tool.flags()),
                 };
-                return Ok(tool.bound_to(of_method));
+                let backend = self.shared.backends.get(service);
+                let etag = backend.as_ref().map_or("", |backend| &backend.etag);
+                return self.shared.bound(tool, etag, |definition| {
+                    definition.limit_flags(of_method);
+                });
             }
             Implementation::Builtin(_)
             | Implementation::Script(_)
@@ -224,37 +228,53 @@ impl Tools {
                 return Ok(Arc::clone(tool));
             }
         };
-        if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
-            return Ok(Arc::clone(tool));
-        }
-        let derived::DerivedTool::Tool(source) = self.shared.find_derived(&source).await? else {
-            let message = format!("its implementation '{source}' does not exist");
+        let derived::DerivedTool::Tool(source) = self.shared.find_derived(&name).await? else {
+            if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
+                return Ok(Arc::clone(tool));
+            }
+            let message = format!("its implementation '{name}' does not exist");
             return Err(Missing::Invalid(vec![Violation::new(
                 "/implementation",
                 "not_found",
                 message,
             )]));
         };
-        if tool.definition().parameters.is_some() {
-            return Ok(tool.bound_to(source.flags()));
-        }
-        let digest = format!("{}/{}/{:?}", tool.etag(), source.etag(), source.flags());
-        self.shared.kept(tool.id(), &digest, || {
-            let mut definition = tool.definition().clone();
-            definition.take_interface(source.definition());
-            if definition.description.is_empty() {
-                definition
-                    .description
-                    .clone_from(&source.definition().description);
+        self.shared.bound(tool, source.etag(), |definition| {
+            if definition.parameters.is_none() {
+                definition.take_interface(source.definition());
+                if definition.description.is_empty() {
+                    definition
+                        .description
+                        .clone_from(&source.definition().description);
+                }
             }
             definition.limit_flags(source.flags());
-            Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
         })
     }
 }
 
 impl Shared {
-    /// Returns the derived tool `id` if it was made from the same source, or makes it.
+    /// Returns a tool completed from its implementation, of which `etag` is the digest.
+    fn bound(
+        &self,
+        tool: &Arc<Tool>,
+        etag: &str,
+        complete: impl FnOnce(&mut Definition),
+    ) -> Result<Arc<Tool>, Missing> {
+        let digest = format!("{}/{etag}", tool.etag());
+        let completed = self.kept(tool.id(), &digest, || {
+            let mut definition = tool.definition().clone();
+            complete(&mut definition);
+            Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
+        })?;
+        // Another tool may have taken the alias since.
+        Ok(match completed.alias() == tool.alias() {
+            true => completed,
+            false => Arc::new(completed.with_alias(tool.alias().to_owned())),
+        })
+    }
+
+    /// Returns the derived tool `id` if it was made from the source of this digest, or makes it.
     fn kept(
         &self,
         id: &str,
@@ -268,7 +288,8 @@ impl Shared {
             return Ok(Arc::clone(tool));
         }
         let (definition, origin, alias) = make().map_err(Missing::Invalid)?;
-        let tool = Arc::new(Tool::new(definition, origin, alias).map_err(Missing::Invalid)?);
+        let tool = Tool::new(definition, origin, alias).map_err(Missing::Invalid)?;
+        let tool = Arc::new(tool.implemented_by(source_digest));
         let mut derived = lock();
         if derived.len() >= MAX_KEPT {
             derived.clear();

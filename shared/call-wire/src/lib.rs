@@ -23,7 +23,7 @@ pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
 pub use in_doubt::CallsInDoubt;
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use model_totals::{ModelTotals, total_of_answer};
-pub use named::NamedTools;
+pub use named::{NamedTools, with_names};
 pub use native::{
     ended_call_from_proto, ended_call_to_proto, native_calls_from_proto, native_calls_to_proto,
 };

@@ -14,22 +14,29 @@ pub struct NamedTools {
 impl NamedTools {
     /// Adds the answer of `BatchGetTools` to a request for these names.
     pub fn add(&mut self, names: &[String], found: registry::BatchGetToolsResponse) {
-        let without_tool =
-            [&found.missing_tool_ids, &found.hidden_tool_ids].map(|names| names.iter());
-        let without_tool: Vec<&String> = without_tool.into_iter().flatten().collect();
-        let names = names.iter().filter(|name| !without_tool.contains(name));
-        for (name, tool) in names.zip(found.tools) {
+        self.missing.extend_from_slice(&found.missing_tool_ids);
+        for (name, tool) in with_names(names, found) {
             if !self.has(&tool.tool_id) {
-                self.tools.push((name.clone(), tool));
+                self.tools.push((name, tool));
             }
         }
-        self.missing.extend(found.missing_tool_ids);
     }
 
     /// Whether the tool of this id is among them.
     pub fn has(&self, tool_id: &str) -> bool {
         self.tools.iter().any(|(_, tool)| tool.tool_id == tool_id)
     }
+}
+
+/// Returns the tools of the answer of `BatchGetTools`, each with the name that asked for it.
+pub fn with_names(
+    names: &[String],
+    found: registry::BatchGetToolsResponse,
+) -> Vec<(String, registry::Tool)> {
+    let without_tool = [&found.missing_tool_ids, &found.hidden_tool_ids];
+    let has_tool = |name: &&String| !without_tool.iter().any(|names| names.contains(name));
+    let names = names.iter().filter(has_tool).cloned();
+    names.zip(found.tools).collect()
 }
 
 #[cfg(test)]

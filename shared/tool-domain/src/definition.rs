@@ -16,7 +16,10 @@ use std::{sync::Arc, time::Duration};
 use core_types::ToolId;
 use serde_json::Value;
 
-use super::{diagnostic::Diagnostic, naming, node_interface::NodeInterface, program::Program};
+use super::{
+    diagnostic::Diagnostic, naming, node_interface::NodeInterface, package::Package,
+    program::Program,
+};
 use fields::Fields;
 
 /// The most bytes of a definition.
@@ -197,6 +200,8 @@ pub struct Definition {
     pub timeout: Option<Duration>,
     /// The definition as it was written, unknown keys kept.
     pub source: Value,
+    /// The files of the plugin that brings it; none if no plugin does.
+    pub package: Option<Arc<Package>>,
     /// Findings that do not keep it from working.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -303,6 +308,7 @@ pub fn read_value(source: Value) -> Result<Definition, Vec<Violation>> {
             flags,
             timeout,
             source: source.clone(),
+            package: None,
             diagnostics,
         }),
         _ => Err(fields.wrong),

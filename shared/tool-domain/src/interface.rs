@@ -146,6 +146,7 @@ fn derived(
         flags: Flags::default(),
         timeout: None,
         source: Value::Null,
+        package: None,
         diagnostics: Vec::new(),
     };
     definition.source = published_schema(&definition);

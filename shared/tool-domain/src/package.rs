@@ -1,6 +1,8 @@
-//! Which names the files of a plugin may have, and how much a plugin may bring.
+//! The files that a plugin brings: the names they may have, their bounds, and their digest.
 
 use std::collections::HashMap;
+
+use sha2::{Digest, Sha256};
 
 /// The most files of a plugin, front-end assets aside.
 pub const MAX_FILES: usize = 256;
@@ -10,6 +12,66 @@ pub const MAX_BYTES: usize = 3 << 20;
 pub const MAX_DEPTH: usize = 16;
 /// The longest relative path, in bytes.
 pub const MAX_PATH_BYTES: usize = 512;
+const DOMAIN: &[u8] = b"tavern.package.v1";
+
+/// One file of a package.
+#[derive(Clone, Debug)]
+pub struct PackageFile {
+    /// The path beneath the plugin's directory.
+    pub path: String,
+    /// The content.
+    pub content: Vec<u8>,
+}
+
+/// The files of a plugin as they were read: the bytes that its scripts run, whatever becomes of the
+/// directory. Two packages are equal if their digests are.
+#[derive(Clone, Debug)]
+pub struct Package {
+    files: Vec<PackageFile>,
+    digest: String,
+}
+
+impl Package {
+    /// Sorts the files by path and computes their digest.
+    pub fn new(mut files: Vec<PackageFile>) -> Self {
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let contents = files.iter().map(|file| {
+            (
+                &*file.path,
+                file.content.len(),
+                Sha256::digest(&file.content),
+            )
+        });
+        let digest = digest_of(contents.map(|(path, size, hash)| (path, size, hex::encode(hash))));
+        Self { files, digest }
+    }
+
+    /// Returns the files, sorted by path.
+    pub fn files(&self) -> &[PackageFile] {
+        &self.files
+    }
+
+    /// Returns the digest over path, size and content of each file (rule R103), with its `sha256:`.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+}
+
+impl PartialEq for Package {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+/// Computes the digest of files by path, size in bytes and SHA-256 in hexadecimal digits.
+fn digest_of<'a>(files: impl Iterator<Item = (&'a str, usize, String)>) -> String {
+    let mut parts = vec![DOMAIN.to_vec()];
+    for (path, size, hash) in files {
+        parts.extend([path.into(), size.to_string().into(), hash.into()]);
+    }
+    let digest = canonical_json::digest_of_parts(parts.iter().map(Vec::as_slice));
+    format!("sha256:{}", hex::encode(digest))
+}
 
 /// Checks a path that a manifest or a definition gives and returns it without `./`.
 ///
@@ -69,6 +131,41 @@ pub fn case_twins<'a>(paths: impl IntoIterator<Item = &'a str>) -> Option<(Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r103_a_package_has_the_digest_of_the_vector() {
+        // Sizes and hashes of the vector; each hash is that of the file's path.
+        let files = [
+            ("plugin.yaml", 2841),
+            ("scripts/forecast.py", 1933),
+            ("tools/forecast.tool.json", 1210),
+        ];
+        let hashed = files.map(|(path, size)| (path, size, hex::encode(Sha256::digest(path))));
+        let expected = "sha256:08d02cb6dbcac5eeb698caf9d236fd326b1f7081467e6a7fe118b998d14d5b1b";
+        assert_eq!(digest_of(hashed.into_iter()), expected);
+    }
+
+    #[test]
+    fn r103_a_package_changes_with_each_byte_and_name_and_not_with_the_order() {
+        let package = |files: &[(&str, &str)]| {
+            let file = |(path, content): &(&str, &str)| PackageFile {
+                path: (*path).to_owned(),
+                content: content.as_bytes().to_vec(),
+            };
+            Package::new(files.iter().map(file).collect())
+        };
+        let first = package(&[("a", "1"), ("b", "2")]);
+        assert_eq!(first, package(&[("b", "2"), ("a", "1")]));
+        let others: [&[(&str, &str)]; 4] = [
+            &[("a", "1"), ("b", "3")],
+            &[("a", "1"), ("c", "2")],
+            &[("a", "2"), ("b", "1")],
+            &[("a", "1")],
+        ];
+        for other in others {
+            assert_ne!(first, package(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_path_is_kept_beneath_its_directory() {

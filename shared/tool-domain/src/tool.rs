@@ -1,13 +1,14 @@
 //! A tool that can be called: its definition with the schema compiled.
 
 use call_outcome::Violation;
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use json_schema::Schema;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use super::definition::{Definition, Flags, Implementation};
+
+const DOMAIN: &str = "tavern.tool.v1";
 
 /// Where a tool comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,17 +97,14 @@ impl Tool {
         }
     }
 
-    /// Returns the same tool with its flags made no weaker than those of what it is bound to.
+    /// Returns the same tool with an etag that also changes when the digest of its implementation does: that of
+    /// a workflow, a profile, a node type or a server, which the definition only names.
     #[must_use]
-    pub fn bound_to(self: &Arc<Self>, target: Flags) -> Arc<Self> {
-        let declared = self.flags();
-        let flags = declared.no_weaker_than(target);
-        if flags == declared {
-            return Arc::clone(self);
+    pub fn implemented_by(self, digest: &str) -> Self {
+        Self {
+            etag: hex_digest([DOMAIN, &self.etag, digest]),
+            ..self
         }
-        let mut tool = Self::clone(self);
-        tool.definition.limit_flags(target);
-        Arc::new(tool)
     }
 
     /// Returns the id.
@@ -144,7 +142,8 @@ impl Tool {
         &self.alias
     }
 
-    /// Returns the digest of the definition.
+    /// Returns the digest of the definition and of what a call runs (rule R401), 64 hexadecimal digits. Approvals
+    /// bind to it.
     pub fn etag(&self) -> &str {
         &self.etag
     }
@@ -209,9 +208,15 @@ impl Tool {
 }
 
 fn etag_of(definition: &Definition, origin: &Origin) -> String {
-    let mut digest = Sha256::new();
-    digest.update(origin.to_string());
-    digest.update([0]);
-    digest.update(definition.source.to_string());
-    hex::encode(&digest.finalize()[..16])
+    let package = definition.package.as_ref();
+    hex_digest([
+        DOMAIN,
+        &origin.to_string(),
+        &canonical_json::to_string(&definition.source),
+        package.map_or("", |package| package.digest()),
+    ])
+}
+
+fn hex_digest<const N: usize>(parts: [&str; N]) -> String {
+    hex::encode(canonical_json::digest_of_parts(parts.map(str::as_bytes)))
 }

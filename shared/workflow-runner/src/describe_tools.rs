@@ -2,7 +2,7 @@
 
 use call_catalogue::{Tool, ToolKind};
 use call_outcome::{Category, Failure};
-use call_wire::NamedTools;
+use call_wire::{NamedTools, with_names};
 use contracts::tavern::registry::v1::{self as registry, BatchGetToolsRequest, ImplementationType};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::RunControl;
@@ -52,7 +52,7 @@ pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<
     Ok(unknown)
 }
 
-/// Returns those of these tools of which a repeated call does no harm.
+/// Returns the names, of these, of tools of which a repeated call does no harm.
 ///
 /// # Errors
 /// The registry does not answer.
@@ -64,30 +64,30 @@ pub(super) async fn harmless(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec
             ..BatchGetToolsRequest::default()
         };
         let found = peers.tools.clone().batch_get_tools(request).await?;
-        let tools = found.into_inner().tools.into_iter();
-        let tools = tools.filter(|tool| tool.read_only || tool.idempotent);
-        harmless.extend(tools.map(|tool| tool.tool_id));
+        let tools = with_names(tool_ids, found.into_inner()).into_iter();
+        let tools = tools.filter(|(_, tool)| tool.read_only || tool.idempotent);
+        harmless.extend(tools.map(|(name, _)| name));
     }
     Ok(harmless)
 }
 
-/// Returns the etags of the tools with these ids, in their order; nothing if one of them is not there
+/// Returns the ids and etags of the tools with these names, in their order; nothing if one of them is not there
 /// or not read-only, or if the registry does not answer.
 pub(super) async fn etags_if_read_only(
     peers: &Peers,
     tool_ids: Vec<String>,
 ) -> Option<Vec<(String, String)>> {
     let request = BatchGetToolsRequest {
-        tool_ids: tool_ids.clone(),
+        tool_ids,
         ..BatchGetToolsRequest::default()
     };
     let found = peers.tools.clone().batch_get_tools(request).await.ok()?;
-    let found = found.into_inner().tools;
-    let etag = |tool_id: String| {
-        let tool = found.iter().find(|tool| tool.tool_id == tool_id)?;
-        tool.read_only.then(|| (tool_id, tool.etag.clone()))
-    };
-    tool_ids.into_iter().map(etag).collect()
+    let found = found.into_inner();
+    if !found.missing_tool_ids.is_empty() {
+        return None;
+    }
+    let etag = |tool: registry::Tool| tool.read_only.then_some((tool.tool_id, tool.etag));
+    found.tools.into_iter().map(etag).collect()
 }
 
 async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settled, Failure> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use call_wire::with_names;
 use contracts::tavern::registry::v1::BatchGetToolsRequest;
 
 use super::Peers;
@@ -36,7 +37,7 @@ impl RepeatableTools {
             return true;
         }
         let request = BatchGetToolsRequest {
-            tool_ids: asked,
+            tool_ids: asked.clone(),
             ..Default::default()
         };
         let Ok(answer) = peers.tools.clone().batch_get_tools(request).await else {
@@ -44,10 +45,10 @@ impl RepeatableTools {
         };
         let answer = answer.into_inner();
         let mut repeatable = answer.missing_tool_ids.is_empty();
-        for tool in answer.tools {
+        for (name, tool) in with_names(&asked, answer) {
             let may_repeat = tool.read_only || tool.idempotent;
             repeatable &= may_repeat;
-            self.note(tool.tool_id, may_repeat);
+            self.note(name, may_repeat);
         }
         repeatable
     }

@@ -8,6 +8,7 @@ use core_types::{Durability, RunId, Timestamp};
 use run_log::{Event, Hash, RunState, RunSummary};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
+use tool_domain::tool::Tool;
 
 use super::codec::{self, Recorded};
 
@@ -16,6 +17,9 @@ use super::codec::{self, Recorded};
 pub struct Record {
     /// The tool's id.
     pub tool_id: String,
+    /// The etag of the tool as it was dispatched; empty in entries of earlier versions.
+    #[serde(default)]
+    pub tool_etag: String,
     /// Whether the tool was declared safe to dispatch again when it was dispatched.
     pub may_repeat: bool,
     /// Whether the call is executed by a run of another service.
@@ -111,6 +115,12 @@ impl Entry {
     pub fn body(&self) -> Option<Hash> {
         let request = self.summary.request.as_ref();
         request.map(|request| request.body_hash)
+    }
+
+    /// Whether a repeat runs what the attempt ran: the tool is the same, or a run was started that is found again.
+    pub fn runs_again(&self, tool: &Tool) -> bool {
+        let etag = &self.record.tool_etag;
+        self.child_run_id.is_some() || etag.is_empty() || etag == tool.etag()
     }
 
     /// Whether the entry can still be appended to.

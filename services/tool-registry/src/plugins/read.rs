@@ -5,10 +5,9 @@ use std::io::{self, Read};
 
 use cap_std::fs::Dir;
 
-use super::PluginFile;
 use tool_domain::{
     manifest::{self, Manifest},
-    package::{self, MAX_BYTES, MAX_DEPTH, MAX_FILES},
+    package::{self, MAX_BYTES, MAX_DEPTH, MAX_FILES, PackageFile},
 };
 
 const MANIFEST: &str = "plugin.yaml";
@@ -61,8 +60,8 @@ pub(super) fn manifest(dir: &Dir) -> Result<Manifest, Vec<Violation>> {
     })
 }
 
-/// Reads every file that scripts may see, by path.
-pub(super) fn files(dir: &Dir) -> Result<Vec<PluginFile>, Vec<Violation>> {
+/// Reads every file that scripts may see.
+pub(super) fn files(dir: &Dir) -> Result<Vec<PackageFile>, Vec<Violation>> {
     let mut reader = Reader {
         files: Vec::new(),
         bytes: 0,
@@ -70,11 +69,8 @@ pub(super) fn files(dir: &Dir) -> Result<Vec<PluginFile>, Vec<Violation>> {
     };
     reader.directory(dir, "", 0);
     let Reader {
-        mut files,
-        mut wrong,
-        ..
+        files, mut wrong, ..
     } = reader;
-    files.sort_by(|a, b| a.path.cmp(&b.path));
     if let Some((first, second)) = package::case_twins(files.iter().map(|file| file.path.as_str()))
     {
         let message = format!("'{first}' and '{second}' differ in letter case only; rename one");
@@ -88,7 +84,7 @@ pub(super) fn files(dir: &Dir) -> Result<Vec<PluginFile>, Vec<Violation>> {
 }
 
 struct Reader {
-    files: Vec<PluginFile>,
+    files: Vec<PackageFile>,
     bytes: usize,
     wrong: Vec<Violation>,
 }
@@ -147,10 +143,7 @@ impl Reader {
     fn file(&mut self, dir: &Dir, name: &str, path: String) -> io::Result<()> {
         let content = read_file(dir, name, MAX_BYTES)?;
         self.bytes += content.len();
-        self.files.push(PluginFile {
-            path,
-            content: content.into(),
-        });
+        self.files.push(PackageFile { path, content });
         Ok(())
     }
 

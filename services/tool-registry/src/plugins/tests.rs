@@ -68,7 +68,8 @@ fn a_plugin_is_loaded_with_its_tools_and_files_and_other_entries_are_passed_over
     assert!(plugins.skipped.is_empty(), "{:?}", plugins.skipped);
     let plugin = &plugins.loaded[0];
     assert_eq!(plugin.tools[0].id.as_str(), "demo:run");
-    let paths: Vec<&str> = plugin.files.iter().map(|file| file.path.as_str()).collect();
+    let files = plugin.tools[0].package.as_ref().unwrap().files();
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(
         paths,
         ["plugin.yaml", "scripts/run.py", "tools/run.tool.json"]

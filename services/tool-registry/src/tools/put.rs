@@ -45,7 +45,7 @@ impl Tools {
             Diagnostic::warning("/id", "case_twin", message)
         });
         let present = catalogue.get(&id);
-        let stored = present.map_or_else(String::new, |tool| tool.etag().to_owned());
+        let stored = self.etag_of(present).await;
         let unchanged = present.is_some_and(|tool| tool.definition() == &definition);
         let (next, tool) = catalogue
             .with(definition, Origin::Registered)
@@ -94,8 +94,8 @@ impl Tools {
         if origin != Origin::Registered {
             return Err(ChangeError::NotOwned(origin));
         }
-        if let Some(tool) = present {
-            change.check_etag(tool.etag())?;
+        if present.is_some() {
+            change.check_etag(&self.etag_of(present).await)?;
         }
         // One that no longer works is in the store only.
         if !self.shared.store.delete_tool(id, row.as_ref()).await? {
@@ -126,6 +126,15 @@ impl Tools {
         }
         self.replace_catalogue(catalogue);
         Ok(())
+    }
+
+    /// Returns the etag that a tool is shown with; empty if there is none.
+    async fn etag_of(&self, present: Option<&Arc<Tool>>) -> String {
+        let Some(tool) = present else {
+            return String::new();
+        };
+        let complete = self.complete(tool).await;
+        complete.as_ref().unwrap_or(tool).etag().to_owned()
     }
 
     /// Whether a request was carried out before.

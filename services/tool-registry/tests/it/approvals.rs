@@ -20,7 +20,7 @@ fn key_of(name: &str) -> String {
     format!("key of {name}")
 }
 
-fn approver(name: &str, roles: &[&str]) -> Value {
+pub(crate) fn approver(name: &str, roles: &[&str]) -> Value {
     let digest = hex::encode(Sha256::digest(key_of(name)));
     json!({"name": name, "roles": roles, "key_sha256": digest})
 }
@@ -52,7 +52,7 @@ async fn fixture() -> Fixture {
 }
 
 /// Waits for the pending approval of an effect.
-async fn pending(fixture: &Fixture, effect: &str) -> Approval {
+pub(crate) async fn pending(fixture: &Fixture, effect: &str) -> Approval {
     let request = WatchApprovalsRequest::default();
     let watch = fixture.approvals().watch_approvals(request).await.unwrap();
     let mut watch = watch.into_inner();
@@ -67,7 +67,7 @@ async fn pending(fixture: &Fixture, effect: &str) -> Approval {
     panic!("the watch ended");
 }
 
-async fn decide(
+pub(crate) async fn decide(
     fixture: &Fixture,
     by: &str,
     decision: DecideApprovalRequest,
@@ -79,7 +79,7 @@ async fn decide(
     Ok(decided.into_inner().approval.unwrap())
 }
 
-fn approve(approval: &Approval) -> DecideApprovalRequest {
+pub(crate) fn approve(approval: &Approval) -> DecideApprovalRequest {
     DecideApprovalRequest {
         approval_id: approval.approval_id.clone(),
         arguments_digest: approval.arguments_digest.clone(),
@@ -88,7 +88,7 @@ fn approve(approval: &Approval) -> DecideApprovalRequest {
     }
 }
 
-fn reject(approval: &Approval, reason: &str) -> DecideApprovalRequest {
+pub(crate) fn reject(approval: &Approval, reason: &str) -> DecideApprovalRequest {
     DecideApprovalRequest {
         verdict: ApprovalVerdict::Reject.into(),
         reason: reason.into(),
@@ -96,13 +96,11 @@ fn reject(approval: &Approval, reason: &str) -> DecideApprovalRequest {
     }
 }
 
+/// A call that is followed: its events and its result.
+pub(crate) type Followed = tokio::task::JoinHandle<(Vec<Kind>, CallResult)>;
+
 /// Begins a call that is followed to its result.
-fn begin(
-    fixture: &Fixture,
-    effect: &str,
-    tool: &str,
-    arguments: Value,
-) -> tokio::task::JoinHandle<(Vec<Kind>, CallResult)> {
+pub(crate) fn begin(fixture: &Fixture, effect: &str, tool: &str, arguments: Value) -> Followed {
     let request = with_effect(effect, tool, arguments);
     let calls = fixture.calls.clone();
     tokio::spawn(async move {
@@ -114,7 +112,7 @@ fn begin(
     })
 }
 
-fn started(fixture: &Fixture) -> usize {
+pub(crate) fn started(fixture: &Fixture) -> usize {
     fixture
         .sandbox
         .started

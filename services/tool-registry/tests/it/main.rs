@@ -16,6 +16,7 @@ mod cancel;
 mod changes;
 mod doubles;
 mod doubt;
+mod exchanged;
 mod failures;
 mod fixture;
 mod handles;

@@ -2,6 +2,7 @@
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod a2a;
+mod approvals;
 mod availability;
 mod cancel;
 mod cells;

@@ -6,12 +6,12 @@ use anyhow::{Context, bail, ensure};
 use contracts::tavern::agent::v1::Budgets;
 use contracts::tavern::common::v1::{CallResult, Run, RunEvent, RunState, run_event::Kind};
 use contracts::tavern::gateway::v1::{AgentTarget, InvokeTextRequest, agent_target::Input};
-use contracts::tavern::registry::v1::approval_service_client::ApprovalServiceClient;
-use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest, GetApprovalRequest};
+use contracts::tavern::registry::v1::ApprovalVerdict;
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
 use serde_json::{Value, json};
-use testkit::{APPROVER_KEY, Followed, Stack, collect, eventually, invoke, until};
+use testkit::{Followed, Stack, collect, eventually, invoke, until};
 
+use crate::approvals::decide;
 use crate::scenes;
 use crate::text::{turn, user_message};
 
@@ -316,33 +316,13 @@ async fn g801_a_rule_of_the_operator_about_a_profile_holds_for_its_agent_of_a_sc
         "{asked:?}"
     );
     ensure!(asked.rule_ids == ["scouts"], "{asked:?}");
-    reject(&stack, asked.approval_id).await?;
+    decide(&stack, asked.approval_id, ApprovalVerdict::Reject, false).await?;
     let ended = collect(&stack.runs(), &run_id, 0).await?;
     ensure!(ended.run.state() == RunState::Succeeded, "{:?}", ended.run);
     let refused = result(&ended)?.error.unwrap_or_default();
     ensure!(refused.code == "approval_rejected", "{refused:?}");
     let below = ended.events.iter().filter(|event| event.run_id != run_id);
     ensure!(below.count() == 0, "the scout was asked");
-    Ok(())
-}
-
-/// Rejects an approval as the tests' approver.
-async fn reject(stack: &Stack, approval_id: String) -> anyhow::Result<()> {
-    let settings = grpc_kit::ClientSettings::to(stack.address());
-    let mut approvals = ApprovalServiceClient::new(grpc_kit::remote(&settings)?);
-    let found = GetApprovalRequest {
-        approval_id: approval_id.clone(),
-    };
-    let found = approvals.get_approval(found).await?.into_inner().approval;
-    let mut request = tonic::Request::new(DecideApprovalRequest {
-        approval_id,
-        arguments_digest: found.context("the approval is there")?.arguments_digest,
-        verdict: ApprovalVerdict::Reject.into(),
-        ..DecideApprovalRequest::default()
-    });
-    let bearer = format!("Bearer {APPROVER_KEY}").parse()?;
-    request.metadata_mut().insert("authorization", bearer);
-    approvals.decide_approval(request).await?;
     Ok(())
 }
 

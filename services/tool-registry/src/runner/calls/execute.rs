@@ -351,6 +351,7 @@ impl Inner {
     ) -> Result<RunWriter, Status> {
         let record = Record {
             tool_id: resolved.tool.id().to_owned(),
+            tool_etag: resolved.tool.etag().to_owned(),
             may_repeat: resolved.tool.may_repeat(),
             is_run: resolved.tool.implementation().is_run(),
             attempt: resolved.attempt,
@@ -406,7 +407,16 @@ impl Inner {
         let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
         // The tool may have been declared anew since, so both declarations must allow it.
         let repeatable = found.filter(|tool| tool.may_repeat()).zip(arguments);
-        let Some((tool, arguments)) = repeatable else {
+        let permitted = match repeatable {
+            Some((tool, arguments)) if open.runs_again(&tool) => Some((tool, arguments)),
+            // The approval of the call was for another tool, so people are asked again.
+            Some(_) => {
+                let ready = self.permit(call, in_flight, &context).await?.ok();
+                ready.map(|ready| (ready.tool, ready.arguments))
+            }
+            None => None,
+        };
+        let Some((tool, arguments)) = permitted else {
             let result = self.settle_unknown(&open).await?;
             return Ok(CallResult {
                 index: call.index,

@@ -1,7 +1,6 @@
 //! Programs of plugins: JSON in on standard input, JSON out on standard output.
 
 use call_outcome::{CallOutcome, Category, Failure};
-use std::{collections::HashMap, sync::Arc};
 
 use contracts::tavern::{
     common::v1::OutputStream,
@@ -14,8 +13,7 @@ use super::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, tail},
 };
-use crate::plugins::PluginFile;
-use tool_domain::{program::Program, script_output, tool::Origin};
+use tool_domain::{package::PackageFile, program::Program, script_output};
 
 const MAX_LOG_CHARS: usize = 64 << 10;
 /// The longest answer that is read, in bytes. The sandbox bounds what a program writes, by default to
@@ -26,33 +24,18 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 #[derive(Clone, Debug)]
 pub struct Scripts {
     sandbox: Sandbox,
-    /// The files of each plugin by the plugin's name, as they were when it was loaded.
-    files: Arc<HashMap<String, Arc<[PluginFile]>>>,
 }
 
 impl Scripts {
-    /// Takes the files of all plugins.
-    pub fn new(sandbox: Sandbox, files: HashMap<String, Arc<[PluginFile]>>) -> Self {
-        Self {
-            sandbox,
-            files: Arc::new(files),
-        }
+    /// Takes the sandbox that runs them.
+    pub fn new(sandbox: Sandbox) -> Self {
+        Self { sandbox }
     }
 
     /// Runs one program with the call's arguments.
     pub(super) async fn execute(&self, program: &Program, resolved: &ResolvedCall) -> CallOutcome {
-        let files = match resolved.tool.origin() {
-            Origin::Plugin(name) => self.files.get(name),
-            _ => None,
-        };
-        let Some(files) = files else {
-            let message = format!("the plugin of {} is not loaded", resolved.tool.id());
-            return CallOutcome::Rejected(Failure::new(
-                Category::Dependency,
-                "plugin_not_loaded",
-                message,
-            ));
-        };
+        let package = resolved.tool.definition().package.as_ref();
+        let files = package.map_or(&[][..], |package| package.files());
         let request = ExecuteRequest {
             runtime: program.runtime.clone(),
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
@@ -69,10 +52,10 @@ impl Scripts {
     }
 }
 
-fn input_file(file: &PluginFile) -> InputFile {
+fn input_file(file: &PackageFile) -> InputFile {
     InputFile {
         path: file.path.clone(),
-        content: file.content.to_vec(),
+        content: file.content.clone(),
         executable: false,
         ..InputFile::default()
     }
