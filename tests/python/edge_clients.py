@@ -71,7 +71,8 @@ def use_openai(address):
     choices = [chunk.choices[0] for chunk in chunks if chunk.choices]
     assert choices[0].delta.role == "assistant", chunks[0]
     text = "".join(choice.delta.content or "" for choice in choices)
-    assert text == choice.message.content, text
+    # The stream has what the agent says on the way; the answer in one piece is the outcome.
+    assert text.endswith(whole.choices[0].message.content), text
     assert choices[-1].finish_reason == "stop", chunks[-2:]
     assert not chunks[-1].choices and chunks[-1].usage is not None, chunks[-1]
     assert len({chunk.id for chunk in chunks}) == 1
@@ -88,6 +89,26 @@ def use_openai(address):
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
+
+    # What would be dropped in silence is refused by name; what asks for nothing is not.
+    for name, value in [
+        ("n", 2),
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("stop", "x"),
+        ("top_p", 0.5),
+        ("seed", 7),
+        ("logprobs", True),
+        ("temperature", 3),
+    ]:
+        refused = expect(
+            openai.BadRequestError,
+            lambda: client.chat.completions.create(model=AGENT, messages=messages, **{name: value}),
+        )
+        assert name in refused.param, (name, refused)
+    neutral = {"n": 1, "tools": [], "response_format": {"type": "text"}, "top_p": 1, "logprobs": False}
+    client.chat.completions.create(model=AGENT, messages=messages, max_tokens=200, **neutral)
 
 
 def ask(address, agent, message):

@@ -10,6 +10,7 @@ use contracts::tavern::common::v1::{
     self as common, CallStatus, NodeState, OutputChunk, Run, RunEvent, RunOutcome, RunState,
     Severity, StopReason, run_event::Kind,
 };
+use contracts::watch::voids_answer;
 
 pub(crate) use waits::decide_by;
 
@@ -148,9 +149,7 @@ impl Timeline {
                 let text = format!("{}: begins again", reset.interface_key);
                 self.line(event, "live", &text);
             }
-            Some(Kind::OutputReset(reset))
-                if reset.effect_id.is_empty() && reset.node_id.is_empty() =>
-            {
+            Some(Kind::OutputReset(reset)) if voids_answer(reset) => {
                 let text = "the answer was cut off and is requested again; discard it so far";
                 self.line(event, "asked", text);
             }

@@ -105,6 +105,25 @@ pub enum Opening {
     },
 }
 
+/// How a model writes its answers, where the caller of a turn says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sampling {
+    /// The most tokens of one answer.
+    pub max_output_tokens: Option<u32>,
+    /// The sampling temperature, from 0 to 2.
+    pub temperature: Option<f64>,
+}
+
+impl Sampling {
+    /// Returns the most tokens of one answer, no more than the profile allows.
+    pub fn max_output_tokens_within(&self, profile: Option<u32>) -> Option<u32> {
+        match (self.max_output_tokens, profile) {
+            (Some(asked), Some(most)) => Some(asked.min(most)),
+            (asked, most) => asked.or(most),
+        }
+    }
+}
+
 /// What a turn is given at its start. It is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnInput {

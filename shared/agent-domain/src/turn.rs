@@ -86,6 +86,10 @@ pub enum TurnEvent {
     ModelRequested,
     /// A piece of text was released to the reader.
     Said(String),
+    /// A piece of thought was released to the reader.
+    Thought,
+    /// The reader was told to discard what the answer at hand released, as the model is asked for it again.
+    AnswerVoided,
     /// The model's answer is complete.
     ModelAnswered(String),
     /// A call was read from the answer.
@@ -204,6 +208,8 @@ pub struct Turn {
     lost: u32,
     dispatched: u32,
     said: String,
+    /// Whether the reader was shown something of the newest answer.
+    has_released: bool,
     messages: Vec<TurnMessage>,
     equal_failures: Option<(String, u32)>,
     repetition: Repetition,
@@ -235,6 +241,7 @@ impl Turn {
             lost: 0,
             dispatched: 0,
             said: String::new(),
+            has_released: false,
             messages: vec![opening],
             equal_failures: None,
             repetition: Repetition::default(),
@@ -263,7 +270,13 @@ impl Turn {
             }
             (_, TurnEvent::ModelRequested) => return self.be_requested(),
             (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => {
+                self.has_released |= !text.is_empty();
                 self.said.push_str(&text)
+            }
+            (_, TurnEvent::Thought) => self.has_released = true,
+            (_, TurnEvent::AnswerVoided) => {
+                self.has_released = false;
+                self.said.clear();
             }
             (Phase::Asked(answer), TurnEvent::ModelAnswered(text)) => {
                 let answer = std::mem::replace(answer, Answer::new(None));
@@ -430,6 +443,11 @@ impl Turn {
         self.go_on || self.answers > 0
     }
 
+    /// Whether the reader was shown a part of an answer that is lost: the model has not ended it.
+    pub fn has_void_text(&self) -> bool {
+        self.has_released && matches!(self.phase, Phase::Asked(_))
+    }
+
     /// Returns what the turn has said since the model was last asked, its end trimmed.
     pub fn final_text(&self) -> &str {
         self.said.trim_end()
@@ -553,6 +571,7 @@ impl Turn {
         self.phase = Phase::Asked(Answer::new(last));
         self.lost = 0;
         self.said.clear();
+        self.has_released = false;
     }
 
     fn begin_round(&mut self) {

@@ -6,7 +6,7 @@ use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 use tonic::Status;
 
-use crate::tavern::common::v1::{WatchRecord, watch_record::Record};
+use crate::tavern::common::v1::{OutputReset, WatchRecord, watch_record::Record};
 
 /// The numbers of `WatchRecord.event` and `RunEvent.sequence`.
 const EVENT: u32 = 1;
@@ -32,6 +32,12 @@ pub fn encode_event(event: &[u8], sequence: u64) -> Bytes {
     encode_key(SEQUENCE, WireType::Varint, &mut record);
     encode_varint(sequence, &mut record);
     record.freeze()
+}
+
+/// Whether a reset voids the answer that an agent's model was giving: all that it said and thought since it was
+/// asked.
+pub fn voids_answer(reset: &OutputReset) -> bool {
+    reset.effect_id.is_empty() && reset.node_id.is_empty() && reset.interface_key.is_empty()
 }
 
 /// Whether a record is an event.

@@ -89,6 +89,7 @@ impl Inner {
             budgets: asked.budgets,
             compact: false,
             granted: start::granted(&grant),
+            sampling: asked.sampling,
             dialect: asked.dialect,
             request_id: request.request_id,
             scope: SCOPE,

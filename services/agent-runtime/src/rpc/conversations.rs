@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent_domain::{
     budgets::Limits,
-    plan::{Opening, TurnInput},
+    plan::{Opening, Sampling, TurnInput},
 };
 use agent_store::{
     conversations::{Branched, Conversation, Conversations, branch_key},
@@ -77,6 +77,7 @@ impl ConversationRpc {
             ephemeral: false,
             budgets: Limits::default(),
             granted: Limits::default(),
+            sampling: Sampling::default(),
             compact: true,
             refuse_if_busy: true,
             dialect: None,

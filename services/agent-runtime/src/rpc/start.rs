@@ -1,9 +1,11 @@
 //! StartTurn: what is asked, read and checked.
 
+use std::num::NonZeroU32;
+
 use agent_domain::{
     budgets::Limits,
     message::ChatMessage,
-    plan::{Opening, TurnInput},
+    plan::{Opening, Sampling, TurnInput},
 };
 use agent_store::wire;
 use contracts::tavern::{
@@ -27,6 +29,7 @@ pub(super) struct StartOptions {
     pub(super) input: TurnInput,
     pub(super) conversation_id: String,
     pub(super) budgets: Limits,
+    pub(super) sampling: Sampling,
     pub(super) dialect: Option<call_catalogue::Dialect>,
 }
 
@@ -58,12 +61,18 @@ pub(super) fn read(
     let opening = opening(request, &mut failure);
     let history = messages("history", &request.history, &mut failure);
     let budgets = limits(&request.budgets.unwrap_or_default());
+    let sampling = request.sampling.unwrap_or_default();
+    let sampling = Sampling {
+        max_output_tokens: NonZeroU32::new(sampling.max_output_tokens).map(NonZeroU32::get),
+        temperature: sampling.temperature,
+    };
     let dialect = dialect(request.dialect, &mut failure);
     match failure.is_empty() {
         true => Ok(StartOptions {
             input: TurnInput { history, opening },
             conversation_id,
             budgets,
+            sampling,
             dialect,
         }),
         false => Err(failure),

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agent_domain::{
     budgets::Limits,
     event::{Priority, Source, SourceKind},
-    plan::{Opening, TurnInput},
+    plan::{Opening, Sampling, TurnInput},
     scene::conversation::scene_of,
 };
 use agent_store::store::{AgentStore, OpenQuestion};
@@ -206,6 +206,7 @@ impl Answers {
             budgets: Limits::default(),
             compact: false,
             granted: Limits::default(),
+            sampling: Sampling::default(),
             dialect: None,
             request_id: question.run_id.clone(),
             scope: SCOPE,

@@ -45,6 +45,9 @@ struct WholeAnswer {
 impl Driver {
     /// Asks the model and carries its answer up to where its calls leave.
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
+        if self.turn.has_void_text() {
+            self.note(Kind::OutputReset(common::OutputReset::default()))?;
+        }
         self.note_ask(ask)?;
         let model = self.model_name()?;
         self.read_state().await?;
@@ -145,7 +148,6 @@ impl Driver {
             // It is asked once more (rule G505), unless a call of the answer has left.
             NoAnswer::Model(ModelError::Cut { .. }) if !self.was_cut && self.has_sent_nothing() => {
                 self.was_cut = true;
-                self.note(Kind::OutputReset(common::OutputReset::default()))?;
             }
             NoAnswer::Model(error) => {
                 telemetry::spans::fail(span, error.code(), &error.to_string());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent_domain::{
     budgets::{Budgets, Limits},
-    plan::{Opening, Plan, SceneTurn, TurnInput, nonce_of},
+    plan::{Opening, Plan, Sampling, SceneTurn, TurnInput, nonce_of},
     profile::{Profile, TavernSection},
     sleep::WakeCause,
 };
@@ -83,6 +83,8 @@ pub struct NewTurn {
     pub budgets: Limits,
     /// What an agent that called this one leaves it.
     pub granted: Limits,
+    /// How the model writes its answers, where the caller says so.
+    pub sampling: Sampling,
     /// The dialect of a text that the caller gives.
     pub dialect: Option<Dialect>,
     /// The caller's name for the request; empty if it is never repeated.
@@ -310,8 +312,10 @@ impl Inner {
             dialect: settings.dialect,
             language: settings.language.unwrap_or_default(),
             tools: settings.tools.unwrap_or_default(),
-            temperature: settings.temperature,
-            max_output_tokens: settings.max_output_tokens,
+            temperature: turn.sampling.temperature.or(settings.temperature),
+            max_output_tokens: turn
+                .sampling
+                .max_output_tokens_within(settings.max_output_tokens),
             stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
             compaction: settings.compaction.clone().unwrap_or_default(),
             reduction: settings.reduction.clone().unwrap_or_default(),

@@ -2,6 +2,8 @@
 //!
 //! - `request`: a chat completion as a turn of an agent.
 //! - `activity`: what a run does, as text and thought.
+//! - `spoken`: the text of a stream over answers that are void.
+//! - `unsupported`: parameters that are refused.
 //! - `completion`: the answer, at once or in chunks.
 //! - `error`: statuses as this API reports them.
 
@@ -9,6 +11,8 @@ mod activity;
 mod completion;
 mod error;
 mod request;
+mod spoken;
+mod unsupported;
 
 use axum::Extension;
 use axum::Json;

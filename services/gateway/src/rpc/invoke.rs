@@ -143,6 +143,7 @@ impl GatewayRpc {
             dialect: agent.dialect,
             options,
             budgets: agent.budgets,
+            sampling: agent.sampling,
             history: agent.history,
             ephemeral: agent.ephemeral,
             ..StartTurnRequest::default()

@@ -421,6 +421,9 @@ fn a_crash_while_the_model_writes_forgets_what_it_said() {
     let mut turn = asked_turn(budgets(3, 9));
     apply(&mut turn, [TurnEvent::Said("half an ans".to_owned())]);
     assert_eq!(turn.next(), Command::Ask(Ask::Again));
+    assert!(turn.has_void_text());
+    apply(&mut turn, [TurnEvent::AnswerVoided]);
+    assert!(!turn.has_void_text());
     apply(
         &mut turn,
         [
@@ -430,6 +433,7 @@ fn a_crash_while_the_model_writes_forgets_what_it_said() {
         ],
     );
     assert_eq!(turn.final_text(), "whole");
+    assert!(!turn.has_void_text());
 }
 
 #[test]

@@ -8,7 +8,10 @@ use agent_domain::{
     message::ChatMessage,
     turn::{CallStatus, ReadCall, TurnEvent},
 };
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use contracts::{
+    tavern::common::v1::{self as common, run_event::Kind},
+    watch::voids_answer,
+};
 
 use crate::wire;
 
@@ -18,6 +21,8 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         Kind::IterationStarted(_) => TurnEvent::IterationStarted,
         Kind::ModelRequested(_) => TurnEvent::ModelRequested,
         Kind::Text(text) => TurnEvent::Said(text.text.clone()),
+        Kind::Thinking(thought) if !thought.text.is_empty() => TurnEvent::Thought,
+        Kind::OutputReset(reset) if voids_answer(reset) => TurnEvent::AnswerVoided,
         Kind::ModelAnswered(answered) => TurnEvent::ModelAnswered(answered.text.clone()),
         Kind::ToolSelected(selected) => TurnEvent::CallRead(read_call(selected.call.as_ref()?)),
         Kind::CallDispatched(dispatched) => TurnEvent::CallDispatched {

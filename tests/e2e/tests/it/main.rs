@@ -9,6 +9,7 @@ mod cells;
 mod command_line;
 mod console;
 mod containers;
+mod cut_answers;
 mod damage;
 mod deliberation;
 mod dialects;

@@ -9,6 +9,7 @@ use contracts::{
         CallInDoubt, CallResult, Run, RunEvent, RunOutcome, RunState, Wait, WaitKind, WakeCause,
         run_event::Kind,
     },
+    watch::voids_answer,
 };
 use prost_types::Timestamp;
 use serde_json::{Value, json};
@@ -157,7 +158,7 @@ impl Progress {
                 self.hear(id(&steering.request_id), steering.message.clone());
             }
             Kind::ModelRequested(_) => self.begin_answer(),
-            Kind::OutputReset(reset) if is_of_model(reset) => self.begin_answer(),
+            Kind::OutputReset(reset) if voids_answer(reset) => self.begin_answer(),
             Kind::Text(delta) => self.answer.push_str(&delta.text),
             _ => {}
         }
@@ -256,8 +257,4 @@ pub(super) fn text_of(json: &str) -> String {
 fn asked_by(result: &CallResult) -> Option<String> {
     let output: Value = serde_json::from_str(&result.output_json).ok()?;
     Some(output["interaction_id"].as_str()?.to_owned())
-}
-
-fn is_of_model(reset: &contracts::tavern::common::v1::OutputReset) -> bool {
-    reset.effect_id.is_empty() && reset.node_id.is_empty() && reset.interface_key.is_empty()
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent_domain::{
     event::{Event, Hop},
-    plan::{Opening, TurnInput},
+    plan::{Opening, Sampling, TurnInput},
     scene::conversation::conversation_of,
 };
 use contracts::tavern::common::v1::{
@@ -174,6 +174,7 @@ impl AgentTurn {
             budgets: agent_domain::budgets::Limits::default(),
             compact: false,
             granted: agent_domain::budgets::Limits::default(),
+            sampling: Sampling::default(),
             dialect: None,
             body_hash: run_log::Hash::of(self.taken.request_id.as_bytes()),
             request_id: self.taken.request_id.clone(),

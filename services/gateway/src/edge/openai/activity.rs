@@ -2,6 +2,9 @@
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{CallResult, CallStatus, RunEvent};
+use contracts::watch::voids_answer;
+
+use super::spoken::Spoken;
 
 /// The longest excerpt of arguments that is shown, in characters.
 const EXCERPT: usize = 200;
@@ -19,10 +22,8 @@ pub(super) enum AnswerPiece {
 /// Turns the events of a run into pieces.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
-    /// Whether there is text from an earlier answer of the model.
-    said: bool,
-    /// Whether the model has been asked again since.
-    paused: bool,
+    text: Spoken,
+    thoughts: Spoken,
     /// Tokens of all requests of the run, and of all answers.
     pub(super) input_tokens: u64,
     pub(super) output_tokens: u64,
@@ -30,45 +31,41 @@ pub(super) struct Activity {
 
 impl Activity {
     /// Reads the next event of the followed run; those of runs below it are not shown.
-    pub(super) fn read(&mut self, event: RunEvent) -> Option<AnswerPiece> {
-        if !event.parent_path.is_empty() {
-            return None;
-        }
-        match event.kind? {
-            Kind::ModelRequested(_) => {
-                self.paused = self.said;
-                None
+    pub(super) fn read(&mut self, event: RunEvent) -> Vec<AnswerPiece> {
+        let mut pieces = match event.kind {
+            Some(kind) if event.parent_path.is_empty() => self.pieces_of(kind),
+            _ => Vec::new(),
+        };
+        pieces.retain(|piece| !piece.text().is_empty());
+        pieces
+    }
+
+    fn pieces_of(&mut self, kind: Kind) -> Vec<AnswerPiece> {
+        let all = [&mut self.thoughts, &mut self.text];
+        match kind {
+            Kind::ModelRequested(_) => all.into_iter().for_each(Spoken::begin_answer),
+            Kind::OutputReset(reset) if voids_answer(&reset) => {
+                all.into_iter().for_each(Spoken::void_answer);
             }
             Kind::ModelAnswered(answered) => {
                 self.input_tokens += u64::from(answered.input_tokens);
                 self.output_tokens += u64::from(answered.output_tokens);
-                None
+                let [thought, text] = all.map(Spoken::end_answer);
+                return vec![AnswerPiece::Reasoning(thought), AnswerPiece::Text(text)];
             }
-            Kind::Thinking(thinking) => Some(AnswerPiece::Reasoning(thinking.text)),
-            Kind::Text(text) => Some(AnswerPiece::Text(self.say(text.text))),
+            Kind::Thinking(thinking) => {
+                return vec![AnswerPiece::Reasoning(self.thoughts.say(thinking.text))];
+            }
+            Kind::Text(text) => return vec![AnswerPiece::Text(self.text.say(text.text))],
             Kind::CallDispatched(call) => {
                 let arguments = excerpt(&call.arguments_json);
-                Some(AnswerPiece::Reasoning(format!(
-                    "\n{} {arguments}\n",
-                    call.tool_id
-                )))
+                let line = format!("\n{} {arguments}\n", call.tool_id);
+                return vec![AnswerPiece::Reasoning(line)];
             }
-            Kind::CallSettled(settled) => settled.result.map(|result| settle(&result)),
-            _ => None,
+            Kind::CallSettled(settled) => return settled.result.iter().map(settle).collect(),
+            _ => {}
         }
-        .filter(|piece| !piece.text().is_empty())
-    }
-
-    /// Sets what the model says after its calls apart from what it said before.
-    fn say(&mut self, text: String) -> String {
-        if text.is_empty() {
-            return text;
-        }
-        self.said = true;
-        match std::mem::take(&mut self.paused) {
-            true => format!("\n\n{text}"),
-            false => text,
-        }
+        Vec::new()
     }
 }
 

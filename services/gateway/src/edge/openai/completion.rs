@@ -1,6 +1,9 @@
 //! The answer of a chat completion, at once or in chunks.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
 
 use async_stream::stream;
 use axum::Json;
@@ -12,13 +15,16 @@ use contracts::tavern::gateway::v1::InvokeTextResponse;
 use contracts::tavern::run::v1::CancelRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
-use http::{StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use serde_json::{Value, json};
 use tonic::{Status, Streaming};
 
 use super::activity::{Activity, AnswerPiece};
 use super::error;
 use super::request::Chunks;
+
+/// How long a stream is silent before a comment keeps its connection open.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// A run that was started for a client.
 pub(super) struct Run {
@@ -32,6 +38,8 @@ pub(super) struct Run {
 struct Completion {
     records: Streaming<InvokeTextResponse>,
     activity: Activity,
+    /// Pieces that were read and not taken.
+    pieces: VecDeque<AnswerPiece>,
     model: String,
     run_id: String,
     /// When the run began, in seconds since 1970.
@@ -61,8 +69,8 @@ impl Drop for Completion {
 /// What comes next.
 enum Next {
     Piece(AnswerPiece),
-    /// The run ended with an answer, for this reason.
-    Finished(&'static str),
+    /// The run ended with this answer, for a reason.
+    Finished(String, &'static str),
     /// It did not: the status of the answer and its body.
     Failed(StatusCode, Value),
 }
@@ -78,6 +86,7 @@ impl Completion {
             cancel,
             records,
             activity: Activity::default(),
+            pieces: VecDeque::new(),
             model,
             run_id: String::new(),
             created: 0,
@@ -96,6 +105,9 @@ impl Completion {
 
     async fn read(&mut self) -> Next {
         loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Next::Piece(piece);
+            }
             let response = match self.records.message().await {
                 Ok(Some(response)) => response,
                 Ok(None) => return self.broken(),
@@ -107,9 +119,7 @@ impl Completion {
                     if let Some(time) = event.time.filter(|_| self.created == 0) {
                         self.created = time.seconds;
                     }
-                    if let Some(piece) = self.activity.read(event) {
-                        return Next::Piece(piece);
-                    }
+                    self.pieces.extend(self.activity.read(event));
                 }
                 Ok(Some(Record::Terminal(end))) => {
                     let outcome = end.run.and_then(|run| run.outcome);
@@ -169,9 +179,13 @@ fn finish(outcome: &RunOutcome) -> Next {
             | StopReason::Bytes
             | StopReason::Deadline
     );
+    let answer = || {
+        let json = &outcome.result_json;
+        serde_json::from_str(json).unwrap_or_else(|_| json.clone())
+    };
     match outcome.state() {
-        _ if budget => Next::Finished("length"),
-        RunState::Succeeded => Next::Finished("stop"),
+        _ if budget => Next::Finished(answer(), "length"),
+        RunState::Succeeded => Next::Finished(answer(), "stop"),
         state => {
             let failure = outcome.error.clone().unwrap_or_default();
             let code = match (failure.code.as_str(), state) {
@@ -191,15 +205,15 @@ fn finish(outcome: &RunOutcome) -> Next {
     }
 }
 
-/// Answers when the run has ended.
+/// Answers when the run has ended, with its outcome.
 pub(super) async fn whole(run: Run) -> Response {
     let mut completion = Completion::new(run);
-    let (mut text, mut reasoning) = (String::new(), String::new());
-    let reason = loop {
+    let mut reasoning = String::new();
+    let (text, reason) = loop {
         match completion.next().await {
-            Next::Piece(AnswerPiece::Text(piece)) => text.push_str(&piece),
+            Next::Piece(AnswerPiece::Text(_)) => {}
             Next::Piece(AnswerPiece::Reasoning(piece)) => reasoning.push_str(&piece),
-            Next::Finished(reason) => break reason,
+            Next::Finished(text, reason) => break (text, reason),
             Next::Failed(code, body) => return error::of_run(code, body),
         }
     };
@@ -220,7 +234,15 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
     let pieces = stream! {
         let mut begun = false;
         loop {
-            let next = completion.next().await;
+            let next = {
+                let mut next = pin!(completion.next());
+                loop {
+                    match tokio::time::timeout(SILENCE, next.as_mut()).await {
+                        Ok(next) => break next,
+                        Err(_) => yield ": the agent works\n\n".to_owned(),
+                    }
+                }
+            };
             if !begun && !matches!(next, Next::Failed(..)) {
                 begun = true;
                 let delta = json!({"role": "assistant", "content": ""});
@@ -228,7 +250,7 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
             }
             match next {
                 Next::Piece(piece) => yield chunk(&completion, chunks, delta_of(piece), None),
-                Next::Finished(reason) => {
+                Next::Finished(_, reason) => {
                     yield chunk(&completion, chunks, json!({}), Some(reason));
                     if chunks.usage {
                         let mut object = completion.object("chat.completion.chunk", json!([]));
@@ -249,6 +271,8 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
+        // Proxies such as nginx would hold the chunks back.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, Body::from_stream(pieces)).into_response()
 }

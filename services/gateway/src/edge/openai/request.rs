@@ -1,5 +1,6 @@
 //! A chat completion as a turn of an agent.
 
+use contracts::tavern::agent::v1::Sampling;
 use contracts::tavern::common::v1::{ChatMessage, ChatRole};
 use contracts::tavern::gateway::v1::{
     AgentTarget, InvokeTextRequest, agent_target, invoke_text_request,
@@ -7,7 +8,10 @@ use contracts::tavern::gateway::v1::{
 use grpc_kit::Failure;
 use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tonic::Status;
+
+use super::unsupported;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -28,8 +32,7 @@ pub(super) struct Chunks {
     pub(super) usage: bool,
 }
 
-/// The parameters that mean something here; all others are for the model, which the agent's profile
-/// chooses.
+/// The parameters that are carried out, and all others, of which those that would change the answer are refused.
 #[derive(Deserialize)]
 struct CompletionParameters {
     model: String,
@@ -38,6 +41,14 @@ struct CompletionParameters {
     stream: Option<bool>,
     #[serde(default)]
     stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    temperature: Option<f64>,
+    #[serde(default)]
+    max_tokens: Option<u32>,
+    #[serde(default)]
+    max_completion_tokens: Option<u32>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -72,7 +83,7 @@ struct Part {
 /// says, and those before it are history, which is data. The conversation is dropped with its turn.
 ///
 /// # Errors
-/// Every message that is wrong, by its place.
+/// Every message that is wrong, by its place, and every parameter that is not carried out, by its name.
 pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Status> {
     let completion: CompletionParameters = serde_json::from_slice(bytes).map_err(|error| {
         let problem = format!("is not a chat completion: {error}");
@@ -82,6 +93,20 @@ pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Sta
     let mut messages = Vec::new();
     for (index, message) in completion.messages.into_iter().enumerate() {
         messages.extend(message.read(index, &mut failure));
+    }
+    unsupported::refuse(&completion.others, &mut failure);
+    let sampling = Sampling {
+        max_output_tokens: completion
+            .max_completion_tokens
+            .or(completion.max_tokens)
+            .unwrap_or_default(),
+        temperature: completion.temperature,
+    };
+    if completion
+        .temperature
+        .is_some_and(|wanted| !(0.0..=2.0).contains(&wanted))
+    {
+        failure.add_violation("temperature", "must be between 0 and 2");
     }
     let last = messages.pop_if(|last| last.role() == ChatRole::User);
     if last.is_none() && failure.is_empty() {
@@ -93,6 +118,7 @@ pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Sta
         input: last.map(|last| agent_target::Input::UserMessage(last.text)),
         history: messages,
         ephemeral: true,
+        sampling: Some(sampling),
         ..AgentTarget::default()
     };
     let request_id = headers

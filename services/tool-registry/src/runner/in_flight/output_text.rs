@@ -1,7 +1,10 @@
 //! The output text of a call that runs: the beginning of the JSON text of its output, as far as what was written
 //! in pieces settles it. A reader that pages by bytes continues in the output when the call has ended.
 
-use contracts::tavern::common::v1::{OutputChunk, ResultPlace, run_event::Kind};
+use contracts::{
+    tavern::common::v1::{OutputChunk, ResultPlace, run_event::Kind},
+    watch::voids_answer,
+};
 use serde_json::Value;
 
 /// The first field of the output of code: its standard output.
@@ -51,11 +54,7 @@ impl OutputText {
                 self.begin_again(self.generation + 1);
             }
             // An answer that was cut off is void.
-            Kind::OutputReset(reset)
-                if [&reset.effect_id, &reset.node_id, &reset.interface_key]
-                    .iter()
-                    .all(|id| id.is_empty()) =>
-            {
+            Kind::OutputReset(reset) if voids_answer(reset) => {
                 self.begin_again(self.generation + 1);
             }
             _ => {}

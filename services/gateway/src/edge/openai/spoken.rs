@@ -1,0 +1,117 @@
+//! The text of a stream that cannot take anything back, over answers that are void.
+
+/// What stands between an answer that was cut off and another one in its place.
+const ANEW: &str = "\n\n(The answer above was cut off. It begins again.)\n\n";
+
+/// The text that a client has of an agent's answers.
+#[derive(Debug, Default)]
+pub(super) struct Spoken {
+    /// Whether there is text from an earlier answer of the model.
+    before: bool,
+    /// The text of the newest answer that the client has.
+    sent: String,
+    /// The text of the answer that takes the place of a void one, while the client has it all.
+    again: Option<String>,
+}
+
+impl Spoken {
+    /// Notes that the model is asked.
+    pub(super) fn begin_answer(&mut self) {
+        if self.again.is_none() {
+            self.before |= !self.sent.is_empty();
+            self.sent.clear();
+        }
+    }
+
+    /// Notes that the newest answer is void and that the next one takes its place.
+    pub(super) fn void_answer(&mut self) {
+        if !self.sent.is_empty() {
+            self.again = Some(String::new());
+        }
+    }
+
+    /// Takes a piece of text; returns the text that the client has not had.
+    pub(super) fn say(&mut self, text: String) -> String {
+        let Some(mut again) = self.again.take() else {
+            let apart = self.before && self.sent.is_empty() && !text.is_empty();
+            self.sent.push_str(&text);
+            return match apart {
+                true => format!("\n\n{text}"),
+                false => text,
+            };
+        };
+        again.push_str(&text);
+        if self.sent.starts_with(&again) {
+            self.again = Some(again);
+            return String::new();
+        }
+        self.replace(again)
+    }
+
+    /// Notes that the answer is whole; returns text that the client lacks still.
+    pub(super) fn end_answer(&mut self) -> String {
+        match self.again.take() {
+            Some(again) if again != self.sent => self.replace(again),
+            _ => String::new(),
+        }
+    }
+
+    /// Lets another text stand in the place of the one that the client has.
+    fn replace(&mut self, text: String) -> String {
+        let sent = std::mem::replace(&mut self.sent, text);
+        match self.sent.strip_prefix(&*sent) {
+            Some(rest) => rest.to_owned(),
+            None => format!("{ANEW}{}", self.sent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a client reads of answers, the pieces of each between `|`; `!` voids the one before.
+    fn read(answers: &[&str]) -> String {
+        let mut spoken = Spoken::default();
+        let mut read = String::new();
+        for answer in answers {
+            if *answer == "!" {
+                spoken.void_answer();
+                continue;
+            }
+            spoken.begin_answer();
+            for piece in answer.split('|') {
+                read += &spoken.say(piece.to_owned());
+            }
+            if answers.last() == Some(answer) {
+                read += &spoken.end_answer();
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn an_answer_that_is_given_again_is_shown_once() {
+        let anew = |before: &str, after: &str| format!("{before}{ANEW}{after}");
+        let cases: [(&[&str], String); 8] = [
+            (&["It |rains."], "It rains.".to_owned()),
+            (&["Look.", "It rains."], "Look.\n\nIt rains.".to_owned()),
+            (&["It r", "!", "It |rains."], "It rains.".to_owned()),
+            (
+                &["It r", "!", "It r", "!", "I|t rains."],
+                "It rains.".to_owned(),
+            ),
+            (&["It r", "!", "It |snows."], anew("It r", "It snows.")),
+            (&["It rains.", "!", "It"], anew("It rains.", "It")),
+            (
+                &["Look.", "It r", "!", "It rains."],
+                "Look.\n\nIt rains.".to_owned(),
+            ),
+            // A thought was void, and nothing was said.
+            (&["", "!", "It rains."], "It rains.".to_owned()),
+        ];
+        for (answers, expected) in cases {
+            assert_eq!(read(answers), expected, "{answers:?}");
+        }
+    }
+}
