@@ -1,8 +1,6 @@
 //! Which tools a text may speak of.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use call_catalogue::Catalogue;
 use call_wire::NamedTools;
@@ -12,12 +10,13 @@ use tonic::Status;
 
 use crate::domain::scope::Scope;
 use crate::peers::Peers;
+use crate::renewed::Renewed;
 
 /// How long a catalogue is used before the registry is asked again.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// How many scopes are remembered.
-const MAX_REMEMBERED: usize = 256;
+/// How old a catalogue may be that is used while the registry is asked.
+const STALE_FOR: Duration = Duration::from_secs(30);
 
 /// How many tools the registry returns in a page.
 const PAGE: i32 = 500;
@@ -28,21 +27,14 @@ const MAX_BATCH: usize = 500;
 /// The most tools that one text may choose from.
 const MAX_TOOLS: usize = 20_000;
 
-/// Gives the catalogue of a scope, remembered for a second.
+/// Gives the catalogue of a scope, at most a second old, or older while it is renewed.
 ///
 /// A text whose call is not known asks for a catalogue that is really new, so a tool can be
 /// called as soon as it is registered.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogues {
     peers: Peers,
-    /// Locked for a look-up or a change, never across an await.
-    remembered: Arc<Mutex<HashMap<Scope, Remembered>>>,
-}
-
-#[derive(Clone, Debug)]
-struct Remembered {
-    catalogue: Catalogue,
-    since: Instant,
+    renewed: Renewed<Scope, Loaded>,
 }
 
 /// The tools of a scope as they are now.
@@ -65,32 +57,29 @@ impl Catalogues {
     pub(crate) fn new(peers: Peers) -> Self {
         Self {
             peers,
-            remembered: Arc::default(),
+            renewed: Renewed::new(FRESH_FOR, STALE_FOR),
         }
     }
 
-    /// Gives the catalogue of a scope, at most a second old.
+    /// Gives the catalogue of a scope.
     pub(crate) async fn catalogue(&self, key: Scope) -> Result<Catalogue, Status> {
-        if let Some(catalogue) = self.remembered(&key) {
-            return Ok(catalogue);
-        }
-        Ok(self.load(key).await?.catalogue)
-    }
-
-    fn remembered(&self, key: &Scope) -> Option<Catalogue> {
-        let remembered = self
-            .remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let found = remembered.get(key)?;
-        (found.since.elapsed() < FRESH_FOR).then(|| found.catalogue.clone())
+        let loaded = self.renewed.get(&key, || self.loading(&key)).await?;
+        Ok(loaded.catalogue)
     }
 
     /// Returns the tools of a scope as they are now.
     pub(crate) async fn load(&self, key: Scope) -> Result<Loaded, Status> {
-        let since = Instant::now();
+        self.renewed.load(&key, || self.loading(&key)).await
+    }
+
+    fn loading(&self, key: &Scope) -> impl Future<Output = Result<Loaded, Status>> + use<> {
+        let (catalogues, key) = (self.clone(), key.clone());
+        async move { catalogues.tools_of(&key).await }
+    }
+
+    async fn tools_of(&self, key: &Scope) -> Result<Loaded, Status> {
         let everything = self.list().await?;
-        let (catalogue, missing) = match self.taken(&key).await? {
+        let (catalogue, missing) = match self.taken(key).await? {
             None => (
                 call_wire::catalogue(&everything, Vec::new(), &[]),
                 Vec::new(),
@@ -106,22 +95,6 @@ impl Catalogues {
             }
         };
         let catalogue = catalogue.map_err(|error| grpc_kit::internal(&error))?;
-        let mut remembered = self
-            .remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= MAX_REMEMBERED {
-            remembered.retain(|_, old| old.since.elapsed() < FRESH_FOR);
-        }
-        if remembered.len() < MAX_REMEMBERED {
-            remembered.insert(
-                key,
-                Remembered {
-                    catalogue: catalogue.clone(),
-                    since,
-                },
-            );
-        }
         Ok(Loaded { catalogue, missing })
     }
 

@@ -6,7 +6,7 @@
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - `domain`: which tools a text may speak of.
-//! - `catalogues`: the tools of a scope, asked for and remembered.
+//! - `catalogues`: the tools of a scope, asked for and remembered; `renewed`: loaded once for all callers.
 //! - `rpc`: the wire; `edge`: every other way in.
 //! - `forward`: the methods of the other services, passed on to them.
 
@@ -17,6 +17,7 @@ pub mod error;
 mod forward;
 pub mod peers;
 mod program;
+mod renewed;
 mod rpc;
 pub mod service;
 pub mod settings;

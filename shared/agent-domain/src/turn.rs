@@ -20,6 +20,7 @@
 
 mod answer;
 mod finish;
+mod turn_event;
 
 use call_outcome::repetition::{self, Repetition};
 use core_types::Timestamp;
@@ -35,99 +36,10 @@ use answer::Answer;
 pub(crate) use answer::name_failure;
 pub use answer::{CallState, MAX_AT_ONCE, Progress};
 pub use finish::Finish;
+pub use turn_event::{CallStatus, ReadCall, TurnEvent};
 
 /// How often the same failure to call is answered before the turn is given up (rule L7).
 pub(crate) const MAX_EQUAL_FAILURES: u32 = 3;
-
-/// A call as it was read from an answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadCall {
-    /// Its place among the calls of the answer, from 0.
-    pub index: u32,
-    /// The tool.
-    pub tool_id: String,
-    /// The arguments as JSON text.
-    pub arguments_json: String,
-    /// Whether it came in the answer's structured calls and not in its text.
-    pub native: bool,
-    /// Whether the registry may carry it out only if the tool is read-only.
-    pub needs_confirmation: bool,
-    /// Whether the next call runs even if this one fails.
-    pub continue_on_error: bool,
-    /// How many attempts after the first are asked for while it fails without effect.
-    pub retries: u32,
-    /// Whether it may be under way together with neighbours that may too.
-    pub parallel_safe: bool,
-    /// Whether it is started and not waited for (rule T27).
-    pub no_reply: bool,
-    /// What is wrong with it, a sentence each; a call with problems is never dispatched.
-    pub problems: Vec<String>,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallStatus {
-    /// The tool did it.
-    Succeeded,
-    /// The tool failed, refused, or was cancelled: nothing follows unless the call says so.
-    Failed,
-    /// The call was not started, because one before it failed.
-    Skipped,
-    /// It is not known whether it took effect.
-    InDoubt,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TurnEvent {
-    /// A round of deliberation began.
-    IterationStarted,
-    /// The model was asked.
-    ModelRequested,
-    /// A piece of text was released to the reader.
-    Said(String),
-    /// A piece of thought was released to the reader.
-    Thought,
-    /// The reader was told to discard what the answer at hand released, as the model is asked for it again.
-    AnswerVoided,
-    /// The model's answer is complete.
-    ModelAnswered(String),
-    /// A call was read from the answer.
-    CallRead(ReadCall),
-    /// A call leaves for its tool.
-    CallDispatched {
-        /// The call.
-        index: u32,
-        /// Its effect.
-        effect_id: String,
-    },
-    /// A call ended.
-    CallSettled {
-        /// The call.
-        index: u32,
-        /// How.
-        status: CallStatus,
-        /// How many calls the run below it made.
-        below: u32,
-    },
-    /// A deliberation workflow made calls; how many.
-    CalledBelow(u32),
-    /// The model will read something.
-    Observed {
-        /// The call that it speaks of; none if it speaks of the whole answer.
-        index: Option<u32>,
-        /// The text.
-        text: String,
-    },
-    /// A budget is used up that the turn does not count itself.
-    BudgetSpent(Budget),
-    /// A person said something to the turn while it ran.
-    Steered(String),
-    /// The budgets were changed.
-    BudgetsEdited(Budgets),
-    /// The opening text was read to its end. Not in the log: reading again changes nothing.
-    OpeningRead,
-}
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,15 +181,9 @@ impl Turn {
                 self.begin_round();
             }
             (_, TurnEvent::ModelRequested) => return self.be_requested(),
-            (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => {
-                self.has_released |= !text.is_empty();
-                self.said.push_str(&text)
-            }
+            (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => self.release(&text),
             (_, TurnEvent::Thought) => self.has_released = true,
-            (_, TurnEvent::AnswerVoided) => {
-                self.has_released = false;
-                self.said.clear();
-            }
+            (_, TurnEvent::AnswerVoided) => self.void_released(),
             (Phase::Asked(answer), TurnEvent::ModelAnswered(text)) => {
                 let answer = std::mem::replace(answer, Answer::new(None));
                 self.answers += 1;
@@ -570,8 +476,17 @@ impl Turn {
     fn be_asked(&mut self, last: Option<Budget>) {
         self.phase = Phase::Asked(Answer::new(last));
         self.lost = 0;
-        self.said.clear();
+        self.void_released();
+    }
+
+    fn release(&mut self, text: &str) {
+        self.has_released |= !text.is_empty();
+        self.said.push_str(text);
+    }
+
+    fn void_released(&mut self) {
         self.has_released = false;
+        self.said.clear();
     }
 
     fn begin_round(&mut self) {
