@@ -21,5 +21,5 @@ pub use category::Category;
 pub use code_error::CodeError;
 pub use failure::{Failure, FailureInner};
 pub use outcome::{CallOutcome, LongOutput};
-pub use verdict::{Verdict, tail};
+pub use verdict::{Verdict, Written, tail};
 pub use violation::{Violation, sentences};

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::{Category, Failure, code_error};
 
-/// How much of the end of standard error goes into the details of a failure, in characters.
-const MAX_STDERR_CHARS: usize = 2_000;
+/// How much of the end of an output stream goes into a failure, in characters.
+const MAX_STREAM_CHARS: usize = 2_000;
 /// How much of the last line of standard error goes into the message, in characters.
 const MAX_LAST_LINE_CHARS: usize = 300;
 
@@ -98,16 +98,15 @@ impl Verdict {
         }
     }
 
-    /// Returns the failure of a script that ended in this way, whatever it answered: code, message,
-    /// and details with the verdict, the exit code, the exception if its interpreter printed one,
-    /// and the end of `stderr`.
-    pub fn failure(&self, language: &str, stderr: &str) -> Failure {
-        let mut failure = match self {
-            Self::Exited(code) => return exited(*code, language, stderr),
+    /// Returns the failure of a script that ended in this way, whatever it answered: code, message
+    /// with the end of both streams, and details with the verdict, the exit code, the exception if
+    /// its interpreter printed one, and the end of both streams.
+    pub fn failure(&self, language: &str, written: Written<'_>) -> Failure {
+        let failure = match self {
+            Self::Exited(code) => exited(*code, language, written),
             _ => self.limit_failure().unwrap_or_else(|| self.other_failure()),
         };
-        failure = failure.detail("verdict", self.as_str());
-        failure.detail("stderr", tail(stderr, MAX_STDERR_CHARS))
+        written.added_to(failure.detail("verdict", self.as_str()))
     }
 
     fn limit_failure(&self) -> Option<Failure> {
@@ -206,7 +205,8 @@ impl Verdict {
 }
 
 /// Returns the failure of a script that ended by itself with a code.
-fn exited(code: i32, language: &str, stderr: &str) -> Failure {
+fn exited(code: i32, language: &str, written: Written<'_>) -> Failure {
+    let Written { stdout, stderr } = written;
     let error = code_error::read(language, stderr);
     let reason = match &error {
         Some(error) => error.headline(),
@@ -214,17 +214,53 @@ fn exited(code: i32, language: &str, stderr: &str) -> Failure {
     };
     let reason: String = reason.trim().chars().take(MAX_LAST_LINE_CHARS).collect();
     let message = match reason.as_str() {
-        "" => format!("the script ended with the code {code} and wrote nothing to standard error"),
+        "" if stdout.trim().is_empty() => {
+            format!("the script ended with the code {code}; it wrote nothing")
+        }
+        "" => format!("the script ended with the code {code}"),
         reason => format!("the script ended with the code {code}: {reason}"),
     };
-    let mut failure = Failure::new(Category::Runtime, "script_exited", message)
-        .detail("verdict", "exited")
-        .detail("exit_code", code);
+    let mut failure =
+        Failure::new(Category::Runtime, "script_exited", message).detail("exit_code", code);
     if let Some(error) = error {
         let found = json!({"type": error.kind, "message": error.message, "line": error.line});
         failure = failure.detail("error", found);
     }
-    failure.detail("stderr", tail(stderr, MAX_STDERR_CHARS))
+    failure
+}
+
+/// The text that a program wrote before it failed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written<'a> {
+    /// To standard output.
+    pub stdout: &'a str,
+    /// To standard error.
+    pub stderr: &'a str,
+}
+
+impl Written<'_> {
+    /// Adds the end of both streams to the message and to the details of a failure. A stream whose only line the
+    /// message has already is not repeated there.
+    pub fn added_to(self, mut failure: Failure) -> Failure {
+        let headline = failure.message.clone();
+        let streams = [
+            ("stdout", "standard output", self.stdout),
+            ("stderr", "standard error", self.stderr),
+        ];
+        for (key, name, text) in streams {
+            let end = tail(text.trim_end(), MAX_STREAM_CHARS);
+            if !end.trim().is_empty() && !headline.contains(end.trim()) {
+                let is_cut = end.len() < text.trim_end().len();
+                let place = if is_cut { "The end of" } else { "On" };
+                failure.message += &format!("\n{place} {name}:\n{end}");
+            }
+            let is_known = failure.details.contains_key(key);
+            if !is_known && (key == "stderr" || !text.is_empty()) {
+                failure = failure.detail(key, tail(text, MAX_STREAM_CHARS));
+            }
+        }
+        failure
+    }
 }
 
 /// Returns the last characters of a text.
@@ -239,8 +275,16 @@ mod tests {
 
     #[track_caller]
     fn check(verdict: &Verdict, category: Category, code: &str) {
-        let failure = verdict.failure("python3", "last words");
+        let written = Written {
+            stdout: "1 failed, 2 passed",
+            stderr: "last words",
+        };
+        let failure = verdict.failure("python3", written);
         assert_eq!((failure.category, failure.code.as_str()), (category, code));
+        for text in [written.stdout, written.stderr] {
+            assert_eq!(failure.message.matches(text).count(), 1, "{failure:?}");
+        }
+        assert_eq!(failure.details["stdout"], written.stdout);
         assert_eq!(failure.details["verdict"], verdict.as_str());
         assert_eq!(failure.details["stderr"], "last words");
     }
@@ -264,8 +308,9 @@ mod tests {
 
     #[track_caller]
     fn check_exit(language: &str, stderr: &str, message: &str) {
-        let failure = Verdict::Exited(1).failure(language, stderr);
-        assert_eq!(failure.message, message);
+        let written = Written { stdout: "", stderr };
+        let failure = Verdict::Exited(1).failure(language, written);
+        assert_eq!(failure.message.lines().next(), Some(message));
         assert_eq!(failure.details["exit_code"], 1);
     }
 
@@ -291,7 +336,31 @@ mod tests {
         check_exit(
             "python3",
             " \n",
-            "the script ended with the code 1 and wrote nothing to standard error",
+            "the script ended with the code 1; it wrote nothing",
         );
+    }
+
+    #[test]
+    fn the_ends_of_both_streams_are_in_the_message_within_their_bound() {
+        let failure = |stdout: &str, stderr: &str| {
+            let failure = Verdict::Exited(1).failure("bash", Written { stdout, stderr });
+            failure.message.clone()
+        };
+        assert_eq!(
+            failure("a.ts(1,1): error TS1005\n", ""),
+            "the script ended with the code 1\nOn standard output:\na.ts(1,1): error TS1005"
+        );
+        assert_eq!(
+            failure("out\n", "warning\nmake: *** [all] Error 2\n"),
+            "the script ended with the code 1: make: *** [all] Error 2\nOn standard output:\nout\n\
+             On standard error:\nwarning\nmake: *** [all] Error 2"
+        );
+        let long = "x".repeat(MAX_STREAM_CHARS) + "the end";
+        let message = failure(&long, "");
+        assert!(
+            message.contains("\nThe end of standard output:\nx"),
+            "{message}"
+        );
+        assert!(message.ends_with("the end") && message.len() < MAX_STREAM_CHARS + 100);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::pin::pin;
 
-use call_outcome::{Category, Failure, Verdict, tail};
+use call_outcome::{Category, Failure, Verdict, Written, tail};
 use contracts::tavern::common::v1::{OutputStream, WorkKind};
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
@@ -178,7 +178,14 @@ fn read(
     let stderr = String::from_utf8_lossy(&response.stderr).into_owned();
     match call_wire::verdict_from_proto(response.verdict.as_ref()) {
         Verdict::Exited(0) => read_result(&response, values, stderr),
-        verdict => Err(verdict.failure(language, &stderr)),
+        verdict => {
+            let stdout = String::from_utf8_lossy(&response.stdout);
+            let written = Written {
+                stdout: &stdout,
+                stderr: &stderr,
+            };
+            Err(verdict.failure(language, written))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use contracts::tavern::{
 use doubles::Mode;
 use serde_json::json;
 
-use crate::fixture::{Fixture, code_of, request};
+use crate::fixture::{Fixture, code_of, request, script_tool};
 
 #[tokio::test]
 async fn seed_004_5_1_2_a_file_is_written_and_appended_to() {
@@ -245,9 +245,43 @@ async fn an_error_in_code_is_given_with_its_line_and_its_trace() {
         let result = fixture.call("CodeInterpreter:execute", crash).await;
         let error = result.error.unwrap();
         assert!(error.message.starts_with(expected), "{}", error.message);
+        let shown = error.message.contains("\nOn standard output:\nbegun");
+        assert!(shown, "{}", error.message);
         let details: serde_json::Value = serde_json::from_str(&error.details_json).unwrap();
         assert_eq!(details["error"]["line"], line, "{details}");
         assert_eq!(details["stdout"], "begun\n");
+    }
+}
+
+#[tokio::test]
+async fn whatever_ends_a_program_the_model_reads_the_end_of_both_streams() {
+    let fixture = Fixture::with_scripts(&[script_tool("script")]).await;
+    let limit = sandbox::OutputExceeded::default();
+    let wall = sandbox::WallExceeded::default();
+    let kinds = [
+        sandbox::verdict::Kind::Exited(sandbox::Exited { code: 1 }),
+        sandbox::verdict::Kind::Wall(wall),
+        sandbox::verdict::Kind::Output(limit),
+    ];
+    for kind in kinds {
+        fixture
+            .sandbox
+            .set(Mode::Answer(Box::new(sandbox::ExecuteResponse {
+                verdict: Some(sandbox::Verdict {
+                    kind: Some(kind.clone()),
+                }),
+                stdout: b"test_a FAILED\n1 failed, 2 passed\n".to_vec(),
+                stderr: b"a warning\n".to_vec(),
+                ..sandbox::ExecuteResponse::default()
+            })));
+        let code = json!({"language": "bash", "code": "pytest"});
+        for (tool, arguments) in [("CodeInterpreter:execute", &code), ("script", &code)] {
+            let result = fixture.call(tool, arguments.clone()).await;
+            let message = &result.error.as_ref().unwrap().message;
+            for text in ["1 failed, 2 passed", "a warning"] {
+                assert!(message.contains(text), "{tool}: {kind:?}: {message}");
+            }
+        }
     }
 }
 

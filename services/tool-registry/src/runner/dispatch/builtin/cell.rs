@@ -1,14 +1,11 @@
 //! `CodeInterpreter:run_cell`: code whose variables stay for the next cell of the conversation.
 
-use call_outcome::{CallOutcome, Category, Failure};
+use call_outcome::{CallOutcome, Category, Failure, Written};
 use contracts::tavern::sandbox::v1::{CellOutcome, SessionEnd};
 use script_client::Cell;
 use serde_json::{Map, Value, json};
 
-use super::{
-    code::{failed_with, shown},
-    text,
-};
+use super::{code::shown, text};
 use crate::runner::dispatch::{
     ResolvedCall,
     sandbox::{CellRun, Sessions, portable},
@@ -50,7 +47,7 @@ fn ended(ran: &CellRun, language: &str, resolved: &ResolvedCall) -> CallOutcome 
     let Some(failure) = failure_of(cell, language) else {
         return CallOutcome::Succeeded(output_of(ran, resolved));
     };
-    let mut failure = failed_with(failure, &cell.stdout);
+    let mut failure = failure;
     failure.details.extend(place_of(ran));
     CallOutcome::Failed(failure)
 }
@@ -65,6 +62,10 @@ fn output_of(ran: &CellRun, resolved: &ResolvedCall) -> Value {
     );
     if let Some(value) = &ran.cell.value {
         output.insert("value".to_owned(), json!(value.text));
+        if value.truncated_bytes > 0 {
+            let cut = format!("{} bytes of the value are not shown", value.truncated_bytes);
+            output.insert("value_cut".to_owned(), json!(cut));
+        }
     }
     Value::Object(output)
 }
@@ -82,6 +83,12 @@ fn place_of(ran: &CellRun) -> Map<String, Value> {
 /// Returns why a cell did not succeed; nothing if it did.
 fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
     let ended = &cell.ended;
+    let stdout = String::from_utf8_lossy(&cell.stdout);
+    let stderr = String::from_utf8_lossy(&cell.stderr);
+    let written = Written {
+        stdout: &stdout,
+        stderr: &stderr,
+    };
     let failure = match ended.outcome() {
         CellOutcome::Succeeded => return None,
         CellOutcome::Raised => raised(cell),
@@ -94,14 +101,20 @@ fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
             "output_limit",
             "the cell wrote too much and was interrupted; its variables are kept",
         ),
-        CellOutcome::SessionEnded => interpreter_ended(ended.session_end.as_ref(), cell, language),
+        CellOutcome::SessionEnded => {
+            return Some(interpreter_ended(
+                ended.session_end.as_ref(),
+                written,
+                language,
+            ));
+        }
         CellOutcome::Interrupted | CellOutcome::Unspecified => Failure::new(
             Category::Timeout,
             "deadline_exceeded",
             "the cell was interrupted before its end; its variables are kept",
         ),
     };
-    Some(failure)
+    Some(written.added_to(failure))
 }
 
 fn raised(cell: &Cell) -> Failure {
@@ -113,10 +126,10 @@ fn raised(cell: &Cell) -> Failure {
     Failure::new(Category::Runtime, "code_failed", message.trim_end())
 }
 
-fn interpreter_ended(end: Option<&SessionEnd>, cell: &Cell, language: &str) -> Failure {
+fn interpreter_ended(end: Option<&SessionEnd>, written: Written<'_>, language: &str) -> Failure {
     let verdict = call_wire::verdict_from_proto(end.and_then(|end| end.verdict.as_ref()));
-    let mut failure = verdict.failure(language, &String::from_utf8_lossy(&cell.stderr));
-    let said = &failure.message;
-    failure.message = format!("{said}; the interpreter ended, and its variables are gone");
+    let mut failure = verdict.failure(language, written);
+    let reason = &failure.message;
+    failure.message = format!("the interpreter ended, and its variables are gone: {reason}");
     failure
 }

@@ -1,24 +1,22 @@
 //! `CodeInterpreter:execute`: code that a model wrote, in the sandbox.
 
 use call_outcome::code_error;
-use call_outcome::{CallOutcome, Category, Failure};
+use call_outcome::{CallOutcome, Category, Failure, Written};
 use contracts::tavern::sandbox::v1::{
-    Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, execute_request,
+    Collect, CollectedFiles, ExecuteRequest, ExecuteResponse, RefusedFile, ResultState,
+    execute_request,
 };
 use serde_json::{Map, Value, json};
 
 use super::text;
 use crate::runner::dispatch::{
     ResolvedCall,
-    sandbox::{Sandbox, failed_verdict, has_exited, portable, tail},
+    sandbox::{Sandbox, failed_verdict, has_exited, portable},
 };
 use crate::runner::in_flight::STDOUT;
 
 /// The most of each output stream that a call gives by whose handle no more could be read.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;
-
-/// The most of standard output that is reported with an error.
-const MAX_OUTPUT_WITH_ERROR_CHARS: usize = 2_000;
 
 /// The most files that are named; code that leaves more has lost its way.
 const MAX_FILES: u32 = 64;
@@ -43,7 +41,7 @@ pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallO
         true => with_trace(failure, &language, &response),
         false => failure,
     };
-    CallOutcome::Failed(with_rest(failure, &response))
+    CallOutcome::Failed(with_files(failure, &response))
 }
 
 fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failure> {
@@ -91,10 +89,18 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     };
     show(STDOUT, &response.stdout);
     show("stderr", &response.stderr);
-    if !response.result_json.is_empty()
-        && let Ok(result) = json_schema::parse_json_strict(&response.result_json)
-    {
-        output.insert("result".to_owned(), result);
+    let result = match response.result_state() {
+        ResultState::Json => {
+            json_schema::parse_json_strict(&response.result_json).map_err(|error| error.to_string())
+        }
+        ResultState::Malformed => Err("it is not one JSON value in UTF-8".to_owned()),
+        ResultState::TooLarge => Err("it has more bytes than the limit".to_owned()),
+        ResultState::None | ResultState::Unspecified => Ok(Value::Null),
+    };
+    match result {
+        Ok(Value::Null) if response.result_json.is_empty() => {}
+        Ok(result) => drop(output.insert("result".to_owned(), result)),
+        Err(problem) => drop(output.insert("result_dropped".to_owned(), json!(problem))),
     }
     if let Some(collected) = &response.collected {
         add_files(&mut output, collected);
@@ -102,32 +108,27 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     Value::Object(output)
 }
 
-/// Adds the trace to the message: what a model needs to correct its code.
+/// Puts the trace in the place of standard error in the message: what a model needs to correct its code.
 fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) -> Failure {
     let stderr = String::from_utf8_lossy(&response.stderr);
     let Some(error) = code_error::read(language, &stderr) else {
         return failure;
     };
     failure.message = format!("the code failed: {}\n{}", error.headline(), error.trace);
-    failure
+    let stdout = String::from_utf8_lossy(&response.stdout);
+    let written = Written {
+        stdout: &stdout,
+        stderr: "",
+    };
+    written.added_to(failure)
 }
 
-/// Adds to the details what the code had done before it failed.
-fn with_rest(failure: Failure, response: &ExecuteResponse) -> Failure {
-    let mut failure = failed_with(failure, &response.stdout);
+/// Adds to the details the files that the code left before it failed.
+fn with_files(mut failure: Failure, response: &ExecuteResponse) -> Failure {
     if let Some(collected) = &response.collected {
         add_files(&mut failure.details, collected);
     }
     failure
-}
-
-/// Adds to the details the end of what the code had written.
-pub(super) fn failed_with(failure: Failure, stdout: &[u8]) -> Failure {
-    let stdout = String::from_utf8_lossy(stdout);
-    match stdout.is_empty() {
-        true => failure,
-        false => failure.detail("stdout", tail(&stdout, MAX_OUTPUT_WITH_ERROR_CHARS)),
-    }
 }
 
 /// Names the files that the code left, and those that could not be taken. Nothing is said where

@@ -1,7 +1,6 @@
 //! What the sandbox's verdict means for a call.
 
-use call_outcome::Failure;
-use call_outcome::Verdict;
+use call_outcome::{Failure, Verdict, Written};
 use contracts::tavern::sandbox::v1::ExecuteResponse;
 
 /// Returns why a program did not succeed; nothing if it exited with the code zero.
@@ -13,8 +12,13 @@ pub(in crate::runner::dispatch) fn failed_verdict(
     if verdict == Verdict::Exited(0) {
         return None;
     }
+    let stdout = String::from_utf8_lossy(&response.stdout);
     let stderr = String::from_utf8_lossy(&response.stderr);
-    Some(verdict.failure(language, &stderr))
+    let written = Written {
+        stdout: &stdout,
+        stderr: &stderr,
+    };
+    Some(verdict.failure(language, written))
 }
 
 /// Whether a program ended by itself, with any code.
