@@ -154,9 +154,17 @@ impl Assembler {
         });
     }
 
-    /// Decides what was held: blocks run, or everything is text (A7).
+    /// Decides what was held: blocks run, or everything is text (A7). It is where prose follows: who
+    /// explains a call continues, who calls stops.
     pub(super) fn settle(&mut self, run: bool, text: &str, context: &Context<'_>) {
-        for item in std::mem::take(&mut self.held) {
+        let held = std::mem::take(&mut self.held);
+        let mut behind = held
+            .iter()
+            .skip_while(|item| !matches!(item, PendingPiece::Block(_)));
+        let prose = |item: &PendingPiece| matches!(item, PendingPiece::Text(span) if !span.of(text).trim().is_empty());
+        let explained = behind.any(prose);
+        let run = run && !explained;
+        for item in held {
             match item {
                 PendingPiece::Fence(span) if run => self.segment(SegmentKind::Fence, span),
                 PendingPiece::Text(span) | PendingPiece::Fence(span) => self.release(text, span),
@@ -166,15 +174,18 @@ impl Assembler {
                 }
                 PendingPiece::Block(block) => {
                     let span = block.0.span;
-                    let message = "a block inside a code fence was not run".to_owned();
-                    self.diagnose(
-                        Rule::A7,
-                        Severity::Hint,
-                        "fenced_block_not_run",
-                        span,
-                        message,
-                        "write the block outside of a fence",
-                    );
+                    let (message, hint) = match explained {
+                        true => (
+                            "a block inside a code fence with text behind it is an example and was not run",
+                            "write the block outside of a fence and stop after it",
+                        ),
+                        false => (
+                            "a block inside a code fence was not run",
+                            "write the block outside of a fence",
+                        ),
+                    };
+                    let (code, message) = ("fenced_block_not_run", message.to_owned());
+                    self.diagnose(Rule::A7, Severity::Hint, code, span, message, hint);
                     self.release(text, span);
                 }
             }
