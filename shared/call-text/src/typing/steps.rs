@@ -5,6 +5,7 @@ mod give;
 mod keys;
 mod list;
 mod place;
+mod repeated;
 
 use call_catalogue::{
     Class, Dialect, Entry, NameReading, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch,
@@ -17,6 +18,7 @@ use self::give::uri_conflicts;
 use self::keys::{Control, suffixes};
 use self::list::StepList;
 use self::place::{Placing, own_step};
+use self::repeated::{Commands, place_repeated};
 use crate::StepControl;
 use crate::dialect::context::Context;
 use crate::dialect::fields::command::CommandKey;
@@ -102,6 +104,7 @@ pub(crate) fn split(
         .iter()
         .filter_map(|field| swallowed_field(field, &placing.tools, dialect, text, context))
         .collect();
+    let places = Commands::of(fields.iter().filter(|field| is_command(field)), promoted);
     for field in fields {
         if is_command(&field) {
             continue;
@@ -111,6 +114,9 @@ pub(crate) fn split(
             Some(own) => placing.place(field, Some(own), &mut steps, &mut out),
             None => shared.push(field),
         }
+    }
+    if placing.numbered {
+        shared = place_repeated(shared, &places, &mut steps, dialect, text, &mut out);
     }
     for field in shared {
         placing.place(field, None, &mut steps, &mut out);
