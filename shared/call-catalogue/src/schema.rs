@@ -5,6 +5,7 @@
 mod checked;
 mod facts;
 mod simple;
+mod union;
 
 use serde_json::Value;
 
@@ -109,8 +110,10 @@ pub struct Schema<'s> {
     node: Option<&'s Value>,
     /// What was worked out before, for parameters of a catalogue.
     facts: Option<&'s Facts>,
-    /// The document in its compiled form, for names that only a pattern knows.
+    /// The document in its compiled form, for names that only a pattern knows and for alternatives.
     checked: Option<&'s Checked>,
+    /// The alternative that a value means, where one was chosen (C9).
+    chosen: Option<&'s Value>,
 }
 
 const MOST_REFERENCES: usize = 16;
@@ -148,6 +151,7 @@ impl<'s> Schema<'s> {
             node: Some(node),
             facts: None,
             checked: None,
+            chosen: None,
         }
     }
 
@@ -166,6 +170,7 @@ impl<'s> Schema<'s> {
             node: None,
             facts: Some(facts),
             checked: None,
+            chosen: None,
         }
     }
 
@@ -195,6 +200,7 @@ impl<'s> Schema<'s> {
         Self {
             node: Some(node),
             facts: None,
+            chosen: None,
             ..self
         }
         .resolved()
@@ -280,8 +286,11 @@ impl<'s> Schema<'s> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The alternatives of `anyOf` and `oneOf`.
+    /// What `anyOf` and `oneOf` hold, or the one of them that was chosen.
     pub fn branches(self) -> Vec<Schema<'s>> {
+        if let Some(chosen) = self.chosen {
+            return vec![self.at(chosen)];
+        }
         self.list("anyOf")
             .iter()
             .chain(self.list("oneOf"))
@@ -297,7 +306,10 @@ impl<'s> Schema<'s> {
         if let Some(values) = self.get("enum").and_then(Value::as_array) {
             return Some(values.iter().collect());
         }
-        self.get("const").map(|value| vec![value])
+        if let Some(value) = self.get("const") {
+            return Some(vec![value]);
+        }
+        self.at(self.chosen?).allowed()
     }
 
     /// Whether a text is one of the allowed values as it stands.
@@ -321,14 +333,20 @@ impl<'s> Schema<'s> {
         if depth == 0 {
             return None;
         }
-        let parts = self
-            .list("allOf")
-            .iter()
-            .map(|node| self.at(node))
-            .chain(self.branches());
-        parts
-            .into_iter()
+        self.parts()
             .find_map(|part| part.property_within(name, depth - 1))
+    }
+
+    /// The schemas that a value is held against besides; a chosen alternative comes first, since
+    /// what it is chosen from may be one of `allOf`.
+    fn parts(self) -> impl Iterator<Item = Schema<'s>> {
+        let chosen = self.chosen.map(|node| self.at(node));
+        let all = self.list("allOf").iter().map(move |node| self.at(node));
+        let branches = match self.chosen {
+            Some(_) => Vec::new(),
+            None => self.branches(),
+        };
+        chosen.into_iter().chain(all).chain(branches)
     }
 
     /// The schema of the first of `patternProperties` that a name matches.
@@ -370,12 +388,7 @@ impl<'s> Schema<'s> {
             }
         }
         if depth > 0 {
-            for part in self
-                .list("allOf")
-                .iter()
-                .map(|node| self.at(node))
-                .chain(self.branches())
-            {
+            for part in self.parts() {
                 part.collect_names(names, depth - 1);
             }
         }
@@ -418,10 +431,8 @@ impl<'s> Schema<'s> {
     /// The names of the required properties.
     pub fn required(self) -> Vec<&'s str> {
         let own = self.list("required").iter();
-        let parts = self
-            .list("allOf")
-            .iter()
-            .flat_map(|node| self.at(node).list("required"));
+        let all = self.list("allOf").iter().chain(self.chosen);
+        let parts = all.flat_map(|node| self.at(node).list("required"));
         own.chain(parts).filter_map(Value::as_str).collect()
     }
 

@@ -11,6 +11,7 @@ mod json;
 mod steps;
 mod structure;
 pub(crate) mod text;
+mod union;
 pub(crate) mod value;
 
 use std::cell::OnceCell;

@@ -8,6 +8,7 @@
 //! * [`limits`]: every bound of this crate, with its default.
 //! * [`strict_json`]: reads JSON text without losing digits or swallowing duplicate keys.
 //! * [`schema`]: [`Schema`], the compiled form: validate, name parameters, fill in defaults.
+//! * [`part`]: one part of a compiled schema, for values that stand under it.
 //! * [`compile_error`]: what can be wrong with a schema.
 //! * [`violation`]: what can be wrong with an instance, all of it at once.
 //! * [`names`]: "did you mean".
@@ -23,6 +24,7 @@ mod graph;
 pub mod limits;
 mod listed;
 pub mod names;
+pub mod part;
 mod pattern;
 mod precheck;
 pub mod schema;
@@ -33,6 +35,7 @@ pub use compile_error::{CompileCode, CompileErrors, CompileProblem};
 pub use defaults::DefaultsError;
 pub use limits::{CompileOptions, JsonLimits, Limits};
 pub use names::{nearest_names, squash};
+pub use part::SchemaPart;
 pub use schema::Schema;
 pub use strict_json::{
     JsonError, JsonProblem, JsonProblemKind, parse_json_strict, parse_json_strict_with,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use jsonschema::{PatternOptions, ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, ValidationOptions, Validator};
 use serde_json::{Value, json};
 
 use crate::compile_error::{CompileCode, CompileErrors, CompileProblem};
@@ -14,6 +14,7 @@ use crate::explain::Explainer;
 use crate::graph::Graph;
 use crate::limits::CompileOptions;
 use crate::names::nearest_names;
+use crate::part::SchemaPart;
 use crate::precheck;
 use crate::violation::{Violation, ViolationCode, cut, join_pointer};
 
@@ -134,6 +135,21 @@ impl Schema {
         });
         let pattern = patterns.get(pattern);
         pattern.is_some_and(|pattern| pattern.is_valid(&Value::String(name.to_owned())))
+    }
+
+    /// Compiles the part at a JSON pointer into the schema; `None` where there is none.
+    pub fn part(&self, pointer: &str) -> Option<SchemaPart> {
+        SchemaPart::compile(self, pointer)
+    }
+
+    /// The options with which the schema and its parts are compiled.
+    pub(crate) fn options<'r>(&self) -> ValidationOptions<'r> {
+        options(&self.inner.options)
+    }
+
+    /// Whether the work that an instance can cause is within the limits.
+    pub(crate) fn affords(&self, instance: &Value) -> bool {
+        self.inner.estimate(instance).is_ok()
     }
 
     /// Returns whether the instance meets the schema.
@@ -276,6 +292,10 @@ fn refused(code: ViolationCode, message: String, expected: String) -> Box<Violat
 
 /// Compiles a schema whose price is known.
 fn build(schema: &Value, options: &CompileOptions) -> Result<Validator, ValidationError<'static>> {
+    self::options(options).build(schema)
+}
+
+fn options<'r>(options: &CompileOptions) -> ValidationOptions<'r> {
     let bytes = options.limits.pattern_compiled_bytes;
     let patterns = PatternOptions::regex()
         .size_limit(bytes)
@@ -284,7 +304,6 @@ fn build(schema: &Value, options: &CompileOptions) -> Result<Validator, Validati
         .offline()
         .with_pattern_options(patterns)
         .should_validate_formats(options.assert_formats)
-        .build(schema)
 }
 
 /// Drops the missing parameters whose misspelled form is reported already.

@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     pub(super) types: Types,
     /// It has `enum` or `const`.
     pub(super) chooses: bool,
+    /// It has alternatives that types do not tell apart.
+    pub(super) union: bool,
     pub(super) raw: bool,
     pub(super) preserves_white_space: bool,
     pub(super) unescapes: bool,
@@ -49,6 +51,7 @@ impl Facts {
             of_items,
             types: schema.types(),
             chooses: schema.allowed().is_some(),
+            union: schema.is_union(),
             raw: schema.is_raw(),
             preserves_white_space: schema.preserves_white_space(),
             unescapes: schema.unescapes(),

@@ -34,6 +34,8 @@ enum ElementState {
     Json { start: usize, end: JsonEnd },
     /// Between the parameters of the last call.
     Call,
+    /// In a JSON value that may be all arguments of the last call (A16).
+    Arguments { start: usize, end: JsonEnd },
     /// Inside a parameter of the last call.
     Value,
 }
@@ -63,6 +65,8 @@ pub(crate) struct ElementScanner {
     gap: GapMemo,
     ahead: Ahead,
     saw_json: bool,
+    /// Once JSON in a call has not ended, none is looked for again.
+    seeks_arguments: bool,
     /// The walk stands in text that belongs to nothing.
     in_stray: bool,
 }
@@ -92,6 +96,7 @@ impl ElementScanner {
             gap: GapMemo::default(),
             ahead: Ahead::default(),
             saw_json: false,
+            seeks_arguments: opening != Opening::BareTool,
             in_stray: false,
         };
         match opening {
@@ -127,7 +132,7 @@ impl ElementScanner {
 
     /// The calls that are closed, where the block's dialect is certain.
     pub(crate) fn closed_calls(&self) -> Option<&[RawCall]> {
-        let open = matches!(self.state, ElementState::Call | ElementState::Value);
+        let open = !matches!(self.state, ElementState::Body | ElementState::Json { .. });
         let closed = self.raw.calls.len() - usize::from(open && !self.raw.calls.is_empty());
         (self.wrapper == Some("action")).then(|| &self.raw.calls[..closed])
     }
@@ -157,6 +162,7 @@ impl ElementScanner {
                 ElementState::Body => self.body(feed, context, early),
                 ElementState::Json { .. } => self.json(feed, most),
                 ElementState::Call => self.between_parameters(feed, context, early),
+                ElementState::Arguments { .. } => self.json_arguments(feed),
                 ElementState::Value => self.value(feed, context, early),
             };
             match progress {

@@ -150,7 +150,13 @@ pub(crate) fn arguments_of(
             Map::new()
         }
     };
-    map.into_iter()
+    of_members(map, span)
+}
+
+/// The values that the members of an object are, all at one place.
+pub(crate) fn of_members(members: Map<String, Value>, span: Span) -> Vec<RawValue> {
+    members
+        .into_iter()
         .map(|(name, value)| RawValue {
             name: Written::Other(name),
             name_span: span,

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use call_catalogue::schema::Types;
 use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, Tolerance, names};
+use serde_json::Value;
 
 use crate::NameMatch;
 use crate::dialect::context::Context;
+use crate::dialect::json::of_members;
 use crate::dialect::raw::{Content, RawCall, RawValue, Written};
+use crate::scan::json;
 use crate::typing::structure::Children;
-use crate::typing::value::{Typer, escape_pointer};
+use crate::typing::value::{Typer, escape_pointer, peel_fence};
 
 /// An argument under the name of its parameter.
 #[derive(Debug)]
@@ -215,7 +218,8 @@ fn meaning(written: &str, entry: &Entry, dialect: Dialect, context: &Context<'_>
     Meaning::Unknown
 }
 
-/// Text in an element without children is the tool's only required string (A16).
+/// Text in an element without children: the arguments as a JSON object, or the tool's only required
+/// string (A16).
 fn stray_as_value(
     raw: &mut RawCall,
     values: &mut Vec<RawValue>,
@@ -230,17 +234,19 @@ fn stray_as_value(
         return;
     };
     let text = span.of(typer.text);
+    if values.is_empty()
+        && let Some(arguments) = text_as_arguments(text, span, entry, typer)
+    {
+        *values = arguments;
+        return;
+    }
+    let note = |code, after: &str| {
+        Tolerance::new(Rule::A16, Class::Repair, code, span, text.trim(), after)
+    };
     if let ([only], true) = (entry.required.as_slice(), values.is_empty())
         && entry.schema().member(only).types().has(Types::STRING)
     {
-        typer.notes.push(Tolerance::new(
-            Rule::A16,
-            Class::Repair,
-            "text_as_parameter",
-            span,
-            text.trim(),
-            only,
-        ));
+        typer.notes.push(note("text_as_parameter", only));
         let content = Content::Markup(span);
         values.push(RawValue {
             name: Written::Other(only.clone()),
@@ -249,14 +255,51 @@ fn stray_as_value(
         });
         return;
     }
-    typer.notes.push(Tolerance::new(
-        Rule::A16,
-        Class::Repair,
-        "stray_text",
-        span,
-        text.trim(),
-        "",
-    ));
+    typer.notes.push(note("stray_text", ""));
+}
+
+/// The arguments in a text that is a JSON object of the tool's parameters, alone, in CDATA or in a
+/// fence; `None` where it is none.
+fn text_as_arguments(
+    text: &str,
+    span: Span,
+    entry: &Entry,
+    typer: &mut Typer<'_>,
+) -> Option<Vec<RawValue>> {
+    let body = text.trim();
+    let body = body
+        .strip_prefix("<![CDATA[")
+        .map_or(body, |body| body.trim_end_matches("]]>").trim());
+    let body = peel_fence(body).unwrap_or(body);
+    if !body.starts_with('{') || !body.ends_with('}') {
+        return None;
+    }
+    match json::parse(body) {
+        Ok(Value::Object(members)) => {
+            let known = |name: &String| entry.declares(name) || WRAPPERS.contains(&name.as_str());
+            let fits = members.is_empty() || members.keys().any(known) || entry.schema().is_open();
+            // A text for the only parameter, which happens to be JSON.
+            let meant = entry.required.len() == 1 && !fits;
+            (!meant).then(|| {
+                let (rule, class) = (Rule::A16, Class::Spelling);
+                let note = Tolerance::new(rule, class, "json_arguments", span, body, "arguments");
+                typer.notes.push(note);
+                of_members(members, span)
+            })
+        }
+        Ok(_) => None,
+        Err(error) => {
+            let begun = |name: &str| body.contains(&format!("\"{name}\""));
+            entry.parameter_names().any(begun).then(|| {
+                let message = format!("the arguments are not valid JSON: {error}");
+                let problem = Problem::new(ProblemCode::InvalidJson, Rule::A16, span, message);
+                typer
+                    .problems
+                    .push(problem.expected("object").received(body));
+                Vec::new()
+            })
+        }
+    }
 }
 
 const WRAPPERS: &[&str] = &["args", "arguments", "parameters", "params"];
@@ -309,14 +352,7 @@ fn unwrap_drift(values: Vec<RawValue>, entry: &Entry, typer: &mut Typer<'_>) -> 
                 written,
                 "",
             ));
-            let members = map.clone().into_iter();
-            members
-                .map(|(name, value)| RawValue {
-                    name: Written::Other(name),
-                    name_span: only.name_span,
-                    content: Content::Json(Box::new(value)),
-                })
-                .collect()
+            of_members(map.clone(), only.name_span)
         }
         _ => values,
     }

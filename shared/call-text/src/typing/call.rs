@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 
 use super::arguments::{self, Argument};
 use super::check::check;
-use super::value::{Typer, ValuePlace, escape_pointer};
+use super::union::{Members, text_of, values_in};
+use super::value::{MOST_TRIALS, Typer, ValuePlace, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall};
@@ -29,6 +30,7 @@ pub(crate) fn type_call(
         limits: &context.policy.limits,
         notes: std::mem::take(&mut raw.notes),
         problems: std::mem::take(&mut raw.problems),
+        trials: MOST_TRIALS,
     };
     let found = raw
         .found
@@ -41,24 +43,18 @@ pub(crate) fn type_call(
         }
     };
     let arguments = arguments::resolve(&mut raw, entry, context, &mut typer);
-    let mut typed = Map::with_capacity(arguments.len());
-    for (at, argument) in arguments.iter().enumerate() {
-        let same = |other: &&Argument| other.is_same(argument);
-        // In the order of their first mention.
-        if arguments[..at].iter().any(|other| same(&other)) {
-            continue;
+    let mut typed = match entry.map(Entry::schema).filter(|schema| schema.is_union()) {
+        Some(schema) => {
+            typed_as_alternative(&mut typer, &arguments, schema, hints, context, raw.span)
         }
-        let schema = member(entry, argument);
-        let value = if arguments[at + 1..].iter().any(|other| same(&other)) {
-            repeated_parameter(&mut typer, &arguments[at..], schema, hints, context)
-        } else {
-            only_one(&mut typer, argument, schema, hints)
-        };
-        if let Some(value) = value {
-            // `to_string` would go through the formatter.
-            typed.insert(String::from(&*argument.name), value);
-        }
-    }
+        None => typed(
+            &mut typer,
+            &arguments,
+            |argument| member(entry, argument),
+            hints,
+            context,
+        ),
+    };
     // Collecting would reuse the memory and then give back what is left of it, which costs more.
     let mut raw_arguments = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -88,6 +84,101 @@ pub(crate) fn type_call(
         runs: true,
         control: StepControl::default(),
         provider_id: raw.provider_id,
+    }
+}
+
+/// The values of the arguments, each under its schema, in the order of their first mention.
+fn typed<'s>(
+    typer: &mut Typer<'_>,
+    arguments: &[Argument],
+    schema: impl Fn(&Argument) -> Schema<'s>,
+    hints: &Map<String, Value>,
+    context: &Context<'_>,
+) -> Map<String, Value> {
+    let mut typed = Map::with_capacity(arguments.len());
+    for (at, argument) in arguments.iter().enumerate() {
+        let same = |other: &&Argument| other.is_same(argument);
+        if arguments[..at].iter().any(|other| same(&other)) {
+            continue;
+        }
+        let schema = schema(argument);
+        let value = if arguments[at + 1..].iter().any(|other| same(&other)) {
+            repeated_parameter(typer, &arguments[at..], schema, hints, context)
+        } else {
+            only_one(typer, argument, schema, hints)
+        };
+        if let Some(value) = value {
+            // `to_string` would go through the formatter.
+            typed.insert(String::from(&*argument.name), value);
+        }
+    }
+    typed
+}
+
+/// The values of arguments that are one of several alternatives as a whole (C9).
+fn typed_as_alternative(
+    typer: &mut Typer<'_>,
+    arguments: &[Argument],
+    schema: Schema<'_>,
+    hints: &Map<String, Value>,
+    context: &Context<'_>,
+    span: Span,
+) -> Map<String, Value> {
+    let as_json = |argument: &Argument| match &argument.raw.content {
+        Content::Json(value) => Some((argument.name.to_string(), Value::clone(value))),
+        _ => None,
+    };
+    if let Some(written) = arguments.iter().map(as_json).collect::<Option<Map<_, _>>>() {
+        let written = Value::Object(written);
+        if schema.admits(&written)
+            && let Value::Object(written) = written
+        {
+            return written;
+        }
+    }
+    let given = Given {
+        arguments,
+        text: typer.text,
+    };
+    let place = ValuePlace::whole(span);
+    let read = |typer: &mut Typer<'_>, alternative: Schema<'_>| {
+        let member = |argument: &Argument| alternative.member(&argument.name);
+        Some(Value::Object(typed(
+            typer, arguments, member, hints, context,
+        )))
+    };
+    match typer.members_as_alternative(schema, &given, &place, read) {
+        Some(Value::Object(typed)) => typed,
+        _ => Map::new(),
+    }
+}
+
+/// The arguments of a call and the message that they stand in.
+struct Given<'t> {
+    arguments: &'t [Argument],
+    text: &'t str,
+}
+
+impl Members for Given<'_> {
+    fn member(&self, name: &str, schema: Schema<'_>) -> Option<Cow<'_, Value>> {
+        let mut arguments = self.arguments.iter();
+        let argument = arguments.find(|argument| *argument.name == *name)?;
+        Some(match &argument.raw.content {
+            Content::Json(value) => Cow::Borrowed(value),
+            Content::Markup(span) => Cow::Owned(text_of(*span, self.text, schema)),
+            Content::Attribute(span) | Content::Plain(Plain { span, .. }) => {
+                Cow::Owned(Value::String(span.of(self.text).trim().to_owned()))
+            }
+        })
+    }
+
+    fn work(&self) -> usize {
+        let work = |argument: &Argument| match &argument.raw.content {
+            Content::Json(value) => values_in(value),
+            Content::Markup(span) | Content::Attribute(span) => span.len(),
+            Content::Plain(plain) => plain.span.len(),
+        };
+        1 + self.arguments.iter().map(work).sum::<usize>()
     }
 }
 

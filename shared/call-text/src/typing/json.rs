@@ -22,6 +22,19 @@ impl Typer<'_> {
             );
             return Some(Value::Null);
         }
+        match schema.is_union() {
+            true => self.json_as_alternative(value, schema, place),
+            false => self.json_by_type(value, schema, place),
+        }
+    }
+
+    /// Types a JSON value by the types that the schema admits.
+    pub(super) fn json_by_type(
+        &mut self,
+        value: Value,
+        schema: Schema<'_>,
+        place: &ValuePlace<'_>,
+    ) -> Option<Value> {
         let types = schema.types();
         if let Some(allowed) = schema.allowed() {
             if allowed
@@ -29,6 +42,9 @@ impl Typer<'_> {
                 .any(|wanted| canonical::value(wanted) == canonical::value(&value))
             {
                 return Some(value);
+            }
+            if value.is_null() {
+                return self.left_out(place);
             }
             let text = value
                 .as_str()
@@ -57,17 +73,7 @@ impl Typer<'_> {
             Value::String(text) if types.has(Types::STRING) => Some(Value::String(text)),
             Value::String(text) => self.scalar(text.into(), schema, place),
             Value::Null if types.has(Types::NULL) => Some(Value::Null),
-            Value::Null => {
-                self.note(
-                    Rule::C6,
-                    Class::Repair,
-                    "null_as_absent",
-                    place,
-                    "null",
-                    "absent",
-                );
-                None
-            }
+            Value::Null => self.left_out(place),
             Value::Bool(value) if types.has(Types::BOOLEAN) => Some(Value::Bool(value)),
             Value::Number(number) => self.json_number(number, schema, types, place),
             other if types.has(Types::STRING) && other.is_boolean() => {
@@ -88,6 +94,13 @@ impl Typer<'_> {
         }
     }
 
+    /// Null for what may not be null means left out (C6); where it is required, it is missing then.
+    fn left_out(&mut self, place: &ValuePlace<'_>) -> Option<Value> {
+        let (rule, class) = (Rule::C6, Class::Spelling);
+        self.note(rule, class, "null_as_absent", place, "null", "absent");
+        None
+    }
+
     fn json_number(
         &mut self,
         number: serde_json::Number,
@@ -106,9 +119,10 @@ impl Typer<'_> {
             && let Some((value, tolerated)) = scalar::integer(&text)
         {
             if tolerated {
+                // The same number, and as valid: nothing that a strict tool refuses.
                 self.note(
                     Rule::C3,
-                    Class::Spelling,
+                    Class::Verbatim,
                     "integer_spelling",
                     place,
                     &text,

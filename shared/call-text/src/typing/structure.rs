@@ -17,7 +17,7 @@ pub(crate) struct Child {
 }
 
 /// The elements of a value and whether text stands between them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Children {
     pub(crate) elements: Vec<Child>,
     /// Text between the elements, comments left out.
@@ -165,13 +165,16 @@ impl Typer<'_> {
         (!children.elements.is_empty()).then_some(children)
     }
 
-    fn elements(
+    pub(super) fn elements(
         &mut self,
         children: Children,
         schema: Schema<'_>,
         types: Types,
         place: &ValuePlace<'_>,
     ) -> Value {
+        if schema.is_union() {
+            return self.elements_as_alternative(&children, schema, place);
+        }
         let only_items = children.elements.iter().all(|child| child.name == "item");
         let declares_item = schema.property("item").is_some();
         let first = children.elements[0].name.clone();
@@ -228,6 +231,9 @@ impl Typer<'_> {
     }
 
     fn object(&mut self, children: Children, schema: Schema<'_>, place: &ValuePlace<'_>) -> Value {
+        if schema.is_union() {
+            return self.elements_as_alternative(&children, schema, place);
+        }
         let mut groups: Vec<(String, Vec<Span>)> = Vec::new();
         let mut positions = std::collections::HashMap::new();
         for child in children.elements {

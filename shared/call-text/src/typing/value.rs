@@ -18,7 +18,12 @@ pub(crate) struct Typer<'t> {
     pub(crate) limits: &'t Limits,
     pub(crate) notes: Vec<Tolerance>,
     pub(crate) problems: Vec<Problem>,
+    /// The work that may still be done to find out which alternative a value means (C9).
+    pub(crate) trials: usize,
 }
+
+/// The work of trying alternatives in one call, in bytes of values.
+pub(crate) const MOST_TRIALS: usize = 2 * 1024 * 1024;
 
 /// Where a value stands. Its path is only written out for a problem.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +41,8 @@ pub(crate) struct ValuePlace<'p> {
 pub(crate) enum Key<'p> {
     Name(&'p str),
     Index(usize),
+    /// The arguments as a whole.
+    Whole,
 }
 
 impl<'p> ValuePlace<'p> {
@@ -44,6 +51,16 @@ impl<'p> ValuePlace<'p> {
             span,
             parent: None,
             key: Key::Name(name),
+            element: false,
+        }
+    }
+
+    /// The place of all arguments together.
+    pub(crate) fn whole(span: Span) -> Self {
+        Self {
+            span,
+            parent: None,
+            key: Key::Whole,
             element: false,
         }
     }
@@ -71,10 +88,10 @@ impl<'p> ValuePlace<'p> {
     /// JSON pointer into the arguments.
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(ValuePlace::path).unwrap_or_default();
-        path.push('/');
         match self.key {
-            Key::Name(name) => path.push_str(&escape_pointer(name)),
-            Key::Index(index) => path.push_str(&index.to_string()),
+            Key::Name(name) => path.extend(["/", &escape_pointer(name)]),
+            Key::Index(index) => path.extend(["/", &index.to_string()]),
+            Key::Whole => {}
         }
         path
     }
@@ -142,6 +159,11 @@ impl Typer<'_> {
         if types.is_any() {
             return Some(Value::String(text.into_owned()));
         }
+        if schema.is_union()
+            && let Some(value) = self.text_as_alternative(&text, schema, place)
+        {
+            return Some(value);
+        }
         if types.has(Types::STRING) {
             return Some(self.string_or_structure(text, schema, types, place));
         }
@@ -172,15 +194,16 @@ impl Typer<'_> {
         Some(Value::String(text.into_owned()))
     }
 
-    /// An integer, a number or a boolean, whichever is admitted and fits first (C3 to C5, C9).
+    /// A number, an integer or a boolean, whichever is admitted and fits first (C3 to C5, C9).
     fn plain_scalar(&mut self, text: &str, types: Types, place: &ValuePlace<'_>) -> Option<Value> {
         let admits = |kind| types.has(kind).then_some(text);
+        // Where numbers are admitted, `2.0` is one and no spelling of an integer (C1).
         let (value, tolerated, rule, code) = if let Some((value, tolerated)) =
-            admits(Types::INTEGER).and_then(scalar::integer)
+            admits(Types::NUMBER).and_then(scalar::number)
         {
-            (value, tolerated, Rule::C3, "integer_spelling")
-        } else if let Some((value, tolerated)) = admits(Types::NUMBER).and_then(scalar::number) {
             (value, tolerated, Rule::C4, "number_spelling")
+        } else if let Some((value, tolerated)) = admits(Types::INTEGER).and_then(scalar::integer) {
+            (value, tolerated, Rule::C3, "integer_spelling")
         } else {
             let (value, tolerated) = admits(Types::BOOLEAN).and_then(scalar::boolean)?;
             (Value::Bool(value), tolerated, Rule::C5, "boolean_spelling")
@@ -366,6 +389,12 @@ impl Typer<'_> {
         if text.trim().is_empty() && !schema.types().has(Types::STRING) {
             return self.empty(schema.types(), place);
         }
+        self.refuse_choice(text, allowed, place);
+        Some(Value::String(text.to_owned()))
+    }
+
+    /// Reports a text that is none of the allowed values.
+    pub(super) fn refuse_choice(&mut self, text: &str, allowed: &[&Value], place: &ValuePlace<'_>) {
         let listed: Vec<String> = allowed
             .iter()
             .take(20)
@@ -389,7 +418,6 @@ impl Typer<'_> {
                 .received(text)
                 .suggesting(nearest),
         );
-        Some(Value::String(text.to_owned()))
     }
 
     /// A value with an encoding hint (C14).
@@ -450,7 +478,7 @@ impl Typer<'_> {
 }
 
 /// The body of a single fence round the whole text.
-fn peel_fence(text: &str) -> Option<&str> {
+pub(super) fn peel_fence(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("```")?;
     let (_, body) = rest.split_once('\n')?;
     let body = body.trim_end().strip_suffix("```")?;

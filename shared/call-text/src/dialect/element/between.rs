@@ -4,6 +4,7 @@ use call_catalogue::Span;
 
 use super::{ElementScanner, ElementState};
 use crate::dialect::raw::Progress;
+use crate::scan::json::{self, JsonEnd};
 use crate::scan::{Feed, Look, gap};
 
 impl ElementScanner {
@@ -95,6 +96,70 @@ impl ElementScanner {
         }
     }
 
+    /// Enters a JSON object that stands first in a call, alone or in a fence: brackets in its texts
+    /// are no tags (A16).
+    pub(super) fn opens_arguments(&mut self, feed: &Feed<'_>, at: usize) -> Look<()> {
+        let first = self.raw.calls.last().is_some_and(|call| {
+            let fence = |span: &Span| is_fence(span.of(feed.text));
+            call.arguments.is_empty() && call.stray.iter().all(fence)
+        });
+        if !first || self.in_stray || !self.seeks_arguments {
+            return Look::No;
+        }
+        let mut start = at;
+        match feed.literal(at, "```") {
+            Look::Yes(_) => match feed.text[at..].split_once('\n') {
+                Some((line, _)) if is_fence(line) => start = feed.skip_space(at + line.len()),
+                None if is_fence(&feed.text[at..]) => return feed.ended(),
+                _ => return Look::No,
+            },
+            Look::More => return Look::More,
+            Look::No => {}
+        }
+        let brace = match feed.literal(start, "{") {
+            Look::Yes(brace) => feed.skip_space(brace),
+            Look::More => return Look::More,
+            Look::No => return Look::No,
+        };
+        match feed.bytes().get(brace) {
+            Some(b'"') => {}
+            Some(_) => return Look::No,
+            None => return feed.ended(),
+        }
+        if start > at {
+            self.push_stray(Span::new(at, start));
+        }
+        let end = JsonEnd::at(start);
+        self.pos = start;
+        self.state = ElementState::Arguments { start, end };
+        Look::Yes(())
+    }
+
+    /// The JSON object that is all arguments of the call; text where it is no JSON.
+    pub(super) fn json_arguments(&mut self, feed: &Feed<'_>) -> Option<Progress> {
+        let ElementState::Arguments { start, end } = &mut self.state else {
+            return None;
+        };
+        let start = *start;
+        let found = end.find(feed);
+        if found == Look::More {
+            self.pos = feed.len();
+            return Some(Progress::More);
+        }
+        self.state = ElementState::Call;
+        self.pos = start;
+        match found {
+            Look::Yes(end) if json::parse(&feed.text[start..end]).is_ok() => {
+                self.push_stray(Span::new(start, end));
+                None
+            }
+            _ => {
+                self.seeks_arguments = false;
+                self.stray_run(feed, start)
+            }
+        }
+    }
+
     /// A JSON value between calls (A13, Hermes).
     pub(super) fn json(&mut self, feed: &Feed<'_>, most: usize) -> Option<Progress> {
         let ElementState::Json { start, end } = &mut self.state else {
@@ -131,4 +196,12 @@ impl ElementScanner {
             }
         }
     }
+}
+
+/// Whether a text is the opening line of a fence, as far as it is there.
+fn is_fence(line: &str) -> bool {
+    const LONGEST: usize = 32;
+    let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let word = line.trim_end().strip_prefix("```");
+    line.len() <= LONGEST && word.is_some_and(letters)
 }

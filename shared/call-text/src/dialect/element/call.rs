@@ -117,7 +117,11 @@ impl ElementScanner {
             return Some(self.unclosed(feed, &name, None));
         }
         if feed.bytes()[at] != b'<' && !feed.text[at..].starts_with('＜') {
-            return self.stray_run(feed, at);
+            return match self.opens_arguments(feed, at) {
+                Look::Yes(()) => None,
+                Look::More => Some(Progress::More),
+                Look::No => self.stray_run(feed, at),
+            };
         }
         let tag = match self.ahead.read(feed, at, &context.policy.limits) {
             Look::Yes(tag) => tag,
