@@ -9,6 +9,7 @@ mod read;
 mod write;
 
 pub use place::field_path;
+use read::has_own_form;
 pub use read::to_message;
 pub use write::{WriteError, to_text, to_value};
 

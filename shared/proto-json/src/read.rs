@@ -12,6 +12,8 @@ use call_outcome::Violation;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value as Field};
 use serde_json::Value;
 
+pub(crate) use well_known::has_own_form;
+
 /// Makes a message of JSON.
 ///
 /// # Errors
@@ -78,6 +80,10 @@ impl Reader {
             };
             if !given.insert(field.number()) {
                 self.given_twice(&field, &place, value);
+                continue;
+            }
+            // A field that is null is a field that is not given, but for the type that holds null.
+            if value.is_null() && !well_known::holds_null(&field) {
                 continue;
             }
             if self.clashes(&message, &field, &place, value) {
@@ -147,14 +153,9 @@ impl Reader {
             return self.map(field, value, pointer);
         }
         if !field.is_list() {
-            // A field that is null is a field that is not given, but for the type that holds null.
-            if value.is_null() && !well_known::holds_null(&field.kind()) {
-                return None;
-            }
             return self.single(&field.kind(), value, pointer);
         }
         match value {
-            Value::Null => None,
             Value::Array(items) => {
                 let mut list = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
@@ -171,7 +172,6 @@ impl Reader {
 
     fn map(&mut self, field: &FieldDescriptor, value: &Value, pointer: &str) -> Option<Field> {
         let object = match value {
-            Value::Null => return None,
             Value::Object(object) => object,
             other => {
                 self.expected(pointer, "an object", other);

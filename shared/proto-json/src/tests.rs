@@ -1,6 +1,6 @@
 //! JSON as messages and back, over every shape of field.
 
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value as Field};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
     FileDescriptorProto, FileDescriptorSet, MessageOptions, OneofDescriptorProto,
@@ -65,6 +65,16 @@ fn fields() -> Vec<FieldDescriptorProto> {
         typed(15, "any_value", Type::Message, ".google.protobuf.Value"),
         typed(16, "wrapped", Type::Message, ".google.protobuf.Int64Value"),
         typed(17, "time", Type::Message, ".google.protobuf.Timestamp"),
+        typed(18, "held", Type::Message, ".google.protobuf.Any"),
+        typed(19, "span", Type::Message, ".google.protobuf.Duration"),
+        typed(
+            20,
+            "nothing_at_all",
+            Type::Enum,
+            ".google.protobuf.NullValue",
+        ),
+        repeated(typed(21, "helds", Type::Message, ".google.protobuf.Any")),
+        field(22, "unsigned", Type::Uint64),
     ]
 }
 
@@ -103,7 +113,7 @@ fn shapes() -> MessageDescriptor {
         }],
         ..Default::default()
     };
-    let imports = ["struct", "wrappers", "timestamp"];
+    let imports = ["struct", "wrappers", "timestamp", "any", "duration"];
     let file = FileDescriptorProto {
         name: Some("test.proto".into()),
         package: Some("test".into()),
@@ -160,6 +170,155 @@ fn other_spellings_that_protobuf_allows_are_read() {
     );
 }
 
+#[test]
+fn what_the_conformance_suite_of_protobuf_reads_is_read_and_written_as_it_says() {
+    let duration = "type.googleapis.com/google.protobuf.Duration";
+    for (name, given, written) in [
+        ("bigNumber", "5.0", r#""5""#),
+        ("bigNumber", "1e3", r#""1000""#),
+        ("bigNumber", "-2.50e1", r#""-25""#),
+        ("bigNumber", r#""1e5""#, r#""100000""#),
+        ("bigNumber", r#""100000.000""#, r#""100000""#),
+        (
+            "bigNumber",
+            "-9223372036854775808",
+            r#""-9223372036854775808""#,
+        ),
+        (
+            "unsigned",
+            "18446744073709551615",
+            r#""18446744073709551615""#,
+        ),
+        ("small", "4.294967295e9", "4294967295"),
+        ("list", "[1, 2e0, 3.0]", "[1,2,3]"),
+        ("wrapped", "5.0", r#""5""#),
+        ("real", r#""2.5""#, "2.5"),
+        ("real", r#""1.5e3""#, "1500.0"),
+        ("real", r#""-Infinity""#, r#""-Infinity""#),
+        ("narrow", r#""1.1""#, "1.1"),
+        ("span", r#""-0.5s""#, r#""-0.500s""#),
+        ("span", r#""-1.000000005s""#, r#""-1.000000005s""#),
+        (
+            "span",
+            r#""-315576000000.999999999s""#,
+            r#""-315576000000.999999999s""#,
+        ),
+        (
+            "time",
+            r#""1969-12-31T23:59:59.5Z""#,
+            r#""1969-12-31T23:59:59.500Z""#,
+        ),
+        (
+            "time",
+            r#""2026-01-31T20:00:00+08:00""#,
+            r#""2026-01-31T12:00:00Z""#,
+        ),
+        ("nothingAtAll", "null", ""),
+        ("held", "{}", "{}"),
+        ("helds", "[{}]", "[{}]"),
+        (
+            "held",
+            r#"{"text": "a", "@type": "x.test/test.Shapes", "list": [1]}"#,
+            r#"{"@type":"x.test/test.Shapes","text":"a","list":[1]}"#,
+        ),
+        (
+            "held",
+            &format!(r#"{{"@type": "{duration}", "value": "-0.5s"}}"#),
+            &format!(r#"{{"@type":"{duration}","value":"-0.500s"}}"#),
+        ),
+        (
+            "held",
+            &format!(
+                r#"{{"@type": "a/google.protobuf.Any", "value": {{"@type": "{duration}", "value": "1s"}}}}"#
+            ),
+            &format!(
+                r#"{{"@type":"a/google.protobuf.Any","value":{{"@type":"{duration}","value":"1s"}}}}"#
+            ),
+        ),
+    ] {
+        let object: Value = serde_json::from_str(&format!("{{\"{name}\": {given}}}")).unwrap();
+        let expected = match written {
+            "" => "{}".to_owned(),
+            written => format!("{{\"{name}\":{written}}}"),
+        };
+        assert_eq!(
+            to_text(&read(&object)).unwrap(),
+            expected,
+            "{name}: {given}"
+        );
+    }
+}
+
+#[test]
+fn null_beside_a_field_of_the_same_choice_is_no_field() {
+    for object in [
+        json!({"this": "a", "that": null}),
+        json!({"that": null, "this": "a"}),
+    ] {
+        assert_eq!(
+            to_text(&read(&object)).unwrap(),
+            r#"{"this":"a"}"#,
+            "{object}"
+        );
+    }
+}
+
+#[test]
+fn what_json_cannot_express_is_not_written() {
+    let part = |name: &str, value: Field| {
+        let mut message = DynamicMessage::new(shapes());
+        message.set_field_by_name(name, value);
+        message
+    };
+    let inner = |name: &str, parts: &[(&str, Field)]| {
+        let pool = DescriptorPool::global();
+        let held = pool
+            .get_message_by_name(&format!("google.protobuf.{name}"))
+            .unwrap();
+        let mut message = DynamicMessage::new(held);
+        for (name, value) in parts {
+            message.set_field_by_name(name, value.clone());
+        }
+        Field::Message(message)
+    };
+    for message in [
+        part(
+            "span",
+            inner(
+                "Duration",
+                &[("seconds", Field::I64(1)), ("nanos", Field::I32(-1))],
+            ),
+        ),
+        part(
+            "span",
+            inner(
+                "Duration",
+                &[("seconds", Field::I64(-1)), ("nanos", Field::I32(1))],
+            ),
+        ),
+        part(
+            "time",
+            inner("Timestamp", &[("seconds", Field::I64(i64::MAX))]),
+        ),
+        part(
+            "any_value",
+            inner("Value", &[("number_value", Field::F64(f64::NAN))]),
+        ),
+        part(
+            "held",
+            inner(
+                "Any",
+                &[("type_url", Field::String("a/test.Nothing".into()))],
+            ),
+        ),
+    ] {
+        assert!(
+            to_value(&message).is_err() && to_text(&message).is_err(),
+            "{message:?}"
+        );
+    }
+}
+
 /// Reads one field and expects it to be refused at its place.
 fn check_refused(name: &str, value: &str) {
     let object: Value = serde_json::from_str(&format!("{{\"{name}\": {value}}}")).unwrap();
@@ -175,13 +334,46 @@ fn check_refused(name: &str, value: &str) {
 fn what_a_field_cannot_hold_exactly_is_refused() {
     for (name, value) in [
         ("bigNumber", "9223372036854775808"),
-        ("bigNumber", "1.0"),
-        ("bigNumber", "1e3"),
+        ("bigNumber", "1.5"),
+        ("bigNumber", "1e-1"),
+        ("bigNumber", "1e400"),
+        ("bigNumber", "\"1.5\""),
+        ("bigNumber", "\" 1\""),
+        ("bigNumber", "\"1 \""),
+        ("bigNumber", "\"+1\""),
+        ("bigNumber", "\"01\""),
+        ("bigNumber", "\"\""),
+        ("bigNumber", "9223372036854775808.0"),
+        ("unsigned", "-1.0"),
+        ("list", "[1.5]"),
+        ("list", "[null]"),
+        ("counts", "{\"1\": null}"),
         ("small", "-1"),
         ("small", "4294967296"),
         ("real", "9007199254740993"),
         ("real", "1e400"),
         ("real", "\"much\""),
+        ("real", "\"\""),
+        ("real", "\"1.5 \""),
+        ("real", "\"inf\""),
+        ("real", "\"1e400\""),
+        ("real", "\"9007199254740993\""),
+        ("span", "\"1\""),
+        ("span", "\"1.5m\""),
+        ("span", "\"315576000001s\""),
+        ("time", "\"2026-01-31t12:00:00Z\""),
+        ("time", "\"2026-01-31T12:00:00z\""),
+        ("held", "{\"value\": 1}"),
+        ("held", "{\"@type\": \"\", \"value\": \"\"}"),
+        ("held", "{\"@type\": \"type.test/test.Nothing\"}"),
+        (
+            "held",
+            "{\"@type\": \"type.test/test.Shapes\", \"nothing\": 1}",
+        ),
+        (
+            "held",
+            "{\"@type\": \"type.test/google.protobuf.Duration\", \"value\": \"1\"}",
+        ),
         ("narrow", "1e39"),
         ("flag", "\"true\""),
         ("text", "5"),

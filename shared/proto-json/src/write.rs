@@ -1,22 +1,28 @@
 //! Message to JSON.
 
-use prost_reflect::{DynamicMessage, SerializeOptions};
-use serde_json::Value;
+mod well_known;
 
-/// A message cannot be written as JSON, such as one with a time beyond the year 9999.
+use base64::{Engine, engine::general_purpose};
+use prost_reflect::{DynamicMessage, Kind, MapKey, ReflectMessage, Value as Field};
+use serde_json::{Map, Value};
+
+/// Why a message cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
-#[error("the message cannot be written as JSON")]
-pub struct WriteError(#[from] serde_json::Error);
+pub enum WriteError {
+    /// A well-known type holds what its text cannot say, such as a time beyond the year 9999.
+    #[error("the message cannot be written as JSON")]
+    Text(#[from] serde_json::Error),
+    /// A message holds what JSON cannot express.
+    #[error("the message cannot be written as JSON: {0}")]
+    Unwritable(&'static str),
+}
 
 /// Makes JSON that shows every field, with 64-bit integers as numbers: our JSON keeps every digit.
 ///
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
 pub fn to_value(message: &DynamicMessage) -> Result<Value, WriteError> {
-    let options = SerializeOptions::new()
-        .stringify_64_bit_integers(false)
-        .skip_default_fields(false);
-    Ok(message.serialize_with_options(serde_json::value::Serializer, &options)?)
+    Style { shows_all: true }.message(message)
 }
 
 /// Makes proto3 JSON as it is specified: 64-bit integers are strings, and default values are left
@@ -25,5 +31,100 @@ pub fn to_value(message: &DynamicMessage) -> Result<Value, WriteError> {
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
 pub fn to_text(message: &DynamicMessage) -> Result<String, WriteError> {
-    Ok(serde_json::to_string(message)?)
+    Ok(Style { shows_all: false }.message(message)?.to_string())
+}
+
+/// How messages are written.
+#[derive(Clone, Copy)]
+struct Style {
+    /// Fields with their default are written as well, and 64-bit integers as numbers.
+    shows_all: bool,
+}
+
+impl Style {
+    fn message(self, message: &DynamicMessage) -> Result<Value, WriteError> {
+        match well_known::write(self, message) {
+            Some(written) => written,
+            None => Ok(Value::Object(self.fields(message)?)),
+        }
+    }
+
+    fn fields(self, message: &DynamicMessage) -> Result<Map<String, Value>, WriteError> {
+        let mut object = Map::new();
+        for field in message.descriptor().fields() {
+            let by_default = self.shows_all && !field.supports_presence();
+            if by_default || message.has_field(&field) {
+                let value = self.field(&message.get_field(&field), &field.kind())?;
+                object.insert(field.json_name().to_owned(), value);
+            }
+        }
+        Ok(object)
+    }
+
+    fn field(self, field: &Field, kind: &Kind) -> Result<Value, WriteError> {
+        Ok(match field {
+            Field::Message(message) => self.message(message)?,
+            Field::List(items) => {
+                let items = items.iter().map(|item| self.field(item, kind));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Field::Map(entries) => {
+                let kind = match kind {
+                    Kind::Message(entry) => entry.map_entry_value_field().kind(),
+                    _ => return Err(WriteError::Unwritable("a map without entries")),
+                };
+                let written =
+                    |(key, value): (&MapKey, &Field)| Ok((map_key(key), self.field(value, &kind)?));
+                Value::Object(
+                    entries
+                        .iter()
+                        .map(written)
+                        .collect::<Result<_, WriteError>>()?,
+                )
+            }
+            Field::Bool(value) => Value::Bool(*value),
+            Field::I32(value) => Value::from(*value),
+            Field::U32(value) => Value::from(*value),
+            Field::I64(value) if self.shows_all => Value::from(*value),
+            Field::U64(value) if self.shows_all => Value::from(*value),
+            Field::I64(value) => Value::String(value.to_string()),
+            Field::U64(value) => Value::String(value.to_string()),
+            Field::F32(value) if value.is_finite() => serde_json::to_value(value)?,
+            Field::F32(value) => endless((*value).into()),
+            Field::F64(value) if value.is_finite() => Value::from(*value),
+            Field::F64(value) => endless(*value),
+            Field::String(value) => Value::String(value.clone()),
+            Field::Bytes(value) => Value::String(general_purpose::STANDARD.encode(value)),
+            Field::EnumNumber(number) => match kind {
+                Kind::Enum(values) if values.full_name() == "google.protobuf.NullValue" => {
+                    Value::Null
+                }
+                Kind::Enum(values) => match values.get_value(*number) {
+                    Some(value) => Value::String(value.name().to_owned()),
+                    None => Value::from(*number),
+                },
+                _ => Value::from(*number),
+            },
+        })
+    }
+}
+
+/// A number that JSON has no digits for.
+fn endless(value: f64) -> Value {
+    Value::from(match value {
+        f64::INFINITY => "Infinity",
+        f64::NEG_INFINITY => "-Infinity",
+        _ => "NaN",
+    })
+}
+
+fn map_key(key: &MapKey) -> String {
+    match key {
+        MapKey::Bool(key) => key.to_string(),
+        MapKey::I32(key) => key.to_string(),
+        MapKey::I64(key) => key.to_string(),
+        MapKey::U32(key) => key.to_string(),
+        MapKey::U64(key) => key.to_string(),
+        MapKey::String(key) => key.clone(),
+    }
 }

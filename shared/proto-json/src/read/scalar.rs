@@ -1,6 +1,7 @@
 //! JSON values as scalars, exactly or not at all.
 
 use base64::{Engine, engine::general_purpose};
+use call_catalogue::scalar;
 use prost_reflect::{Kind, MapKey, Value as Field};
 use serde_json::Value;
 
@@ -46,6 +47,8 @@ pub(super) fn read(kind: &Kind, value: &Value) -> Result<Field, String> {
         }
         Kind::Enum(descriptor) => {
             let number = match value {
+                // The only value of the type that stands for null.
+                Value::Null if descriptor.full_name() == "google.protobuf.NullValue" => Some(0),
                 Value::String(name) => descriptor
                     .get_value_by_name(name)
                     .map(|value| value.number()),
@@ -76,23 +79,29 @@ pub(super) fn map_key(kind: &Kind, text: &str) -> Option<MapKey> {
     })
 }
 
-/// Reads a number as a double. Text stands for what JSON numbers cannot say.
+/// Reads a number as a double, in digits or as text. Text also stands for what digits cannot say.
 pub(super) fn double(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => return Some(f64::NAN),
+        Some("Infinity") => return Some(f64::INFINITY),
+        Some("-Infinity") => return Some(f64::NEG_INFINITY),
+        _ => {}
+    }
+    let text = number(value)?;
+    let double: f64 = text.parse().ok()?;
+    (double.is_finite() && keeps_digits(&text, double)).then_some(double)
+}
+
+/// The digits of a number, or of a text that is one by the grammar of JSON.
+fn number(value: &Value) -> Option<String> {
     match value {
-        Value::Number(number) => {
-            let text = number.to_string();
-            let double: f64 = text
-                .parse()
-                .ok()
-                .filter(|double: &f64| double.is_finite())?;
-            keeps_digits(&text, double).then_some(double)
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) => {
+            let ends = |text: &str| text.ends_with(|c: char| c.is_ascii_digit());
+            let begins = |text: &str| text.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+            let number: serde_json::Number = text.parse().ok()?;
+            (begins(text) && ends(text)).then(|| number.to_string())
         }
-        Value::String(text) => match text.as_str() {
-            "NaN" => Some(f64::NAN),
-            "Infinity" => Some(f64::INFINITY),
-            "-Infinity" => Some(f64::NEG_INFINITY),
-            _ => None,
-        },
         _ => None,
     }
 }
@@ -106,12 +115,10 @@ fn keeps_digits(text: &str, double: f64) -> bool {
     !plain || format!("{double:.0}") == text || double == 0.0
 }
 
+/// Reads a whole number, however JSON spells it: `5`, `5.0`, `50e-1`, or one of these as text.
 fn whole<N: std::str::FromStr>(value: &Value) -> Option<N> {
-    match value {
-        Value::Number(number) => number.to_string().parse().ok(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    }
+    let (whole, _) = scalar::integer(&number(value)?)?;
+    whole.to_string().parse().ok()
 }
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {

@@ -1,6 +1,9 @@
 //! The well-known types that JSON writes in a way of their own.
 
-use prost_reflect::{DynamicMessage, Kind, MapKey, MessageDescriptor, Value as Field};
+use prost_reflect::prost::Message as _;
+use prost_reflect::{
+    DynamicMessage, FieldDescriptor, Kind, MapKey, MessageDescriptor, Value as Field,
+};
 use serde_json::Value;
 
 use super::{Reader, join, scalar};
@@ -38,14 +41,7 @@ pub(super) fn read(
         "Struct" => read_struct(reader, descriptor, value, pointer),
         "ListValue" => read_list(reader, descriptor, value, pointer),
         "Value" => read_value(reader, descriptor, value, pointer),
-        "Any" => {
-            reader.expected(
-                pointer,
-                "left out: google.protobuf.Any cannot be given as JSON here",
-                value,
-            );
-            None
-        }
+        "Any" => read_any(reader, descriptor, value, pointer),
         "DoubleValue" | "FloatValue" | "Int64Value" | "UInt64Value" | "Int32Value"
         | "UInt32Value" | "BoolValue" | "StringValue" | "BytesValue" => {
             read_wrapper(reader, descriptor, value, pointer)
@@ -54,9 +50,21 @@ pub(super) fn read(
     })
 }
 
-/// Returns whether a field of this kind can hold a JSON null.
-pub(super) fn holds_null(kind: &Kind) -> bool {
-    match kind {
+/// Whether JSON writes a message of this type in another way than as an object of its fields.
+pub(crate) fn has_own_form(descriptor: &MessageDescriptor) -> bool {
+    let name = descriptor.full_name().strip_prefix("google.protobuf.");
+    name.is_some_and(|name| {
+        matches!(
+            name,
+            "Timestamp" | "Duration" | "FieldMask" | "Struct" | "ListValue" | "Value" | "Any"
+        ) || (name.ends_with("Value") && name.len() > "Value".len())
+    })
+}
+
+/// Returns whether a field can hold a JSON null.
+pub(super) fn holds_null(field: &FieldDescriptor) -> bool {
+    match field.kind() {
+        _ if field.is_list() || field.is_map() => false,
         Kind::Message(descriptor) => descriptor.full_name() == "google.protobuf.Value",
         Kind::Enum(descriptor) => descriptor.full_name() == "google.protobuf.NullValue",
         _ => false,
@@ -71,6 +79,12 @@ fn from_text(
     wanted: &str,
 ) -> Option<DynamicMessage> {
     let read = match value {
+        // RFC 3339 has small letters and a space here as well; protobuf has not.
+        Value::String(text)
+            if text.contains(['t', 'z', ' ']) && descriptor.name() == "Timestamp" =>
+        {
+            None
+        }
         Value::String(_) => DynamicMessage::deserialize(descriptor.clone(), value.clone()).ok(),
         _ => None,
     };
@@ -78,6 +92,56 @@ fn from_text(
         reader.expected(pointer, wanted, value);
     }
     read
+}
+
+/// Reads a message of the type that `@type` names, from the fields beside it, or from `value` where
+/// JSON writes that type in a way of its own. Nothing at all is a message of no type.
+fn read_any(
+    reader: &mut Reader,
+    descriptor: &MessageDescriptor,
+    value: &Value,
+    pointer: &str,
+) -> Option<DynamicMessage> {
+    let mut message = DynamicMessage::new(descriptor.clone());
+    let Value::Object(object) = value else {
+        reader.expected(
+            pointer,
+            "an object with the name of a type in '@type'",
+            value,
+        );
+        return None;
+    };
+    if object.is_empty() {
+        return Some(message);
+    }
+    let url = object.get("@type").unwrap_or(&Value::Null);
+    let name = url.as_str().and_then(|url| Some(url.rsplit_once('/')?.1));
+    let held = name.and_then(|name| descriptor.parent_pool().get_message_by_name(name));
+    let Some(held) = held else {
+        let wanted = "the name of a known type, as in type.googleapis.com/google.protobuf.Duration";
+        reader.expected(&join(pointer, "@type"), wanted, url);
+        return None;
+    };
+    let read = match has_own_form(&held) {
+        true => {
+            for (name, value) in object
+                .iter()
+                .filter(|(name, _)| !["@type", "value"].contains(&name.as_str()))
+            {
+                reader.unknown_field(&held, name, &join(pointer, name), value);
+            }
+            let value = object.get("value").unwrap_or(&Value::Null);
+            reader.message(&held, value, &join(pointer, "value"))
+        }
+        false => {
+            let mut fields = object.clone();
+            fields.remove("@type");
+            reader.message(&held, &Value::Object(fields), pointer)
+        }
+    };
+    message.set_field_by_name("type_url", Field::String(url.as_str()?.to_owned()));
+    message.set_field_by_name("value", Field::Bytes(read?.encode_to_vec().into()));
+    Some(message)
 }
 
 fn read_wrapper(
