@@ -47,6 +47,25 @@ pub fn render_call(
     Ok(block)
 }
 
+/// Writes a call as an ACTION block whose lists and objects are elements; `None` where it would not
+/// be read back as it is.
+pub(crate) fn render_in_elements(
+    entry: &Entry,
+    arguments: &Map<String, Value>,
+    catalogue: &Catalogue,
+) -> Option<String> {
+    let schema = Schema::root(&entry.tool.parameters);
+    let block = elements::action_in_elements(&entry.alias, arguments, schema).ok()?;
+    let read = check(
+        &block,
+        &entry.tool.id,
+        arguments,
+        Dialect::Action,
+        catalogue,
+    );
+    read.is_ok().then_some(block)
+}
+
 /// Writes a call whose arguments need not fit the tool's schema.
 pub(crate) fn render_unchecked(
     tool_id: &str,

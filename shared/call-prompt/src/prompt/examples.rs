@@ -108,21 +108,28 @@ impl Maker<'_> {
         parsed.calls.into_iter().next()
     }
 
-    /// A call with a parameter that is a list or an object.
+    /// A call with parameters that are a list and an object, or one of them.
     fn structured(&self, entry: &Entry) -> Option<String> {
         let schema = Schema::root(&entry.tool.parameters);
-        let mut names = entry.parameter_names();
-        names.find_map(|name| {
+        let of = |kind: Types| {
+            let mut names = entry.parameter_names();
+            names.find(|name| {
+                let types = schema.member(name).types();
+                types.has(kind) && !types.has(Types::STRING)
+            })
+        };
+        let mut arguments = required(entry);
+        let (list, object) = (of(Types::ARRAY), of(Types::OBJECT));
+        for name in [list.or(object)?, object.or(list)?] {
             let member = schema.member(name);
-            let types = member.types();
-            if types.has(Types::STRING) || !(types.has(Types::ARRAY) || types.has(Types::OBJECT)) {
-                return None;
-            }
             let value = filled(example_value(name, member), member);
-            let mut arguments = required(entry);
             arguments.insert(name.to_owned(), value);
-            self.call(entry, arguments)
-        })
+        }
+        let elements = match self.dialect {
+            Dialect::Action => render::render_in_elements(entry, &arguments, self.catalogue),
+            _ => None,
+        };
+        elements.or_else(|| self.call(entry, arguments))
     }
 
     /// A call with a text that every dialect has to delimit.

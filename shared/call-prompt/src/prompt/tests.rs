@@ -207,7 +207,8 @@ fn seed_002_section_4_3_an_example_has_an_object_awkward_text_and_an_error() {
         all.into_iter().find(|(found, _)| found == title).unwrap().1
     };
     assert!(
-        of(Example::Structured).contains("<payload>{\"message\":\"Task done\"}</payload>"),
+        of(Example::Structured)
+            .contains("<payload>\n            <message>Task done</message>\n        </payload>"),
         "{text}"
     );
     assert!(
@@ -220,6 +221,38 @@ fn seed_002_section_4_3_an_example_has_an_object_awkward_text_and_an_error() {
         ),
         "{text}"
     );
+}
+
+#[test]
+fn seed_002_section_3_2_3_a_list_and_an_object_are_shown_as_the_rules_say() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "age": {"type": "integer"},
+            "names": {"type": "array", "items": {"type": "string"}},
+            "files": {"type": "array", "items": {"type": "object", "properties": {"path": {"type": "string"}}}},
+            "address": {"type": "object", "properties": {"street": {"type": "string"}}}
+        },
+        "required": ["age"]
+    });
+    let catalogue = Catalogue::new(vec![Tool::new("Meet", "", schema)], vec![]).unwrap();
+    for language in [Language::En, Language::Zh] {
+        let text = render_tools(&catalogue, Dialect::Action, language, Detail::Full).text;
+        let words = Words::of(language);
+        let title = words.example(Example::Structured).0;
+        let mut all = examples(&text, words).into_iter();
+        let (_, example) = all.find(|(found, _)| found == title).unwrap();
+        assert!(!example.contains(['[', '{']), "{example}");
+        let call = &parse(&example, &catalogue, &Policy::default()).calls[0];
+        assert!(call.is_ready() && call.tolerances.is_empty(), "{example}");
+        assert_eq!(call.arguments["names"].as_array().map(Vec::len), Some(2));
+        assert!(call.arguments["address"]["street"].is_string(), "{example}");
+        let lines = "        <names>\n            <item>";
+        assert!(
+            example.contains(lines) && example.contains("        <address>\n            <street>"),
+            "{example}"
+        );
+    }
 }
 
 #[test]

@@ -28,6 +28,58 @@ pub(super) fn action(
     Ok(out)
 }
 
+/// `<ACTION>` with one call, its lists and objects as elements: lists as repeated `<item>`, as the
+/// rules of the dialect have models write them.
+pub(super) fn action_in_elements(
+    name: &str,
+    arguments: &Map<String, Value>,
+    schema: Schema<'_>,
+) -> Result<String, Refusal> {
+    let mut out = format!("<ACTION>\n    <{name}>\n");
+    for (key, value) in arguments {
+        nested(&mut out, key, value, schema.member(key), 2)?;
+    }
+    out.push_str(&format!("    </{name}>\n</ACTION>"));
+    Ok(out)
+}
+
+/// Writes a value as an element on lines of its own.
+fn nested(
+    out: &mut String,
+    name: &str,
+    value: &Value,
+    schema: Schema<'_>,
+    depth: usize,
+) -> Result<(), Refusal> {
+    check_name(name)?;
+    let indentation = "    ".repeat(depth);
+    let parts: Vec<(&str, &Value, Schema<'_>)> = match value {
+        Value::Array(items) => {
+            let item = |item| ("item", item, schema.items());
+            items.iter().map(item).collect()
+        }
+        Value::Object(members) => {
+            let member = |(name, value)| (name, value, schema.member(name));
+            let members = members.iter().map(|(name, value)| (name.as_str(), value));
+            members.map(member).collect()
+        }
+        _ => Vec::new(),
+    };
+    out.push_str(&indentation);
+    if parts.is_empty() {
+        let written = value_element(BytesStart::new(name), value, schema);
+        out.push_str(&written.map_err(|error| (format!("/{name}"), error.to_string()))?);
+    } else {
+        out.push_str(&format!("<{name}>\n"));
+        for (name, value, schema) in parts {
+            nested(out, name, value, schema, depth + 1)?;
+        }
+        out.push_str(&format!("{indentation}</{name}>"));
+    }
+    out.push('\n');
+    Ok(())
+}
+
 /// `<tool_call name="…">` with one call.
 pub(super) fn tool_tag(
     name: &str,
@@ -81,11 +133,19 @@ fn element(
     value: &Value,
     schema: Schema<'_>,
 ) -> Result<String, Refusal> {
+    let written = value_element(start, value, schema.member(key));
+    written.map_err(|error| (format!("/{key}"), error.to_string()))
+}
+
+/// An element with the text of a value.
+fn value_element(
+    start: BytesStart<'_>,
+    value: &Value,
+    schema: Schema<'_>,
+) -> std::io::Result<String> {
     let text = text_of(value);
-    let schema = schema.member(key);
     let plain = is_plain_string(value, schema);
-    let frames = !schema.preserves_white_space();
-    write(start, &text, plain, frames).map_err(|error| (format!("/{key}"), error.to_string()))
+    write(start, &text, plain, !schema.preserves_white_space())
 }
 
 fn write(
