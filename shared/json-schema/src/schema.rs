@@ -199,6 +199,23 @@ impl Schema {
         violations
     }
 
+    /// Returns the instance without the members that are null where null is refused, for null stands
+    /// for left out; `None` where it does not meet the schema then either.
+    pub fn without_nulls(&self, instance: &Value) -> Option<Value> {
+        let mut rest = instance.clone();
+        for violation in self.validate(instance) {
+            if violation.code == ViolationCode::UnknownParameter {
+                return None;
+            }
+            let (parent, name) = violation.pointer.rsplit_once('/')?;
+            let name = name.replace("~1", "/").replace("~0", "~");
+            let members = rest.pointer_mut(parent)?.as_object_mut()?;
+            members.get(&name).filter(|value| value.is_null())?;
+            members.remove(&name);
+        }
+        self.is_valid(&rest).then_some(rest)
+    }
+
     /// Fills in the defaults of absent properties, at every depth that the instance has, and returns
     /// the JSON pointers of what was filled in. Call it after [`Schema::validate`].
     ///

@@ -1,4 +1,4 @@
-//! All tools that are known by definition, found by id or alias.
+//! All tools that are known by definition, found by id, alias or display name.
 //!
 //! A catalogue never changes: a registration makes a new one. What workflows and node types bring
 //! is not in here, because the workflow service owns them.
@@ -26,7 +26,7 @@ pub struct Catalogue {
 /// A name of a tool, as texts, inventories and workflows write it, read against a catalogue.
 #[derive(Clone, Debug)]
 pub enum Reading<'a> {
-    /// The id or the alias of this tool.
+    /// The id, the alias or the display name of this tool.
     Tool(&'a Arc<Tool>),
     /// The id or the alias of a workflow, a node type or an agent, if there is one; other services know that.
     Derived(Cow<'a, str>),
@@ -101,14 +101,28 @@ impl Catalogue {
             .or_else(|| self.by_id.get(self.by_alias.get(written)?))
     }
 
-    /// Reads a name (rule N7). A node type may stand without `node:`, and a workflow by its path or as a skill.
+    /// Reads a name (rule N7). A node type may stand without `node:`, and a workflow by its path or as
+    /// a skill; a tool may be named by the display name that no other tool has.
     pub fn read<'a>(&'a self, written: &'a str) -> Reading<'a> {
-        match self.find(written) {
+        match self.find(written).or_else(|| self.displayed(written)) {
             Some(tool) => Reading::Tool(tool),
             None => Reading::Derived(
                 naming::derived_id(written).map_or(Cow::Borrowed(written), Cow::Owned),
             ),
         }
+    }
+
+    /// Finds the only tool of a display name, unless a workflow, a node type or an agent may be
+    /// spelled like that.
+    fn displayed(&self, written: &str) -> Option<&Arc<Tool>> {
+        let derived = written.contains([':', '/']) || written.contains("__");
+        if derived || written.starts_with("skill_") {
+            return None;
+        }
+        let mut tools = self.tools();
+        let named = |tool: &&Arc<Tool>| tool.definition().display_name == written;
+        let found = tools.find(named)?;
+        tools.find(named).is_none().then_some(found)
     }
 
     /// Whether a name means the tool that has this id, which need not be one of the catalogue.
@@ -242,6 +256,47 @@ mod tests {
             let all = all.chain(&["tales/old.json", "workflow:old", "node:kb:Query"]);
             let meant: Vec<_> = all.filter(|id| catalogue.means(written, id)).collect();
             assert_eq!(meant, [&means], "{written}");
+        }
+    }
+
+    #[test]
+    fn a_tool_is_named_by_the_display_name_that_is_its_own() {
+        let mut catalogue = catalogue(&["calculator"]);
+        for (id, name) in [
+            ("math.add", "Adding machine"),
+            ("math.sub", "calculator"),
+            ("math.mul", "Twin"),
+            ("math.div", "Twin"),
+            ("math.greet", "workflow:greet"),
+            ("math.skill", "skill_greet"),
+            ("math.path", "tales/greet.json"),
+            ("math.alias", "workflow__greet"),
+        ] {
+            let definition = Definition {
+                display_name: name.to_owned(),
+                ..definition(id)
+            };
+            (catalogue, _) = catalogue.with(definition, Origin::Registered).unwrap();
+        }
+        for (written, meant) in [
+            ("Adding machine", Some("math.add")),
+            // An id comes before a name.
+            ("calculator", Some("calculator")),
+            ("adding machine", None),
+            ("Twin", None),
+            // What may be the name of a workflow is no display name.
+            ("workflow:greet", None),
+            ("skill_greet", None),
+            ("tales/greet.json", None),
+            ("workflow__greet", None),
+        ] {
+            let read = match catalogue.read(written) {
+                Reading::Tool(tool) => Some(tool.id()),
+                Reading::Derived(_) => None,
+            };
+            assert_eq!(read, meant, "{written}");
+            let named = meant.is_none_or(|id| catalogue.means(written, id));
+            assert!(named, "{written}");
         }
     }
 

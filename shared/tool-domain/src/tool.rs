@@ -180,16 +180,20 @@ impl Tool {
         self.is_idempotent() || self.implementation().is_run()
     }
 
-    /// Checks arguments and fills defaults in.
+    /// Checks arguments and fills defaults in. Null for a parameter that may be left out, and may not
+    /// be null, means left out, as in what models write (C6).
     ///
     /// # Errors
     /// Everything that is wrong with them.
     pub fn check(&self, arguments: &Value) -> Result<Checked, Vec<Violation>> {
         let violations = self.schema.validate(arguments);
-        if !violations.is_empty() {
-            return Err(violations.into_iter().map(Violation::from).collect());
-        }
-        let mut arguments = arguments.clone();
+        let mut arguments = match violations.is_empty() {
+            true => arguments.clone(),
+            false => match self.schema.without_nulls(arguments) {
+                Some(arguments) => arguments,
+                None => return Err(violations.into_iter().map(Violation::from).collect()),
+            },
+        };
         let defaulted = self
             .schema
             .apply_defaults(&mut arguments)

@@ -48,7 +48,11 @@ pub fn parts(node: &NodeEntry, given: &BTreeSet<String>) -> Result<String, Vec<V
     }
     let choice = Choice {
         ids: tool_ids(config, &dynamic),
-        template: dynamic.template,
+        described: json!({
+            "dialect": setting(config, "dialect"),
+            "descriptionTemplate": dynamic.template,
+            "templateToolIds": dynamic.tool_ids,
+        }),
         native: config.get("dialect").and_then(Value::as_str) == Some("native"),
     };
     let workflow = match node.full_type.as_str() {
@@ -61,7 +65,8 @@ pub fn parts(node: &NodeEntry, given: &BTreeSet<String>) -> Result<String, Vec<V
 /// The tools of a composite node, and how a model is to call them.
 struct Choice {
     ids: Vec<Value>,
-    template: Option<String>,
+    /// The settings of the part that describes them: the template is for dynamic tools only.
+    described: Value,
     native: bool,
 }
 

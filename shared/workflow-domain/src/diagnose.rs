@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::execution::{EXECUTION, OF_EFFECTS};
 use super::limits::MAX_SUGGESTED;
+use super::load;
 use super::node_definition::NodeEffects;
 use super::node_type::{Catalogue, ShapeContext};
 use super::violation::join;
@@ -32,8 +33,9 @@ const ROOT_KEYS: [&str; 19] = [
     "metadata",
     "availableTools",
 ];
-const NODE_KEYS: [&str; 12] = [
+const NODE_KEYS: [&str; 13] = [
     "id",
+    "name",
     "position",
     "parentNode",
     "width",
@@ -148,7 +150,11 @@ impl Findings {
 
     fn node(&mut self, node: &Map<String, Value>, pointer: &str, form: Form) {
         let mut known = NODE_KEYS.to_vec();
-        known.extend([form.type_key(), form.presets_key()]);
+        known.extend([
+            form.type_key(),
+            form.presets_key(),
+            load::settings_key(node),
+        ]);
         self.unknown_keys(node, pointer, &known);
     }
 

@@ -87,6 +87,18 @@ fn form_of(root: &Map<String, Value>) -> Form {
     }
 }
 
+/// The type of a node that asks a model, as seed 003 writes it.
+const SEED_LLM: &str = "LLM";
+
+/// The key under which a node has its settings: `config` where seed 003's form is written.
+pub(super) fn settings_key(node: &Map<String, Value>) -> &'static str {
+    let seed = node.get("config").is_some_and(Value::is_object);
+    match seed && !node.contains_key("configValues") {
+        true => "config",
+        false => "configValues",
+    }
+}
+
 #[derive(Default)]
 struct Loader {
     violations: Violations,
@@ -128,9 +140,14 @@ impl Loader {
         let mut node = self.take_object(value, &pointer)?;
         let id = self.name(&mut node, "id", &pointer);
         let full_type = self.name(&mut node, form.type_key(), &pointer);
+        let settings = settings_key(&node);
+        let full_type = full_type.map(|name| match name == SEED_LLM {
+            true => tool_choice::LLM.to_owned(),
+            false => name,
+        });
         Some(NodeEntry {
             presets: self.object(&mut node, form.presets_key(), &pointer),
-            config: self.object(&mut node, "configValues", &pointer).into(),
+            config: self.object(&mut node, settings, &pointer).into(),
             connection_orders: self.connection_orders(&mut node, &pointer),
             bypassed: node
                 .get("bypassed")

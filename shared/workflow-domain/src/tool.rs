@@ -4,9 +4,12 @@ use call_catalogue::{Catalogue, Tool};
 use call_outcome::Failure;
 use serde_json::{Map, Value, json};
 
-/// Writes a tool as an item of a list of tools.
-pub fn tool_to_value(tool: &Tool) -> Value {
-    json!({
+/// The key of the name by which a workflow lists a tool, where that is not its id.
+pub const WRITTEN_NAME: &str = "writtenName";
+
+/// Writes a tool as an item of a list of tools; `written` is the name by which it was asked for.
+pub fn tool_to_value(tool: &Tool, written: &str) -> Value {
+    let mut value = json!({
         "name": tool.id,
         "description": tool.description,
         "parameters": tool.parameters,
@@ -15,7 +18,11 @@ pub fn tool_to_value(tool: &Tool) -> Value {
         "parallelSafe": tool.parallel_safe,
         "idempotent": tool.idempotent,
         "strict": tool.strict,
-    })
+    });
+    if written != tool.id {
+        value[WRITTEN_NAME] = written.into();
+    }
+    value
 }
 
 /// Makes a catalogue of a list of tools.

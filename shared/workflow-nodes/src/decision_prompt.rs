@@ -29,6 +29,7 @@ const TOOLS_DIGEST: &str = "tools_digest";
 const HEAD: &str = "可用工具:\n";
 
 const TEMPLATE: &str = "descriptionTemplate";
+const TEMPLATE_TOOLS: &str = "templateToolIds";
 const DEFAULT_TEMPLATE: &str = "- {toolName}: {toolDescription}";
 
 /// Adds the question and the observation to a chat, and declares the tools once (rule W30).
@@ -66,6 +67,7 @@ impl Default for DecisionPrompt {
             "The dialect in which calls are taught; `native` for no manual, missing for `action`.";
         let template = "How a tool is described. `{toolName}` and `{toolDescription}` are replaced \
                         wherever they stand.";
+        let described = "The names of the tools that the template is for; missing for all of them.";
         let definition = NodeDefinition {
             description: "Puts the chat for the next decision of a model together. The tools are \
                           declared at the end of the user's message, unless the newest declaration \
@@ -77,6 +79,7 @@ impl Default for DecisionPrompt {
                     default: Some(json!(DEFAULT_TEMPLATE)),
                     ..ConfigSlot::new(TEMPLATE, DataFlow::String, template)
                 },
+                ConfigSlot::new(TEMPLATE_TOOLS, DataFlow::Array, described),
             ],
             ..NodeDefinition::new(
                 "core:DecisionPrompt",
@@ -95,13 +98,19 @@ impl Node for DecisionPrompt {
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         dialect::read(context.config)?;
-        match context.config.get(TEMPLATE) {
-            None | Some(Value::Null | Value::String(_)) => Ok(self.definition.shape.clone()),
-            Some(_) => Err(vec![Violation::new(
-                join("/configValues", TEMPLATE),
-                "type_mismatch",
-                "expected a text",
-            )]),
+        let wrong = |key: &str, expected: &str| {
+            let place = join("/configValues", key);
+            Err(vec![Violation::new(place, "type_mismatch", expected)])
+        };
+        let given = |key: &str| context.config.get(key).unwrap_or(&Value::Null);
+        match (given(TEMPLATE), given(TEMPLATE_TOOLS)) {
+            (Value::Null | Value::String(_), Value::Null | Value::Array(_)) => {
+                Ok(self.definition.shape.clone())
+            }
+            (Value::Null | Value::String(_), _) => {
+                wrong(TEMPLATE_TOOLS, "expected an array of the names of tools")
+            }
+            _ => wrong(TEMPLATE, "expected a text"),
         }
     }
 
@@ -117,8 +126,19 @@ impl Node for DecisionPrompt {
         if !catalogue.is_empty() {
             let taught = dialect::read(call.config).ok().flatten();
             let template = call.config.get(TEMPLATE).and_then(Value::as_str);
+            let template = template.unwrap_or(DEFAULT_TEMPLATE);
+            let only = call.config.get(TEMPLATE_TOOLS).and_then(Value::as_array);
+            let is_for = |tool: &Value| {
+                let names = ["name", tool::WRITTEN_NAME].map(|key| tool.get(key));
+                let among =
+                    |only: &Vec<Value>| names.into_iter().flatten().any(|name| only.contains(name));
+                only.is_none_or(among)
+            };
             let list = tools.into_iter().flatten();
-            let list = list.map(|tool| describe(tool, template.unwrap_or(DEFAULT_TEMPLATE)));
+            let list = list.map(|tool| match is_for(tool) {
+                true => describe(tool, template),
+                false => describe(tool, DEFAULT_TEMPLATE),
+            });
             let list: Vec<String> = list.collect();
             declare(
                 &mut chat,

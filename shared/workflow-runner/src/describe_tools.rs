@@ -124,7 +124,7 @@ fn described(
     let tools = named
         .tools
         .iter()
-        .map(|(_, tool)| Ok(tool_to_value(&read(tool)?)));
+        .map(|(name, tool)| Ok(tool_to_value(&read(tool)?, name)));
     Ok(Settled::Tools(tools.collect::<Result<_, Failure>>()?))
 }
 

@@ -222,6 +222,30 @@ async fn j24_a_workflow_that_calls_itself_is_refused_past_the_depth_limit() {
 }
 
 #[tokio::test]
+async fn null_for_a_parameter_that_may_be_left_out_means_left_out() {
+    let fixture = Fixture::new().await;
+    let inputs = json!({
+        "n": {"dataFlowType": "INTEGER", "required": true},
+        "mode": {"dataFlowType": "STRING"}
+    });
+    fixture
+        .workflows
+        .put("echo", json!({"interfaceInputs": inputs}));
+    for (arguments, status) in [
+        (json!({"n": 1, "mode": null}), CallStatus::Succeeded),
+        (json!({"n": null, "mode": "a"}), CallStatus::Rejected),
+        (json!({"n": null, "mode": null}), CallStatus::Rejected),
+        (json!({"n": 1, "other": null}), CallStatus::Rejected),
+    ] {
+        let result = fixture.call("workflow:echo", arguments.clone()).await;
+        assert_eq!(result.status(), status, "{arguments}: {result:?}");
+        if status == CallStatus::Succeeded {
+            assert_eq!(result.output_json, r#"{"n":1}"#);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_registered_tool_takes_its_parameters_from_its_workflow() {
     let fixture = Fixture::new().await;
     fixture.workflows.put(
@@ -234,6 +258,15 @@ async fn a_registered_tool_takes_its_parameters_from_its_workflow() {
                          "implementation": {"type": "workflow", "workflowId": "echo"}}),
         )
         .await;
+    let definition = json!({"id": "count.all", "displayName": "Counting machine", "description": "counts", "readOnly": true,
+                            "implementation": {"type": "workflow", "workflowId": "echo"}});
+    fixture.put_tool(definition).await;
+    // Seed 003 has an id or a name.
+    let named = fixture.call("Counting machine", json!({"n": 2})).await;
+    assert_eq!(
+        (&*named.tool_id, &*named.output_json),
+        ("count.all", r#"{"n":2}"#)
+    );
     let result = fixture.call("count", json!({"n": "x"})).await;
     assert_eq!(result.error.unwrap().violations[0].code, "type_mismatch");
     assert_eq!(

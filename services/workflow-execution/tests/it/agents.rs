@@ -126,6 +126,40 @@ async fn settings_of_a_decision_are_checked_with_their_places() {
     assert_eq!(found, expected);
 }
 
+#[tokio::test]
+async fn seed_003_a_node_adds_tools_to_those_of_its_workflow() {
+    let world = World::new().await;
+    world
+        .models
+        .answer(&["<ACTION><echo><n>1</n></echo></ACTION>", "Done."]);
+    let definition = json!({
+        "id": "workflow-1",
+        "name": "数据分析工作流",
+        "availableTools": {"initial": ["echo"]},
+        "nodes": [
+            {"id": "llm-1", "type": "LLM", "name": "分析数据", "config": {
+                "profileId": "small",
+                "prompt": "请分析以下数据...",
+                "dynamicTools": {
+                    "toolIds": ["fail"],
+                    "descriptionTemplate": "工具 {toolName}: {toolDescription}",
+                },
+            }},
+            {"id": "out", "type": "core:GroupOutput"},
+        ],
+        "edges": [edge("llm-1", "text", "out", "text"), edge("llm-1", "calls", "out", "calls")],
+        "interfaceOutputs": {"text": {"dataFlowType": "STRING"}, "calls": {"dataFlowType": "INTEGER"}},
+    });
+    let outcome = world.run(&definition, json!({})).await;
+    assert_eq!(result(&outcome), json!({"text": "Done.", "calls": 1}));
+    let requests = world.models.requests();
+    let asked = &requests[0].messages.last().unwrap().text;
+    assert!(
+        asked.starts_with("请分析以下数据...\n\n可用工具:\n- echo: \n工具 fail: \n"),
+        "{asked}"
+    );
+}
+
 /// The tools that were dispatched, in order.
 fn dispatched(events: Vec<RunEvent>) -> Vec<String> {
     let kinds = events.into_iter().filter_map(|event| event.kind);

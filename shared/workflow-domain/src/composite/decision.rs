@@ -15,8 +15,7 @@ pub(super) fn parts(config: &Map<String, Value>, choice: &Choice, has_tools: boo
     };
     let mut nodes = vec![
         json!({"id": "in", "type": "core:GroupInput"}),
-        json!({"id": "prompt", "type": "core:DecisionPrompt", "configValues": {
-            "dialect": setting("dialect"), "descriptionTemplate": choice.template}}),
+        json!({"id": "prompt", "type": "core:DecisionPrompt", "configValues": choice.described}),
         json!({"id": "ask", "type": "core:LlmApiRequest",
             "inputValues": {"model": setting("profileId"), "parameters": setting("parameters")},
             "configValues": {EXECUTION: setting(EXECUTION)}}),

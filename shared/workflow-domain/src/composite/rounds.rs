@@ -45,7 +45,7 @@ pub(super) fn parts(
         inside(
             "prompt",
             "core:DecisionPrompt",
-            json!({"dialect": setting("dialect"), "descriptionTemplate": choice.template}),
+            choice.described.clone(),
             json!({}),
         ),
         inside(

@@ -131,6 +131,25 @@ fn every_mistake_of_the_text_is_named_at_once() {
 }
 
 #[test]
+fn a_node_of_seed_003_is_read_as_the_node_that_it_means() {
+    let settings = json!({"profileId": "gpt-4", "dynamicTools": {"toolIds": ["chart-generator"]}});
+    let read = |node: Value| {
+        let workflow = loaded(&json!({"nodes": [node]}).to_string());
+        let node = &workflow.nodes[0];
+        (node.full_type.clone(), json!(&*node.config))
+    };
+    let meant = ("core:LLM".to_owned(), settings.clone());
+    for node in [
+        json!({"id": "a", "type": "LLM", "name": "n", "config": settings}),
+        json!({"id": "a", "type": "LLM", "configValues": settings}),
+        json!({"id": "a", "type": "core:LLM", "config": settings}),
+        json!({"id": "a", "type": "core:LLM", "configValues": settings, "config": {"x": 1}}),
+    ] {
+        assert_eq!(read(node.clone()), meant, "{node}");
+    }
+}
+
+#[test]
 fn size_depth_and_counts_are_bounded() {
     let deep = format!(r#"{{"nodes":[],"x":{}{}}}"#, "[".repeat(70), "]".repeat(70));
     assert_eq!(load(&deep).violations[0].code, "not_json");

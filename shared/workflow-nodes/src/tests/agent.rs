@@ -288,6 +288,28 @@ fn w30_tools_are_declared_once_and_again_when_they_change() {
 }
 
 #[test]
+fn l9_a_template_is_for_the_tools_that_it_is_given_with() {
+    let mut by_name = tools();
+    by_name[1]["writtenName"] = json!("Writer");
+    for (only, tools, expected) in [
+        (json!(["write"]), tools(), "- read: Reads.\n* write"),
+        (json!(["Writer"]), by_name, "- read: Reads.\n* write"),
+        (
+            json!([]),
+            tools(),
+            "- read: Reads.\n- write: Writes {toolName}.",
+        ),
+        (json!(null), tools(), "* read\n* write"),
+    ] {
+        let config = json!({"dialect": "native", "descriptionTemplate": "* {toolName}", "templateToolIds": only});
+        let inputs = json!({"user_query": "Hi", "tools": tools});
+        let prompted = run("core:DecisionPrompt", config, inputs).unwrap();
+        let content = prompted["messages"][0]["content"].as_str().unwrap();
+        assert_eq!(content, format!("Hi\n\n可用工具:\n{expected}"), "{only}");
+    }
+}
+
+#[test]
 fn available_tools_lists_what_the_registry_describes() {
     let described = Settled::Tools(tools().as_array().cloned().unwrap());
     let config = json!({"toolIds": ["read", "write", "read"]});

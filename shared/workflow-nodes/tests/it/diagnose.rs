@@ -40,6 +40,20 @@ fn what_has_no_effect_is_found_where_it_stands() {
 }
 
 #[test]
+fn a_node_as_seed_003_writes_it_is_no_finding_but_for_what_nothing_reads() {
+    check(
+        json!({"nodes": [
+            {"id": "llm-1", "type": "LLM", "name": "分析数据", "config": {"profileId": "gpt-4", "prompt": "p", "colour": 1}},
+            {"id": "llm-2", "type": "LLM", "config": {"profileId": "x"}, "configValues": {"profileId": "y"}},
+        ]}),
+        &[
+            ("/nodes/1/config", "unknown_key"),
+            ("/nodes/0/configValues/colour", "unknown_key"),
+        ],
+    );
+}
+
+#[test]
 fn what_is_read_or_left_empty_is_no_finding() {
     check(
         json!({

@@ -51,3 +51,33 @@ fn defaults_that_never_end_fill_in_nothing() {
     let mut instance = Value::Array(vec![json!({}); 100]);
     assert!(fat.apply_defaults(&mut instance).is_err());
 }
+
+#[test]
+fn null_stands_for_a_member_that_may_be_left_out() {
+    let schema = compile(&json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "mode": {"enum": ["a", "b"]},
+            "inner": {"type": "object", "properties": {"x/y": {"type": "integer"}}, "additionalProperties": false},
+            "free": {}
+        },
+        "required": ["name"],
+        "additionalProperties": false
+    }));
+    for (given, left) in [
+        (
+            json!({"name": "n", "mode": null, "inner": {"x/y": null}, "free": null}),
+            Some(json!({"name": "n", "inner": {}, "free": null})),
+        ),
+        (
+            json!({"name": "n", "inner": null}),
+            Some(json!({"name": "n"})),
+        ),
+        (json!({"name": null}), None),
+        (json!({"name": "n", "other": null}), None),
+        (json!({"name": "n", "mode": null, "inner": 1}), None),
+    ] {
+        assert_eq!(schema.without_nulls(&given), left, "{given}");
+    }
+}
