@@ -62,23 +62,28 @@ async fn the_tools_for_handles_are_there_once_a_handle_was_given() {
 
 #[tokio::test]
 async fn t27_a_call_that_asks_for_no_reply_is_started_and_read_later() {
-    const RENDER: &str = "<|[REQUEST_TOOL]|>\ncommand:「始」Render「末」\narchery:「始」no_reply「末」\n\
-                          scene:「始」dawn「末」\n<|[END_TOOL]|>";
-    let turns = json!([
-        {"expect": {"system_lacks": ["system__read_stream"]}, "answer": {"text": RENDER}},
-        {
-            "expect": {
-                "system_contains": ["system__read_stream"],
-                "last_contains": ["\"state\":\"running\"", "\"handle\":\"", "is not waited for"]
+    for render in [
+        "<|[REQUEST_TOOL]|>\ncommand:「始」Render「末」\narchery:「始」no_reply「末」\n\
+         scene:「始」dawn「末」\n<|[END_TOOL]|>",
+        "<ACTION><Render><archery>no_reply</archery><scene>dawn</scene></Render></ACTION>",
+        "<ACTION><Render archery=\"no_reply\"><scene>dawn</scene></Render></ACTION>",
+    ] {
+        let turns = json!([
+            {"expect": {"system_lacks": ["system__read_stream"]}, "answer": {"text": render}},
+            {
+                "expect": {
+                    "system_contains": ["system__read_stream"],
+                    "last_contains": ["\"state\":\"running\"", "\"handle\":\"", "is not waited for"]
+                },
+                "answer": {"text": READ}
             },
-            "answer": {"text": READ}
-        },
-        {"expect": {"last_contains": ["the rest"]}, "answer": {"text": "Rendered."}}
-    ]);
-    let registry = registry().tool("Render", &["scene"], Behaviour::Hangs);
-    let world = World::new(registry, &["Render"], &turns);
-    let running = world.build().await;
-    let ended = running.play(says("render")).await;
-    assert_eq!(ended.text(), "Rendered.", "{}", ended.error_message());
-    assert_eq!(world.registry.dispatches().len(), 2);
+            {"expect": {"last_contains": ["the rest"]}, "answer": {"text": "Rendered."}}
+        ]);
+        let registry = registry().tool("Render", &["scene"], Behaviour::Hangs);
+        let world = World::new(registry, &["Render"], &turns);
+        let running = world.build().await;
+        let ended = running.play(says("render")).await;
+        assert_eq!(ended.text(), "Rendered.", "{}", ended.error_message());
+        assert_eq!(world.registry.dispatches().len(), 2, "{render}");
+    }
 }

@@ -1,5 +1,7 @@
 //! From a cut call to a typed one.
 
+mod alternative;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,13 +9,14 @@ use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, ToolMatch};
 use serde_json::{Map, Value};
 
+use self::alternative::typed_as_alternative;
 use super::arguments::{self, Argument};
 use super::check::check;
-use super::union::{Members, text_of, values_in};
+use super::steps::give::{asks_for_no_reply, asynchronous};
 use super::value::{MOST_TRIALS, Typer, ValuePlace, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
 use crate::dialect::context::Context;
-use crate::dialect::raw::{Content, Plain, RawCall};
+use crate::dialect::raw::{Content, Plain, RawCall, RawValue};
 use crate::{Call, RawArgument, StepControl};
 
 /// Types a call. `hints` are the encoding hints by written name, `fetched` the parameters whose
@@ -41,6 +44,10 @@ pub(crate) fn type_call(
             typer.problems.push(tool_problem(other, &raw, context));
             None
         }
+    };
+    let control = StepControl {
+        no_reply: entry.is_some_and(|entry| takes_no_reply(&mut raw, entry, &mut typer)),
+        ..StepControl::default()
     };
     let arguments = arguments::resolve(&mut raw, entry, context, &mut typer);
     let mut typed = match entry.map(Entry::schema).filter(|schema| schema.is_union()) {
@@ -82,9 +89,31 @@ pub(crate) fn type_call(
         ambiguous: raw.ambiguous,
         needs_confirmation: (repaired || raw.ambiguous) && !read_only,
         runs: true,
-        control: StepControl::default(),
+        control,
         provider_id: raw.provider_id,
     }
+}
+
+/// Takes `archery` off the elements and attributes of a call whose tool has no such parameter, and
+/// says whether it asks not to wait for the result (T27).
+fn takes_no_reply(raw: &mut RawCall, entry: &Entry, typer: &mut Typer<'_>) -> bool {
+    const KEY: &str = "archery";
+    let text = typer.text;
+    let is_control = |value: &RawValue| value.name.of(text).eq_ignore_ascii_case(KEY);
+    if entry.declares(KEY) || !raw.arguments.iter().any(is_control) {
+        return false;
+    }
+    let mut no_reply = false;
+    raw.arguments.retain(|value| match value.content {
+        Content::Markup(span) | Content::Attribute(span) if is_control(value) => {
+            let written = span.of(text).trim();
+            no_reply = asks_for_no_reply(written);
+            typer.notes.push(asynchronous(value.name_span, written));
+            false
+        }
+        _ => true,
+    });
+    no_reply
 }
 
 /// The values of the arguments, each under its schema, in the order of their first mention.
@@ -113,73 +142,6 @@ fn typed<'s>(
         }
     }
     typed
-}
-
-/// The values of arguments that are one of several alternatives as a whole (C9).
-fn typed_as_alternative(
-    typer: &mut Typer<'_>,
-    arguments: &[Argument],
-    schema: Schema<'_>,
-    hints: &Map<String, Value>,
-    context: &Context<'_>,
-    span: Span,
-) -> Map<String, Value> {
-    let as_json = |argument: &Argument| match &argument.raw.content {
-        Content::Json(value) => Some((argument.name.to_string(), Value::clone(value))),
-        _ => None,
-    };
-    if let Some(written) = arguments.iter().map(as_json).collect::<Option<Map<_, _>>>() {
-        let written = Value::Object(written);
-        if schema.admits(&written)
-            && let Value::Object(written) = written
-        {
-            return written;
-        }
-    }
-    let given = Given {
-        arguments,
-        text: typer.text,
-    };
-    let place = ValuePlace::whole(span);
-    let read = |typer: &mut Typer<'_>, alternative: Schema<'_>| {
-        let member = |argument: &Argument| alternative.member(&argument.name);
-        Some(Value::Object(typed(
-            typer, arguments, member, hints, context,
-        )))
-    };
-    match typer.members_as_alternative(schema, &given, &place, read) {
-        Some(Value::Object(typed)) => typed,
-        _ => Map::new(),
-    }
-}
-
-/// The arguments of a call and the message that they stand in.
-struct Given<'t> {
-    arguments: &'t [Argument],
-    text: &'t str,
-}
-
-impl Members for Given<'_> {
-    fn member(&self, name: &str, schema: Schema<'_>) -> Option<Cow<'_, Value>> {
-        let mut arguments = self.arguments.iter();
-        let argument = arguments.find(|argument| *argument.name == *name)?;
-        Some(match &argument.raw.content {
-            Content::Json(value) => Cow::Borrowed(value),
-            Content::Markup(span) => Cow::Owned(text_of(*span, self.text, schema)),
-            Content::Attribute(span) | Content::Plain(Plain { span, .. }) => {
-                Cow::Owned(Value::String(span.of(self.text).trim().to_owned()))
-            }
-        })
-    }
-
-    fn work(&self) -> usize {
-        let work = |argument: &Argument| match &argument.raw.content {
-            Content::Json(value) => values_in(value),
-            Content::Markup(span) | Content::Attribute(span) => span.len(),
-            Content::Plain(plain) => plain.span.len(),
-        };
-        1 + self.arguments.iter().map(work).sum::<usize>()
-    }
 }
 
 /// The schema of an argument.

@@ -1,7 +1,7 @@
 //! From the fields of a TAM or VCP block to its calls: commands, steps, control keys (T18 to T32).
 
 mod declared;
-mod give;
+pub(in crate::typing) mod give;
 mod keys;
 mod list;
 mod place;

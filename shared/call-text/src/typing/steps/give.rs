@@ -116,13 +116,8 @@ fn set(step: &mut StepDraft<'_>, control: Control, key_span: Span, value_span: S
             built.control.uris.insert(name, value);
         }
         Control::Archery => {
-            built.control.no_reply = matches!(
-                value.to_ascii_lowercase().as_str(),
-                "true" | "no_reply" | "noreply"
-            );
-            let (rule, class) = (Rule::T27, Class::Verbatim);
-            let note = Tolerance::new(rule, class, "asynchronous_call", key_span, value, value);
-            built.call.notes.push(note);
+            built.control.no_reply = asks_for_no_reply(value);
+            built.call.notes.push(asynchronous(key_span, value));
         }
         Control::Metadata(key) => {
             let value = Value::String(value.to_owned());
@@ -130,6 +125,18 @@ fn set(step: &mut StepDraft<'_>, control: Control, key_span: Span, value_span: S
         }
         Control::Block(_) | Control::Common(_) => {}
     }
+}
+
+/// Whether the value of `archery` asks not to wait for the result (T27).
+pub(in crate::typing) fn asks_for_no_reply(value: &str) -> bool {
+    let words = ["true", "no_reply", "noreply"];
+    words.iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// The remark on a call that says whether it is waited for (T27).
+pub(in crate::typing) fn asynchronous(span: Span, value: &str) -> Tolerance {
+    let (rule, class) = (Rule::T27, Class::Verbatim);
+    Tolerance::new(rule, class, "asynchronous_call", span, value, value)
 }
 
 /// Reports a control value that means nothing (T26).
