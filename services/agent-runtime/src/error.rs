@@ -1,6 +1,6 @@
 //! Why the service cannot be built, and failures of its store.
 
-use agent_store::{revisions::DocumentKind, store::StoreError};
+use agent_store::{profiles::Profiles, revisions::DocumentKind, store::StoreError};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
 use model_client::BuildModelError;
@@ -28,9 +28,22 @@ pub enum Error {
     RunLog(#[from] sql_store::OpenError),
 }
 
-/// Reports that no profile has this id.
-pub(crate) fn no_such_profile(id: &str) -> Failure {
-    no_such_document(DocumentKind::Profile, id, 0)
+/// The most profiles that the id of an unknown one is compared with.
+const MOST_COMPARED: usize = 1_000;
+
+/// Reports that no profile has this id, and which one may have been meant.
+pub(crate) fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
+    let known = profiles.page(None, MOST_COMPARED);
+    let ids = known.iter().map(|known| known.profile.id.as_str());
+    let near = json_schema::nearest_names(id, ids);
+    let meant = near.first().map(|near| format!("; did you mean `{near}`?"));
+    let shown: String = id.chars().take(80).collect();
+    let message = format!(
+        "no profile has the id `{shown}`{}",
+        meant.unwrap_or_default()
+    );
+    Failure::new(Code::NotFound, ErrorReason::ProfileNotFound, message)
+        .metadata("profile_id", shown)
 }
 
 /// Reports that no document has this id, or that the revision is not kept where one is named.

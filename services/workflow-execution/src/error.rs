@@ -40,15 +40,17 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
-/// Reports that no workflow has this id.
-pub(crate) fn workflow_not_found(id: &str) -> Failure {
+/// Reports that no workflow has this id; `known` are ids that one may have been meant by.
+pub(crate) fn workflow_not_found(id: &str, known: &[String]) -> Failure {
     let shown: String = id.chars().take(80).collect();
-    Failure::new(
-        Code::NotFound,
-        ErrorReason::WorkflowNotFound,
-        format!("no workflow has the id `{shown}`"),
-    )
-    .metadata("workflow_id", shown)
+    let near = json_schema::nearest_names(id, known.iter().map(String::as_str));
+    let meant = near.first().map(|near| format!("; did you mean `{near}`?"));
+    let message = format!(
+        "no workflow has the id `{shown}`{}",
+        meant.unwrap_or_default()
+    );
+    Failure::new(Code::NotFound, ErrorReason::WorkflowNotFound, message)
+        .metadata("workflow_id", shown)
 }
 
 /// Reports that no schedule has this id.

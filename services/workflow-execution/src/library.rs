@@ -57,6 +57,9 @@ enum Found {
     Nothing,
 }
 
+/// The most ids that an unknown one is compared with.
+const MOST_COMPARED: usize = 1_000;
+
 impl Library {
     /// Reads every file of `directory`. A file that is not a valid workflow is logged and left out;
     /// an empty path is not a directory.
@@ -122,8 +125,14 @@ impl Library {
         match self.find(id).await? {
             Found::Definition(definition) => Ok(definition),
             Found::Invalid(violations) => Err(workflow_invalid("definition_json", &violations)),
-            Found::Nothing => Err(workflow_not_found(id)),
+            Found::Nothing => Err(self.not_found(id).await),
         }
+    }
+
+    /// Reports that no workflow has this id.
+    pub async fn not_found(&self, id: &str) -> Failure {
+        let known = self.ids("", MOST_COMPARED).await;
+        workflow_not_found(id, &known.unwrap_or_default())
     }
 
     /// Returns a definition if it is there and valid.

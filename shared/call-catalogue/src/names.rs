@@ -165,11 +165,8 @@ pub(crate) fn rank_tools<'c>(
                 true => apart + allowed,
                 false => strsim::damerau_levenshtein(&lowered, &candidate.to_lowercase()),
             };
-            (
-                distance + 1,
-                distance <= allowed && distance < width,
-                candidate,
-            )
+            let near = json_schema::is_near(&written, candidate);
+            (distance + 1, near, candidate)
         })
         .collect();
     ranked.sort_by_key(|(distance, _, _)| *distance);
@@ -178,31 +175,6 @@ pub(crate) fn rank_tools<'c>(
 
 /// Edit distance costs the product of both lengths; no real name is longer.
 const LONGEST_COMPARED: usize = 128;
-
-/// Up to three candidates within an edit distance of max(2, length / 3), nearest first; ties keep
-/// the candidates' order (N3).
-pub fn nearest<'c>(written: &str, candidates: impl Iterator<Item = &'c str>) -> Vec<String> {
-    let written: String = written.chars().take(LONGEST_COMPARED).collect();
-    let lowered = written.to_lowercase();
-    let allowed = (written.chars().count() / 3).max(2);
-    let mut found: Vec<(usize, &str)> = candidates
-        .filter_map(|candidate| {
-            let distance = if squash(candidate) == squash(&written) {
-                0
-            } else {
-                strsim::damerau_levenshtein(&lowered, &candidate.to_lowercase())
-            };
-            (distance <= allowed && distance < candidate.chars().count())
-                .then_some((distance, candidate))
-        })
-        .collect();
-    found.sort_by_key(|(distance, _)| *distance);
-    found
-        .into_iter()
-        .take(3)
-        .map(|(_, candidate)| candidate.to_owned())
-        .collect()
-}
 
 /// Up to this many names stand in one observation.
 const MOST_NAMES: usize = 20;

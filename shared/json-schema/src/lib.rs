@@ -34,7 +34,7 @@ pub mod violation;
 pub use compile_error::{CompileCode, CompileErrors, CompileProblem};
 pub use defaults::DefaultsError;
 pub use limits::{CompileOptions, JsonLimits, Limits};
-pub use names::{nearest_names, squash};
+pub use names::{is_near, nearest_names, squash};
 pub use part::SchemaPart;
 pub use schema::Schema;
 pub use strict_json::{

@@ -20,22 +20,14 @@ pub fn squash(name: &str) -> String {
 
 /// Returns up to three of the known names that `given` may stand for, nearest first.
 ///
-/// A name that is equal after [`squash`] comes first; then names within an edit distance of
-/// max(2, length / 3), but never so far that every character would have to change. Ties keep the
-/// order of `known`.
+/// A name that is equal after [`squash`] comes first, then the same name in another namespace (`LLM`
+/// and `core:LLM`), then names within an edit distance of max(2, length / 3), but never so far that
+/// every character would have to change. A namespace, up to the last `:`, is not counted: names of
+/// one have it in common, however little else. Ties keep the order of `known`.
 pub fn nearest_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let given_length = given.chars().count();
-    if given_length == 0 || given_length > LONGEST_COMPARED {
-        return Vec::new();
-    }
-    let squashed = squash(given);
-    let furthest = (given_length / 3).max(2);
+    let known = known.into_iter().filter(|name| *name != given);
     let mut ranked: Vec<(usize, &str)> = known
-        .into_iter()
-        .filter(|name| *name != given)
-        .filter_map(|name| {
-            distance(given, given_length, &squashed, name, furthest).map(|rank| (rank, name))
-        })
+        .filter_map(|name| Some((distance(given, name)?, name)))
         .collect();
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked.dedup_by(|a, b| a.1 == b.1);
@@ -46,29 +38,57 @@ pub fn nearest_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) 
         .collect()
 }
 
-/// Returns how far `name` is, 0 being equal after squashing, or nothing when it is too far.
-fn distance(
-    given: &str,
-    given_length: usize,
-    squashed: &str,
-    name: &str,
-    furthest: usize,
-) -> Option<usize> {
-    let length = name.chars().count();
-    if length > LONGEST_COMPARED {
+/// Whether `given` may stand for a known name, as [`nearest_names`] decides.
+pub fn is_near(given: &str, name: &str) -> bool {
+    distance(given, name).is_some()
+}
+
+/// Returns how far a name is, 0 being equal after squashing, or nothing when it is too far.
+fn distance(given: &str, name: &str) -> Option<usize> {
+    if is_overlong(given) || is_overlong(name) {
         return None;
     }
-    let squashed_name = squash(name);
-    if !squashed.is_empty() && squashed == squashed_name {
+    let same = |a: &str, b: &str| {
+        let squashed = squash(a);
+        !squashed.is_empty() && squashed == squash(b)
+    };
+    if same(given, name) {
         return Some(0);
     }
+    let ((given_namespace, given), (namespace, name)) = (in_namespace(given), in_namespace(name));
+    if given_namespace == namespace {
+        return edits(given, name);
+    }
+    if same(given, name) {
+        return Some(1);
+    }
+    let within = given_namespace.is_empty() || namespace.ends_with(given_namespace);
+    edits(given, name).filter(|_| within).map(|edits| edits + 1)
+}
+
+/// Whether a name is empty or too long to be compared.
+fn is_overlong(name: &str) -> bool {
+    name.is_empty() || name.chars().count() > LONGEST_COMPARED
+}
+
+/// The namespace of a name with its colon, empty where there is none, and what follows it.
+fn in_namespace(name: &str) -> (&str, &str) {
+    let colon = name.rfind(':').filter(|at| at + 1 < name.len());
+    name.split_at(colon.map_or(0, |at| at + 1))
+}
+
+/// Returns the edits from one name to another, letter case and punctuation aside, or nothing when
+/// they are too many.
+fn edits(given: &str, name: &str) -> Option<usize> {
+    let (length, given_length) = (name.chars().count(), given.chars().count());
+    let furthest = (given_length / 3).max(2);
     if length.abs_diff(given_length) > furthest {
         return None;
     }
     // A two-letter name is within two edits of every other: something must remain in common.
     let shorter = length.min(given_length);
-    let edits = strsim::damerau_levenshtein(given, name)
-        .min(strsim::damerau_levenshtein(squashed, &squashed_name).max(1));
+    let squashed = strsim::damerau_levenshtein(&squash(given), &squash(name)).max(1);
+    let edits = strsim::damerau_levenshtein(given, name).min(squashed);
     (edits <= furthest && edits < shorter).then_some(edits)
 }
 
@@ -102,6 +122,29 @@ mod tests {
         check("名字", &["名子", "性别"], &["名子"]);
         check("", &["a"], &[]);
         check("count", &[], &[]);
+    }
+
+    #[test]
+    fn a_namespace_is_no_likeness() {
+        let tools = [
+            "workflow:greet",
+            "workflow:node",
+            "core:LLM",
+            "node:core:TextMerge",
+        ];
+        for (given, expected) in [
+            ("workflow:nope", &["workflow:node"][..]),
+            ("workflow:greets", &["workflow:greet"]),
+            ("agent:greet", &["workflow:greet"]),
+            ("workflow:absent", &[]),
+            ("LLM", &["core:LLM"]),
+            ("llm", &["core:LLM"]),
+            ("core:TextMerg", &["node:core:TextMerge"]),
+            ("TextMerg", &["node:core:TextMerge"]),
+            ("core:X", &[]),
+        ] {
+            check(given, &tools, expected);
+        }
     }
 
     #[test]

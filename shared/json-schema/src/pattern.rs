@@ -115,8 +115,12 @@ impl Scan<'_> {
         }
     }
 
+    /// Passes over a class; a `]` that stands first in it is one of its characters.
     fn skip_class(&mut self) {
         self.at += 1;
+        for first in [b'^', b']'] {
+            self.at += usize::from(self.rest.get(self.at) == Some(&first));
+        }
         while let Some(byte) = self.rest.get(self.at) {
             match byte {
                 b'\\' => self.at += 2,
@@ -186,6 +190,10 @@ mod tests {
             "^(a+)+$",
             "",
             r"[\]{9999}]",
+            "[](?=]",
+            "[^](?!x)]+",
+            "[]{9999}]",
+            "[]a(]{2}",
             ")(",
         ] {
             check(pattern, None);
@@ -202,6 +210,8 @@ mod tests {
             r"(a)\1",
             r"(?<n>a)\k<n>",
             "(?>a)",
+            "[]a](?=b)",
+            "[^]](?=b)",
         ] {
             check(pattern, Some(CompileCode::LookAround));
         }
@@ -218,6 +228,8 @@ mod tests {
             Some(CompileCode::PatternTooComplex),
         );
         check("a{500}b{500}", None);
+        check("([]]{100}){20}", Some(CompileCode::PatternTooComplex));
+        check("([^](]{100}){20}", Some(CompileCode::PatternTooComplex));
         check("(a{1,2000}|b)", Some(CompileCode::PatternTooComplex));
         check(&"a".repeat(1_025), Some(CompileCode::PatternTooLong));
     }

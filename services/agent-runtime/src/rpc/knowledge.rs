@@ -51,8 +51,9 @@ impl KnowledgeRpc {
             return Ok(Reader::Operator);
         }
         let owner = self.states.owner(conversation_id, "").await?;
-        let known = self.profiles.get(&owner.profile_id);
-        let known = known.ok_or_else(|| crate::error::no_such_profile(&owner.profile_id))?;
+        let id = &owner.profile_id;
+        let known = self.profiles.get(id);
+        let known = known.ok_or_else(|| crate::error::no_such_profile(id, &self.profiles))?;
         Ok(Reader::Agent(known.profile))
     }
 

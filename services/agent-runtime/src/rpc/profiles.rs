@@ -96,7 +96,10 @@ impl ProfileRpc {
                 kept.map_err(|error| store_failure(&error))?
             }
         };
-        known.ok_or_else(|| no_such_document(DocumentKind::Profile, id, revision))
+        known.ok_or_else(|| match revision {
+            0 => no_such_profile(id, &self.profiles),
+            kept => no_such_document(DocumentKind::Profile, id, kept),
+        })
     }
 
     async fn revisions(
@@ -106,7 +109,8 @@ impl ProfileRpc {
         let (id, kind) = (request.profile_id, DocumentKind::Profile);
         let place = (request.page_size, request.page_token.as_str());
         let page = revisions_page(self.profiles.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) = page.ok_or_else(|| no_such_profile(&id))?;
+        let (revisions, next_page_token) =
+            page.ok_or_else(|| no_such_profile(&id, &self.profiles))?;
         Ok(ListProfileRevisionsResponse {
             revisions,
             next_page_token,
@@ -259,7 +263,7 @@ fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
             "the request id was used before with another body",
         )
         .metadata("request_id", request_id),
-        ChangeError::NotFound => no_such_profile(id),
+        ChangeError::NotFound => no_such_document(DocumentKind::Profile, id, 0),
         ChangeError::IsFile => {
             let problem = "is the id of a file, which is never deleted; delete the file instead";
             Failure::invalid_fields().violation("profile_id", problem)

@@ -29,7 +29,9 @@ pub(super) async fn get(
             (meta.subject, plan.inventory, tool_ids, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
-            let profile = profiles.get(&id).ok_or_else(|| no_such_profile(&id))?;
+            let profile = profiles
+                .get(&id)
+                .ok_or_else(|| no_such_profile(&id, profiles))?;
             let profile = profile.profile;
             let approvals = profile.tavern.approvals.clone();
             let names = profile.inventory();

@@ -263,7 +263,7 @@ impl Inner {
                 return Err(Failure::invalid_fields().violation("profile_id", problem));
             }
         };
-        known.ok_or_else(|| no_such_profile(id))
+        known.ok_or_else(|| no_such_profile(id, &self.profiles))
     }
 
     /// Returns whether a turn has to wait for others of its conversation.

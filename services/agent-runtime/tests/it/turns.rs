@@ -550,15 +550,16 @@ async fn every_field_that_is_wrong_is_named_at_once() {
             "budgets.calls"
         ]
     );
-    let unknown = running
-        .start(StartTurnRequest {
-            profile_id: "bob".to_owned(),
+    let known = says("hi").profile_id;
+    for (profile_id, meant) in [("bob".to_owned(), false), (format!("{known}x"), true)] {
+        let request = StartTurnRequest {
+            profile_id,
             ..says("hi")
-        })
-        .await
-        .unwrap_err();
-    assert_eq!(
-        grpc_kit::reason(&unknown),
-        Some(ErrorReason::ProfileNotFound)
-    );
+        };
+        let unknown = running.start(request).await.unwrap_err();
+        let reason = grpc_kit::reason(&unknown);
+        assert_eq!(reason, Some(ErrorReason::ProfileNotFound));
+        let asked = format!("; did you mean `{known}`?");
+        assert_eq!(unknown.message().ends_with(&asked), meant, "{unknown:?}");
+    }
 }

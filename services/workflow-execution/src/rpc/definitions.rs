@@ -11,7 +11,7 @@ use run_events::request_hash;
 use serde_json::Value;
 use tonic::{Code, Status};
 
-use crate::error::{workflow_invalid, workflow_not_found};
+use crate::error::workflow_invalid;
 use crate::library::{Definition, FileChanges};
 use crate::rpc::tool_ids;
 use crate::runner::Inner;
@@ -83,7 +83,7 @@ pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Res
     let expected = (!etag.is_empty()).then_some(etag.as_str());
     match inner.library.delete(&workflow_id, expected).await? {
         DeleteOutcome::Deleted => Ok(()),
-        DeleteOutcome::NotFound => Err(workflow_not_found(&workflow_id)),
+        DeleteOutcome::NotFound => Err(inner.library.not_found(&workflow_id).await),
         DeleteOutcome::EtagMismatch { current } => Err(Failure::etag_mismatch(current)),
     }
 }

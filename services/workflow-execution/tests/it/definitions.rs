@@ -63,6 +63,18 @@ async fn a_definition_is_given_back_as_it_was_saved() {
 }
 
 #[tokio::test]
+async fn an_unknown_id_is_answered_with_the_one_that_was_meant() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    client.put_workflow(put("greeter", "one")).await.unwrap();
+    for (id, meant) in [("greetr", true), ("Greeter", true), ("absent", false)] {
+        let refused = get(&mut client, id).await.unwrap_err();
+        let asked = refused.message().ends_with("; did you mean `greeter`?");
+        assert_eq!(asked, meant, "{id}: {}", refused.message());
+    }
+}
+
+#[tokio::test]
 async fn an_etag_keeps_changes_apart() {
     let world = World::new().await;
     let mut client = world.client.clone();

@@ -161,7 +161,7 @@ fn ambiguous(written: &str, span: Span, candidates: Vec<String>) -> Problem {
 
 /// The problem of a name that no parameter has, with the nearest ones.
 pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
-    let nearest = names::nearest(&names::clean(written), entry.parameter_names());
+    let nearest = json_schema::nearest_names(&names::clean(written), entry.parameter_names());
     let mut message = format!("Unknown parameter '{}'", call_catalogue::cut(written));
     if let Some(first) = nearest.first() {
         message.push_str(&format!(", did you mean '{first}'?"));

@@ -404,8 +404,7 @@ impl Typer<'_> {
                     .map_or_else(|| value.to_string(), str::to_owned)
             })
             .collect();
-        let nearest =
-            call_catalogue::names::nearest(text.trim(), listed.iter().map(String::as_str));
+        let nearest = json_schema::nearest_names(text.trim(), listed.iter().map(String::as_str));
         let message = format!(
             "Parameter '{}' must be one of {}",
             place.name(),

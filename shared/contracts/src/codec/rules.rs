@@ -288,6 +288,8 @@ fn in_range(value: i128, least: i128, most: i128) -> Option<String> {
         None
     } else if most == i128::MAX {
         Some(format!("is {value}; give {least} or more"))
+    } else if least == i128::MIN {
+        Some(format!("is {value}; give {most} or less"))
     } else {
         Some(format!("is {value}; give {least} to {most}"))
     }

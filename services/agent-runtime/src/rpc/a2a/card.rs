@@ -16,7 +16,7 @@ impl A2aRpc {
     pub(super) async fn card(&self, tenant: &str) -> Result<AgentCard, Status> {
         let tenant = tenant_of(tenant)?;
         let known = self.profiles.get(tenant);
-        let known = known.ok_or_else(|| no_such_profile(tenant))?;
+        let known = known.ok_or_else(|| no_such_profile(tenant, &self.profiles))?;
         let inventory = known.profile.inventory();
         let mut named = NamedTools::default();
         if !inventory.is_empty() {

@@ -104,6 +104,29 @@ fn a_limit_itself_is_accepted_and_the_next_value_is_not() {
 }
 
 #[test]
+fn a_bound_that_is_not_there_is_not_named() {
+    for (value, least, most, said) in [
+        (201, i128::MIN, 200, "is 201; give 200 or less"),
+        (-1, 0, i128::MAX, "is -1; give 0 or more"),
+        (9, 1, 8, "is 9; give 1 to 8"),
+    ] {
+        assert_eq!(in_range(value, least, most).as_deref(), Some(said));
+    }
+    let request = StartTurnRequest {
+        budgets: Some(Budgets {
+            calls: 1_001,
+            ..Budgets::default()
+        }),
+        ..turn()
+    };
+    let rules = of_request(&StartTurnRequest::full_name()).expect("the request has rules");
+    let status = check(rules, &request.encode_to_vec()).unwrap_err();
+    let details = status.get_details_bad_request().unwrap();
+    let said = &details.field_violations[0].description;
+    assert!(said.contains("is 1001; give 1000 or less"), "{said}");
+}
+
+#[test]
 fn a_duration_out_of_range_is_refused() {
     let second = 1_000_000_000;
     for (seconds, nanos, wrong) in [
