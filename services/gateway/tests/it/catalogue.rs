@@ -10,7 +10,7 @@ use contracts::tavern::gateway::v1::{
 };
 use gateway::{GatewaySettings, Peers};
 use grpc_kit::{Services, Transport};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const TEXT: &str = "I look. <ACTION><Look><at>shelf</at></Look></ACTION>";
 
@@ -79,6 +79,63 @@ async fn a_text_is_read_by_the_schemas_of_its_caller() {
     assert!(parsed.calls[0].problems.is_empty());
     let wrong = parse("<ACTION><Look><on>x</on></Look></ACTION>", String::new()).await;
     assert_eq!(wrong.calls[0].problems[0].code, "unknown_parameter");
+}
+
+/// As pydantic writes `list[Annotated[Circle | Square, Field(discriminator="kind")]]`.
+fn shapes() -> Value {
+    let shape = |kind: &str, id: &str| {
+        json!({
+            "type": "object",
+            "properties": {
+                "kind": {"const": kind, "title": "Kind", "type": "string"},
+                "id": {"title": "Id", "type": id}
+            },
+            "required": ["kind", "id"]
+        })
+    };
+    json!({
+        "$defs": {"Circle": shape("circle", "integer"), "Square": shape("square", "string")},
+        "type": "object",
+        "properties": {"shapes": {"type": "array", "items": {
+            "discriminator": {"mapping": {"circle": "#/$defs/Circle", "square": "#/$defs/Square"}, "propertyName": "kind"},
+            "oneOf": [{"$ref": "#/$defs/Circle"}, {"$ref": "#/$defs/Square"}]
+        }}},
+        "required": ["shapes"]
+    })
+}
+
+#[tokio::test]
+async fn a_union_of_the_callers_schema_is_read_alike_in_text_and_native_calls() {
+    let arguments =
+        json!({"shapes": [{"kind": "circle", "id": 7}, {"kind": "square", "id": "007"}]});
+    let native = json!([{"type": "function", "function": {"name": "Look", "arguments": arguments.to_string()}}]);
+    let elements =
+        "<item><kind>circle</kind><id>7</id></item><item><kind>square</kind><id>007</id></item>";
+    for (text, calls) in [
+        (
+            format!("<ACTION><Look><shapes>{elements}</shapes></Look></ACTION>"),
+            String::new(),
+        ),
+        (
+            format!("<function=Look>{arguments}</function>"),
+            String::new(),
+        ),
+        (String::new(), native.to_string()),
+    ] {
+        let mut tools = catalogue().unwrap();
+        tools.tools[0].parameters_json = shapes().to_string();
+        let request = ParseTextRequest {
+            text: text.clone(),
+            catalogue: Some(tools),
+            tool_calls_json: calls,
+            ..ParseTextRequest::default()
+        };
+        let answer = alone().parse_text(request).await.unwrap().into_inner();
+        let call = &answer.parsed.unwrap().calls[0];
+        assert!(call.problems.is_empty(), "{text}: {:?}", call.problems);
+        let read: Value = serde_json::from_str(&call.arguments_json).unwrap();
+        assert_eq!(read, arguments, "{text}");
+    }
 }
 
 #[tokio::test]
