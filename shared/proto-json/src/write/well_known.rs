@@ -54,7 +54,9 @@ fn any(style: Style, message: &DynamicMessage) -> Result<Value, WriteError> {
     let pool = message.descriptor().parent_pool().clone();
     let held = pool
         .get_message_by_name(name)
-        .ok_or_else(|| WriteError::Unwritable("an Any holds a type that is not known"))?;
+        .ok_or(WriteError::Unwritable(
+            "an Any holds a type that is not known",
+        ))?;
     let held = DynamicMessage::decode(held, bytes)
         .map_err(|_| WriteError::Unwritable("an Any holds bytes that are not of its type"))?;
     let mut object = Map::from_iter([("@type".to_owned(), Value::from(url))]);

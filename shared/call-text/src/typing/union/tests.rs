@@ -1,156 +1,13 @@
+mod spellings;
+
 use call_catalogue::{Catalogue, Tool};
 use serde_json::{Map, Value, json};
 
-use crate::native::{NativeCall, typed};
-use crate::{Call, Policy, parse};
+use self::spellings::calls;
+use crate::{Policy, parse};
 
-/// A call of `t` in every dialect, by the name of the way in which it is written.
-fn calls(parameters: &Value, arguments: &Value) -> Vec<(&'static str, Call)> {
-    let object = arguments.as_object().unwrap();
-    let fields = |open: &str, close: &str| {
-        let field =
-            |(name, value): (&String, &Value)| format!("{name}:{open}{}{close},\n", text(value));
-        object.iter().map(field).collect::<String>()
-    };
-    let parts = |open: &dyn Fn(&str) -> String,
-                 close: &dyn Fn(&str) -> String,
-                 of: fn(&Value) -> String| {
-        let part = |(name, value): (&String, &Value)| {
-            format!("{}{}{}", open(name), of(value), close(name))
-        };
-        object.iter().map(part).collect::<String>()
-    };
-    let tag = |name: &str| format!("<{name}>");
-    let end = |name: &str| format!("</{name}>");
-    let mut written = vec![
-        (
-            "action, elements",
-            format!("<ACTION><t>{}</t></ACTION>", parts(&tag, &end, elements)),
-        ),
-        (
-            "action, JSON text",
-            format!("<ACTION><t>{}</t></ACTION>", parts(&tag, &end, text)),
-        ),
-        (
-            "tam v1",
-            format!(
-                "<|[REQUEST_TOOL]|>\ncommand:「始」t「末」,\n{}<|[END_TOOL]|>",
-                fields("「始」", "「末」")
-            ),
-        ),
-        (
-            "tam v2",
-            format!(
-                "<|[REQUEST_TOOL]|>\ncommand_1:»»»t«««\n{}<|[END_TOOL]|>",
-                fields("»»»", "«««")
-            ),
-        ),
-        (
-            "vcp",
-            format!(
-                "<<<[TOOL_REQUEST]>>>\ntool_name:「始」t「末」,\n{}<<<[END_TOOL_REQUEST]>>>",
-                fields("「始」", "「末」")
-            ),
-        ),
-        (
-            "tool_call of JSON",
-            format!(
-                "<tool_call>{}</tool_call>",
-                json!({"name": "t", "arguments": arguments})
-            ),
-        ),
-        (
-            "json in action",
-            format!(
-                "<ACTION>{}</ACTION>",
-                json!({"name": "t", "arguments": arguments})
-            ),
-        ),
-        (
-            "json as body",
-            format!("<ACTION><t>{arguments}</t></ACTION>"),
-        ),
-        (
-            "function with JSON",
-            format!("<function=t>{arguments}</function>"),
-        ),
-        (
-            "invoke with JSON",
-            format!("<invoke name=\"t\">{arguments}</invoke>"),
-        ),
-        (
-            "tool_call with JSON",
-            format!("<tool_call name=\"t\">{arguments}</tool_call>"),
-        ),
-    ];
-    let param = |name: &str| format!("<param name=\"{name}\">");
-    let parameter = |name: &str| format!("<parameter={name}>");
-    for (name, open, close, start, end) in [
-        (
-            "tool_call",
-            &param as &dyn Fn(&str) -> String,
-            "</param>",
-            "<tool_call name=\"t\">",
-            "</tool_call>",
-        ),
-        (
-            "invoke",
-            &param,
-            "</param>",
-            "<invoke name=\"t\">",
-            "</invoke>",
-        ),
-        (
-            "function",
-            &parameter,
-            "</parameter>",
-            "<function=t>",
-            "</function>",
-        ),
-    ] {
-        let close = |_: &str| close.to_owned();
-        written.push((name, format!("{start}{}{end}", parts(open, &close, text))));
-    }
-    let tool = Tool::new("t", "", parameters.clone());
-    let catalogue = Catalogue::new(vec![tool], vec![]).unwrap();
-    let read = |(name, text): (&'static str, String)| {
-        let parsed = parse(&text, &catalogue, &Policy::default());
-        assert_eq!(parsed.calls.len(), 1, "{name}: {text}");
-        (name, Call::clone(&parsed.calls[0]))
-    };
-    let mut calls: Vec<(&'static str, Call)> = written.into_iter().map(read).collect();
-    let native = NativeCall {
-        name: "t".to_owned(),
-        arguments_json: arguments.to_string(),
-        ..NativeCall::default()
-    };
-    let mut native = typed(&[native], &catalogue, &Policy::default());
-    calls.push(("native", native.remove(0)));
-    calls
-}
-
-/// A value as a dialect without structure writes it.
-fn text(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A value as elements.
-fn elements(value: &Value) -> String {
-    match value {
-        Value::Object(members) => {
-            let member =
-                |(name, value): (&String, &Value)| format!("<{name}>{}</{name}>", elements(value));
-            members.iter().map(member).collect()
-        }
-        Value::Array(items) => items
-            .iter()
-            .map(|item| format!("<item>{}</item>", elements(item)))
-            .collect(),
-        other => text(other),
-    }
-}
+/// How a property says that it is one text.
+type Mark = fn(&str) -> Value;
 
 fn object(name: &str, schema: &Value) -> Value {
     let properties = Map::from_iter([(name.to_owned(), schema.clone())]);
@@ -174,7 +31,7 @@ fn a_discriminator_chooses_the_alternative_in_every_dialect_and_depth() {
         json!({"kind": "circle", "id": 7, "radius": 2.0}),
         json!({"kind": "square", "id": "007", "side": "1e3", "tags": ["1", "true"]}),
     ];
-    let marks: [(&str, fn(&str) -> Value); 4] = [
+    let marks: [(&str, Mark); 4] = [
         ("const", |name| json!({"const": name})),
         (
             "const and type",
