@@ -39,6 +39,9 @@ pub enum Event {
         span: Span,
         /// The text, tags included.
         text: String,
+        /// Whether it takes back what it covers: a closing mark without an opening one makes a thought of all the
+        /// text, blocks and calls that were reported so far. Blocks are counted anew from here.
+        takes_back: bool,
     },
     /// A block was opened. Nothing is certain before its [`Event::BlockClosed`].
     BlockOpened {

@@ -15,6 +15,7 @@ mod parsed;
 mod parser;
 mod policy;
 mod scan;
+pub mod thought;
 mod typing;
 
 pub use event::{Event, ToolState};

@@ -10,7 +10,9 @@ mod block_end;
 mod code;
 mod regions;
 mod remarks;
+mod sought;
 mod text_scanner;
+mod thoughts;
 
 use std::cell::Cell;
 

@@ -93,7 +93,7 @@ fn response(event: Event, catalogue: &Catalogue, echo: &Echo) -> StreamTextRespo
                 thought: false,
             })
         }
-        Event::Thought { span, text } => {
+        Event::Thought { span, text, .. } => {
             let span = Some(call_wire::span_to_proto(span));
             Wire::Text(TextReleased {
                 text,

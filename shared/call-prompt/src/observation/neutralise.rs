@@ -13,6 +13,9 @@ const NAMES: &[&str] = &[
     "thinking",
     "reasoning",
     "thought",
+    "reflection",
+    "scratchpad",
+    "seed:think",
     "tool_call",
     "tool_calls",
     "function_calls",
@@ -33,12 +36,16 @@ const WORDS: &[(&str, &str)] = &[
     ("{末", "{末ESCAPE"),
     ("»»»", "»_»_»"),
     ("«««", "«_«_«"),
+    ("[THINK]", "[_THINK]"),
+    ("[/THINK]", "[_/THINK]"),
+    ("◁think▷", "◁_think▷"),
+    ("◁/think▷", "◁_/think▷"),
 ];
 
 /// Breaks every mark that a dialect could take for a call, with visible characters. Text without
 /// marks is given back as it is.
 pub fn neutralise(text: &str) -> Cow<'_, str> {
-    let interesting = |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«');
+    let interesting = |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«' | '[' | '◁');
     let Some(first) = text.find(interesting) else {
         return Cow::Borrowed(text);
     };
@@ -94,9 +101,11 @@ fn starts_mark(after: &str) -> bool {
         .chars()
         .filter(|c| !is_invisible(*c))
         .take(LONGEST)
-        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':'))
         .collect();
-    NAMES.contains(&folded(&name).as_str())
+    let name = folded(&name);
+    let first = name.split(':').next().unwrap_or_default();
+    NAMES.contains(&name.as_str()) || NAMES.contains(&first)
 }
 
 /// Lower case after compatibility folding, so that full-width letters are seen.

@@ -28,6 +28,8 @@ pub(super) struct Assembler {
     held: Vec<PendingPiece>,
     /// End of the last block, for the question whether the next one is adjacent.
     last_block_end: usize,
+    /// End of the last mark that made a thought of everything before it.
+    thought_until: usize,
     /// Why no further block runs.
     halted: Option<String>,
     most_diagnostics: usize,
@@ -42,6 +44,7 @@ impl Assembler {
             events: Vec::new(),
             held: Vec::new(),
             last_block_end: 0,
+            thought_until: 0,
             halted: None,
             most_diagnostics,
             dropped_diagnostics: 0,
@@ -151,6 +154,42 @@ impl Assembler {
         self.event(|| Event::Thought {
             span,
             text: span.of(text).to_owned(),
+            takes_back: false,
+        });
+    }
+
+    /// Makes a thought of everything up to a closing mark that nothing opened (A9).
+    pub(super) fn take_back(&mut self, text: &str, end: usize, opened: bool) {
+        let span = Span::new(self.thought_until, end);
+        let is_thought = |segment: &Segment| segment.kind == SegmentKind::Thought;
+        let has_block = opened || self.has_blocks();
+        let takes_back = has_block || !self.parsed.segments.iter().all(is_thought);
+        if has_block || self.is_holding() {
+            let message = "a block before the end of a thought was not run".to_owned();
+            let hint = "write the block after the thought";
+            self.diagnose(
+                Rule::A9,
+                Severity::Hint,
+                "block_in_thought",
+                span,
+                message,
+                hint,
+            );
+        }
+        self.held.clear();
+        self.halted = None;
+        self.last_block_end = end;
+        self.thought_until = end;
+        let parsed = &mut self.parsed;
+        parsed.segments.clear();
+        parsed.blocks.clear();
+        parsed.calls.clear();
+        parsed.dialect = None;
+        self.segment(SegmentKind::Thought, Span::new(0, end));
+        self.event(|| Event::Thought {
+            span,
+            text: span.of(text).to_owned(),
+            takes_back,
         });
     }
 

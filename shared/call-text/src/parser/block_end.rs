@@ -10,8 +10,9 @@ use super::text_scanner::{ScanState, Step, TextScanner};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Progress, RawBlock, ScannedBlock};
 use crate::scan::{Feed, Look};
+use crate::thought;
 use crate::typing::TypedAhead;
-use crate::{BlockEnd, FencePolicy, SegmentKind};
+use crate::{BlockEnd, FencePolicy, FinishReason, SegmentKind};
 
 impl TextScanner {
     /// Continues with the block that is being scanned.
@@ -72,6 +73,16 @@ impl TextScanner {
                 Step::Continue
             }
             Progress::Closed { at, end } => {
+                // A draft of a call in a thought that only closes: the mark is not in a value.
+                if end == BlockEnd::Truncated
+                    && !matches!(
+                        context.finish,
+                        FinishReason::Length | FinishReason::Interrupted
+                    )
+                    && let Some(mark) = thought::last_closed(feed, scan.start(), at)
+                {
+                    return self.make_thought(feed, mark, true, assembler);
+                }
                 if assembler.is_holding() {
                     assembler.settle(false, feed.text, context);
                 }

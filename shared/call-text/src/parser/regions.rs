@@ -5,25 +5,6 @@ use call_catalogue::{Dialect, Rule, Severity, Span};
 use super::assembler::Assembler;
 use crate::scan::{Feed, Look};
 
-pub(super) fn is_thought(name: &str) -> bool {
-    ["think", "thinking", "reasoning", "thought"]
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
-}
-
-/// The place after `</name>`.
-pub(super) fn thought_end(feed: &Feed<'_>, at: usize, name: &str) -> Look<usize> {
-    for part in ["</", name] {
-        let from = if part == "</" { at } else { at + 2 };
-        match feed.literal_any_case(from, part) {
-            Look::Yes(_) => {}
-            other => return other,
-        }
-    }
-    let after = feed.skip_space(at + 2 + name.len());
-    feed.literal(after, ">")
-}
-
 const BLOCK_STARTS: &[&str] = &[
     "<action>",
     "<|[request_tool]|>",

@@ -8,15 +8,15 @@ use memchr::memmem::Finder;
 use super::assembler::Assembler;
 use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence, InlineSearch};
-use super::regions::{
-    closes_block, holds_block, is_thought, remark_on_lookalikes, starts_block, thought_end,
-};
+use super::regions::{closes_block, holds_block, remark_on_lookalikes};
+use super::sought::Sought;
 use crate::FencePolicy;
 use crate::dialect::context::Context;
 use crate::dialect::element::{Opening, opening};
 use crate::dialect::fields::marks;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
+use crate::thought::{self, Thought};
 
 /// Where the scanner is.
 #[derive(Debug, Default)]
@@ -28,7 +28,9 @@ pub(super) enum ScanState {
     /// At the start of a fence that may hold a block (A7).
     FenceStart(Fence),
     Comment,
-    Thought(String),
+    Thought(Thought),
+    /// In the white space behind a thought, which belongs to it.
+    BehindThought,
     Block(Box<BlockScan>),
 }
 
@@ -41,10 +43,14 @@ pub(super) struct TextScanner {
     pub(super) released: usize,
     /// Start of the line in which `pos` stands.
     line: usize,
-    /// Next full-width bracket, as far as known.
-    wide: Option<(usize, Option<usize>)>,
     /// Next ASCII mark, as far as known.
-    ascii: Option<(usize, Option<usize>)>,
+    ascii: Sought,
+    /// Next square bracket, as far as known.
+    square: Sought,
+    /// Next full-width bracket, as far as known.
+    wide: Sought,
+    /// Next triangle, as far as known.
+    triangle: Sought,
     inline: InlineSearch,
     /// Up to where inline code of a width is known not to close.
     unclosed_code: [usize; 9],
@@ -53,12 +59,12 @@ pub(super) struct TextScanner {
     /// How many fences were tried as blocks.
     pub(super) fences: usize,
     /// Start of the region that the scanner is in, for remarks.
-    region: usize,
-    region_had_block: bool,
+    pub(super) region: usize,
+    pub(super) region_had_block: bool,
     /// A closing mark without a block was remarked on.
     pub(super) lone_close: bool,
     /// The closing tag of a tool before the first block: it matters only if a block follows.
-    tool_close: Option<Span>,
+    pub(super) tool_close: Option<Span>,
     /// A block in a quotation was remarked on.
     pub(super) quoted: bool,
     /// Up to where fields outside of a block were looked for.
@@ -66,6 +72,7 @@ pub(super) struct TextScanner {
 }
 
 static WIDE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("＜"));
+static TRIANGLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("◁"));
 
 const MOST_BARE_TOOLS: usize = 16;
 const MOST_FENCES: usize = 16;
@@ -95,10 +102,11 @@ impl TextScanner {
                     self.fence_start(feed, fence, context, assembler)
                 }
                 ScanState::Comment => self.comment(feed, assembler),
-                ScanState::Thought(name) => {
-                    let name = name.clone();
-                    self.thought(feed, &name, assembler)
+                ScanState::Thought(thought) => {
+                    let thought = thought.clone();
+                    self.thought(feed, &thought, assembler)
                 }
+                ScanState::BehindThought => self.behind_thought(feed, assembler),
                 ScanState::Block(_) => self.block(feed, context, assembler),
             };
             if matches!(step, Step::Wait) {
@@ -146,7 +154,9 @@ impl TextScanner {
         if to > self.released {
             let span = Span::new(self.released, to);
             match self.place {
-                ScanState::Thought(_) => assembler.thought(feed.text, span),
+                ScanState::Thought(_) | ScanState::BehindThought => {
+                    assembler.thought(feed.text, span)
+                }
                 _ => assembler.text(feed.text, span),
             }
             self.released = to;
@@ -171,39 +181,21 @@ impl TextScanner {
     /// The next byte that may mean something.
     fn next_special(&mut self, feed: &Feed<'_>) -> Option<usize> {
         let from = self.pos;
-        let plain = match self.ascii {
-            Some((searched, Some(found))) if searched <= from && from <= found => Some(found),
-            known => {
-                // What was searched without a find is not searched again.
-                let searched = known.filter(|(_, found)| found.is_none());
-                let start = searched.map_or(from, |(searched, _)| searched.max(from));
-                let found = memchr::memchr3(b'<', b'`', b'~', &feed.bytes()[start..]);
-                let found = found.map(|at| start + at);
-                feed.count(found.unwrap_or(feed.len()) - start);
-                self.ascii = Some((found.map_or(feed.len(), |_| from), found));
-                found
-            }
-        };
-        let limit = plain.unwrap_or(feed.len());
-        let wide = match self.wide {
-            Some((searched, Some(found))) if found >= from && searched <= from => Some(found),
-            Some((searched, _)) if searched >= limit => None,
-            known => {
-                let start = known.map_or(from, |(searched, _)| searched.max(from));
-                let found = WIDE.find(&feed.bytes()[start..limit]).map(|at| start + at);
-                feed.count(found.unwrap_or(limit) - start);
-                self.wide = Some((found.unwrap_or(limit), found));
-                found
-            }
-        };
-        match (plain, wide) {
-            (Some(plain), Some(wide)) => Some(plain.min(wide)),
-            (plain, wide) => plain.or(wide),
-        }
+        let ascii = |text: &[u8]| memchr::memchr3(b'<', b'`', b'~', text);
+        let mut next = self.ascii.next(feed, from, feed.len(), ascii);
+        let square = |text: &[u8]| memchr::memchr(b'[', text);
+        let wide = |text: &[u8]| WIDE.find(text);
+        let triangle = |text: &[u8]| TRIANGLE.find(text);
+        let limit = |next: Option<usize>| next.unwrap_or(feed.len());
+        next = self.square.next(feed, from, limit(next), square).or(next);
+        next = self.wide.next(feed, from, limit(next), wide).or(next);
+        self.triangle
+            .next(feed, from, limit(next), triangle)
+            .or(next)
     }
 
     /// Keeps the start of the current line.
-    fn note_line(&mut self, feed: &Feed<'_>, to: usize) {
+    pub(super) fn note_line(&mut self, feed: &Feed<'_>, to: usize) {
         let from = self.pos.max(self.line);
         if let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[from..to]) {
             self.line = from + at + 1;
@@ -274,9 +266,9 @@ impl TextScanner {
             }
             Look::More => {
                 self.pos = at;
-                // What stands before a bracket cannot become a call, inline code or not.
+                // What stands before a mark cannot become a call or a thought, inline code or not.
                 let open = feed.text[at..]
-                    .find(['<', '＜'])
+                    .find(['<', '＜', thought::FIRST[0], thought::FIRST[1]])
                     .map_or(feed.len(), |offset| at + offset);
                 self.release(feed, open, assembler);
                 return Step::Wait;
@@ -285,7 +277,7 @@ impl TextScanner {
         Step::Continue
     }
 
-    /// A `<` or `＜` in prose.
+    /// A `<`, a `＜` or the beginning of another mark in prose.
     fn bracket(
         &mut self,
         feed: &Feed<'_>,
@@ -296,6 +288,13 @@ impl TextScanner {
         let step = feed.char_at(at).map_or(1, char::len_utf8);
         if at > 0 && feed.bytes()[at - 1] == b'\\' {
             // Escaped as Markdown does it (A8).
+            self.pos = at + step;
+            return Step::Continue;
+        }
+        if let Some(step) = self.thought_mark(feed, at, assembler) {
+            return step;
+        }
+        if !matches!(feed.char_at(at), Some('<' | '＜')) {
             self.pos = at + step;
             return Step::Continue;
         }
@@ -348,11 +347,9 @@ impl TextScanner {
             }
         };
         self.pos = at + step;
-        if tag.kind == TagKind::Open
-            && is_thought(tag.name.of(feed.text))
-            && !self.in_quote(feed, at)
-        {
-            return self.begin_thought(feed, &tag, assembler);
+        let thought = Thought::of_tag(&tag, feed.text);
+        if thought.is_some() && !self.in_quote(feed, at) {
+            return self.begin_thought(feed, thought, tag.span, assembler);
         }
         if tag.kind == TagKind::Close && !self.lone_close {
             let name = tag.name.of(feed.text);
@@ -364,15 +361,6 @@ impl TextScanner {
             }
         }
         self.open(feed, context, &tag, assembler)
-    }
-
-    fn begin_thought(&mut self, feed: &Feed<'_>, tag: &Tag, assembler: &mut Assembler) -> Step {
-        self.release(feed, tag.span.start, assembler);
-        self.place = ScanState::Thought(tag.name.of(feed.text).to_ascii_lowercase());
-        self.region = tag.span.start;
-        self.region_had_block = false;
-        self.pos = tag.span.end;
-        Step::Continue
     }
 
     fn open(
@@ -419,7 +407,12 @@ impl TextScanner {
         Step::Continue
     }
 
-    fn wait_at(&mut self, feed: &Feed<'_>, at: usize, assembler: &mut Assembler) -> Step {
+    pub(super) fn wait_at(
+        &mut self,
+        feed: &Feed<'_>,
+        at: usize,
+        assembler: &mut Assembler,
+    ) -> Step {
         self.release(feed, at, assembler);
         Step::Wait
     }
@@ -538,47 +531,6 @@ impl TextScanner {
         }
     }
 
-    fn thought(&mut self, feed: &Feed<'_>, name: &str, assembler: &mut Assembler) -> Step {
-        loop {
-            let Some(at) = feed.find_byte(b'<', self.pos) else {
-                self.note_line(feed, feed.len());
-                self.pos = feed.len();
-                self.release(feed, feed.len(), assembler);
-                return Step::Wait;
-            };
-            self.note_line(feed, at);
-            self.pos = at;
-            match thought_end(feed, at, name) {
-                Look::Yes(end) => {
-                    self.release(feed, end, assembler);
-                    self.pos = end;
-                    self.place = ScanState::Text;
-                    if self.region_had_block {
-                        let message = "a block inside a thought was not run".to_owned();
-                        let span = Span::new(self.region, end);
-                        assembler.diagnose(
-                            Rule::A9,
-                            Severity::Hint,
-                            "block_in_thought",
-                            span,
-                            message,
-                            "write the block after the thought",
-                        );
-                    }
-                    return Step::Continue;
-                }
-                Look::More => return self.wait_at(feed, at, assembler),
-                Look::No => {}
-            }
-            match starts_block(feed, at) {
-                Look::Yes(()) => self.region_had_block = true,
-                Look::More => return self.wait_at(feed, at, assembler),
-                Look::No => {}
-            }
-            self.pos = at + 1;
-        }
-    }
-
     fn block(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
         let ScanState::Block(scan) = std::mem::take(&mut self.place) else {
             return Step::Continue;
@@ -587,7 +539,6 @@ impl TextScanner {
         let step = self.scan_block(scan, feed, context, assembler);
         if !matches!(self.place, ScanState::Block(_)) {
             // The scanner continues behind the block; find the line it is in.
-            self.wide = None;
             self.fields_sought = self.fields_sought.max(self.released);
             if self.pos > start
                 && let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[start..self.pos])

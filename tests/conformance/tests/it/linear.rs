@@ -68,6 +68,12 @@ const SHAPES: &[(&str, &str, &str)] = &[
     ("fences", "", "```\n<ACTION>\n"),
     ("closed fences", "", "```\n<ACTION><ping/></ACTION>\n```\n"),
     ("thoughts", "<think>", "</thin"),
+    ("closing marks of thoughts", "", "a</think>"),
+    ("blocks taken back", "", "<ACTION><ping/></ACTION></think>"),
+    ("square brackets", "", "["),
+    ("triangles", "", "◁"),
+    ("channels", "", "<|channel|>analysis"),
+    ("white space behind a thought", "</think>", " "),
     ("quotes", "", "> <ACTION>\n"),
     ("blocks", "", "<ACTION><ping/></ACTION>"),
     (

@@ -43,10 +43,11 @@ fn joined(events: Vec<Event>) -> Vec<Event> {
                 text.push_str(more);
             }
             (
-                Some(Event::Thought { span, text }),
+                Some(Event::Thought { span, text, .. }),
                 Event::Thought {
                     span: next,
                     text: more,
+                    takes_back: false,
                 },
             ) => {
                 span.end = next.end;
@@ -153,7 +154,18 @@ fn argument_deltas_join_to_a_prefix_of_the_source_text() {
             &case.expected.policy,
             case.expected.finish,
         );
-        for event in &events {
+        // What was taken back has left the blocks.
+        let taken_back = |event: &Event| {
+            matches!(
+                event,
+                Event::Thought {
+                    takes_back: true,
+                    ..
+                }
+            )
+        };
+        let kept = events.iter().rposition(taken_back).unwrap_or_default();
+        for event in &events[kept..] {
             let Event::ArgumentDelta {
                 name, text, block, ..
             } = event

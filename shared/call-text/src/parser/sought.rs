@@ -1,0 +1,35 @@
+//! Searching a text that grows.
+
+use crate::scan::Feed;
+
+/// A search through text that grows: what was searched without a find is not searched again.
+#[derive(Debug, Default)]
+pub(super) struct Sought {
+    /// Up to where nothing, or the find, is known.
+    until: usize,
+    /// The find, which stands before `until` or at it.
+    found: Option<usize>,
+}
+
+impl Sought {
+    /// The first find at or behind `from` and before `limit`.
+    pub(super) fn next(
+        &mut self,
+        feed: &Feed<'_>,
+        from: usize,
+        limit: usize,
+        find: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let known = self.found.filter(|found| *found >= from);
+        if known.is_none() {
+            self.found = None;
+            let start = self.until.max(from);
+            if start < limit {
+                self.found = find(&feed.bytes()[start..limit]).map(|at| start + at);
+                self.until = self.found.map_or(limit, |at| at + 1);
+                feed.count(self.until - start);
+            }
+        }
+        self.found.filter(|found| *found < limit)
+    }
+}
