@@ -46,6 +46,9 @@ pub struct ChatMessage {
     /// Which call a tool's message is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_of: Option<EndedCall>,
+    /// What the model thought before its answer, in the form in which its API takes it back with the calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Value>,
 }
 
 impl ChatMessage {
@@ -56,6 +59,7 @@ impl ChatMessage {
             text: text.into(),
             calls: Vec::new(),
             result_of: None,
+            reasoning: None,
         }
     }
 
@@ -63,7 +67,14 @@ impl ChatMessage {
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
-        self.text.len() + calls.sum::<usize>()
+        let reasoning = self.reasoning_of_calls();
+        let reasoning = reasoning.map_or(0, |reasoning| reasoning.to_string().len());
+        self.text.len() + calls.sum::<usize>() + reasoning
+    }
+
+    /// Returns what goes back to the model with the native calls; none if there are no calls.
+    pub fn reasoning_of_calls(&self) -> Option<&Value> {
+        self.reasoning.as_ref().filter(|_| !self.calls.is_empty())
     }
 
     /// Adds native calls to the text, for a model or a reader without structured ones.

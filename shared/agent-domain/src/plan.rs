@@ -209,6 +209,9 @@ pub struct Plan {
     /// Whether a request to the model is ended at the name of a tool that is not there.
     #[serde(default)]
     pub stop_at_unknown_tool: bool,
+    /// Whether the model's answers begin in a thought; its settings decide if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_in_thought: Option<bool>,
     /// When the conversation is compacted.
     #[serde(default)]
     pub compaction: CompactionSettings,

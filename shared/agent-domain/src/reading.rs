@@ -141,6 +141,8 @@ pub struct Reader {
     planned: u32,
     /// How many calls, from the first, nothing that is still to come can change anything about.
     sure: usize,
+    /// How many calls, from the first, turned out to stand in a thought after they had become sure.
+    taken_back: usize,
 }
 
 impl Reader {
@@ -156,6 +158,14 @@ impl Reader {
             .iter()
             .take_while(|reading| reading.may_start_early(context.catalogue));
         self.sure += certain.count();
+    }
+
+    /// Takes back the calls so far, which turned out to stand in a thought. Those that were sure, and may have
+    /// started, stay: they change nothing.
+    pub fn take_back(&mut self) {
+        self.calls.truncate(self.sure);
+        self.taken_back = self.sure;
+        self.planned = u32::try_from(self.sure).unwrap_or(u32::MAX);
     }
 
     /// Returns the calls, from the first, that may start before the answer is complete: their tools
@@ -176,7 +186,7 @@ impl Reader {
             let typed = native::typed(native_calls, context.catalogue, context.policy);
             native::supplement(&mut parsed, typed);
         }
-        for call in parsed.runnable().skip(self.calls.len()) {
+        for call in parsed.runnable().skip(self.calls.len() - self.taken_back) {
             self.decide(call.clone(), context);
         }
         let of_text = [

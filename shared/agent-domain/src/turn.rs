@@ -184,10 +184,11 @@ impl Turn {
             (Phase::Asked(_) | Phase::Acting(_), TurnEvent::Said(text)) => self.release(&text),
             (_, TurnEvent::Thought) => self.has_released = true,
             (_, TurnEvent::AnswerVoided) => self.void_released(),
-            (Phase::Asked(answer), TurnEvent::ModelAnswered(text)) => {
+            (Phase::Asked(answer), TurnEvent::ModelAnswered { text, reasoning }) => {
                 let answer = std::mem::replace(answer, Answer::new(None));
                 self.answers += 1;
-                let message = ChatMessage::new(Role::Assistant, text);
+                let mut message = ChatMessage::new(Role::Assistant, text);
+                message.reasoning = reasoning;
                 self.messages.push(message.at(time));
                 self.phase = Phase::Acting(answer);
             }

@@ -254,8 +254,8 @@ impl AgentStore {
         for ((created, message), position) in parts.zip(0_i64..) {
             sqlx::query(
                 "INSERT INTO appended_messages \
-                 (conversation_id, batch, position, created, role, text, calls, result_of) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                 (conversation_id, batch, position, created, role, text, calls, result_of, reasoning) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )
             .bind(id)
             .bind(last + 1)
@@ -265,6 +265,7 @@ impl AgentStore {
             .bind(&message.text)
             .bind(json!(message.calls).to_string())
             .bind(json!(message.result_of).to_string())
+            .bind(json!(message.reasoning).to_string())
             .execute(&mut *transaction)
             .await?;
         }
@@ -303,7 +304,7 @@ impl AgentStore {
     /// A database that does not work, or a damaged row.
     pub async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError> {
         let rows = sqlx::query(
-            "SELECT batch, created, role, text, calls, result_of FROM appended_messages \
+            "SELECT batch, created, role, text, calls, result_of, reasoning FROM appended_messages \
              WHERE conversation_id = ?1 ORDER BY batch, position",
         );
         let rows = rows.bind(id).fetch_all(self.database.reader()).await?;
@@ -333,11 +334,13 @@ impl AgentStore {
 fn appended_message(row: &SqliteRow) -> Result<ChatMessage, StoreError> {
     let (role, text): (&str, &str) = (row.try_get(2)?, row.try_get(3)?);
     let (calls, result_of): (&str, &str) = (row.try_get(4)?, row.try_get(5)?);
+    let reasoning: &str = row.try_get(6)?;
     let roles = [Role::System, Role::User, Role::Assistant, Role::Tool];
     let role = roles.into_iter().find(|known| known.as_str() == role);
     Ok(ChatMessage {
         calls: serde_json::from_str(calls).map_err(|_| damaged("calls"))?,
         result_of: serde_json::from_str(result_of).map_err(|_| damaged("result_of"))?,
+        reasoning: serde_json::from_str(reasoning).map_err(|_| damaged("reasoning"))?,
         ..ChatMessage::new(role.ok_or_else(|| damaged("role"))?, text)
     })
 }

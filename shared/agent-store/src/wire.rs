@@ -26,6 +26,7 @@ pub(crate) fn message_to_proto(message: &ChatMessage) -> common::ChatMessage {
             .result_of
             .as_ref()
             .map(call_wire::ended_call_to_proto),
+        reasoning_json: call_wire::reasoning_to_proto(message.reasoning.as_ref()),
     }
 }
 
@@ -70,7 +71,16 @@ pub fn message_from_proto(message: common::ChatMessage) -> Result<ChatMessage, M
             problem,
         });
     }
+    let reasoning = call_wire::reasoning_from_proto(&message.reasoning_json);
+    if role != Role::Assistant && reasoning.is_some() {
+        let problem = "is not that of a model; only its answers have one";
+        return Err(MessageError {
+            field: "reasoning_json",
+            problem,
+        });
+    }
     Ok(ChatMessage {
+        reasoning,
         calls: call_wire::native_calls_from_proto(message.calls),
         result_of: message.result_of.map(call_wire::ended_call_from_proto),
         ..ChatMessage::new(role, message.text)

@@ -26,6 +26,7 @@ pub use model_totals::{ModelTotals, total_of_answer};
 pub use named::{NamedTools, with_names};
 pub use native::{
     ended_call_from_proto, ended_call_to_proto, native_calls_from_proto, native_calls_to_proto,
+    reasoning_from_proto, reasoning_to_proto,
 };
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{

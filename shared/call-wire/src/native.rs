@@ -2,6 +2,7 @@
 
 use call_text::native::{EndedCall, NativeCall};
 use contracts::tavern::common::v1 as common;
+use serde_json::Value;
 
 /// Writes native calls.
 pub fn native_calls_to_proto(calls: &[NativeCall]) -> Vec<common::NativeCall> {
@@ -21,6 +22,17 @@ pub fn native_calls_from_proto(calls: Vec<common::NativeCall>) -> Vec<NativeCall
         arguments_json: call.arguments_json,
     };
     calls.into_iter().map(call).collect()
+}
+
+/// Writes what a model thought before native calls; empty for nothing.
+pub fn reasoning_to_proto(reasoning: Option<&Value>) -> String {
+    reasoning.map_or_else(String::new, Value::to_string)
+}
+
+/// Reads what a model thought before native calls; none if it is empty or no JSON object.
+pub fn reasoning_from_proto(reasoning_json: &str) -> Option<Value> {
+    let reasoning: Option<Value> = serde_json::from_str(reasoning_json).ok();
+    reasoning.filter(Value::is_object)
 }
 
 /// Writes which native call has ended.

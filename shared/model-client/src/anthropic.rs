@@ -1,5 +1,7 @@
 //! The messages wire of Anthropic and of everything that is compatible with it.
 
+mod thinking;
+
 use std::collections::BTreeSet;
 
 use agent_domain::{
@@ -13,7 +15,7 @@ use settings::Secret;
 
 use super::{
     AnswerEnd, ModelError, ModelRequest, Piece,
-    api::{Assembly, Draft, ModelApi, tokens},
+    api::{Assembly, CallPart, Draft, ModelApi, tokens},
     http::refusal::vendor_message,
 };
 
@@ -125,6 +127,7 @@ fn messages(conversation: &[ChatMessage]) -> Value {
             Role::User | Role::System | Role::Tool => ("user", message.text.as_str()),
         };
         let mut blocks = Vec::new();
+        blocks.extend(thinking::of_calls(message));
         if let Some(ended) = &message.result_of {
             blocks.push(
                 json!({"type": "tool_result", "tool_use_id": ended.id, "content": text,
@@ -185,6 +188,8 @@ fn tool(tool: &Value) -> Value {
 #[derive(Debug, Default)]
 struct Events {
     draft: Draft,
+    /// The blocks in which the model thought.
+    thinking: Vec<Map<String, Value>>,
 }
 
 impl Assembly for Events {
@@ -205,12 +210,6 @@ impl Assembly for Events {
                 self.take_usage(event.get("usage"));
                 self.take_reason(event.get("delta").unwrap_or(&Value::Null));
             }
-            Some("error") => {
-                return Err(ModelError::Vendor {
-                    message: vendor_message(event),
-                    released: self.draft.received,
-                });
-            }
             Some("message_stop") => self.draft.done = true,
             // `ping`, `content_block_stop`, and what a later version adds.
             _ => {}
@@ -223,15 +222,10 @@ impl Assembly for Events {
     }
 
     fn finish(mut self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError> {
-        for call in &mut self.draft.calls {
-            if call.arguments.is_empty() {
-                "{}".clone_into(&mut call.arguments);
-            }
-        }
-        match self.draft.finish_reason.take() {
-            Some(reason) => Ok(self.draft.end(reason)),
-            None => Err(self.draft.cut(detail)),
-        }
+        self.draft.reasoning = thinking::to_json(self.thinking);
+        // The event of the end does not stand for a reason.
+        self.draft.done = false;
+        self.draft.end(detail)
     }
 }
 
@@ -243,23 +237,19 @@ impl Events {
         pieces: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
         if block.get("type").and_then(Value::as_str) != Some("tool_use") {
+            self.thinking.extend(thinking::begun(block));
             return self.take_delta(index, block, pieces);
         }
         let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or_default();
-        let (id, name) = (text("id"), text("name"));
-        // A streamed call opens with an empty object, and its arguments follow as text.
-        let input = block.get("input").and_then(Value::as_object);
-        let arguments = input
-            .filter(|input| !input.is_empty())
-            .map(|input| Value::Object(input.clone()).to_string())
-            .unwrap_or_default();
-        self.draft
-            .receive(id.len() + name.len() + arguments.len())?;
-        let call = self.draft.call(index)?;
-        id.clone_into(&mut call.id);
-        name.clone_into(&mut call.name);
-        call.arguments = arguments;
-        Ok(())
+        self.draft.take_call(&CallPart {
+            index,
+            id: text("id"),
+            name: text("name"),
+            // A streamed call opens with an empty object, and its arguments follow as text.
+            arguments: block
+                .get("input")
+                .filter(|input| input.as_object().is_some_and(|input| !input.is_empty())),
+        })
     }
 
     fn take_delta(
@@ -269,22 +259,25 @@ impl Events {
         pieces: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
         let text = |key: &str| {
-            delta
-                .get(key)
-                .and_then(Value::as_str)
-                .filter(|text| !text.is_empty())
+            let text = delta.get(key).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty())
         };
+        if let Some(thinking) = self.thinking.last_mut() {
+            self.draft.receive(thinking::add(thinking, delta))?;
+        }
         if let Some(thinking) = text("thinking") {
             self.draft.receive(thinking.len())?;
             pieces.push(Piece::Thinking(thinking.to_owned()));
         }
         if let Some(content) = text("text") {
-            self.draft.receive(content.len())?;
-            pieces.push(Piece::Text(content.to_owned()));
+            pieces.push(self.draft.take_text(content)?);
         }
-        if let Some(more) = text("partial_json") {
-            self.draft.receive(more.len())?;
-            self.draft.call(index)?.arguments.push_str(more);
+        if text("partial_json").is_some() {
+            self.draft.take_call(&CallPart {
+                index,
+                arguments: delta.get("partial_json"),
+                ..CallPart::default()
+            })?;
         }
         Ok(())
     }
@@ -313,13 +306,6 @@ impl Events {
     fn take_reason(&mut self, said: &Value) {
         let Some(reason) = said.get("stop_reason").and_then(Value::as_str) else {
             return;
-        };
-        let reason = match reason {
-            "end_turn" | "stop_sequence" => "stop",
-            "max_tokens" | "model_context_window_exceeded" => "length",
-            "tool_use" => "tool_calls",
-            "refusal" => "refused",
-            other => other,
         };
         self.draft.finish_reason = Some(reason.to_owned());
     }

@@ -7,7 +7,10 @@ use reqwest::header::{HeaderMap, InvalidHeaderValue};
 use serde_json::Value;
 use settings::Secret;
 
-use super::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece};
+use super::{
+    AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece, finish,
+    http::refusal::{in_answer, is_error},
+};
 
 /// The most structured calls that one answer may hold.
 pub const MAX_TOOL_CALLS: usize = 64;
@@ -44,13 +47,18 @@ pub trait ModelApi: Send + Sync + std::fmt::Debug {
 /// # Errors
 /// [`ModelError`] when it is not an event of an answer, or one that reports a failed answer.
 pub fn push(assembly: &mut dyn Assembly, data: &str) -> Result<Vec<Piece>, ModelError> {
-    if data.trim() == "[DONE]" {
-        assembly.draft().done = true;
-        return Ok(Vec::new());
+    match data.trim() {
+        "" => return Ok(Vec::new()),
+        "[DONE]" => {
+            assembly.draft().done = true;
+            return Ok(Vec::new());
+        }
+        _ => {}
     }
     let event: Value = serde_json::from_str(data)
         .map_err(|error| ModelError::Malformed(format!("an event is not JSON: {error}")))?;
     match event.is_object() {
+        true if is_error(&event) => Err(in_answer(&event, assembly.draft().received)),
         true => assembly.push(&event),
         false => Err(ModelError::Malformed(
             "an event is not a JSON object".to_owned(),
@@ -60,7 +68,7 @@ pub fn push(assembly: &mut dyn Assembly, data: &str) -> Result<Vec<Piece>, Model
 
 /// A streamed answer on its way.
 pub trait Assembly: Send {
-    /// Takes one event, a JSON object, and returns the text that it brings.
+    /// Takes one event, a JSON object that is no error, and returns the text that it brings.
     ///
     /// # Errors
     /// [`ModelError`] when it is too much, or reports a failed answer.
@@ -69,11 +77,10 @@ pub trait Assembly: Send {
     /// Returns what has arrived so far.
     fn draft(&mut self) -> &mut Draft;
 
-    /// Ends the answer.
+    /// Ends the answer; `detail` says how the connection ended.
     ///
     /// # Errors
-    /// [`ModelError::Cut`] when the model never said that it had stopped; `detail` says how the
-    /// connection ended.
+    /// As [`Draft::end`].
     fn finish(self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError>;
 }
 
@@ -82,14 +89,18 @@ pub trait Assembly: Send {
 pub struct Draft {
     /// Bytes of text, thinking and calls.
     pub received: usize,
-    /// Why the model stopped; missing while it has not.
+    /// Why the model stopped, in the words of its API; missing while it has not.
     pub finish_reason: Option<String>,
     /// What the endpoint counted.
     pub usage: Usage,
     /// Whether the endpoint has said that nothing follows.
     pub done: bool,
+    /// Whether there is a text that is more than white space.
+    pub has_text: bool,
     /// The structured calls.
     pub calls: Vec<DraftCall>,
+    /// What goes back with the calls; none if the model did not think.
+    pub reasoning: Option<Value>,
 }
 
 /// A structured call as far as it has arrived.
@@ -102,6 +113,62 @@ pub struct DraftCall {
     pub name: String,
     /// The arguments as JSON text.
     pub arguments: String,
+    /// Whether the arguments came as a whole value, which pieces of text replace.
+    is_whole: bool,
+}
+
+/// A part of a structured call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CallPart<'a> {
+    /// The place that the endpoint gives the call.
+    pub index: Option<u64>,
+    /// The id; empty where the part repeats none.
+    pub id: &'a str,
+    /// The name, or a part of it; empty where the part repeats none.
+    pub name: &'a str,
+    /// A piece of the arguments as text, or the whole arguments as another value.
+    pub arguments: Option<&'a Value>,
+}
+
+impl DraftCall {
+    /// Whether a part adds to this call. Some endpoints give every call the same index, some repeat id and name in
+    /// each part, and some give neither index nor id, so that arguments behind whole ones begin another call.
+    fn takes(&self, part: &CallPart<'_>) -> bool {
+        if !part.id.is_empty() && !self.id.is_empty() && part.id != self.id {
+            return false;
+        }
+        if part.index.is_some() {
+            return part.index == self.index;
+        }
+        if part.name.is_empty() {
+            return true;
+        }
+        let has_arguments = part.arguments.is_some_and(|arguments| arguments != "");
+        let is_complete = || serde_json::from_str::<Value>(&self.arguments).is_ok();
+        part.name == self.name && !(has_arguments && is_complete())
+    }
+
+    fn add(&mut self, part: &CallPart<'_>) {
+        if self.id.is_empty() {
+            part.id.clone_into(&mut self.id);
+        }
+        if part.name != self.name {
+            self.name.push_str(part.name);
+        }
+        match part.arguments {
+            None | Some(Value::Null) => {}
+            Some(Value::String(piece)) => {
+                if std::mem::take(&mut self.is_whole) && !piece.is_empty() {
+                    self.arguments.clear();
+                }
+                self.arguments.push_str(piece);
+            }
+            Some(whole) => {
+                self.arguments = whole.to_string();
+                self.is_whole = true;
+            }
+        }
+    }
 }
 
 impl Draft {
@@ -120,61 +187,108 @@ impl Draft {
         }
     }
 
-    /// Returns the call with this index, a new one if there is none or no index.
+    /// Takes a piece of text.
     ///
     /// # Errors
-    /// [`ModelError::Malformed`] when there are more calls than an answer may hold.
-    pub fn call(&mut self, index: Option<u64>) -> Result<&mut DraftCall, ModelError> {
-        let known = self
-            .calls
-            .iter()
-            .position(|call| index.is_some() && call.index == index);
-        let position = known.unwrap_or(self.calls.len());
-        if position == self.calls.len() {
-            if position == MAX_TOOL_CALLS {
-                return Err(ModelError::Malformed(format!(
-                    "it has more than {MAX_TOOL_CALLS} tool calls"
-                )));
+    /// As [`Draft::receive`].
+    pub fn take_text(&mut self, text: &str) -> Result<Piece, ModelError> {
+        self.has_text |= !text.trim().is_empty();
+        self.receive(text.len())?;
+        Ok(Piece::Text(text.to_owned()))
+    }
+
+    /// Takes a part of a call: of one that has begun, or of a new one.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] when there are more calls than an answer may hold, and as
+    /// [`Draft::receive`].
+    pub fn take_call(&mut self, part: &CallPart<'_>) -> Result<(), ModelError> {
+        let arguments = match part.arguments {
+            Some(Value::String(text)) => text.len(),
+            Some(Value::Null) | None => 0,
+            Some(whole) => whole.to_string().len(),
+        };
+        self.receive(part.id.len() + part.name.len() + arguments)?;
+        let begun = match part.index.is_some() || !part.id.is_empty() {
+            true => self.calls.iter_mut().rfind(|call| call.takes(part)),
+            false => self.calls.last_mut().filter(|call| call.takes(part)),
+        };
+        if let Some(call) = begun {
+            call.add(part);
+            return Ok(());
+        }
+        if self.calls.len() == MAX_TOOL_CALLS {
+            return Err(ModelError::Malformed(format!(
+                "it has more than {MAX_TOOL_CALLS} tool calls"
+            )));
+        }
+        let mut call = DraftCall {
+            index: part.index,
+            ..DraftCall::default()
+        };
+        call.add(part);
+        self.calls.push(call);
+        Ok(())
+    }
+
+    /// Ends the answer; `detail` says how the connection ended.
+    ///
+    /// # Errors
+    /// [`ModelError::Cut`] when the model never said that it had stopped, [`ModelError::Unfinished`] when it
+    /// stopped for a reason that ends no whole answer, or left out what the reason speaks of.
+    pub fn end(self, detail: &str) -> Result<AnswerEnd, ModelError> {
+        let released = self.received;
+        let unfinished = |why: String| Err(ModelError::Unfinished { why, released });
+        let reason = match self.finish_reason.as_deref() {
+            Some(named) => match finish::reason(named) {
+                Some(reason) => reason,
+                None => return unfinished(format!("its reason is `{}`", cut(named))),
+            },
+            // Some servers end with the marker alone.
+            None if self.done && self.received > 0 => "stop",
+            None => {
+                return Err(ModelError::Cut {
+                    released,
+                    detail: detail.to_owned(),
+                });
             }
-            self.calls.push(DraftCall {
-                index,
-                ..DraftCall::default()
-            });
+        };
+        if reason == "tool_calls" && self.calls.is_empty() {
+            return unfinished("it speaks of calls and holds none".to_owned());
         }
-        Ok(&mut self.calls[position])
-    }
-
-    /// Returns the error of an answer that ended before the model had stopped.
-    pub fn cut(&self, detail: &str) -> ModelError {
-        ModelError::Cut {
-            released: self.received,
-            detail: detail.to_owned(),
+        if reason != "refused" && self.calls.is_empty() && !self.has_text {
+            return unfinished("it holds neither a text nor a call".to_owned());
         }
-    }
-
-    /// Ends the answer.
-    pub fn end(self, finish_reason: String) -> AnswerEnd {
-        let calls: Vec<Value> = self
-            .calls
-            .into_iter()
-            .map(|call| {
-                let (id, name) = (call.id, call.name);
-                let arguments_json = call.arguments;
-                NativeCall {
-                    id,
-                    name,
-                    arguments_json,
-                }
-                .to_json()
-            })
-            .collect();
-        AnswerEnd {
-            finish_reason,
+        let calls: Vec<Value> = self.calls.into_iter().map(DraftCall::into_json).collect();
+        Ok(AnswerEnd {
+            finish_reason: reason.to_owned(),
             usage: self.usage,
             tool_calls: (!calls.is_empty()).then_some(Value::Array(calls)),
+            reasoning: self.reasoning.map(Box::new),
             ..AnswerEnd::default()
-        }
+        })
     }
+}
+
+impl DraftCall {
+    fn into_json(self) -> Value {
+        let arguments_json = match self.arguments.trim() {
+            "" | "null" => "{}".to_owned(),
+            _ => self.arguments,
+        };
+        let (id, name) = (self.id, self.name);
+        NativeCall {
+            id,
+            name,
+            arguments_json,
+        }
+        .to_json()
+    }
+}
+
+/// The beginning of a word that an endpoint names.
+fn cut(named: &str) -> String {
+    named.chars().take(80).collect()
 }
 
 /// Returns a count of tokens at `pointer`.

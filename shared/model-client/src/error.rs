@@ -33,10 +33,18 @@ pub enum ModelError {
     #[error("the key of the model cannot be read: {0}")]
     Key(String),
     /// The endpoint reported an error in the middle of its answer.
-    #[error("the endpoint ended its answer with an error after {released} bytes: {message}")]
+    #[error("the endpoint ended its answer with an error after {released} bytes: {}", refusal.message)]
     Vendor {
-        /// What the vendor says, cut.
-        message: String,
+        /// The error, with the status that it would have had before the answer.
+        refusal: Refusal,
+        /// How much of the answer had arrived.
+        released: usize,
+    },
+    /// The model stopped before its answer was whole.
+    #[error("the answer ended after {released} bytes and is not whole: {why}")]
+    Unfinished {
+        /// What says so.
+        why: String,
         /// How much of the answer had arrived.
         released: usize,
     },
@@ -91,8 +99,9 @@ pub struct Refusal {
 
 impl Refusal {
     fn is_retryable(&self) -> bool {
-        let by_status = matches!(self.status, 408 | 409 | 429 | 500 | 502 | 503 | 504 | 529);
-        !self.quota_exhausted && self.should_retry.unwrap_or(by_status)
+        let by_status = matches!(self.status, 408 | 409 | 429 | 500 | 502..=504 | 520..=524 | 529);
+        let for_good = self.quota_exhausted || self.context_exceeded;
+        !for_good && self.should_retry.unwrap_or(by_status)
     }
 }
 
@@ -109,6 +118,7 @@ impl ModelError {
             Self::Busy { .. } => "model_busy",
             Self::Key(_) => "model_key_unreadable",
             Self::Vendor { .. } => "model_broke_off",
+            Self::Unfinished { .. } => "model_unfinished",
             Self::Cut { .. } => "model_stream_cut",
             Self::Malformed(_) => "model_malformed",
             Self::TimedOut { .. } => "model_timeout",
@@ -123,9 +133,9 @@ impl ModelError {
             Self::Unreachable { .. }
             | Self::Cut { .. }
             | Self::TimedOut { .. }
-            | Self::Vendor { .. }
+            | Self::Unfinished { .. }
             | Self::Busy { .. } => true,
-            Self::Refused(refusal) => refusal.is_retryable(),
+            Self::Refused(refusal) | Self::Vendor { refusal, .. } => refusal.is_retryable(),
             Self::NotAnApi
             | Self::Key(_)
             | Self::Malformed(_)
@@ -134,12 +144,33 @@ impl ModelError {
         }
     }
 
-    /// Returns whether the request is sent again by itself: the endpoint was not reached or
-    /// refused, so that it has written nothing.
+    /// Returns whether the request is sent again by itself as long as nothing of an answer is out: the endpoint
+    /// was not reached or refused, or its answer ended before it was whole.
     pub(crate) fn is_resent(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
-            Self::Refused(refusal) => refusal.is_retryable(),
+            Self::Unreachable { .. } | Self::Cut { .. } | Self::Unfinished { .. } => true,
+            Self::Refused(refusal) | Self::Vendor { refusal, .. } => refusal.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// Returns the error of an answer of which so many bytes were shown.
+    pub(crate) fn after(mut self, shown: usize) -> Self {
+        if let Self::Cut { released, .. }
+        | Self::Unfinished { released, .. }
+        | Self::Vendor { released, .. } = &mut self
+        {
+            *released = shown;
+        }
+        self
+    }
+
+    /// Returns whether an answer of which a part is out ended before it was whole, and might be whole when it
+    /// is asked for once more.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Cut { released, .. } | Self::Unfinished { released, .. } => *released > 0,
+            Self::Vendor { refusal, released } => *released > 0 && refusal.is_retryable(),
             _ => false,
         }
     }

@@ -156,7 +156,8 @@ impl Provider for HttpModel {
             // Only an endpoint that says so does not stream: some stream without saying anything.
             if says(response.headers(), "application/json") {
                 let body = inner.read_whole(response, &token_due).await?;
-                let (pieces, end) = inner.completion(&body)?;
+                let answered = inner.completion(&body);
+                let (pieces, end) = answered.map_err(|error| hide_key(error, key.as_ref()))?;
                 for piece in pieces {
                     yield piece;
                 }
@@ -279,12 +280,16 @@ impl Inner {
     }
 
     fn completion(&self, body: &str) -> Result<(Vec<Piece>, super::AnswerEnd), ModelError> {
+        let body = body.trim_start_matches(limit::BYTE_ORDER_MARK);
         if body.trim_start().starts_with('<') {
             return Err(ModelError::NotAnApi);
         }
         let value = serde_json::from_str(body)
             .map_err(|error| ModelError::Malformed(format!("the body is not JSON: {error}")))?;
-        self.api.completion(&value)
+        match refusal::is_error(&value) {
+            true => Err(refusal::in_answer(&value, 0)),
+            false => self.api.completion(&value),
+        }
     }
 }
 
@@ -379,14 +384,11 @@ fn unreadable(error: EventStreamError<ReadError>) -> ModelError {
 }
 
 /// Takes the key out of what the endpoint said in its answer.
-fn hide_key(error: ModelError, key: Option<&Secret>) -> ModelError {
-    match error {
-        ModelError::Vendor { message, released } => ModelError::Vendor {
-            message: without_key(&message, key),
-            released,
-        },
-        error => error,
+fn hide_key(mut error: ModelError, key: Option<&Secret>) -> ModelError {
+    if let ModelError::Refused(refusal) | ModelError::Vendor { refusal, .. } = &mut error {
+        refusal.message = without_key(&refusal.message, key);
     }
+    error
 }
 
 /// Takes the key out of a text of the endpoint: some repeat the key that they refuse.

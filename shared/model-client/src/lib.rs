@@ -15,6 +15,7 @@ pub mod openai;
 pub mod scripted;
 
 mod error;
+mod finish;
 mod gate;
 #[cfg(test)]
 mod golden;
@@ -23,6 +24,7 @@ mod model_settings;
 mod models;
 mod native_names;
 mod paired;
+mod thought;
 
 use std::{
     sync::Arc,
@@ -63,6 +65,9 @@ pub struct ModelRequest {
     pub may_call: bool,
     /// The grammar that the answer keeps to, where the model takes one; empty for none.
     pub grammar: String,
+    /// Whether the text of the answer begins in a thought whose opening mark the template wrote; the settings of
+    /// the model decide if missing.
+    pub begins_in_thought: Option<bool>,
     /// When the whole answer must be there.
     pub deadline: Instant,
 }
@@ -79,6 +84,7 @@ impl ModelRequest {
             tools: Vec::new(),
             may_call: true,
             grammar: String::new(),
+            begins_in_thought: None,
             deadline,
         }
     }
@@ -105,7 +111,8 @@ pub enum Piece {
 /// The end of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerEnd {
-    /// Why the model stopped: `stop`, `length`, `tool_calls`, `refused`, or another word of its API.
+    /// Why the model stopped: `stop`, `length`, `tool_calls` or `refused`; a script, and a reader that stops the
+    /// answer early, may have other words.
     pub finish_reason: String,
     /// What the endpoint counted.
     pub usage: Usage,
@@ -113,6 +120,9 @@ pub struct AnswerEnd {
     pub booking: Booking,
     /// The native calls in the form of OpenAI's `tool_calls`; none if there are none.
     pub tool_calls: Option<serde_json::Value>,
+    /// What the model thought, in the form in which its API takes it back with the calls; none if there is no
+    /// such thing.
+    pub reasoning: Option<Box<serde_json::Value>>,
     /// The model that answered, as the settings name it; empty in a single attempt.
     pub model: String,
     /// The attempts before the one that came to this answer.
@@ -133,6 +143,15 @@ pub struct FailedAttempt {
 }
 
 impl AnswerEnd {
+    /// Returns what the model thought as JSON text; empty where it does not go back, for want of native calls.
+    pub fn reasoning_json(&self) -> String {
+        let reasoning = self
+            .reasoning
+            .as_ref()
+            .filter(|_| self.tool_calls.is_some());
+        reasoning.map_or_else(String::new, |reasoning| reasoning.to_string())
+    }
+
     /// Returns the native calls as the parser takes them.
     pub fn native_calls(&self) -> Given {
         self.tool_calls

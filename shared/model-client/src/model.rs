@@ -1,6 +1,7 @@
 //! One model of the settings: it is asked within its limits, asked again, and replaced.
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use futures::StreamExt;
 
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
-    native_names::NativeNames, paired::pair,
+    native_names::NativeNames, paired::pair, thought::LeadingThought,
 };
 use crate::model_settings::GrammarUse;
 
@@ -44,6 +45,8 @@ pub struct Candidate {
     pub context_tokens: u64,
     /// Whether its answers keep to a grammar.
     pub grammar: GrammarUse,
+    /// Whether its answers begin in a thought.
+    pub begins_in_thought: bool,
 }
 
 /// How patiently a model is asked.
@@ -155,21 +158,28 @@ impl Model {
                 let mut attempt = 0;
                 loop {
                     let mut pieces = candidate.ask(Arc::clone(&request), deadline);
+                    let mut thought = LeadingThought::new(
+                        request.begins_in_thought.unwrap_or(candidate.begins_in_thought),
+                    );
                     let mut released = 0;
                     let error = loop {
                         match pieces.next().await {
                             Some(Ok(Piece::End(mut end))) => {
+                                match thought.finish(&end, released) {
+                                    Ok(rest) => if let Some(rest) = rest { yield rest },
+                                    Err(error) => break error,
+                                }
                                 names.restore(&mut end);
                                 let end = AnswerEnd { failed_attempts: failed, ..end };
                                 yield Piece::End(candidate.book(end, request.bytes(), released));
                                 return;
                             }
-                            Some(Ok(piece)) => {
+                            Some(Ok(piece)) => for piece in thought.take(piece) {
                                 if let Piece::Text(text) | Piece::Thinking(text) = &piece {
                                     released += text.len();
                                 }
                                 yield piece;
-                            }
+                            },
                             Some(Err(error)) => break error,
                             None => break ModelError::Cut {
                                 released: 0,
@@ -178,6 +188,7 @@ impl Model {
                         }
                     };
                     drop(pieces);
+                    let error = error.after(released);
                     if released > 0 {
                         Err(error.clone())?;
                     }
@@ -225,9 +236,11 @@ impl Candidate {
     fn ask<'a>(&'a self, request: Arc<ModelRequest>, deadline: Instant) -> Attempt<'a> {
         Box::pin(async_stream::try_stream! {
             let _permit = self.gate.enter(deadline.into()).await?;
-            let mut pieces = self.provider.generate(request, deadline);
+            let pieces = self.provider.generate(request, deadline);
+            let mut pieces = AssertUnwindSafe(pieces).catch_unwind();
             while let Some(piece) = pieces.next().await {
-                yield piece?;
+                // An answer that its reader does not get over is a failure of the endpoint.
+                yield piece.map_err(|_| ModelError::Malformed("it cannot be read".to_owned()))??;
             }
         })
     }
@@ -247,6 +260,45 @@ mod tests {
         total_timeout: Duration::from_secs(300),
     };
 
+    /// A model that its reader does not get over.
+    #[derive(Debug)]
+    struct Broken;
+
+    impl Provider for Broken {
+        fn kind(&self) -> &'static str {
+            "broken"
+        }
+
+        fn endpoint_model(&self) -> &str {
+            ""
+        }
+
+        fn generate(&self, _: Arc<ModelRequest>, _: Instant) -> Pieces {
+            futures::stream::poll_fn(|_| panic!("a byte of the answer")).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_its_reader_does_not_get_over_is_the_endpoints_failure() {
+        let model = Model::new(
+            Arc::new(Candidate {
+                name: "broken".to_owned(),
+                provider: Box::new(Broken),
+                patience: PATIENCE,
+                gate: Gate::new(1, 0),
+                price_list: None,
+                context_tokens: 0,
+                grammar: GrammarUse::None,
+                begins_in_thought: false,
+            }),
+            [],
+        );
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut pieces = model.generate(ModelRequest::new(Vec::new(), deadline));
+        let error = pieces.next().await.unwrap().unwrap_err();
+        assert_eq!(error.code(), "model_malformed");
+    }
+
     fn refused(status: u16) -> Refusal {
         Refusal {
             status,
@@ -263,7 +315,7 @@ mod tests {
 
     #[test]
     fn only_refusals_that_pass_are_sent_again() {
-        for status in [408, 409, 429, 500, 502, 503, 504, 529] {
+        for status in [408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529] {
             assert!(waits(refused(status)), "{status}");
         }
         for status in [302, 400, 401, 403, 404, 413, 422, 501] {

@@ -51,7 +51,7 @@ pub struct EndpointSettings {
     #[serde(with = "settings::DurationText")]
     pub total_timeout: Duration,
     /// How often a request is sent again that did not arrive or was refused for a while (408, 409,
-    /// 429, 500, 502 to 504, 529). Default 4, at most 10.
+    /// 429, 500, 502 to 504, 520 to 524, 529), or whose answer ended before anything of it was shown. Default 4, at most 10.
     pub retries: u32,
     /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
     #[serde(with = "settings::DurationText")]
@@ -76,6 +76,9 @@ pub struct EndpointSettings {
     /// a server of llama.cpp: `none`, `free`, or `call_first`, which requires a call in the first answer of
     /// a turn. For `openai`; not where tools are declared natively. Default `none`.
     pub grammar: GrammarUse,
+    /// Whether the text of an answer begins in a thought, because the template of the model has written the opening
+    /// mark: everything up to the closing mark is thinking, and an answer without it fails. Default false.
+    pub begins_in_thought: bool,
     /// Sends requests through the proxy that the environment names. Default false.
     pub use_system_proxy: bool,
 }
@@ -100,6 +103,7 @@ impl Default for EndpointSettings {
             currency: "USD".to_owned(),
             context_tokens: 0,
             grammar: GrammarUse::None,
+            begins_in_thought: false,
             use_system_proxy: false,
         }
     }
@@ -126,6 +130,8 @@ pub struct ScriptedSettings {
     pub script: PathBuf,
     /// As for an endpoint. Default 0.
     pub context_tokens: u64,
+    /// As for an endpoint. Default false.
+    pub begins_in_thought: bool,
 }
 
 impl ModelSettings {

@@ -163,6 +163,7 @@ fn endpoint(
         }),
         context_tokens: settings.context_tokens,
         grammar: settings.grammar,
+        begins_in_thought: settings.begins_in_thought,
     })
 }
 
@@ -193,5 +194,6 @@ fn scripted(
         }),
         context_tokens: settings.context_tokens,
         grammar: GrammarUse::None,
+        begins_in_thought: settings.begins_in_thought,
     })
 }

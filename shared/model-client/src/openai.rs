@@ -1,18 +1,19 @@
 //! The chat-completions wire of OpenAI and of everything that is compatible with it.
 
-use agent_domain::{
-    message::{ChatMessage, Role},
-    usage::Usage,
-};
+mod reasoning;
+
+use agent_domain::{message::Role, usage::Usage};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, InvalidHeaderValue};
 use serde_json::{Map, Value, json};
 use settings::Secret;
 
 use super::{
     AnswerEnd, ModelError, ModelRequest, Piece,
-    api::{Assembly, Draft, ModelApi, tokens},
-    http::refusal::vendor_message,
+    api::{Assembly, CallPart, Draft, ModelApi, tokens},
+    finish::is_failure,
+    http::refusal::{in_answer, is_error, vendor_message},
 };
+use reasoning::Reasoning;
 
 /// Chat completions.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +48,7 @@ impl ModelApi for OpenAi {
                     || !message.text.trim().is_empty()
                     || !message.calls.is_empty()
             })
-            .map(ChatMessage::to_json)
+            .map(reasoning::with_message)
             .collect();
         let mut body = Map::new();
         body.insert("model".to_owned(), model.into());
@@ -107,17 +108,12 @@ impl ModelApi for OpenAi {
 #[derive(Debug, Default)]
 struct Chunks {
     draft: Draft,
+    reasoning: Reasoning,
     refused: bool,
 }
 
 impl Assembly for Chunks {
     fn push(&mut self, event: &Value) -> Result<Vec<Piece>, ModelError> {
-        if event.get("error").is_some_and(|error| !error.is_null()) {
-            return Err(ModelError::Vendor {
-                message: vendor_message(event),
-                released: self.draft.received,
-            });
-        }
         self.take_usage(event);
         let mut pieces = Vec::new();
         if let Some(choice) = event.pointer("/choices/0") {
@@ -132,14 +128,11 @@ impl Assembly for Chunks {
     }
 
     fn finish(mut self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError> {
-        let reason = match self.draft.finish_reason.take() {
-            Some(_) if self.refused => "refused".to_owned(),
-            Some(reason) => finish_reason(reason),
-            // Some servers end with the marker alone.
-            None if self.draft.done && self.draft.received > 0 => "stop".to_owned(),
-            None => return Err(self.draft.cut(detail)),
-        };
-        Ok(self.draft.end(reason))
+        if self.refused && self.draft.finish_reason.is_some() {
+            self.draft.finish_reason = Some("content_filter".to_owned());
+        }
+        self.draft.reasoning = self.reasoning.into_json();
+        self.draft.end(detail)
     }
 }
 
@@ -161,65 +154,54 @@ impl Chunks {
         delta: &Value,
         pieces: &mut Vec<Piece>,
     ) -> Result<(), ModelError> {
+        if is_error(choice) {
+            return Err(in_answer(choice, self.draft.received));
+        }
         let text = |key: &str| {
-            delta
-                .get(key)
-                .and_then(Value::as_str)
-                .filter(|text| !text.is_empty())
+            let text = delta.get(key).and_then(Value::as_str);
+            text.filter(|text| !text.is_empty())
         };
-        if let Some(thinking) = text("reasoning_content").or_else(|| text("reasoning")) {
+        if let Some(thinking) = self.reasoning.take(delta) {
             self.draft.receive(thinking.len())?;
             pieces.push(Piece::Thinking(thinking.to_owned()));
         }
         self.refused |= text("refusal").is_some();
         for content in [text("content"), text("refusal")].into_iter().flatten() {
-            self.draft.receive(content.len())?;
-            pieces.push(Piece::Text(content.to_owned()));
+            pieces.push(self.draft.take_text(content)?);
         }
-        for call in delta
-            .get("tool_calls")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
-            self.take_call(call)?;
+        let calls = delta.get("tool_calls").and_then(Value::as_array);
+        for call in calls.into_iter().flatten() {
+            let index = call.get("index").and_then(Value::as_u64);
+            let id = call.get("id").and_then(Value::as_str).unwrap_or_default();
+            self.take_call(index, id, call.get("function"))?;
         }
-        if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
+        self.take_call(None, "", delta.get("function_call"))?;
+        let reason = |key: &str| choice.get(key).and_then(Value::as_str);
+        if let Some(reason) = reason("finish_reason").filter(|reason| !reason.is_empty()) {
             self.draft.finish_reason = Some(reason.to_owned());
         }
+        if let Some(native) = reason("native_finish_reason").filter(|native| is_failure(native)) {
+            self.draft.finish_reason = Some(native.to_owned());
+        }
         Ok(())
     }
 
-    /// Adds to the call with the same index; endpoints without indexes send whole calls.
-    fn take_call(&mut self, delta: &Value) -> Result<(), ModelError> {
-        let index = delta.get("index").and_then(Value::as_u64);
-        let text = |pointer: &str| {
-            delta
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .unwrap_or_default()
+    fn take_call(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: Option<&Value>,
+    ) -> Result<(), ModelError> {
+        let Some(function) = function.filter(|function| function.is_object()) else {
+            return Ok(());
         };
-        let (id, name, arguments) = (
-            text("/id"),
-            text("/function/name"),
-            text("/function/arguments"),
-        );
-        self.draft
-            .receive(id.len() + name.len() + arguments.len())?;
-        let call = self.draft.call(index)?;
-        call.id.push_str(id);
-        call.name.push_str(name);
-        call.arguments.push_str(arguments);
-        Ok(())
-    }
-}
-
-/// Returns the contract's word for why a model stopped.
-fn finish_reason(reason: String) -> String {
-    match reason.as_str() {
-        "function_call" => "tool_calls".to_owned(),
-        "content_filter" => "refused".to_owned(),
-        _ => reason,
+        let name = function.get("name").and_then(Value::as_str);
+        self.draft.take_call(&CallPart {
+            index,
+            id,
+            name: name.unwrap_or_default(),
+            arguments: function.get("arguments"),
+        })
     }
 }
 

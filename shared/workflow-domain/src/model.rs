@@ -40,6 +40,8 @@ pub struct ModelMessage {
     pub calls: Vec<NativeCall>,
     /// The native call that a tool's message is the result of.
     pub result_of: Option<EndedCall>,
+    /// What the model thought before the calls, as a JSON object that goes back with them.
+    pub reasoning: Option<Value>,
 }
 
 impl ModelMessage {
@@ -50,6 +52,7 @@ impl ModelMessage {
             text: text.into(),
             calls: Vec::new(),
             result_of: None,
+            reasoning: None,
         }
     }
 
@@ -62,7 +65,8 @@ impl ModelMessage {
     fn weight(&self) -> usize {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
-        self.text.len() + calls.sum::<usize>()
+        let reasoning = self.reasoning.as_ref().map_or(0, super::size::weight);
+        self.text.len() + calls.sum::<usize>() + reasoning
     }
 }
 
@@ -105,6 +109,8 @@ pub struct ModelAnswer {
     pub output_tokens: u32,
     /// The native calls in the endpoint's form; empty if there are none.
     pub tool_calls: Vec<Value>,
+    /// What the model thought before the calls, as a JSON object that goes back with them.
+    pub reasoning: Option<Value>,
 }
 
 impl ModelParameters {

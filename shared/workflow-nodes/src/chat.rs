@@ -54,6 +54,10 @@ pub(super) fn message_to_model(message: &Value) -> Result<ModelMessage, Failure>
     let calls = message.get("tool_calls").map(native::read);
     let is_error = message.get(messages::IS_ERROR).and_then(Value::as_bool);
     Ok(ModelMessage {
+        reasoning: match role {
+            Role::Assistant => messages::reasoning(message),
+            _ => None,
+        },
         calls: match role {
             Role::Assistant => calls.unwrap_or_default().calls,
             _ => Vec::new(),
@@ -105,6 +109,7 @@ pub(super) fn response(model: &str, answer: &ModelAnswer) -> Value {
 
 fn message_of(answer: &ModelAnswer) -> Value {
     let mut message = messages::message("assistant", &answer.text);
+    messages::add_reasoning(&mut message, answer.reasoning.as_ref());
     if let Some(fields) = message.as_object_mut() {
         add_calls(fields, answer);
     }

@@ -40,6 +40,7 @@ pub(super) fn write(said: &ModelMessage) -> Value {
     let mut written = message(said.role.as_str(), &said.text);
     if !said.calls.is_empty() {
         written["tool_calls"] = said.calls.iter().map(NativeCall::to_json).collect();
+        add_reasoning(&mut written, said.reasoning.as_ref());
     }
     if let Some(ended) = &said.result_of {
         written["tool_call_id"] = ended.id.as_str().into();
@@ -48,6 +49,31 @@ pub(super) fn write(said: &ModelMessage) -> Value {
         }
     }
     written
+}
+
+/// The fields in which the APIs of models bring what a model thought and take it back with the calls.
+const REASONING: [&str; 4] = [
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "thinking_blocks",
+];
+
+/// Adds what a model thought to a message with calls.
+pub(super) fn add_reasoning(message: &mut Value, reasoning: Option<&Value>) {
+    for (key, value) in reasoning.and_then(Value::as_object).into_iter().flatten() {
+        message[key.as_str()] = value.clone();
+    }
+}
+
+/// Returns what a model thought before the calls of a message; none if the message has nothing of it.
+pub(super) fn reasoning(message: &Value) -> Option<Value> {
+    let fields = REASONING.iter().filter_map(|key| {
+        let value = message.get(key).filter(|value| !value.is_null())?;
+        Some(((*key).to_owned(), value.clone()))
+    });
+    let fields: Map<String, Value> = fields.collect();
+    (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
 fn is_message(value: &Value) -> bool {

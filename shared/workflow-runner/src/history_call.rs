@@ -229,6 +229,7 @@ fn from_proto(message: Message) -> ModelMessage {
     ModelMessage {
         calls: call_wire::native_calls_from_proto(message.calls),
         result_of: message.result_of.map(call_wire::ended_call_from_proto),
+        reasoning: call_wire::reasoning_from_proto(&message.reasoning_json),
         ..ModelMessage::new(role, message.text)
     }
 }
@@ -249,6 +250,7 @@ pub(super) fn to_proto(message: &ModelMessage) -> ChatMessage {
             .result_of
             .as_ref()
             .map(call_wire::ended_call_to_proto),
+        reasoning_json: call_wire::reasoning_to_proto(message.reasoning.as_ref()),
     }
 }
 

@@ -211,6 +211,7 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
         input_tokens: end.input_tokens,
         output_tokens: end.output_tokens,
         tool_calls,
+        reasoning: call_wire::reasoning_from_proto(&end.reasoning_json),
     })
 }
 

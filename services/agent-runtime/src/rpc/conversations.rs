@@ -151,6 +151,9 @@ impl ConversationRpc {
                     time: Some(timestamp_to_proto(said.time)),
                     calls: call_wire::native_calls_to_proto(&said.message.calls),
                     result_of: ended,
+                    reasoning_json: call_wire::reasoning_to_proto(
+                        said.message.reasoning_of_calls(),
+                    ),
                 };
                 (place, message)
             })

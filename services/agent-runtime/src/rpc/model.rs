@@ -213,6 +213,7 @@ fn to_wire(piece: Piece) -> WirePiece {
                 .iter()
                 .map(wire::attempt_to_proto)
                 .collect(),
+            reasoning_json: end.reasoning_json(),
             model: end.model,
             finish_reason: end.finish_reason,
             input_tokens: end.usage.input_tokens,

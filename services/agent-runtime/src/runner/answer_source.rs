@@ -78,6 +78,7 @@ impl Driver {
             let end = AnswerEnd {
                 finish_reason: answer.finish_reason.clone(),
                 tool_calls: forked::tool_calls(&answer.native_calls),
+                reasoning: call_wire::reasoning_from_proto(&answer.reasoning_json).map(Box::new),
                 model: answer.model.clone(),
                 ..AnswerEnd::default()
             };
@@ -219,6 +220,7 @@ impl Driver {
             },
             may_call: self.turn.last().is_none(),
             grammar: self.grammar(model.grammar()),
+            begins_in_thought: self.plan.begins_in_thought,
             ..ModelRequest::new(prompt.messages, deadline)
         })
     }

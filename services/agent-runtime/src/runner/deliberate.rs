@@ -102,6 +102,7 @@ impl Driver {
                 .iter()
                 .map(wire::attempt_to_proto)
                 .collect(),
+            reasoning_json: answered.end.reasoning_json(),
         }))?;
         let StreamingAnswer {
             reader,
@@ -146,7 +147,9 @@ impl Driver {
                 self.is_too_long = true;
             }
             // It is asked once more (rule G505), unless a call of the answer has left.
-            NoAnswer::Model(ModelError::Cut { .. }) if !self.was_cut && self.has_sent_nothing() => {
+            NoAnswer::Model(error)
+                if error.is_cut_off() && !self.was_cut && self.has_sent_nothing() =>
+            {
                 self.was_cut = true;
             }
             NoAnswer::Model(error) => {
@@ -368,7 +371,7 @@ impl Driver {
         // Dropping the answer ends the request, if it has not ended by itself.
         drop((pieces, tracked));
         let (events, mut parsed) = parser.finish(FinishReason::from_words(&end.finish_reason));
-        self.release_events(events, &mut answer.text).await?;
+        self.release_events(events, &mut answer).await?;
         if let Some(unknown) = answer.unknown.take()
             && end.finish_reason == STOPPED_AT_UNKNOWN_TOOL
         {

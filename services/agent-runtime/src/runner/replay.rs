@@ -22,7 +22,10 @@ use agent_store::turn_log::{
     replay::{opening, time_of},
 };
 use call_catalogue::Catalogue;
-use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
+use contracts::{
+    tavern::common::v1::{self as common, RunEvent, run_event::Kind},
+    watch::voids_answer,
+};
 use core_types::RunId;
 use serde_json::Value;
 
@@ -169,6 +172,7 @@ impl<'a> Replay<'a> {
                 return Ok(());
             }
             Kind::Text(text) => self.said.push_str(&text.text),
+            Kind::OutputReset(reset) if voids_answer(reset) => self.said.clear(),
             Kind::IterationStarted(_) => {
                 self.is_remarked = false;
                 let expected = self.round();

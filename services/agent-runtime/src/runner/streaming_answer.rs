@@ -51,6 +51,12 @@ impl StreamingAnswer {
 }
 
 impl StreamingAnswer {
+    /// Voids what was read so far, which turned out to be a thought.
+    fn take_back(&mut self) {
+        self.reader.take_back();
+        (self.unknown, self.opened) = (None, None);
+    }
+
     /// Takes an event of an answer that is read whole; adds what its reader may see.
     pub(super) fn look(&mut self, event: Event, released: &mut String) {
         match event {
@@ -63,6 +69,12 @@ impl StreamingAnswer {
                 trailing: false,
                 ..
             } => released.push_str(&text),
+            Event::Thought {
+                takes_back: true, ..
+            } => {
+                self.take_back();
+                released.clear();
+            }
             _ => {}
         }
     }
@@ -90,7 +102,7 @@ impl Driver {
                     });
                     self.start_early(answer).await?;
                 }
-                event => self.release_event(event, &mut answer.text).await?,
+                event => self.release_event(event, answer).await?,
             }
         }
         Ok(())
@@ -100,27 +112,36 @@ impl Driver {
     pub(super) async fn release_events(
         &mut self,
         events: Vec<Event>,
-        coalescer: &mut TextCoalescer,
+        answer: &mut StreamingAnswer,
     ) -> Result<(), TurnStop> {
         for event in events {
-            self.release_event(event, coalescer).await?;
+            self.release_event(event, answer).await?;
         }
-        self.tell_all(coalescer.release()).await
+        self.tell_all(answer.text.release()).await
     }
 
     /// Passes on what the reader may see; text after a block is logged only (rule A3).
     async fn release_event(
         &mut self,
         event: Event,
-        coalescer: &mut TextCoalescer,
+        answer: &mut StreamingAnswer,
     ) -> Result<(), TurnStop> {
         let kinds = match event {
             Event::Text {
                 text,
                 trailing: false,
                 ..
-            } => coalescer.push(Part::Text, &text),
-            Event::Thought { text, .. } => coalescer.push(Part::Thinking, &text),
+            } => answer.text.push(Part::Text, &text),
+            Event::Thought {
+                text, takes_back, ..
+            } => {
+                if takes_back {
+                    // It turned out to be a thought (rule A9).
+                    answer.take_back();
+                    self.tell_all(answer.text.take_back()).await?;
+                }
+                answer.text.push(Part::Thinking, &text)
+            }
             _ => Vec::new(),
         };
         self.tell_all(kinds).await

@@ -6,7 +6,11 @@ use tokio::time::Instant;
 
 /// Holds text and thinking back for a moment.
 #[derive(Debug, Default)]
-pub(super) struct TextCoalescer(Coalescer<Part>);
+pub(super) struct TextCoalescer {
+    held: Coalescer<Part>,
+    /// Whether text was given that is not void.
+    shown: bool,
+}
 
 /// What a model writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,19 +22,34 @@ pub(super) enum Part {
 impl TextCoalescer {
     /// Takes a piece and returns what is to be recorded now.
     pub(super) fn push(&mut self, part: Part, piece: &str) -> Vec<Kind> {
-        let kinds = self.0.push(part, piece, Instant::now());
-        kinds.into_iter().map(kind).collect()
+        let pieces = self.held.push(part, piece, Instant::now());
+        self.give(pieces)
     }
 
     /// Returns everything that is held back.
     pub(super) fn release(&mut self) -> Vec<Kind> {
-        let kinds = self.0.release(Instant::now());
-        kinds.into_iter().map(kind).collect()
+        let pieces = self.held.release(Instant::now());
+        self.give(pieces)
+    }
+
+    /// Returns what makes the text so far void: nothing but thinking if none of it was given.
+    pub(super) fn take_back(&mut self) -> Vec<Kind> {
+        let mut pieces = self.held.release(Instant::now());
+        if std::mem::take(&mut self.shown) {
+            return vec![Kind::OutputReset(common::OutputReset::default())];
+        }
+        pieces.retain(|(part, _)| *part == Part::Thinking);
+        self.give(pieces)
+    }
+
+    fn give(&mut self, pieces: Vec<(Part, String)>) -> Vec<Kind> {
+        self.shown |= pieces.iter().any(|(part, _)| *part == Part::Text);
+        pieces.into_iter().map(kind).collect()
     }
 
     /// Waits until what is held back has waited long enough; for ever if nothing is held.
     pub(super) async fn due(&self) {
-        self.0.due().await;
+        self.held.due().await;
     }
 }
 

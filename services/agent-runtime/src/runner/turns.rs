@@ -317,6 +317,7 @@ impl Inner {
                 .sampling
                 .max_output_tokens_within(settings.max_output_tokens),
             stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
+            begins_in_thought: settings.begins_in_thought,
             compaction: settings.compaction.clone().unwrap_or_default(),
             reduction: settings.reduction.clone().unwrap_or_default(),
             compact: turn.compact,

@@ -8,10 +8,11 @@ use contracts::tavern::{
     },
 };
 use doubles::TestRegistry;
-use model_client::{ModelSettings, ScriptedSettings};
+use model_client::{EndpointSettings, ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
+use crate::endpoint::{self, Endpoint, Step, end, event, status, stream_head, text};
 use crate::world::{Ended, Running, World, says};
 
 /// What a user says in each turn: some 340 tokens.
@@ -32,6 +33,7 @@ fn world(parts: &Value, turns: &Value) -> World {
     let play = ScriptedSettings {
         script: "play.script.json".into(),
         context_tokens: 2_000,
+        ..ScriptedSettings::default()
     };
     let model = ModelSettings::Scripted(play);
     world.settings.models.insert("play".to_owned(), model);
@@ -75,6 +77,63 @@ async fn play(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Ve
         turns.push(ended);
     }
     turns
+}
+
+/// The ways in which endpoints say that a request is too long.
+fn too_long() -> Vec<Vec<Step>> {
+    let refused = |message: &str, kind: &str| {
+        let error = json!({"error": {"message": message, "type": kind, "code": 400}});
+        status("400 Bad Request", "", &error.to_string())
+    };
+    let in_stream =
+        json!({"error": {"message": "Too many tokens.", "code": "context_length_exceeded"}});
+    vec![
+        refused(
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.",
+            "BadRequestError",
+        ),
+        refused(
+            "the request exceeds the available context size, try increasing it",
+            "exceed_context_size_error",
+        ),
+        refused(
+            "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000",
+            "invalid_request_error",
+        ),
+        vec![stream_head(), event(&in_stream.to_string())],
+    ]
+}
+
+#[tokio::test]
+async fn g603_a_request_that_is_too_long_in_the_words_of_any_server_is_compacted_once_and_answered()
+{
+    for refusal in too_long() {
+        let answer = |said: &str| vec![stream_head(), text(said), end("stop")];
+        let shortened = answer("They counted to three.");
+        let replies = vec![
+            answer("One."),
+            answer("Two."),
+            refusal,
+            shortened,
+            answer("Three."),
+        ];
+        let endpoint = Endpoint::start(replies).await;
+        let mut world = world(&json!([]), &json!([]));
+        let settings = EndpointSettings {
+            api_key_env: None,
+            retries: 0,
+            ..endpoint::settings(&endpoint)
+        };
+        let model = ModelSettings::Openai(settings);
+        world.settings.models.insert("play".to_owned(), model);
+        let running = world.build().await;
+        let turns = play(&running, 1..=3).await;
+        assert_eq!(turns[2].text(), "Three.");
+        assert_eq!(turns[2].compacted().len(), 1);
+        assert_eq!(endpoint.received().len(), 5);
+        let asked = endpoint.received()[4].body["messages"].to_string();
+        assert!(asked.contains("They counted to three."), "{asked}");
+    }
 }
 
 #[tokio::test]

@@ -62,6 +62,43 @@ impl Running {
 }
 
 #[tokio::test]
+async fn what_a_model_thought_before_its_calls_is_kept_with_them() {
+    let call = NativeCall {
+        id: "c".to_owned(),
+        name: "look".to_owned(),
+        arguments_json: "{}".to_owned(),
+    };
+    let reasoning_json = r#"{"reasoning_content":"hm"}"#;
+    let answer = ChatMessage {
+        role: ChatRole::Assistant.into(),
+        calls: vec![call],
+        reasoning_json: reasoning_json.to_owned(),
+        ..ChatMessage::default()
+    };
+    let world = World::new(TestRegistry::default(), &[], &json!([]));
+    let running = world.build().await;
+    let messages = vec![user("Look."), answer.clone()];
+    running.append("conv_a", 0, messages).await.unwrap();
+    drop(running);
+    let running = world.build().await;
+    assert_eq!(
+        running.messages("conv_a").await[1].reasoning_json,
+        reasoning_json
+    );
+    let of_a_user = ChatMessage {
+        role: ChatRole::User.into(),
+        calls: Vec::new(),
+        ..answer
+    };
+    let refused = running
+        .append("conv_a", 1, vec![of_a_user])
+        .await
+        .unwrap_err();
+    let violated = &grpc_kit::violations(&refused)[0].0;
+    assert_eq!(violated, "messages[0].reasoning_json");
+}
+
+#[tokio::test]
 async fn appended_messages_stand_where_they_were_appended_and_reach_the_model() {
     let turns = json!([
         {"answer": {"text": "First."}},

@@ -89,6 +89,49 @@ async fn a_call_that_could_change_something_waits_for_the_whole_answer() {
 }
 
 #[tokio::test]
+async fn a9_what_stands_before_a_lone_mark_was_a_thought_and_only_what_is_read_only_has_run() {
+    let act = |x: &str| format!("<ACTION><Act><x>{x}</x></Act></ACTION>");
+    let thought = format!("{LOOK} Or {}?\n</think>\n\nNow. {}", act("1"), act("2"));
+    let registry = looking().gives("Act", &["x"], json!("done"));
+    let turns = json!([
+        {"answer": {"text": thought, "chunk": 5, "delay": "1ms"}},
+        {"expect": {"last_contains": ["Tool Look executed", "Tool Act executed"]},
+         "answer": {"text": "It is done."}},
+    ]);
+    let world = World::new(registry, &["Look", "Act"], &turns);
+    let ended = world.build().await.play(says("look")).await;
+    assert_eq!(ended.text(), "It is done.", "{}", ended.error_message());
+    let story = ended.story();
+    let place = |word: &str| story.iter().position(|line| *line == word).unwrap();
+    assert!(place("text") < place("output reset"), "{story:?}");
+    assert!(place("output reset") < place("thinking"), "{story:?}");
+    let tools: Vec<String> = ended
+        .events
+        .iter()
+        .filter_map(|event| match event.kind.as_ref()? {
+            Kind::CallDispatched(call) => Some(format!("{} {}", call.tool_id, call.arguments_json)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tools, [r#"Look {"at":"x"}"#, r#"Act {"x":"2"}"#]);
+}
+
+#[tokio::test]
+async fn a9_a_profile_says_that_answers_begin_in_thought_and_nothing_of_it_starts() {
+    let thought = format!("{LOOK}\n</think>\n\nNothing there.");
+    let turns = json!([{"answer": {"text": thought, "chunk": 4, "delay": "1ms"}}]);
+    let tavern = json!({"model": "play", "begins_in_thought": true});
+    let profile =
+        json!({"id": "ada", "tool_ids_inventory": ["Look"], "custom_metadata": {"tavern": tavern}});
+    let script = json!({"turns": turns});
+    let world = World::of(looking(), &[("ada.json", &profile)], &script);
+    let ended = world.build().await.play(says("look")).await;
+    assert_eq!(ended.text(), "Nothing there.", "{}", ended.error_message());
+    assert!(world.registry.dispatches().is_empty());
+    assert!(!ended.story().contains(&"output reset"));
+}
+
+#[tokio::test]
 async fn a_call_that_repeats_the_users_words_does_not_start() {
     let turns = json!([{"answer": {"text": LOOK, "chunk": 3}}, {"answer": {"text": "ok"}}]);
     let world = World::new(looking(), &["Look"], &turns);

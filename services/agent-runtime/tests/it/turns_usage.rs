@@ -155,7 +155,8 @@ async fn a_key_that_the_endpoint_repeats_is_in_no_event_log_or_file() {
     let writer = logged.clone();
     let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone());
     telemetry::init_for_tests_with(layer);
-    let body = json!({"error": {"message": format!("Incorrect API key provided: {KEY}")}});
+    let message = format!("Incorrect API key provided: {KEY}");
+    let body = json!({"error": {"message": message, "code": "invalid_api_key"}});
     let refused = status("401 Unauthorized", "", &body.to_string());
     let busy = status(
         "503 Service Unavailable",

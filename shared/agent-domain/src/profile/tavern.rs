@@ -26,7 +26,7 @@ const MAX_FALLBACKS: usize = 16;
 const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "model",
     "fallbacks",
     "dialect",
@@ -36,6 +36,7 @@ const KEYS: [&str; 18] = [
     "temperature",
     "max_output_tokens",
     "stop_at_unknown_tool",
+    "begins_in_thought",
     "budgets",
     "queue_limit",
     "world_write",
@@ -84,6 +85,9 @@ pub struct TavernSection {
     pub budgets: Limits,
     /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
     pub stop_at_unknown_tool: Option<bool>,
+    /// Whether the model's answers begin in a thought whose opening mark its template wrote; the settings of the
+    /// model decide if missing.
+    pub begins_in_thought: Option<bool>,
     /// When a conversation is compacted; the defaults if missing.
     pub compaction: Option<CompactionSettings>,
     /// What shortens the long outputs of tools; they are only cut if missing.
@@ -122,6 +126,7 @@ impl TavernSection {
             fallbacks: self.fallbacks.clone().or_else(|| profile.fallbacks.clone()),
             budgets: self.budgets.within(&profile.budgets),
             stop_at_unknown_tool: self.stop_at_unknown_tool.or(profile.stop_at_unknown_tool),
+            begins_in_thought: self.begins_in_thought.or(profile.begins_in_thought),
             compaction: self
                 .compaction
                 .clone()
@@ -193,6 +198,7 @@ pub(crate) fn read_section(
             .count("max_output_tokens", 1_000_000)
             .and_then(|most| u32::try_from(most).ok()),
         stop_at_unknown_tool: section.read("stop_at_unknown_tool", "true or false", Value::as_bool),
+        begins_in_thought: section.read("begins_in_thought", "true or false", Value::as_bool),
         budgets: section.section("budgets").map(budgets).unwrap_or_default(),
         compaction: section.section("compaction").map(compaction),
         reduction: section.read("reduction", REDUCTIONS, reductions),

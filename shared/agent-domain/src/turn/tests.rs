@@ -33,7 +33,10 @@ fn apply(turn: &mut Turn, events: impl IntoIterator<Item = TurnEvent>) {
 }
 
 fn answered(text: &str) -> TurnEvent {
-    TurnEvent::ModelAnswered(text.to_owned())
+    TurnEvent::ModelAnswered {
+        text: text.to_owned(),
+        reasoning: None,
+    }
 }
 
 pub(super) fn call(index: u32, tool: &str) -> ReadCall {

@@ -54,7 +54,12 @@ pub enum TurnEvent {
     /// The text and thought of the answer at hand are void, as the model is asked for it again.
     AnswerVoided,
     /// The model's answer is complete.
-    ModelAnswered(String),
+    ModelAnswered {
+        /// The text.
+        text: String,
+        /// What goes back with its native calls; none if the model did not think.
+        reasoning: Option<serde_json::Value>,
+    },
     /// A call was read from the answer.
     CallRead(ReadCall),
     /// A call leaves for its tool.

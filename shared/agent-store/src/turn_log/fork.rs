@@ -255,6 +255,7 @@ fn answer(
         finish_reason: original.finish_reason,
         model: original.model,
         native_calls: calls.filter(is_native).collect(),
+        reasoning_json: original.reasoning_json,
     })
 }
 

@@ -23,7 +23,10 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         Kind::Text(text) => TurnEvent::Said(text.text.clone()),
         Kind::Thinking(thought) if !thought.text.is_empty() => TurnEvent::Thought,
         Kind::OutputReset(reset) if voids_answer(reset) => TurnEvent::AnswerVoided,
-        Kind::ModelAnswered(answered) => TurnEvent::ModelAnswered(answered.text.clone()),
+        Kind::ModelAnswered(answered) => TurnEvent::ModelAnswered {
+            text: answered.text.clone(),
+            reasoning: call_wire::reasoning_from_proto(&answered.reasoning_json),
+        },
         Kind::ToolSelected(selected) => TurnEvent::CallRead(read_call(selected.call.as_ref()?)),
         Kind::CallDispatched(dispatched) => TurnEvent::CallDispatched {
             index: dispatched.index,

@@ -58,14 +58,25 @@ pub fn lines(
                 }
                 line.extend_from_slice(part);
                 if part.ends_with(b"\n") {
-                    yield line.split().freeze();
+                    yield without_mark(line.split().freeze());
                 }
             }
         }
         if !line.is_empty() {
-            yield line.freeze();
+            yield without_mark(line.freeze());
         }
     })
+}
+
+/// The mark of the byte order, which some servers send before everything else.
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Takes the mark of the byte order from a line; the reader of events does not get over one before the first.
+fn without_mark(line: Bytes) -> Bytes {
+    match line.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+        true => line.slice(BYTE_ORDER_MARK.len()..),
+        false => line,
+    }
 }
 
 fn too_large(what: &'static str, limit: usize) -> ReadError {

@@ -156,13 +156,11 @@ async fn an_error_in_the_stream_is_the_vendors() {
     ]])
     .await;
     let error = error_of(settings(&endpoint)).await;
-    assert_eq!(
-        error,
-        ModelError::Vendor {
-            message: "crashed".to_owned(),
-            released: 4
-        }
-    );
+    let ModelError::Vendor { refusal, released } = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!((refusal.status, refusal.message.as_str()), (500, "crashed"));
+    assert_eq!(released, 4);
 }
 
 #[tokio::test]

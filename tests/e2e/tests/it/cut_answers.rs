@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::{Stack, collect, exchange};
 
 const BEFORE: &str = "It rains, and it rains, and it rains until the evening comes.";
-const ANEW: &str = "\n\n(The answer above was cut off. It begins again.)\n\n";
+const ANEW: &str = "\n\n(The text above is void. The answer follows.)\n\n";
 
 /// Writes an agent whose model says something, a piece each so many milliseconds, or all at once.
 fn prepare(deploy: &Path, text: &str, pieces: bool, delay_ms: u64) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! The text of a stream that cannot take anything back, over answers that are void.
 
-/// What stands between an answer that was cut off and another one in its place.
-const ANEW: &str = "\n\n(The answer above was cut off. It begins again.)\n\n";
+/// The text between a void answer and another one in its place.
+const ANEW: &str = "\n\n(The text above is void. The answer follows.)\n\n";
 
 /// The text that a client has of an agent's answers.
 #[derive(Debug, Default)]

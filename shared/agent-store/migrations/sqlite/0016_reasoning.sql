@@ -1,0 +1,2 @@
+-- What the model thought before the calls of a message: JSON, `null` for nothing.
+ALTER TABLE appended_messages ADD COLUMN reasoning TEXT NOT NULL DEFAULT 'null';
