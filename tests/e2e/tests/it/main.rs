@@ -36,6 +36,7 @@ mod model_endpoint;
 mod native_calls;
 mod once;
 mod output_text;
+mod played_models;
 mod progress;
 mod questions;
 mod requests;

@@ -101,7 +101,8 @@ async fn serve(mut stream: TcpStream, log: &Mutex<Vec<Value>>) -> anyhow::Result
     Ok(stream.shutdown().await?)
 }
 
-async fn read(stream: &mut TcpStream) -> anyhow::Result<(String, Value)> {
+/// Reads a request: its head in lower case, and its body.
+pub(crate) async fn read(stream: &mut TcpStream) -> anyhow::Result<(String, Value)> {
     let mut bytes = Vec::new();
     loop {
         if stream.read_buf(&mut bytes).await? == 0 {
