@@ -1,12 +1,15 @@
 //! Scripts that behave.
 
 use contracts::tavern::sandbox::v1::{
-    ExecuteRequest, InputFile, ResultState, execute_request::Program,
+    ExecuteRequest, InputFile, Limits, ResultState, execute_request::Program,
 };
 
 use crate::{
     rounds::{as_every_user, everywhere},
-    support::{Host, class, expect_class, expect_output, python, request, stderr, stdout},
+    support::{
+        Host, class, expect_class, expect_output, limited, memory_of, patient, python, request,
+        seconds, stderr, stdout,
+    },
 };
 
 #[test]
@@ -24,6 +27,59 @@ fn every_runtime_prints_on_every_level() {
                 (class(&response).as_str(), stdout(&response).as_str()),
                 ("exited 0", "hello\n"),
                 "{runtime}: {}",
+                stderr(&response)
+            );
+        }
+    });
+}
+
+/// Programs in Python that end without a last word of their interpreter: the lines that end them, the
+/// limits that do, and the verdict.
+pub(crate) fn sudden_ends() -> Vec<(&'static str, Limits, &'static str)> {
+    let wall = Limits {
+        wall_time: seconds(3.0),
+        ..patient()
+    };
+    let cpu = Limits {
+        cpu_time: seconds(1.0),
+        ..patient()
+    };
+    vec![
+        ("import time; time.sleep(300)", wall, "wall"),
+        ("while True: pass", cpu, "cpu"),
+        (
+            "held = []\nwhile True: held.append(b'x' * (1 << 20))",
+            memory_of(64),
+            "memory",
+        ),
+        ("os._exit(7)", patient(), "exited 7"),
+        ("os.kill(os.getpid(), 9)", patient(), "signalled SIGKILL"),
+        ("os.abort()", patient(), "signalled SIGABRT"),
+        (
+            "import ctypes; ctypes.string_at(0)",
+            patient(),
+            "signalled SIGSEGV",
+        ),
+    ]
+}
+
+/// Prints a line, half a line, and what a child of the same interpreter prints before its sudden end.
+pub(crate) const PRINTS: &str = "import os, subprocess, sys
+print('a line')
+print('half', 'a line', end='')
+subprocess.run([sys.executable, '-c', 'import os; print(\" of a child\"); os._exit(0)'])
+";
+
+#[test]
+fn prints_of_python_arrive_however_it_ends() {
+    everywhere(async |host| {
+        for (end, limits, verdict) in sudden_ends() {
+            let script = limited(python(&format!("{PRINTS}{end}")), limits);
+            let response = host.run(script).await;
+            assert_eq!(
+                (class(&response).as_str(), stdout(&response).as_str()),
+                (verdict, "a line\nhalf a line of a child\n"),
+                "{end}: {}",
                 stderr(&response)
             );
         }

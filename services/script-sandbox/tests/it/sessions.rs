@@ -22,6 +22,7 @@ use crate::{
 
 mod ends;
 mod node;
+mod python;
 mod quotas;
 
 /// A cell that has run, with everything that it gave.
