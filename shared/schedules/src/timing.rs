@@ -38,6 +38,9 @@ pub enum TimingError {
     /// The cron expression cannot be read.
     #[error("the cron expression cannot be read: {0}")]
     Expression(#[source] croner::errors::CronError),
+    /// The cron expression has no time, such as that of a 30 February.
+    #[error("the cron expression has no time: no month that it names has a day that it names")]
+    Never,
     /// No such time zone is known.
     #[error("no time zone has the name '{0}'; give one of the IANA list, such as Europe/Berlin")]
     TimeZone(String),
@@ -58,13 +61,18 @@ impl Timing {
     /// Runs by a cron expression of five fields in the wall clock of `zone`; empty is UTC.
     ///
     /// # Errors
-    /// [`TimingError`] names each mistake: one of the expression, one of the zone.
+    /// [`TimingError`] names each mistake: one of the expression, which may be read and have no time, one of
+    /// the zone.
     pub fn cron(expression: &str, zone: &str) -> Result<Self, Vec<TimingError>> {
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
             .year(Year::Disallowed)
             .build();
         let cron = parser.parse(expression).map_err(TimingError::Expression);
+        let cron = cron.and_then(|cron| match comes(&cron) {
+            true => Ok(cron),
+            false => Err(TimingError::Never),
+        });
         let zone = match zone {
             "" => Ok(Tz::UTC),
             name => name
@@ -127,6 +135,13 @@ impl WallClock {
         }
         None
     }
+}
+
+/// Whether an expression has any time: the calendar repeats itself, so one that has none from one time on
+/// never has.
+fn comes(cron: &Cron) -> bool {
+    cron.find_next_occurrence(&DateTime::UNIX_EPOCH, false)
+        .is_ok()
 }
 
 fn is_fixed(expression: &str) -> bool {

@@ -404,6 +404,20 @@ async fn everything_wrong_with_a_schedule_is_named() {
             "schedule.cron.time_zone",
         ]
     );
+    for never in ["0 0 30 2 *", "0 9 31 4,6,9,11 *"] {
+        let timing = CronTiming {
+            expression: never.to_owned(),
+            time_zone: String::new(),
+        };
+        let wrong = Schedule {
+            timing: Some(Timing::Cron(timing)),
+            ..schedule("s")
+        };
+        let error = world.put_schedule(wrong, "").await.unwrap_err();
+        let violations = grpc_kit::violations(&error);
+        assert_eq!(violations[0].0, "schedule.cron.expression", "{never}");
+        assert!(violations[0].1.contains("has no time"), "{violations:?}");
+    }
     let unknown = Schedule {
         workflow_id: "unknown".to_owned(),
         ..schedule("s")

@@ -126,9 +126,21 @@ fn every_mistake_of_a_timing_is_named() {
 }
 
 #[test]
-fn a_day_that_never_comes_has_no_time() {
-    let timing = Timing::cron("0 0 30 2 *", "").expect("the expression can be read");
-    assert_eq!(timing.next_after(at("2026-01-01T00:00:00Z")), None);
+fn an_expression_without_any_time_is_refused() {
+    for never in [
+        "0 0 30 2 *",
+        "0 0 31 2,4,6,9,11 *",
+        "* * 30-31 FEB *",
+        "*/5 3 31 4 *",
+    ] {
+        let mistakes = Timing::cron(never, "Europe/Berlin").unwrap_err();
+        assert!(matches!(mistakes[..], [TimingError::Never]), "{never}");
+    }
+    for rare in ["0 0 29 2 *", "0 0 30 2 MON", "0 0 31 * *", "0 0 29 2 *"] {
+        let timing = Timing::cron(rare, "").expect(rare);
+        let after = timing.next_after(at("2096-03-01T00:00:00Z"));
+        assert!(after.is_some(), "{rare}");
+    }
 }
 
 proptest! {

@@ -85,7 +85,9 @@ fn read_timing(schedule: &Schedule) -> Result<Timing, Vec<(&'static str, String)
 fn of_cron(error: TimingError) -> (&'static str, String) {
     let field = match error {
         TimingError::TimeZone(_) => "cron.time_zone",
-        TimingError::TooShort | TimingError::Expression(_) => "cron.expression",
+        TimingError::TooShort | TimingError::Expression(_) | TimingError::Never => {
+            "cron.expression"
+        }
     };
     (field, error.to_string())
 }
