@@ -2,6 +2,7 @@
 
 use agent_store::{profiles::Profiles, revisions::DocumentKind, store::StoreError};
 use contracts::tavern::common::v1::ErrorReason;
+use core_types::{RunId, RunOwner};
 use grpc_kit::Failure;
 use model_client::BuildModelError;
 use tonic::Code;
@@ -61,11 +62,30 @@ pub(crate) fn no_such_document(kind: DocumentKind, id: &str, revision: u64) -> F
     Failure::new(Code::NotFound, reason, message).metadata(format!("{kind}_id"), shown)
 }
 
-/// Reports that a run is not the turn of an agent.
-pub(crate) fn no_such_turn(run_id: &str) -> Failure {
-    let shown: String = run_id.chars().take(80).collect();
-    let message = format!("the run `{shown}` is not a turn");
-    Failure::new(Code::NotFound, ErrorReason::RunNotFound, message).metadata("run_id", shown)
+/// Why the run of an id is not a turn of an agent; nothing for a turn, and for a text that is no id of a run.
+pub(crate) fn other_than_turn(run_id: &str) -> Option<String> {
+    let kind = match run_id.parse::<RunId>().ok()?.owner() {
+        RunOwner::Agent => return None,
+        RunOwner::Scene => "of a scene",
+        RunOwner::Workflow => "of a workflow",
+        RunOwner::Registry => "of calls",
+    };
+    Some(format!(
+        "is the run {kind}; give the run of a turn, whose id begins with `turn_`"
+    ))
+}
+
+/// Refuses a run that is not a turn of an agent.
+///
+/// # Errors
+/// RUN_NOT_FOUND.
+pub(crate) fn expect_turn(run_id: &str) -> Result<(), Failure> {
+    let Some(problem) = other_than_turn(run_id) else {
+        return Ok(());
+    };
+    let message = format!("`{run_id}` {problem}");
+    let failure = Failure::new(Code::NotFound, ErrorReason::RunNotFound, message);
+    Err(failure.metadata("run_id", run_id))
 }
 
 /// Reports that no model has this name, or that none is named.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::{Code, Status};
 
 use super::start::limits;
+use crate::error::expect_turn;
 use crate::runner::{Directive, Runner};
 
 /// How long a caller waits for its message to be in force.
@@ -99,6 +100,7 @@ async fn give(
     run_id: &str,
     directive: Directive,
 ) -> Result<(), Status> {
+    expect_turn(run_id)?;
     let Some(turn): Option<mpsc::Sender<Directive>> = runner.directives_to(run_id) else {
         return Err(not_running(runs, run_id).await);
     };

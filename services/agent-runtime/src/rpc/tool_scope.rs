@@ -1,10 +1,7 @@
 //! What bounds the calls of an agent, for the registry.
 
-use agent_domain::{
-    plan::Plan,
-    spelling::{self, HANDLE_TOOLS},
-};
-use agent_store::profiles::Profiles;
+use agent_domain::spelling::{self, HANDLE_TOOLS};
+use agent_store::{profiles::Profiles, turn_log::replay::plan_of};
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
@@ -12,7 +9,7 @@ use grpc_kit::Failure;
 use run_events::Runs;
 use serde_json::Value;
 
-use crate::error::{no_such_profile, no_such_turn};
+use crate::error::{expect_turn, no_such_profile};
 
 /// Returns the scope of a turn, as it was started, or of a profile as it is now.
 pub(super) async fn get(
@@ -22,11 +19,12 @@ pub(super) async fn get(
 ) -> Result<GetToolScopeResponse, Failure> {
     let (profile_id, names, tool_ids, approvals) = match request.agent {
         Some(Agent::RunId(run_id)) => {
+            expect_turn(&run_id)?;
             let meta = runs.meta(&run_id).await?;
-            let plan = serde_json::from_value::<Plan>(meta.data);
-            let plan = plan.map_err(|_| no_such_turn(&run_id))?;
+            let profile_id = meta.subject.clone();
+            let plan = plan_of(meta)?;
             let tool_ids = plan.inventory_ids();
-            (meta.subject, plan.inventory, tool_ids, plan.approvals)
+            (profile_id, plan.inventory, tool_ids, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
             let profile = profiles

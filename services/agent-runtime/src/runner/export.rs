@@ -1,7 +1,7 @@
 //! Writing a finished turn as the lines of a fixture (rule G1001).
 
 use agent_domain::plan::Plan;
-use agent_store::store::StateOwner;
+use agent_store::{store::StateOwner, turn_log::replay::plan_of};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::Failure;
@@ -13,6 +13,7 @@ use super::{
     inventory::{self, InventoryError},
     replay::{Header, Parts, ShownState, StateKind, lines},
 };
+use crate::error::other_than_turn;
 
 /// A turn that has ended.
 pub(crate) struct EndedTurn {
@@ -33,18 +34,15 @@ impl Runner {
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is not a turn, or a storage that does not
     /// work.
     pub(crate) async fn ended_turn(&self, run_id: &str) -> Result<EndedTurn, Status> {
+        if let Some(problem) = other_than_turn(run_id) {
+            let refused = Failure::invalid_fields().violation("run_id", problem);
+            return Err(refused.into());
+        }
         let runs = &self.inner.runs;
         let run = runs.get(run_id).await?;
         let meta = runs.meta(run_id).await?;
-        let (Ok(id), Ok(plan)) = (
-            run_id.parse::<RunId>(),
-            serde_json::from_value::<Plan>(meta.data.clone()),
-        ) else {
-            let problem = "is not a turn of an agent";
-            return Err(Failure::invalid_fields()
-                .violation("run_id", problem)
-                .into());
-        };
+        let plan = plan_of(meta.clone()).map_err(Failure::from)?;
+        let id = run_id.parse().expect("the run was found by its id");
         if run.outcome.is_none() {
             return Err(not_finished(&run).into());
         }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use contracts::tavern::{
     agent::v1::{
-        ForkTurnRequest, ForkTurnResponse, GetPrivateStateRequest, StartTurnRequest,
-        StateOperation, SteerTurnRequest, UpdatePrivateStateRequest, fork_turn_request::Edit,
+        EditBudgetsRequest, ForkTurnRequest, ForkTurnResponse, GetPrivateStateRequest,
+        GetToolScopeRequest, StartTurnRequest, StateOperation, SteerTurnRequest,
+        UpdatePrivateStateRequest, fork_turn_request::Edit, get_tool_scope_request,
         state_operation::Kind as Change, update_world_state_request::Scene as Written,
     },
     common::v1::{ErrorReason, RunState, run_event::Kind},
@@ -503,6 +504,50 @@ async fn g1003_what_cannot_be_forked_is_refused_with_the_places_where_it_can_be(
     };
     let unknown = running.fork_turn(unknown).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_run_that_is_no_turn_is_called_what_it_is() {
+    let (_world, running, original) = ended().await;
+    for (prefix, kind) in [
+        ("flow", "the run of a workflow"),
+        ("scene", "the run of a scene"),
+        ("call", "the run of calls"),
+    ] {
+        let run_id = format!("{prefix}_00000000000000000000000000000000");
+        let exported = running.export(&run_id).await.unwrap_err();
+        let forked = ForkTurnRequest {
+            run_id: run_id.clone(),
+            ..fork(&original, 1, None)
+        };
+        let forked = running.fork_turn(forked).await.unwrap_err();
+        for refused in [exported, forked] {
+            let (field, problem) = grpc_kit::violations(&refused).remove(0);
+            assert_eq!(field, "run_id");
+            assert!(problem.contains(kind), "{problem}");
+        }
+        let mut agent = running.agent.clone();
+        let steered = SteerTurnRequest {
+            run_id: run_id.clone(),
+            message: "Faster.".to_owned(),
+            ..SteerTurnRequest::default()
+        };
+        let steered = agent.steer_turn(steered).await.unwrap_err();
+        let edited = EditBudgetsRequest {
+            run_id: run_id.clone(),
+            ..EditBudgetsRequest::default()
+        };
+        let edited = agent.edit_budgets(edited).await.unwrap_err();
+        let scope = GetToolScopeRequest {
+            agent: Some(get_tool_scope_request::Agent::RunId(run_id)),
+        };
+        let scope = agent.get_tool_scope(scope).await.unwrap_err();
+        for refused in [steered, edited, scope] {
+            let reason = grpc_kit::failure::reason(&refused);
+            assert_eq!(reason, Some(ErrorReason::RunNotFound), "{refused:?}");
+            assert!(refused.message().contains(kind), "{refused:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -78,3 +78,28 @@ async fn g1001_what_is_no_turn_or_no_fixture_is_refused() {
     let header = Fixture::read("{}").unwrap_err().to_string();
     assert!(header.contains("tavern.turn.v1"), "{header}");
 }
+
+#[tokio::test]
+async fn g1001_a_part_of_a_fixture_is_refused() {
+    let running = world().build().await;
+    let ended = running.play(says("How is it in Oslo?")).await;
+    let whole = running.export(&ended.run.run_id).await.unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    for kept in 1..lines.len() {
+        let part = lines[..kept].join("\n");
+        let read = Fixture::read(&part).map(drop);
+        let error = read.expect_err(&part).to_string();
+        assert!(error.contains("the end of the turn is missing"), "{error}");
+    }
+    for left_out in 1..lines.len() {
+        let mut part = lines.clone();
+        part.remove(left_out);
+        let error = Fixture::read(&part.join("\n")).unwrap_err().to_string();
+        let place = match left_out + 1 == lines.len() {
+            true => "the end of the turn is missing".to_owned(),
+            false => format!("line {} has the event", left_out + 1),
+        };
+        assert!(error.contains(&place), "{error}");
+    }
+    assert!(Fixture::read(&format!("\n{whole}\n\n")).is_ok());
+}

@@ -7,7 +7,10 @@ use agent_domain::{
     plan::Plan,
 };
 use call_catalogue::Catalogue;
-use contracts::tavern::{common::v1::RunEvent, registry::v1::Tool};
+use contracts::tavern::{
+    common::v1::{RunEvent, run_event::Kind},
+    registry::v1::Tool,
+};
 use core_types::Timestamp;
 use prost_reflect::{DescriptorPool, DynamicMessage, prost::Message};
 use serde::{Deserialize, Serialize};
@@ -97,6 +100,26 @@ pub enum FixtureError {
         /// Why not.
         source: serde_json::Error,
     },
+    /// A line is not the event that follows the one before it.
+    #[error(
+        "line {line} has the event {found} where the event {expected} belongs, so lines are missing; export the run again"
+    )]
+    Gap {
+        /// The line, from 1.
+        line: usize,
+        /// The sequence of its event.
+        found: u64,
+        /// The sequence that follows.
+        expected: u64,
+    },
+    /// The end of the turn is missing.
+    #[error(
+        "the end of the turn is missing behind {events} events, so lines are missing; export the run again"
+    )]
+    Cut {
+        /// The events that are there.
+        events: usize,
+    },
 }
 
 /// What a header is made of.
@@ -183,7 +206,7 @@ impl Header {
 }
 
 impl Fixture {
-    /// Reads the lines of a fixture.
+    /// Reads the lines of a fixture: the events from the first one to the end of the turn, without a gap.
     ///
     /// # Errors
     /// [`FixtureError`] names the line.
@@ -198,16 +221,32 @@ impl Fixture {
         if header.format != FORMAT {
             return Err(FixtureError::Header(None));
         }
-        let events = lines.map(|(place, line)| {
-            event_of(line).map_err(|source| FixtureError::Event {
-                line: place + 1,
+        let mut events: Vec<RunEvent> = Vec::new();
+        for (place, line) in lines {
+            let line_number = place + 1;
+            let event = event_of(line).map_err(|source| FixtureError::Event {
+                line: line_number,
                 source,
-            })
-        });
-        Ok(Self {
-            events: events.collect::<Result<_, _>>()?,
-            header,
-        })
+            })?;
+            let expected = events.last().map_or(1, |last| last.sequence + 1);
+            if event.sequence != expected {
+                return Err(FixtureError::Gap {
+                    line: line_number,
+                    found: event.sequence,
+                    expected,
+                });
+            }
+            events.push(event);
+        }
+        let fixture = Self { header, events };
+        let ends = |event: &RunEvent| matches!(event.kind, Some(Kind::RunFinished(_)));
+        let is_whole = fixture.own_events().any(ends);
+        match is_whole {
+            true => Ok(fixture),
+            false => Err(FixtureError::Cut {
+                events: fixture.events.len(),
+            }),
+        }
     }
 
     /// Returns the events of the turn itself.
