@@ -158,10 +158,7 @@ def use_session(address):
         assert next(until_end(socket, "d"))["end"]["error"]["code"] == "not_found"
         socket.send(json.dumps({"id": "e", "watchRun": {"runId": 5}}))
         assert next(until_end(socket, "e"))["end"]["error"]["code"] == "invalid_argument"
-        socket.send("no request")
-        assert json.loads(socket.recv())["end"]["error"]["code"] == "invalid_argument"
-        closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
-        assert closed.rcvd.code == 1008, closed
+        refuse_frames(socket)
 
     events = f"ws://{address}/v1/runs/{run_id}/events?after_sequence=2"
     with websockets.sync.client.connect(events) as socket:
@@ -179,6 +176,39 @@ def use_session(address):
             lambda path=path: websockets.sync.client.connect(f"ws://{address}{path}", **refused),
         )
         assert error.response.status_code == 403, error
+
+
+def refuse_frames(socket):
+    """A frame that is no request ends neither the socket nor what is followed over it."""
+    slow = "<ACTION><system:get_current_time/></ACTION>" * 40
+    socket.send(json.dumps({"id": "open", "invokeText": {"calls": {"text": slow}}}))
+    refused = [
+        ("no request", None),
+        (b'{"id": "f", "watchRun": {}}', None),
+        ("[]", None),
+        ("", None),
+        ('{"id": "f"', None),
+        ('{"watchRun": {}}', None),
+        ('{"id": 7, "watchRun": {}}', None),
+        (json.dumps({"id": "f" * 65, "watchRun": {}}), None),
+        ('{"id": "f"}', "f"),
+        ('{"id": "f", "watchRun": {}, "cancelRun": {}}', "f"),
+        ('{"id": "f", "deleteRun": {}}', "f"),
+    ]
+    for frame, _ in refused:
+        socket.send(frame)
+    open_ended, answers = False, []
+    while not open_ended or len(answers) < len(refused):
+        answer = json.loads(socket.recv())
+        if answer.get("id") == "open":
+            open_ended = "end" in answer
+            assert not open_ended or answer["end"] == {}, answer
+        else:
+            assert answer["end"]["error"]["code"] == "invalid_argument", answer
+            answers.append(answer.get("id"))
+    assert answers == [request for _, request in refused], answers
+    socket.send(json.dumps({"id": "later", "watchRun": {"runId": "turn_none"}}))
+    assert next(until_end(socket, "later"))["end"]["error"]["code"] == "not_found"
 
 
 def until_end(socket, request):

@@ -47,6 +47,7 @@ pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
     method::routes(services)
         .route("/", get(front::page))
         .route("/console", get(console::page))
+        .route("/console/", get(console::moved))
         .route("/console/console.js", get(console::script))
         .route("/console/console.css", get(console::style))
         .route("/console/icon.svg", get(console::icon))

@@ -1,6 +1,6 @@
 //! The page at `/console`, from what `make console` built.
 
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Redirect};
 use http::header;
 
 /// The page takes everything from this server, and nothing may take the page into its own.
@@ -9,6 +9,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 pub(super) async fn page() -> impl IntoResponse {
     asset("text/html", include_str!("../../console/index.html"))
+}
+
+/// Leads an address that ends with a slash to the page.
+pub(super) async fn moved() -> impl IntoResponse {
+    Redirect::permanent("/console")
 }
 
 pub(super) async fn script() -> impl IntoResponse {

@@ -2,7 +2,8 @@
 //!
 //! A request is `{"id": "1", "invokeText": {…}}`, with `watchRun` or `cancelRun` in place of
 //! `invokeText`. Each message of the answer is `{"id": "1", "message": {…}}`, and the last one
-//! `{"id": "1", "end": {}}`, with an `error` in the end if the request failed.
+//! `{"id": "1", "end": {}}`, with an `error` in the end if the request failed. A frame that is no request is
+//! answered with such an end as well, without an id where none could be read; the open requests continue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -113,14 +114,15 @@ impl Session {
                 }
                 message = socket.recv() => match message {
                     Some(Ok(Message::Text(text))) => {
-                        if let Err(status) = self.begin(&text) {
-                            let end = json!({"end": {"error": error_to_json(&status)}});
-                            send(socket, end.to_string()).await?;
-                            return Some(close_code::POLICY);
+                        if let Err(refusal) = self.begin(&text) {
+                            send(socket, refusal.to_string()).await?;
                         }
                     }
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                    Some(Ok(Message::Binary(_))) => return Some(close_code::UNSUPPORTED),
+                    Some(Ok(Message::Binary(_))) => {
+                        let refusal = refusal(None, wrong("", "is not text; send JSON in text frames"));
+                        send(socket, refusal.to_string()).await?;
+                    }
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return None,
                 },
                 () = drain.started(), if !draining => draining = true,
@@ -131,30 +133,31 @@ impl Session {
     /// Begins to answer a request.
     ///
     /// # Errors
-    /// A frame that is not a request; what is wrong inside a request goes to its own end.
-    fn begin(&mut self, text: &str) -> Result<(), Status> {
-        let wrong = |field: &str, what: &str| {
-            Status::from(Failure::invalid_fields().violation(field, what))
-        };
-        let frame = connect::parse_json(text.as_bytes())?;
+    /// The answer to a frame that is not a request; what is wrong inside a request goes to its own end.
+    fn begin(&mut self, text: &str) -> Result<(), Value> {
+        let frame = connect::parse_json(text.as_bytes()).map_err(|status| refusal(None, status))?;
         let Value::Object(mut frame) = frame else {
-            return Err(wrong("", "is not an object"));
+            return Err(refusal(None, wrong("", "is not an object")));
         };
         let id: Arc<str> = match frame.remove("id") {
             Some(Value::String(id)) if (1..=MAX_ID).contains(&id.len()) => id.into(),
-            _ => return Err(wrong("id", "must be a string of 1 to 64 bytes")),
+            _ => {
+                let problem = wrong("id", "must be a string of 1 to 64 bytes");
+                return Err(refusal(None, problem));
+            }
         };
-        let (method, request) = method_of(frame).ok_or_else(|| {
-            wrong(
-                "",
-                "must have one of invokeText, watchRun, cancelRun beside the id",
-            )
-        })?;
         if self.ids.contains(&id) {
-            return Err(wrong("id", "belongs to a request that is still open"));
+            // An end with the id would be read as that of the open request.
+            let problem = format!("`{id}` belongs to a request that is still open");
+            return Err(refusal(None, wrong("id", &problem)));
         }
+        let Some((method, request)) = method_of(frame) else {
+            let problem = "must have one of invokeText, watchRun, cancelRun beside the id";
+            return Err(refusal(Some(&id), wrong("", problem)));
+        };
         if self.ids.len() >= MAX_OPEN {
-            return Err(Failure::limit_exceeded("open requests", MAX_OPEN, MAX_OPEN + 1).into());
+            let full = Failure::limit_exceeded("open requests", MAX_OPEN, MAX_OPEN + 1);
+            return Err(refusal(Some(&id), full.into()));
         }
         self.ids.insert(Arc::clone(&id));
         let (calls, metadata) = (self.calls.clone(), self.metadata.clone());
@@ -162,6 +165,19 @@ impl Session {
             .push(answers(calls, metadata, id, method, request).boxed());
         Ok(())
     }
+}
+
+fn wrong(field: &str, problem: &str) -> Status {
+    Failure::invalid_fields().violation(field, problem).into()
+}
+
+/// Writes the end of a request that is not begun, with its id where that says whose end it is.
+fn refusal(id: Option<&str>, status: Status) -> Value {
+    let mut end = json!({"end": {"error": error_to_json(&status)}});
+    if let Some(id) = id {
+        end["id"] = json!(id);
+    }
+    end
 }
 
 fn method_of(frame: Map<String, Value>) -> Option<(MethodDescriptor, Value)> {

@@ -62,6 +62,10 @@ async fn a_person_is_answered_by_curl() {
             .text()
             .contains(&format!("http://{}{PARSE}", edge.host()))
     );
+    let page = edge.send("GET", "/console", &headers, b"").await;
+    assert!(page.text().contains("<title>Tavern</title>"));
+    let moved = edge.send("GET", "/console/", &headers, b"").await;
+    assert_eq!((moved.status, moved.has("location: /console")), (308, true));
     let none = edge.send("GET", "/nothing", &headers, b"").await;
     assert_eq!((none.status, none.text().lines().count()), (404, 1));
     let verb = edge.send("GET", START, &headers, b"").await;
