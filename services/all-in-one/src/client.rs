@@ -4,7 +4,7 @@
 pub(crate) mod approvals;
 mod calls;
 mod conversations;
-mod documents;
+pub(crate) mod documents;
 mod goals;
 mod invoke;
 mod json;
@@ -25,10 +25,13 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use contracts::tavern::common::v1::{Run, RunState, WaitReason};
+use core_types::{RunId, RunOwner};
 pub(crate) use grpc_kit::program::print;
 use grpc_kit::{ClientSettings, Transport};
+use serde_json::Value;
 use table::print_fields;
 pub(crate) use table::print_table;
+use tonic::{Code, Status};
 
 use crate::timeline::{Timeline, name};
 
@@ -128,11 +131,24 @@ impl Remote {
     pub(crate) fn connect(&self) -> anyhow::Result<Transport> {
         Ok(grpc_kit::remote(&self.settings())?)
     }
+
+    /// Adds the address to the error of a command that had no answer.
+    pub(crate) fn located<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        result.map_err(
+            |error| match error.downcast_ref::<Status>().map(Status::code) {
+                Some(Code::Unavailable | Code::DeadlineExceeded) => error.context(format!(
+                    "at {}, which `--address` or TAVERN_ADDRESS names",
+                    self.address
+                )),
+                _ => error,
+            },
+        )
+    }
 }
 
 /// Returns the words for a refused request: what is wrong with each field, one per line. The message
 /// of the status has the only one already.
-fn refusal(status: &tonic::Status) -> anyhow::Error {
+fn refusal(status: &Status) -> anyhow::Error {
     let mut violations = grpc_kit::violations(status);
     if violations.len() == 1 {
         violations.clear();
@@ -140,18 +156,35 @@ fn refusal(status: &tonic::Status) -> anyhow::Error {
     let fields = violations
         .iter()
         .map(|(field, problem)| format!("\n  {field}: {problem}"));
-    anyhow::anyhow!("{}{}", status.message(), fields.collect::<String>())
+    let words = format!("{}{}", status.message(), fields.collect::<String>());
+    Status::new(status.code(), words).into()
 }
 
 /// Prints the end of a run and returns the exit code for it.
 fn finish(mut timeline: Timeline, run: &Run, as_json: bool) -> ExitCode {
     if !as_json {
         print(&timeline.end(run));
+        print(&result_of_workflow(run));
     }
     match run.state() {
         RunState::Succeeded => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
+}
+
+/// Returns the result of a workflow, which no line of its timeline has whole; empty for other runs.
+fn result_of_workflow(run: &Run) -> String {
+    let owner = run.run_id.parse::<RunId>().map(|run_id| run_id.owner());
+    let result = run.outcome.as_ref().map(|outcome| &outcome.result_json);
+    let Some(result) = result.filter(|json| !json.is_empty() && owner == Ok(RunOwner::Workflow))
+    else {
+        return String::new();
+    };
+    // The text keeps the digits of each number where it is no JSON that this program reads.
+    let pretty = serde_json::from_str::<Value>(result)
+        .ok()
+        .and_then(|value| serde_json::to_string_pretty(&value).ok());
+    format!("{}\n", pretty.as_ref().unwrap_or(result))
 }
 
 /// Returns the state of a run, and the reason for which it waits where that is not a node.

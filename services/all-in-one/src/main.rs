@@ -201,13 +201,13 @@ impl Command {
                 overrides.print_settings = true;
                 Ok(overrides.settings().err().unwrap_or(ExitCode::SUCCESS))
             }
-            Self::Client(command) => command.execute(remote).await,
+            Self::Client(command) => remote.located(command.execute(remote).await),
             Self::Play {
                 examples,
                 approver_key,
             } => {
                 let key = approver_key.unwrap_or_default();
-                play::play_all(remote.connect()?, &examples, &key).await
+                remote.located(play::play_all(remote.connect()?, &examples, &key).await)
             }
             Self::Healthcheck { live } => {
                 let checked = match live {

@@ -135,6 +135,7 @@ async fn a_workflow_is_checked_stored_run_and_deleted() -> anyhow::Result<()> {
     let run = tavern(&stack, &["workflows", "run", "greet"])?;
     assert!(run.status.success(), "{run:?}");
     assert!(text(&run.stdout).contains("succeeded"), "{run:?}");
+    assert!(text(&run.stdout).ends_with("\n{}\n"), "{run:?}");
     let deleted = tavern(&stack, &["workflows", "delete", "greet"])?;
     assert!(deleted.status.success(), "{deleted:?}");
     assert!(
@@ -157,6 +158,54 @@ async fn the_values_of_a_stream_are_an_entry_each() -> anyhow::Result<()> {
         "value     prices: 12.6",
     ] {
         assert!(timeline.contains(entry), "{timeline}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_result_of_a_workflow_stands_behind_its_timeline() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let inputs = json!({"principal": 1000, "rate": 0.05, "years": 3}).to_string();
+    let timeline = printed(&stack, &["workflows", "run", "compound_interest", &inputs])?;
+    let run_id = timeline.lines().next().unwrap_or_default();
+    let watched = printed(&stack, &["runs", "watch", run_id, "--after", "2"])?;
+    let shown: Value =
+        serde_json::from_str(&printed(&stack, &["--json", "runs", "show", run_id])?)?;
+    let expected: Value = serde_json::from_str(shown["outcome"]["resultJson"].as_str().unwrap())?;
+    assert!(!expected.as_object().unwrap().is_empty(), "{shown}");
+    for printed in [timeline.as_str(), &watched] {
+        let result = printed.split_once("\n{\n").expect(printed).1;
+        let result: Value = serde_json::from_str(&format!("{{{result}"))?;
+        assert_eq!(result, expected, "{printed}");
+    }
+    let failed = tavern(&stack, &["workflows", "run", "compound_interest"])?;
+    assert!(!failed.status.success());
+    Ok(())
+}
+
+#[test]
+fn a_tavern_that_does_not_answer_is_named_with_its_address() -> anyhow::Result<()> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = format!("http://{}", listener.local_addr()?);
+    drop(listener);
+    for arguments in [
+        &["runs", "list"][..],
+        &["runs", "watch", "flow_00000000000000000000000000000000"],
+        &["workflows", "run", "greet"],
+        &["tools", "call", "system:get_current_time"],
+        &["invoke", "--agent", "ada", "Hello."],
+        &["play", "--examples", "../../deploy/examples"],
+        &["healthcheck"],
+    ] {
+        let mut command = Command::new(binary("tavern")?);
+        let output = command
+            .args(arguments)
+            .args(["--address", &address])
+            .output()?;
+        assert!(!output.status.success(), "{arguments:?}");
+        let message = text(&output.stderr);
+        assert!(message.contains(&address), "{arguments:?}: {message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
     }
     Ok(())
 }
@@ -217,5 +266,13 @@ async fn g1001_a_turn_is_exported_and_replays_without_a_tavern() -> anyhow::Resu
     assert!(!diverged.status.success());
     let said = text(&diverged.stderr);
     assert!(said.contains("differs at `/observation/text`"), "{said}");
+    let exported = text(&exported.stdout);
+    let half = exported.lines().count() / 2;
+    let half: Vec<&str> = exported.lines().take(half).collect();
+    std::fs::write(&file, half.join("\n"))?;
+    let refused = replay()?;
+    assert!(!refused.status.success(), "half a fixture replays");
+    let said = text(&refused.stderr);
+    assert!(said.contains("the end of the turn is missing"), "{said}");
     Ok(())
 }
