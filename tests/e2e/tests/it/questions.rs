@@ -18,6 +18,11 @@ fn prepare(deploy: &Path, interaction: &str, answer: &Value) -> anyhow::Result<(
     let ask = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</prompt>\
                <options>sage</options><options>moonmoss</options>\
                </ui:RequestUserInteraction></ACTION>";
+    let free = "</options><allow_free_text>true</allow_free_text>\n</ui:";
+    let ask = match interaction {
+        "wait" => ask.replace("</options></ui:", free),
+        _ => ask.to_owned(),
+    };
     let mut turns = vec![json!({"answer": {"text": ask}})];
     if interaction == "continue" {
         let expect = json!({"last_contains": ["\"status\":\"pending\""]});
@@ -120,6 +125,8 @@ async fn g808_a_turn_that_does_not_wait_ends_and_the_answer_opens_one_more() -> 
         .context("a pending question")?;
     stack.kill()?;
     stack.restart().await?;
+    let refused = answer(&stack, asking, "the blue one").await;
+    ensure!(refused.is_err(), "an answer is accepted that is no option");
     answer(&stack, asking, "sage").await?;
     let request = ListRunsRequest {
         conversation_id: first.run.conversation_id.clone(),

@@ -27,15 +27,11 @@ pub(super) fn node(arguments: &Value) -> (SingleNode, String) {
             choices.push(option);
         }
     }
-    let is_free = arguments["allow_free_text"].as_bool().unwrap_or(true);
-    match arguments.get("answer_schema") {
-        Some(schema) => {
-            config.insert("form".to_owned(), schema.clone());
-        }
-        None if is_free || choices.is_empty() => {
-            config.insert("form".to_owned(), json!({"type": "string"}));
-        }
-        None => {}
+    // A form lets answers in beside the choices.
+    if choices.is_empty() || arguments["allow_free_text"] == true {
+        let schema = arguments.get("answer_schema");
+        let form = schema.map_or_else(|| json!({"type": "string"}), Value::clone);
+        config.insert("form".to_owned(), form);
     }
     if !choices.is_empty() {
         config.insert("choices".to_owned(), json!(choices));
@@ -88,15 +84,36 @@ mod tests {
     }
 
     #[test]
-    fn g808_options_are_choices_beside_a_free_text_unless_that_is_not_allowed() {
-        let mut asked = json!({"prompt": "Open?", "options": ["yes", "no", "yes", ""]});
-        assert_eq!(
-            config(&asked),
-            json!({
-                "title": "Open?", "form": {"type": "string"}, "choices": ["yes", "no"], "expiry": 86_400,
-            })
-        );
-        asked["allow_free_text"] = json!(false);
+    fn g808_options_bind_the_answer_unless_the_call_allows_others() {
+        let options = json!(["yes", "no", "yes", ""]);
+        let text = json!({"type": "string"});
+        let number = json!({"type": "number"});
+        for (more, form) in [
+            (json!({"options": options}), None),
+            (json!({"options": options, "allow_free_text": false}), None),
+            (json!({"options": options, "answer_schema": number}), None),
+            (
+                json!({"options": options, "allow_free_text": true}),
+                Some(&text),
+            ),
+            (
+                json!({"options": options, "allow_free_text": true, "answer_schema": number}),
+                Some(&number),
+            ),
+            (json!({"options": [""]}), Some(&text)),
+            (json!({"allow_free_text": false}), Some(&text)),
+            (json!({"answer_schema": number}), Some(&number)),
+        ] {
+            let mut asked = json!({"prompt": "Open?"});
+            let given = more.as_object().unwrap().clone();
+            asked.as_object_mut().unwrap().extend(given);
+            let config = config(&asked);
+            assert_eq!(config.get("form"), form, "{more}");
+            let has_options = more.get("options") == Some(&options);
+            let choices = has_options.then(|| json!(["yes", "no"]));
+            assert_eq!(config.get("choices"), choices.as_ref(), "{more}");
+        }
+        let mut asked = json!({"prompt": "Open?", "options": options});
         asked["expires_seconds"] = json!(60);
         asked["default_answer"] = json!("no");
         assert_eq!(
