@@ -14,7 +14,7 @@ use std::{
 use eventsource_stream::{EventStreamError, Eventsource};
 use futures::StreamExt;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use settings::Secret;
+use settings::{Secret, text_file};
 use tokio::{
     io::AsyncReadExt,
     time::{Instant, timeout_at},
@@ -247,14 +247,12 @@ impl Inner {
                 let unreadable = |detail: &dyn fmt::Display| {
                     ModelError::Key(format!("{}: {detail}", path.display()))
                 };
-                let mut text = String::new();
                 let file = tokio::fs::File::open(path).await;
-                let mut file = file
-                    .map_err(|error| unreadable(&error))?
-                    .take(MAX_KEY_BYTES);
-                file.read_to_string(&mut text)
-                    .await
-                    .map_err(|error| unreadable(&error))?;
+                let mut bytes = Vec::new();
+                let file = file.map_err(|error| unreadable(&error))?;
+                let read = file.take(MAX_KEY_BYTES).read_to_end(&mut bytes).await;
+                let text = read.and_then(|_| text_file::decode(bytes));
+                let text = text.map_err(|error| unreadable(&error))?;
                 match text.trim() {
                     "" => Err(unreadable(&"the file is empty")),
                     key => Ok(Some(Secret::new(key))),

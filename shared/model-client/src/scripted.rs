@@ -11,6 +11,7 @@ use std::{
 };
 
 use agent_domain::usage::Usage;
+use settings::text_file;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use self::script::{Fault, Script, ScriptTurn};
@@ -53,10 +54,11 @@ impl Scripted {
     /// # Errors
     /// [`ScriptError`] when it cannot be read or is not a script.
     pub fn open(path: &Path) -> Result<Self, ScriptError> {
-        let text = read_bounded(path).map_err(|source| ScriptError::Unreadable {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text =
+            text_file::read(path, MAX_SCRIPT_BYTES).map_err(|source| ScriptError::Unreadable {
+                path: path.to_owned(),
+                source,
+            })?;
         let script = serde_json::from_str(&text).map_err(|source| ScriptError::Invalid {
             path: path.to_owned(),
             source,
@@ -69,15 +71,6 @@ impl Scripted {
             script: Arc::new(script),
         })
     }
-}
-
-fn read_bounded(path: &Path) -> std::io::Result<String> {
-    if std::fs::metadata(path)?.len() > MAX_SCRIPT_BYTES {
-        return Err(std::io::Error::other(format!(
-            "it has more than {MAX_SCRIPT_BYTES} bytes"
-        )));
-    }
-    std::fs::read_to_string(path)
 }
 
 impl Provider for Scripted {

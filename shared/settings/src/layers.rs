@@ -2,7 +2,7 @@
 //!
 //! This is the only module that reads figment's formats; everything else sees [`Layer`].
 
-use std::{ffi::OsString, fs, path::Path};
+use std::{ffi::OsString, path::Path};
 
 use figment::{
     providers::{Format, Toml},
@@ -10,6 +10,7 @@ use figment::{
 };
 
 use crate::problem::{Problem, Source};
+use crate::text_file;
 
 /// A settings file larger than this is refused unread.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -34,19 +35,12 @@ impl Layer {
             what,
             remedy: remedy.to_owned(),
         };
-        let text = fs::metadata(path)
-            .and_then(|metadata| {
-                if metadata.len() > MAX_FILE_BYTES {
-                    return Err(std::io::Error::other("the file is larger than 1 MiB"));
-                }
-                fs::read_to_string(path)
-            })
-            .map_err(|error| {
-                problem(
-                    format!("cannot be read: {error}"),
-                    "name a readable TOML file, or leave the file out",
-                )
-            })?;
+        let text = text_file::read(path, MAX_FILE_BYTES).map_err(|error| {
+            problem(
+                format!("cannot be read: {error}"),
+                "name a readable TOML file, or leave the file out",
+            )
+        })?;
         let values: Dict = Toml::from_str(&text).map_err(|error| {
             // Only the place and the reason: the line itself may hold a secret.
             let line = error.span().map_or(1, |span| {

@@ -16,6 +16,7 @@
 //! - [`problem`]: what can be wrong.
 //! - [`effective`]: printing what is in force, secrets redacted.
 //! - [`secret`], [`duration`], [`size`]: value types for settings structs.
+//! - [`text_file`]: reading this file and every other that people write.
 //!
 //! A settings struct derives `Serialize` and `Deserialize`, and what it serialises to must be
 //! readable again: its `Default` is laid below the other layers in that form, field by field,
@@ -31,6 +32,7 @@ mod names;
 pub mod problem;
 pub mod secret;
 pub mod size;
+pub mod text_file;
 
 pub use duration::DurationText;
 pub use load::{Loaded, Settings, load, load_from};

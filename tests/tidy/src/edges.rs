@@ -61,7 +61,7 @@ const SHARED: [(&str, &[&str]); 29] = [
         "agent-store",
         &[
             "contracts", "core-types", "call-catalogue", "call-prompt", "call-text", "call-wire",
-            "agent-domain", "sql-store", "run-log", "grpc-kit", "run-events",
+            "agent-domain", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),

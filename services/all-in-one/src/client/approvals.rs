@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tonic::Request;
 
-use super::{Remote, json as lines, list, print, print_table, refusal};
+use super::{Remote, documents, json as lines, list, print, print_table, refusal};
 use crate::timeline::name;
 
 /// What to do with approvals.
@@ -253,7 +253,7 @@ fn entry(name: &str, roles: &[String], key: &str) -> Value {
 pub(crate) fn with_approver(path: &Path, name: &str, key: &str) -> anyhow::Result<String> {
     let mut file = match path.as_os_str().is_empty() {
         true => json!({}),
-        false => serde_json::from_str(&std::fs::read_to_string(path)?)?,
+        false => serde_json::from_str(&documents::read(path)?)?,
     };
     let rules = file["rules"].as_array().into_iter().flatten();
     let roles = rules.filter_map(|rule| rule["approvers"]["role"].as_str());

@@ -6,16 +6,21 @@ use anyhow::Context;
 use contracts::tavern::agent::v1::DocumentRevision;
 use contracts::tavern::common::v1::LoadDiagnostic;
 use prost_reflect::prost::{Message, Name};
+use settings::text_file;
 use tonic::Status;
 
 use super::{json, list, print};
+
+/// The largest file that is read, in bytes: a turn that was exported.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Returns the text of a file.
 ///
 /// # Errors
 /// The file cannot be read as text.
-pub(super) fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
+    let text = text_file::read(file, MAX_FILE_BYTES);
+    text.with_context(|| format!("{} cannot be read", file.display()))
 }
 
 /// Prints the remarks about documents, one per line.

@@ -9,6 +9,8 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::client::documents;
+
 /// A transcript, as it stands in a file under `deploy/examples`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,7 +200,7 @@ pub(crate) fn read_all(directory: &Path) -> anyhow::Result<Vec<(PathBuf, Transcr
 
 fn read(path: &Path) -> anyhow::Result<Transcript> {
     let place = || format!("the transcript {} cannot be read", path.display());
-    let text = std::fs::read_to_string(path).with_context(place)?;
+    let text = documents::read(path)?;
     let transcript: Transcript = serde_json::from_str(&text).with_context(place)?;
     ensure!(
         transcript.steps.is_empty() == transcript.scene.is_some(),

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 
 use cap_std::fs::Dir;
 
+use settings::text_file;
 use tool_domain::{
     manifest::{self, Manifest},
     package::{self, MAX_BYTES, MAX_DEPTH, MAX_FILES, PackageFile},
@@ -45,12 +46,9 @@ pub(super) fn manifest(dir: &Dir) -> Result<Manifest, Vec<Violation>> {
     }
     let bytes = read_file(dir, MANIFEST, manifest::MAX_MANIFEST_BYTES)
         .map_err(|error| unreadable(MANIFEST, &error))?;
-    let text = String::from_utf8(bytes).map_err(|_| {
-        vec![Violation::new(
-            MANIFEST,
-            "malformed_yaml",
-            "is not UTF-8 text",
-        )]
+    let text = text_file::decode(bytes).map_err(|error| {
+        let code = "malformed_yaml";
+        vec![Violation::new(MANIFEST, code, error.to_string())]
     })?;
     manifest::read(&text).map_err(|mut violations| {
         for violation in &mut violations {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use call_outcome::Violation;
 use core_types::{LoadDiagnostic, WorkflowId};
+use settings::text_file;
 
 use workflow_domain::bundle::{Bundle, Children};
 use workflow_domain::compile::compile_bundle;
@@ -157,20 +158,12 @@ fn paths(directory: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
 }
 
 fn read_file(path: &Path) -> Result<Arc<str>, Vec<Violation>> {
-    let unreadable = |problem: String| {
+    let unreadable = |problem: std::io::Error| {
         let message = format!("the file cannot be read: {problem}");
         vec![Violation::new("", "unreadable", message)]
     };
-    let length = std::fs::metadata(path)
-        .map_err(|error| unreadable(error.to_string()))?
-        .len();
-    if length > MAX_DEFINITION_BYTES as u64 {
-        return Err(unreadable(format!(
-            "it has {length} bytes; at most {MAX_DEFINITION_BYTES} are accepted"
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-    Ok(text.into())
+    let text = text_file::read(path, MAX_DEFINITION_BYTES as u64);
+    Ok(text.map_err(unreadable)?.into())
 }
 
 fn check_file(

@@ -10,6 +10,7 @@ use std::{
 
 use agent_domain::profile::{self, MAX_PROFILE_BYTES, Profile};
 use core_types::LoadDiagnostic;
+use settings::text_file;
 
 /// The most files that are looked at.
 const MAX_FILES: usize = 10_000;
@@ -127,11 +128,5 @@ pub(crate) fn json_files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Reads a file of at most `most` bytes.
 pub(crate) fn read_text(file: &Path, most: usize) -> Result<String, String> {
-    let size = fs::metadata(file).map_err(|error| error.to_string())?.len();
-    if usize::try_from(size).map_or(true, |size| size > most) {
-        return Err(format!(
-            "it is {size} bytes, but at most {most} are allowed"
-        ));
-    }
-    fs::read_to_string(file).map_err(|error| error.to_string())
+    text_file::read(file, most as u64).map_err(|error| error.to_string())
 }

@@ -1,10 +1,9 @@
 //! `tavern calls resolve`.
 
-use anyhow::Context;
 use clap::Args;
 use contracts::tavern::registry::v1::{Call, CallDecision, ResolveCallRequest};
 
-use super::super::refusal;
+use super::super::{documents, refusal};
 use super::Calls;
 
 /// Examples behind the help of the command.
@@ -77,9 +76,7 @@ impl DoubtDecision {
 /// Returns a text, or what the file holds that it names behind an `@`.
 fn read(output: String) -> anyhow::Result<String> {
     match output.strip_prefix('@') {
-        Some(file) => {
-            std::fs::read_to_string(file).with_context(|| format!("{file} cannot be read"))
-        }
+        Some(file) => documents::read(file.as_ref()),
         None => Ok(output),
     }
 }

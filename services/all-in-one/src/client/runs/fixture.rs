@@ -8,10 +8,7 @@ use anyhow::Context;
 use contracts::tavern::agent::v1::ExportTurnRequest;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 
-use super::super::{Remote, print, refusal};
-
-/// The largest file that is read, in bytes.
-const MAX_FILE_BYTES: u64 = 1 << 30;
+use super::super::{Remote, documents, print, refusal};
 
 /// Prints the lines of a fixture.
 pub(super) async fn export(remote: &Remote, run_id: String) -> anyhow::Result<ExitCode> {
@@ -30,14 +27,7 @@ pub(super) async fn export(remote: &Remote, run_id: String) -> anyhow::Result<Ex
 /// Replays a turn from a file, and reports the first event that differs.
 pub(super) fn replay_file(path: &Path) -> anyhow::Result<ExitCode> {
     let shown = path.display();
-    let size = std::fs::metadata(path)
-        .with_context(|| format!("{shown} cannot be read"))?
-        .len();
-    anyhow::ensure!(
-        size <= MAX_FILE_BYTES,
-        "{shown} is larger than {MAX_FILE_BYTES} bytes"
-    );
-    let text = std::fs::read_to_string(path).with_context(|| format!("{shown} cannot be read"))?;
+    let text = documents::read(path)?;
     let fixture = Fixture::read(&text).with_context(|| format!("{shown} is not a fixture"))?;
     let compared = replay(&fixture).with_context(|| format!("the replay of {shown} diverges"))?;
     print(&format!(

@@ -12,7 +12,7 @@ use contracts::tavern::common::v1::Run;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use contracts::tavern::workflow::v1::{ForkEdit, ForkPlan, ForkRunRequest};
 
-use super::super::{Remote, json, print, refusal};
+use super::super::{Remote, documents, json, print, refusal};
 
 /// What is forked, and what is different.
 #[derive(Args)]
@@ -68,9 +68,7 @@ impl Fork {
 impl TurnEdit {
     fn read(self) -> anyhow::Result<Option<Edit>> {
         if let Some(file) = self.answer {
-            let text = std::fs::read_to_string(&file);
-            let text = text.with_context(|| format!("{} cannot be read", file.display()))?;
-            return Ok(Some(Edit::AnswerText(text)));
+            return Ok(Some(Edit::AnswerText(documents::read(&file)?)));
         }
         let output = self.output.map(Edit::OutputJson);
         let failure = self.failure.map(Edit::FailureMessage);
