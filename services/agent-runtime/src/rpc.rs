@@ -11,6 +11,7 @@ mod operations;
 mod profiles;
 mod projects;
 mod publishers;
+mod references;
 mod scenes;
 mod start;
 mod states;
@@ -26,6 +27,7 @@ pub use model::ModelRpc;
 pub use profiles::ProfileRpc;
 pub use projects::ProjectRpc;
 pub use publishers::Publishers;
+pub use references::Surroundings;
 pub use scenes::SceneRpc;
 pub use states::StateRpc;
 

@@ -33,7 +33,7 @@ use crate::{
     peers::Peers,
     rpc::{
         A2aRpc, AgentRpc, ConversationRpc, KnowledgeRpc, LONG_METHOD, ModelRpc, ProfileRpc,
-        ProjectRpc, Publishers, SceneRpc, StateRpc,
+        ProjectRpc, Publishers, SceneRpc, StateRpc, Surroundings,
     },
     runner::{
         Runner, RunnerParts,
@@ -159,8 +159,16 @@ pub async fn build(
         scenes.clone(),
         knowledge.clone(),
     );
+    let surroundings = Surroundings {
+        peers: peers.clone(),
+        models: models.clone(),
+        default_model: settings.default_model,
+        profiles: profiles.clone(),
+        knowledge: knowledge.clone(),
+    };
     let scene = SceneRpc::new(
         scenes,
+        surroundings.clone(),
         scene_runner.clone(),
         conversations.clone(),
         publishers.clone(),
@@ -176,12 +184,7 @@ pub async fn build(
         store,
         a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
-        profile: ProfileRpc::new(
-            profiles.clone(),
-            knowledge.clone(),
-            running_scenes.clone(),
-            settings.default_model,
-        ),
+        profile: ProfileRpc::new(profiles.clone(), running_scenes.clone(), surroundings),
         knowledge: KnowledgeRpc::new(knowledge, profiles, states.clone()),
         conversation,
         model: ModelRpc::new(models),

@@ -11,9 +11,10 @@ mod read;
 mod tests;
 
 use call_outcome::{Violation, sentences};
-use std::{io, path::Path, sync::Arc};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 
 use cap_std::{ambient_authority, fs::Dir};
+use settings::text_file;
 
 use tool_domain::{
     definition::{self, Definition, Implementation},
@@ -35,6 +36,8 @@ pub struct Plugin {
     pub manifest: Manifest,
     /// Its tools, each with the files that its scripts see.
     pub tools: Vec<Definition>,
+    /// The path of the definition of each tool, by id.
+    pub definition_files: BTreeMap<String, String>,
 }
 
 /// A plugin, or a tool of one, that was not taken.
@@ -67,6 +70,8 @@ pub struct Plugins {
 }
 
 type Loaded = (Plugin, Vec<Violation>);
+/// Tools with the paths of their definitions, and everything that is wrong with others.
+type Tools<'a> = (Vec<(Definition, &'a str)>, Vec<Violation>);
 
 /// Loads every plugin of a directory. Entries without a `plugin.yaml` and names that begin with a
 /// dot are passed over.
@@ -131,16 +136,20 @@ fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Loaded>
     }
     let package = Arc::new(Package::new(read::files(&dir)?));
     let (tools, wrong) = tools_of(&manifest, &package);
+    let definition_files = tools
+        .iter()
+        .map(|(tool, path)| (tool.id.to_string(), (*path).to_owned()));
     let plugin = Plugin {
         directory: name.to_owned(),
         manifest,
-        tools,
+        definition_files: definition_files.collect(),
+        tools: tools.into_iter().map(|(tool, _)| tool).collect(),
     };
     Ok(Some((plugin, wrong)))
 }
 
 /// Returns the tools of a plugin, and everything that is wrong with those that are left out.
-fn tools_of(manifest: &Manifest, package: &Arc<Package>) -> (Vec<Definition>, Vec<Violation>) {
+fn tools_of<'a>(manifest: &Manifest, package: &'a Arc<Package>) -> Tools<'a> {
     let Some(entry) = &manifest.tools_entry else {
         return (Vec::new(), Vec::new());
     };
@@ -149,7 +158,7 @@ fn tools_of(manifest: &Manifest, package: &Arc<Package>) -> (Vec<Definition>, Ve
     let definitions: Vec<&PackageFile> = files
         .filter(|file| file.path.starts_with(&prefix) && file.path.ends_with(".tool.json"))
         .collect();
-    let mut tools: Vec<Definition> = Vec::new();
+    let mut tools: Vec<(Definition, &str)> = Vec::new();
     let mut wrong = Vec::new();
     if definitions.is_empty() {
         let message = format!("there is no *.tool.json in '{entry}'; add one or remove 'tools'");
@@ -161,11 +170,11 @@ fn tools_of(manifest: &Manifest, package: &Arc<Package>) -> (Vec<Definition>, Ve
     }
     for file in definitions {
         match read_tool(file, package) {
-            Ok(tool) if tools.iter().any(|other| other.id == tool.id) => {
+            Ok(tool) if tools.iter().any(|(other, _)| other.id == tool.id) => {
                 let message = format!("the id '{}' is given twice; change one", tool.id);
                 wrong.push(Violation::new(file.path.clone(), "id_taken", message));
             }
-            Ok(tool) => tools.push(tool),
+            Ok(tool) => tools.push((tool, file.path.as_str())),
             Err(mut violations) => {
                 for violation in &mut violations {
                     violation.pointer.insert_str(0, &file.path);
@@ -178,9 +187,10 @@ fn tools_of(manifest: &Manifest, package: &Arc<Package>) -> (Vec<Definition>, Ve
 }
 
 fn read_tool(file: &PackageFile, package: &Arc<Package>) -> Result<Definition, Vec<Violation>> {
-    let text = std::str::from_utf8(&file.content)
-        .map_err(|_| vec![Violation::new("", "malformed_json", "is not UTF-8 text")])?;
-    let mut read = definition::read(text)?;
+    let text = text_file::decode(file.content.clone());
+    let text =
+        text.map_err(|error| vec![Violation::new("", "malformed_json", error.to_string())])?;
+    let mut read = definition::read(&text)?;
     let found = std::mem::take(&mut read.diagnostics).into_iter();
     read.diagnostics = found.map(|each| each.in_file(&file.path)).collect();
     if let Implementation::Script(program) = &read.implementation

@@ -92,8 +92,9 @@ pub async fn build_with(
     let data = DataDir::open(&settings.data_dir)?;
     let database = SqliteOptions::new(data.file("tool-registry.db")?);
     let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
+    let policy = Policy::load(&settings.approvals_file)?;
     let approvals = Approvals::new(
-        Policy::load(&settings.approvals_file)?,
+        policy.clone(),
         database.clone(),
         Arc::clone(&clock),
         Arc::clone(&ids),
@@ -122,6 +123,9 @@ pub async fn build_with(
         backends.clone(),
     );
     tools.restore().await?;
+    for finding in policy.findings(&tools.catalogue()) {
+        tracing::warn!(path = %settings.approvals_file.display(), %finding, "a rule for approvals may have no effect");
+    }
     let dispatcher = Dispatcher {
         builtins: Builtins::new(
             workspaces,

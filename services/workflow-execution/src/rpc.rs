@@ -3,6 +3,7 @@
 mod definitions;
 mod forecast;
 mod node_types;
+mod references;
 mod schedules;
 mod tool_ids;
 
@@ -24,6 +25,7 @@ use core_types::page::page_size;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
+use self::references::Missing;
 use crate::runner::Inner;
 use workflow_domain::load::load_with_source;
 
@@ -92,8 +94,7 @@ impl WorkflowService for Rpc {
     ) -> Result<Response<ListWorkflowsResponse>, Status> {
         let request = request.into_inner();
         let after = read_token("workflows", &request.page_token)?;
-        let (workflows, next) =
-            definitions::list(&self.inner, &after, page_size(request.page_size)).await?;
+        let (workflows, next) = definitions::list(&self.inner, &after, &request).await?;
         let next_page_token = next
             .map(|last| PageToken::after(last).encode("workflows"))
             .unwrap_or_default();
@@ -124,10 +125,26 @@ impl WorkflowService for Rpc {
         let text: Arc<str> = request.definition_json.as_str().into();
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
-        let (violations, plan) = match compiled {
-            Ok(plan) => (tool_ids::unknown(&self.inner, &text).await?, Some(plan)),
-            Err(violations) => (violations, None),
+        let (missing, plan) = match compiled {
+            Ok(plan) => {
+                let missing = references::missing(&self.inner, &text).await?;
+                (Missing::of(&missing), Some(plan))
+            }
+            Err(violations) => {
+                let findings = Vec::new();
+                (
+                    Missing {
+                        violations,
+                        findings,
+                    },
+                    None,
+                )
+            }
         };
+        let Missing {
+            violations,
+            findings,
+        } = missing;
         let plan = plan.filter(|_| violations.is_empty());
         let violations = violations
             .iter()
@@ -135,7 +152,7 @@ impl WorkflowService for Rpc {
             .collect();
         let (loaded, source) = load_with_source(&text);
         let workflow = loaded.workflow.as_ref();
-        let diagnostics = definitions::diagnostics(&self.inner, workflow, &source);
+        let diagnostics = definitions::diagnostics(&self.inner, workflow, &source, &findings);
         let forecast = match plan {
             Some(plan) => Some(forecast::of(&self.inner, &plan, &request).await?),
             None => None,

@@ -87,6 +87,31 @@ impl Situation {
     }
 }
 
+/// Returns why a workflow with this definition cannot deliberate: each required input without a default that
+/// no turn gives, and the lack of an output for the answer.
+pub fn problems(definition: &Value) -> Vec<String> {
+    let side = |key: &str| definition.get(key).and_then(Value::as_object);
+    let given = Situation::default();
+    let mut problems = Vec::new();
+    for (key, slot) in side("interfaceInputs").into_iter().flatten() {
+        let has_default = slot["config"]
+            .get("default")
+            .is_some_and(|default| !default.is_null());
+        let is_needed = slot["required"] == true && !has_default;
+        if is_needed && given.value(&squash(key), false).is_none() {
+            problems.push(format!(
+                "its input `{key}` is required and no turn gives it; give it a default, or make it optional"
+            ));
+        }
+    }
+    let outputs = side("interfaceOutputs").cloned().unwrap_or_default();
+    if answer_output(&outputs).is_none() {
+        problems
+            .push("it has no output for the answer; call one of its outputs full_text".to_owned());
+    }
+    problems
+}
+
 /// Returns the output that is the answer: the first with a name that says so, else the only text.
 pub fn answer_output(interface: &Map<String, Value>) -> Option<&str> {
     let named = ANSWERS.iter().find_map(|answer| {

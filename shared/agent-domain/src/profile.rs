@@ -11,6 +11,7 @@
 //! is kept, and its use is a finding, as is a key that nothing reads.
 
 mod approvals;
+mod references;
 mod remarks;
 mod tavern;
 

@@ -6,6 +6,7 @@
 pub mod conversation;
 mod instance;
 mod moments;
+mod references;
 mod remarks;
 mod tasks;
 

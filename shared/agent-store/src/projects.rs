@@ -3,7 +3,7 @@
 use std::{ops::Bound, sync::Arc};
 
 use agent_domain::project::{self, Project};
-use core_types::LoadDiagnostic;
+use core_types::{LoadDiagnostic, Reference, ReferenceKind};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -159,24 +159,27 @@ impl Projects {
     /// A store that does not work.
     pub async fn remarks(&self, project: &Project) -> Result<Vec<LoadDiagnostic>, StoreError> {
         let mut remarks = Vec::new();
-        let mut remark = |place: String, what: &str, id: &str| {
-            let message = format!("no {what} has the id `{id}`; store it");
-            remarks.push(LoadDiagnostic::not_supported(place, message));
+        let mut remark = |place: String, kind: ReferenceKind, id: &str| {
+            remarks.push(Reference::new(place, kind, id).missing());
         };
         for (index, id) in project.profile_ids.iter().enumerate() {
             if self.profiles.get(id).is_none() {
-                remark(format!("/agent_profiles/{index}/id"), "agent profile", id);
+                remark(
+                    format!("/agent_profiles/{index}/id"),
+                    ReferenceKind::Profile,
+                    id,
+                );
             }
         }
         for (index, id) in project.kb_ids.iter().enumerate() {
             if !self.knowledge.is_known(id) {
                 let place = format!("/knowledgeBaseReferences/{index}/source_id");
-                remark(place, "knowledge base", id);
+                remark(place, ReferenceKind::Knowledge, id);
             }
         }
         let scene = project.default_scene_id.as_str();
         if !scene.is_empty() && self.scenes.get(scene).await?.is_none() {
-            remark("/default_scene_id".to_owned(), "scene", scene);
+            remark("/default_scene_id".to_owned(), ReferenceKind::Scene, scene);
         }
         remarks.truncate(LoadDiagnostic::MAX);
         Ok(remarks)

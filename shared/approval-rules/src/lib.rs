@@ -236,6 +236,15 @@ impl Rules {
         asking.map(|rule| (&*rule.id, &*rule.role, rule.count))
     }
 
+    /// Returns the tools that rules name whole, each with the id of its rule.
+    pub fn named_tools(&self) -> impl Iterator<Item = (&str, &str)> {
+        let whole = |tool: &&String| !tool.ends_with('*');
+        self.0.iter().flat_map(move |rule| {
+            let tools = rule.tools.iter().filter(whole);
+            tools.map(|tool| (&*rule.id, &**tool))
+        })
+    }
+
     /// Judges a call: deny beats ask, ask beats allow. Where no rule matches, a destructive call asks
     /// and any other leaves. What `stricter` allows changes nothing.
     pub fn judge(&self, stricter: &[Stricter<'_>], call: Judged<'_>) -> Judgement {

@@ -13,7 +13,7 @@ use approval_rules::EffectClass;
 use call_outcome::Violation;
 use std::{sync::Arc, time::Duration};
 
-use core_types::ToolId;
+use core_types::{Reference, ReferenceKind, ToolId};
 use serde_json::Value;
 
 use super::{
@@ -167,6 +167,15 @@ impl Implementation {
         }
     }
 
+    /// Returns what the node takes that the tool is bound to; nothing of other tools, and of a tool that was not
+    /// completed by its node type.
+    pub fn node(&self) -> Option<&NodeInterface> {
+        match self {
+            Self::Node { interface, .. } => interface.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Returns whether a run of another service executes it, which is found again by its request id.
     pub fn is_run(&self) -> bool {
         matches!(
@@ -224,6 +233,32 @@ impl Definition {
         {
             self.parameters = Some(bound.parameters(config));
             *interface = Some(bound);
+        }
+    }
+
+    /// Returns what the tool is bound to and that may not be there; nothing of one that brings what it does.
+    pub fn reference(&self) -> Option<Reference> {
+        let place = |key: &str| format!("/implementation/{key}");
+        match &self.implementation {
+            Implementation::Workflow { workflow_id } => Some(Reference::new(
+                place("workflowId"),
+                ReferenceKind::Workflow,
+                workflow_id.as_str(),
+            )),
+            Implementation::Node { full_type, .. } => Some(Reference::new(
+                place("nodeType"),
+                ReferenceKind::NodeType,
+                full_type.as_str(),
+            )),
+            Implementation::Backend { service, method } => Some(Reference::new(
+                place("service"),
+                ReferenceKind::Backend,
+                format!("{service}/{method}"),
+            )),
+            Implementation::Builtin(_)
+            | Implementation::Script(_)
+            | Implementation::Agent { .. }
+            | Implementation::Question => None,
         }
     }
 

@@ -4,7 +4,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use super::parameters::{Input, parameters_of};
+use call_outcome::Violation;
+use core_types::LoadDiagnostic;
+use json_schema::Schema;
+
+use super::{
+    diagnostic::Diagnostic,
+    parameters::{Input, parameters_of},
+};
+
+/// Where a definition pins settings.
+const PINNED: &str = "/implementation/configValues";
+/// The setting that every node has beside its own.
+const EXECUTION: &str = "execution";
 
 /// The interface of a node type.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +63,49 @@ impl NodeInterface {
             }
         }
         config
+    }
+
+    /// Returns what is wrong with the values of pinned settings: each that its schema refuses, and a mode that
+    /// the node does not have.
+    pub fn problems(&self, pinned: &Map<String, Value>) -> Vec<Violation> {
+        let mut problems = Vec::new();
+        for (key, value) in pinned.iter().filter(|(key, _)| **key != self.mode_key) {
+            let schema = self.settings.get(key).map(Schema::compile);
+            let found = schema
+                .and_then(Result::ok)
+                .map(|schema| schema.validate(value));
+            for mut violation in found.into_iter().flatten() {
+                violation.pointer = format!("{PINNED}/{key}{}", violation.pointer);
+                problems.push(Violation::from(violation));
+            }
+        }
+        let mode = pinned.get(&self.mode_key);
+        if let Some(mode) = mode.filter(|mode| !self.mode_ids().contains(mode)) {
+            let modes = self
+                .mode_ids()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>();
+            let message = format!("{mode} is no mode of the node; take {}", modes.join(", "));
+            let place = format!("{PINNED}/{}", self.mode_key);
+            problems.push(Violation::new(place, "not_in_enum", message));
+        }
+        problems
+    }
+
+    /// Returns the findings about pinned settings that the node does not read.
+    pub fn unread(&self, pinned: &Map<String, Value>) -> Vec<Diagnostic> {
+        let known = self.settings.keys().map(String::as_str);
+        let known: Vec<&str> = known.chain([EXECUTION]).collect();
+        let unread = pinned.keys().filter(|key| !known.contains(&key.as_str()));
+        unread
+            .map(|key| {
+                let near = json_schema::nearest_names(key, known.iter().copied());
+                let nearest = near.first().map(String::as_str);
+                let found = LoadDiagnostic::unknown_key(format!("{PINNED}/{key}"), key, nearest);
+                Diagnostic::warning(found.path, found.code, found.message)
+            })
+            .collect()
     }
 
     fn inputs(&self, pinned: &Map<String, Value>) -> &[Input] {
@@ -139,6 +194,38 @@ mod tests {
         let config = node.take_settings(&Map::new(), &mut arguments);
         assert_eq!(Value::Object(config), json!({"round": true}));
         assert_eq!(Value::Object(arguments), json!({"a": 1, "mode": "add"}));
+    }
+
+    #[test]
+    fn what_is_pinned_to_nonsense_is_named() {
+        let places = |config: Value| {
+            let config = pinned(config);
+            let wrong = node().problems(&config).into_iter().map(|it| it.pointer);
+            let unread = node().unread(&config).into_iter().map(|it| it.path);
+            (wrong.collect::<Vec<_>>(), unread.collect::<Vec<_>>())
+        };
+        let place = |key: &str| vec![format!("/implementation/configValues/{key}")];
+        let none: Vec<String> = Vec::new();
+        for (config, wrong, unread) in [
+            (json!({}), none.clone(), none.clone()),
+            (
+                json!({"mode": "root", "round": true, "execution": {}}),
+                none.clone(),
+                none.clone(),
+            ),
+            (json!({"mode": "cube"}), place("mode"), none.clone()),
+            (json!({"round": "yes"}), place("round"), none.clone()),
+            (json!({"rond": true}), none.clone(), place("rond")),
+        ] {
+            assert_eq!(places(config.clone()), (wrong, unread), "{config}");
+        }
+        let mode = &node().problems(&pinned(json!({"mode": "cube"})))[0].message;
+        assert_eq!(
+            mode,
+            "\"cube\" is no mode of the node; take \"add\", \"root\""
+        );
+        let near = &node().unread(&pinned(json!({"rond": true})))[0].message;
+        assert!(near.contains("did you mean `round`"), "{near}");
     }
 
     #[test]

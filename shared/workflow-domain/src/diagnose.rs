@@ -9,6 +9,7 @@ use super::limits::MAX_SUGGESTED;
 use super::load;
 use super::node_definition::NodeEffects;
 use super::node_type::{Catalogue, ShapeContext};
+use super::tool_choice::{DYNAMIC, DYNAMIC_KEYS};
 use super::violation::join;
 use super::workflow::{Form, NodeEntry, Workflow};
 
@@ -158,6 +159,22 @@ impl Findings {
         self.unknown_keys(node, pointer, &known);
     }
 
+    /// Keys of the tools that a node adds that are not read.
+    fn dynamic_tools(&mut self, given: &Value, pointer: &str) {
+        for (key, value) in given.as_object().into_iter().flatten() {
+            match key.as_str() {
+                "scope" if is_used(value) => {
+                    let message = "the tools are those of this node only; name the ones of all nodes under availableTools";
+                    self.not_supported(join(pointer, key), message);
+                }
+                key if !DYNAMIC_KEYS.contains(&key) => {
+                    self.unknown_key(pointer, key, &DYNAMIC_KEYS);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Settings and preset values that the node's type does not read.
     fn entry(&mut self, entry: &NodeEntry, workflow: &Workflow, catalogue: &Catalogue) {
         let Some(node) = catalogue.get(&entry.full_type) else {
@@ -177,6 +194,8 @@ impl Findings {
                 }
             } else if !read.contains(&key.as_str()) {
                 self.unknown_key(&settings, key, &read);
+            } else if key == DYNAMIC {
+                self.dynamic_tools(value, &join(&settings, key));
             }
         }
         let context = ShapeContext {

@@ -37,6 +37,7 @@ pub mod node_definition;
 pub mod node_type;
 pub mod plan;
 pub mod plan_waits;
+pub mod references;
 pub mod seed;
 pub mod size;
 pub mod slot;

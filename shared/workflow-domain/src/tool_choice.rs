@@ -27,7 +27,13 @@ const CHOOSING: [&str; 3] = [AVAILABLE_TOOLS, LLM_DECISION, LLM];
 /// The id of the part of a composite node that lists its tools.
 pub const LISTING_PART: &str = "tools";
 
-const DYNAMIC: &str = "dynamicTools";
+/// The setting with the tools that one node adds.
+pub(crate) const DYNAMIC: &str = "dynamicTools";
+
+/// The keys of [`DYNAMIC`] that are read.
+pub(crate) const DYNAMIC_KEYS: [&str; 2] = [TOOL_IDS, TEMPLATE];
+
+const TEMPLATE: &str = "descriptionTemplate";
 
 /// The most tools that a workflow or node names.
 const MAX_TOOLS: usize = 500;
@@ -59,11 +65,11 @@ impl DynamicTools {
             let place = join(&pointer, TOOL_IDS);
             violations.push(Violation::new(place, "type_mismatch", message));
         }
-        let template = match given.get("descriptionTemplate") {
+        let template = match given.get(TEMPLATE) {
             None | Some(Value::Null) => None,
             Some(Value::String(template)) => Some(template.clone()),
             Some(_) => {
-                let place = join(&pointer, "descriptionTemplate");
+                let place = join(&pointer, TEMPLATE);
                 violations.push(Violation::new(place, "type_mismatch", "expected a text"));
                 None
             }

@@ -63,12 +63,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
+use contracts::tavern::agent::v1::ListModelsRequest;
 use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::registry::v1::{CallState, GetCallRequest};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
+use contracts::tavern::sandbox::v1::ListRuntimesRequest;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::Timestamp;
 use grpc_kit::Transport;
@@ -266,6 +268,46 @@ impl Runner {
     /// The registry does not answer.
     pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
         describe_tools::unknown(&self.peers, tool_ids).await
+    }
+
+    /// Returns which of these names no model of the settings has.
+    ///
+    /// # Errors
+    /// The service with the models does not answer.
+    pub async fn unknown_models(&self, mut names: Vec<String>) -> Result<Vec<String>, Status> {
+        let mut page_token = String::new();
+        while !names.is_empty() {
+            let request = ListModelsRequest {
+                page_token,
+                ..ListModelsRequest::default()
+            };
+            let page = self.peers.models.clone().list_models(request).await?;
+            let page = page.into_inner();
+            names.retain(|name| page.models.iter().all(|model| model.name != *name));
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        Ok(names)
+    }
+
+    /// Returns which of these names no language has that the sandbox can execute.
+    ///
+    /// # Errors
+    /// The sandbox does not answer.
+    pub async fn unknown_languages(&self, mut names: Vec<String>) -> Result<Vec<String>, Status> {
+        if names.is_empty() {
+            return Ok(names);
+        }
+        let mut sandbox = self.peers.sandbox.clone();
+        let runtimes = sandbox.list_runtimes(ListRuntimesRequest {}).await?;
+        for runtime in runtimes.into_inner().runtimes {
+            if runtime.usable {
+                names.retain(|name| runtime.name != *name && !runtime.aliases.contains(name));
+            }
+        }
+        Ok(names)
     }
 }
 

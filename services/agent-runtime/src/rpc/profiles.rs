@@ -1,6 +1,7 @@
 //! ProfileService: the agents.
+
+use agent_domain::profile;
 use agent_store::{
-    knowledge::Knowledge,
     profiles::{ChangeError, KnownProfile, Profiles, Put},
     revisions::DocumentKind,
 };
@@ -14,17 +15,22 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use core_types::{LoadDiagnostic, RequestId, page::distinct};
+use core_types::{RequestId, page::distinct};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::{Code, Request, Response, Status};
 
-use super::documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page};
+use super::{
+    documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
+    references::{Neighbours, Surroundings},
+};
 use crate::{
     error::{no_such_document, no_such_profile, store_failure},
     runner::scenes::running::RunningScenes,
 };
 
+/// The field of a request that has a profile.
+const PROFILE_JSON: &str = "profile_json";
 /// The most bytes of the profiles of one batch.
 const MAX_BATCH_BYTES: usize = 3 << 20;
 
@@ -32,47 +38,38 @@ const MAX_BATCH_BYTES: usize = 3 << 20;
 #[derive(Clone, Debug)]
 pub struct ProfileRpc {
     profiles: Profiles,
-    knowledge: Knowledge,
     running_scenes: RunningScenes,
-    default_model: String,
+    surroundings: Surroundings,
 }
 
 impl ProfileRpc {
     /// Serves these profiles, and those of the agents of scenes that run.
     pub fn new(
         profiles: Profiles,
-        knowledge: Knowledge,
         running_scenes: RunningScenes,
-        default_model: String,
+        surroundings: Surroundings,
     ) -> Self {
         Self {
             profiles,
-            knowledge,
             running_scenes,
-            default_model,
+            surroundings,
         }
     }
 
-    fn write(&self, known: &KnownProfile) -> proto::Profile {
+    /// Writes a profile with the findings about it, as far as the answers of neighbours say.
+    fn write(&self, known: &KnownProfile, neighbours: &Neighbours) -> proto::Profile {
         let profile = &known.profile;
         let model = profile.tavern.model.as_ref();
         let mut diagnostics = profile.diagnostics.clone();
-        for (index, known) in profile.knowledge.iter().enumerate() {
-            if !self.knowledge.is_known(&known.source_id) {
-                let path = format!("/knowledge_base_references/{index}/source_id");
-                let message = format!(
-                    "no knowledge base has the id `{}`; store it",
-                    known.source_id
-                );
-                diagnostics.push(LoadDiagnostic::not_supported(path, message));
-            }
-        }
+        let named = profile.references();
+        diagnostics.extend(self.surroundings.missing(&named, neighbours));
+        diagnostics.extend(neighbours.of_deliberation(profile));
         proto::Profile {
             profile_id: profile.id.to_string(),
             name: profile.name.clone(),
             description: profile.description.clone(),
             tool_ids_inventory: profile.tool_ids.clone(),
-            model: model.unwrap_or(&self.default_model).clone(),
+            model: model.unwrap_or(&self.surroundings.default_model).clone(),
             profile_json: profile.text.clone(),
             diagnostics: diagnostics_of(&diagnostics, known.revision.as_ref()),
             etag: profile.etag(),
@@ -124,7 +121,9 @@ impl ProfileRpc {
             match self.profiles.get(&id) {
                 Some(known) => {
                     bytes += known.profile.text.len();
-                    answer.profiles.push(self.write(&known));
+                    answer
+                        .profiles
+                        .push(self.write(&known, &Neighbours::default()));
                 }
                 None => answer.missing_profile_ids.push(id),
             }
@@ -148,7 +147,7 @@ impl ProfileService for ProfileRpc {
     ) -> Result<Response<GetProfileResponse>, Status> {
         let request = request.into_inner();
         let known = self.at(&request.profile_id, request.revision).await?;
-        let profile = Some(self.write(&known));
+        let profile = Some(self.write(&known, &Neighbours::default()));
         Ok(Response::new(GetProfileResponse { profile }))
     }
 
@@ -176,7 +175,10 @@ impl ProfileService for ProfileRpc {
         let after = super::page_after(LIST, &request.page_token)?;
         let size = core_types::page::page_size(request.page_size);
         let profiles = self.profiles.page(after.as_deref(), size + 1);
-        let profiles = profiles.iter().map(|known| self.write(known)).collect();
+        let named = profiles.iter().flat_map(|known| known.profile.references());
+        let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
+        let write = |known: &KnownProfile| self.write(known, &neighbours);
+        let profiles = profiles.iter().map(write).collect();
         let (profiles, next_page_token) =
             super::page(LIST, profiles, size, |profile: &proto::Profile| {
                 profile.profile_id.clone()
@@ -204,6 +206,12 @@ impl ProfileService for ProfileRpc {
                 Failure::invalid_fields().violation("request_id", error.to_string())
             })?;
         }
+        // What is wrong with the text itself is reported where it is stored.
+        let mut neighbours = Neighbours::default();
+        if let Ok(profile) = profile::read(&request.profile_json) {
+            neighbours = self.surroundings.ask(&profile.references()).await;
+            neighbours.check_deliberation(&profile, PROFILE_JSON)?;
+        }
         let put = Put {
             text: &request.profile_json,
             etag: &request.etag,
@@ -216,7 +224,7 @@ impl ProfileService for ProfileRpc {
             .await
             .map_err(|error| change_failure(error, "", request_id))?;
         Ok(Response::new(PutProfileResponse {
-            profile: Some(self.write(&known)),
+            profile: Some(self.write(&known, &neighbours)),
             replayed,
         }))
     }
@@ -256,7 +264,7 @@ impl ProfileService for ProfileRpc {
 
 fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
     match error {
-        ChangeError::Put(error) => error.into_failure("profile_json"),
+        ChangeError::Put(error) => error.into_failure(PROFILE_JSON),
         ChangeError::RequestIdReused => Failure::new(
             Code::AlreadyExists,
             ErrorReason::RequestIdReused,

@@ -25,7 +25,7 @@ use contracts::tavern::{
     },
     common::v1::{EventPriority, RunOptions, RunState},
 };
-use core_types::{Clock, RequestId};
+use core_types::{Clock, LoadDiagnostic, RequestId};
 use grpc_kit::Failure;
 use json_schema::parse_json_strict;
 use run_events::{Runs, request_hash, timestamp_to_proto};
@@ -36,6 +36,7 @@ use tonic::{Request, Response, Status};
 use super::{
     documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
     publishers::Publishers,
+    references::Surroundings,
 };
 use crate::{
     error::{no_such_document, store_failure},
@@ -50,6 +51,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct SceneRpc {
     scenes: Scenes,
+    surroundings: Surroundings,
     runner: SceneRunner,
     conversations: Conversations,
     publishers: Publishers,
@@ -61,6 +63,7 @@ impl SceneRpc {
     /// Puts the server side together.
     pub fn new(
         scenes: Scenes,
+        surroundings: Surroundings,
         runner: SceneRunner,
         conversations: Conversations,
         publishers: Publishers,
@@ -69,12 +72,19 @@ impl SceneRpc {
     ) -> Self {
         Self {
             scenes,
+            surroundings,
             runner,
             conversations,
             publishers,
             runs,
             clock,
         }
+    }
+
+    async fn write(&self, known: &KnownScene) -> proto::Scene {
+        let named = known.scene.references();
+        let neighbours = self.surroundings.ask(&named).await;
+        write(known, self.surroundings.missing(&named, &neighbours))
     }
 
     async fn find(&self, id: &str, revision: u64) -> Result<KnownScene, Failure> {
@@ -96,10 +106,14 @@ impl SceneRpc {
             Some(after) => *id > after,
             None => true,
         });
-        let scenes = later
-            .map(|(_, known)| write(known))
-            .take(size + 1)
-            .collect();
+        let later: Vec<&KnownScene> = later.map(|(_, known)| known).take(size + 1).collect();
+        let named = later.iter().flat_map(|known| known.scene.references());
+        let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
+        let scenes = later.into_iter().map(|known| {
+            let named = known.scene.references();
+            write(known, self.surroundings.missing(&named, &neighbours))
+        });
+        let scenes = scenes.collect();
         let (scenes, next_page_token) = super::page(LIST, scenes, size, |scene: &proto::Scene| {
             scene.scene_id.clone()
         });
@@ -135,7 +149,7 @@ impl SceneRpc {
         let known = put.await;
         let known = known.map_err(|error| error.into_failure("scene_json"))?;
         Ok(PutSceneResponse {
-            scene: Some(write(&known)),
+            scene: Some(self.write(&known).await),
         })
     }
 
@@ -361,8 +375,10 @@ fn waiting(event: &event::Event) -> proto::WaitingEvent {
     }
 }
 
-fn write(known: &KnownScene) -> proto::Scene {
+/// Writes a scene with the findings about it and those about what it names.
+fn write(known: &KnownScene, missing: Vec<LoadDiagnostic>) -> proto::Scene {
     let scene = &known.scene;
+    let findings = [scene.diagnostics.as_slice(), &missing].concat();
     let agents = scene.instances.iter().map(|instance| proto::SceneAgent {
         instance_id: instance.id.clone(),
         profile_id: instance.profile_id.clone(),
@@ -373,7 +389,7 @@ fn write(known: &KnownScene) -> proto::Scene {
         description: scene.description.clone(),
         agents: agents.collect(),
         scene_json: scene.text.clone(),
-        diagnostics: diagnostics_of(&scene.diagnostics, known.revision.as_ref()),
+        diagnostics: diagnostics_of(&findings, known.revision.as_ref()),
         etag: scene.etag(),
         from_file: known.from_file,
         revision: known.revision.as_ref().map(revision_to_proto),
@@ -388,7 +404,7 @@ impl SceneService for SceneRpc {
     ) -> Result<Response<GetSceneResponse>, Status> {
         let request = request.into_inner();
         let known = self.find(&request.scene_id, request.revision).await?;
-        let scene = Some(write(&known));
+        let scene = Some(self.write(&known).await);
         Ok(Response::new(GetSceneResponse { scene }))
     }
 

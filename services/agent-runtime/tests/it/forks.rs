@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contracts::tavern::{
     agent::v1::{
-        EditBudgetsRequest, ForkTurnRequest, ForkTurnResponse, GetPrivateStateRequest,
+        Budgets, EditBudgetsRequest, ForkTurnRequest, ForkTurnResponse, GetPrivateStateRequest,
         GetToolScopeRequest, StartTurnRequest, StateOperation, SteerTurnRequest,
         UpdatePrivateStateRequest, fork_turn_request::Edit, get_tool_scope_request,
         state_operation::Kind as Change, update_world_state_request::Scene as Written,
@@ -535,6 +535,7 @@ async fn a_run_that_is_no_turn_is_called_what_it_is() {
         let steered = agent.steer_turn(steered).await.unwrap_err();
         let edited = EditBudgetsRequest {
             run_id: run_id.clone(),
+            budgets: Some(Budgets::default()),
             ..EditBudgetsRequest::default()
         };
         let edited = agent.edit_budgets(edited).await.unwrap_err();

@@ -196,12 +196,16 @@ async fn models_and_profiles_are_listed_by_page() {
         profile.profile_json,
         r#"{"id":"c","tool_ids_inventory":["T"],"initial_goals":["e"]}"#
     );
-    let [finding] = profile.diagnostics.as_slice() else {
-        panic!("{:?}", profile.diagnostics);
-    };
+    let findings = profile.diagnostics.iter();
+    let findings: Vec<(&str, &str)> = findings
+        .map(|finding| (finding.path.as_str(), finding.code.as_str()))
+        .collect();
     assert_eq!(
-        (finding.path.as_str(), finding.code.as_str()),
-        ("/initial_goals", "unknown_key")
+        findings,
+        [
+            ("/initial_goals", "unknown_key"),
+            ("/custom_metadata/tavern/model", "missing_reference"),
+        ]
     );
     let models = running
         .model

@@ -194,6 +194,7 @@ async fn list(workflows: &mut Workflows, as_json: bool) -> anyhow::Result<ExitCo
     documents::print_all(as_json, head, row, async |page_token| {
         let request = ListWorkflowsRequest {
             page_token,
+            with_references: true,
             ..ListWorkflowsRequest::default()
         };
         let page = workflows.list_workflows(request).await?.into_inner();

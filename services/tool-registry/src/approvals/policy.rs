@@ -1,16 +1,22 @@
 //! The file with the rules and the people who decide.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
 use approval_rules::{RuleFile, Rules, read_rules};
+use core_types::{LoadDiagnostic, Reference, ReferenceKind};
 use serde::Deserialize;
+use settings::text_file;
 use sha2::{Digest, Sha256};
+use tool_domain::{
+    catalogue::{Catalogue, Reading},
+    naming::DERIVED_PREFIXES,
+};
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Rules, and the people who decide.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// The rules.
     pub rules: Rules,
@@ -76,18 +82,28 @@ impl Policy {
             path: shown.clone(),
             source,
         };
-        if fs::metadata(path).map_err(unreadable)?.len() > MAX_BYTES {
-            let problems = vec![format!("it has more than {MAX_BYTES} bytes")];
-            return Err(PolicyError::Wrong {
-                path: shown,
-                problems,
-            });
-        }
-        let text = fs::read_to_string(path).map_err(unreadable)?;
+        let text = text_file::read(path, MAX_BYTES).map_err(unreadable)?;
         Self::read(&text).map_err(|problems| PolicyError::Wrong {
             path: shown,
             problems,
         })
+    }
+
+    /// Returns a finding for each tool that a rule names and that is neither in the catalogue nor may come with
+    /// a workflow, a node or an agent: a rule for another name than that of the tool lets its calls pass.
+    pub fn findings(&self, catalogue: &Catalogue) -> Vec<LoadDiagnostic> {
+        let is_missing = |tool: &str| match catalogue.read(tool) {
+            Reading::Tool(_) => false,
+            Reading::Derived(name) => !DERIVED_PREFIXES
+                .iter()
+                .any(|prefix| name.starts_with(prefix)),
+        };
+        let named = self.rules.named_tools();
+        let missing = named.filter(|(_, tool)| is_missing(tool));
+        missing
+            .map(|(rule, tool)| Reference::new(rule, ReferenceKind::Tool, tool).missing())
+            .take(LoadDiagnostic::MAX)
+            .collect()
     }
 
     fn read(text: &str) -> Result<Self, Vec<String>> {
@@ -191,6 +207,42 @@ mod tests {
         );
         assert!(policy.could_decide("keeper", 1) && policy.could_decide("", 1));
         assert!(!policy.could_decide("keeper", 2) && !policy.could_decide("other", 1));
+    }
+
+    #[test]
+    fn a_file_is_read_as_each_editor_writes_it() {
+        let rule = json!({"rules": [{"id": "r", "action": "deny"}]}).to_string();
+        let utf_16 = format!("\u{FEFF}{rule}");
+        let utf_16 = utf_16.encode_utf16().flat_map(u16::to_le_bytes);
+        for bytes in [
+            rule.clone().into_bytes(),
+            format!("\u{FEFF}{rule}").into_bytes(),
+            utf_16.collect(),
+        ] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), bytes).unwrap();
+            Policy::load(file.path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_rule_for_a_tool_that_is_not_there_is_remarked_on() {
+        let named = [
+            "no_tool",
+            "workflow:later",
+            "workflows/later.json",
+            "agent:later",
+            "node:core:Later",
+            "no_*",
+        ];
+        let file = json!({"rules": [{"id": "r", "action": "deny", "tools": named}]});
+        let policy = Policy::read(&file.to_string()).unwrap();
+        let found = policy.findings(&Catalogue::default());
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            ["r: there is no tool `no_tool` now; add it, or take it out"]
+        );
     }
 
     #[test]

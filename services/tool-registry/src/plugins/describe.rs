@@ -1,5 +1,7 @@
 //! What the API shows of a directory of plugins.
 
+use std::collections::BTreeMap;
+
 use super::Plugins;
 use tool_domain::{catalogue::Catalogue, diagnostic::Diagnostic, tool::Origin};
 
@@ -20,6 +22,8 @@ pub struct PluginInfo {
     pub loaded: bool,
     /// The ids of its tools that can be called, sorted.
     pub tool_ids: Vec<String>,
+    /// The path of the definition of each tool, by id.
+    pub definition_files: BTreeMap<String, String>,
     /// Every finding about it and its tools.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -41,6 +45,7 @@ pub fn describe(plugins: &Plugins, catalogue: &Catalogue) -> Vec<PluginInfo> {
             description: manifest.description.clone(),
             loaded: true,
             tool_ids: mine.map(|tool| tool.id().to_owned()).collect(),
+            definition_files: plugin.definition_files.clone(),
             diagnostics: of_manifest
                 .map(|found| found.in_file("plugin.yaml"))
                 .chain(of_tools.cloned())

@@ -164,7 +164,7 @@ fn mistakes_in_tools_are_named_by_file() {
     directory.check_left_out(&["no_tools"]);
 
     let directory = Directory::new();
-    directory.put("demo/plugin.yaml", [0xff, 0xfe]);
+    directory.put("demo/plugin.yaml", [0xff, 0x3a]);
     directory.check_skipped(&["malformed_yaml"]);
 }
 

@@ -8,8 +8,9 @@ use contracts::tavern::registry::v1::{
     ExplainAvailabilityRequest, ExplainAvailabilityResponse, GetBackendRequest, GetBackendResponse,
     GetPluginRequest, GetPluginResponse, GetToolRequest, GetToolResponse, ListBackendsRequest,
     ListBackendsResponse, ListPluginsRequest, ListPluginsResponse, ListToolsRequest,
-    ListToolsResponse, PutBackendRequest, PutBackendResponse, PutToolRequest, PutToolResponse,
-    ValidateCallRequest, ValidateCallResponse, tool_registry_service_server::ToolRegistryService,
+    ListToolsResponse, Plugin, PutBackendRequest, PutBackendResponse, PutToolRequest,
+    PutToolResponse, ValidateCallRequest, ValidateCallResponse,
+    tool_registry_service_server::ToolRegistryService,
 };
 use tonic::{Request, Response};
 
@@ -39,6 +40,21 @@ impl CatalogueRpc {
             approvals,
             plugins,
         }
+    }
+
+    /// Writes a plugin, with the findings about what its tools are bound to.
+    async fn write_plugin(&self, plugin: &PluginInfo) -> Plugin {
+        let mut written = convert::plugin_to_proto(plugin);
+        let catalogue = self.tools.catalogue();
+        for (id, file) in &plugin.definition_files {
+            let Some(tool) = catalogue.get(id) else {
+                continue;
+            };
+            let findings = self.tools.findings(tool.definition()).await.into_iter();
+            let findings = findings.map(|found| convert::diagnostic_to_proto(&found.in_file(file)));
+            written.diagnostics.extend(findings);
+        }
+        written
     }
 }
 
@@ -119,15 +135,16 @@ impl ToolRegistryService for CatalogueRpc {
             .find(|plugin| plugin.directory == directory)
             .ok_or_else(|| refusal::plugin_not_found(&directory))?;
         Ok(Response::new(GetPluginResponse {
-            plugin: Some(convert::plugin_to_proto(plugin)),
+            plugin: Some(self.write_plugin(plugin).await),
         }))
     }
 
     async fn list_plugins(&self, _: Request<ListPluginsRequest>) -> Answer<ListPluginsResponse> {
-        let plugins = self.plugins.iter().map(convert::plugin_to_proto);
-        Ok(Response::new(ListPluginsResponse {
-            plugins: plugins.collect(),
-        }))
+        let mut plugins = Vec::new();
+        for plugin in self.plugins.iter() {
+            plugins.push(self.write_plugin(plugin).await);
+        }
+        Ok(Response::new(ListPluginsResponse { plugins }))
     }
 
     async fn validate_call(

@@ -34,6 +34,9 @@ pub(super) async fn put(tools: &Tools, request: PutToolRequest) -> Result<PutToo
     let mut tool = convert::tool_to_proto(&put.tool);
     let case_twin = put.case_twin.as_ref().map(convert::diagnostic_to_proto);
     tool.diagnostics.extend(case_twin);
+    let findings = tools.findings(put.tool.definition()).await;
+    let findings = findings.iter().map(convert::diagnostic_to_proto);
+    tool.diagnostics.extend(findings);
     Ok(PutToolResponse {
         tool: Some(tool),
         replayed: put.replayed,

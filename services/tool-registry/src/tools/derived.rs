@@ -211,6 +211,8 @@ impl Shared {
             let request = ListWorkflowsRequest {
                 page_size: WORKFLOW_PAGE,
                 page_token: page_token.clone(),
+                // Whether a tool of a workflow is there would be asked of this service.
+                with_references: false,
             };
             match self.runs.client().list_workflows(request).await {
                 Ok(answer) => {

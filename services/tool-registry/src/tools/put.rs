@@ -3,6 +3,8 @@
 use call_outcome::Violation;
 use std::sync::{Arc, PoisonError};
 
+use serde_json::{Map, Value};
+
 use super::{Change, ChangeError, Missing, Tools, derived::DerivedTool};
 use crate::store::{RequestRow, StoreError, ToolRow};
 use tool_domain::{
@@ -71,6 +73,42 @@ impl Tools {
             case_twin,
             replayed,
         })
+    }
+
+    /// Returns the findings about what a tool is bound to: that it is not there now, or does not read what is
+    /// pinned. A service that does not answer finds nothing.
+    pub async fn findings(&self, definition: &Definition) -> Vec<Diagnostic> {
+        let Some(reference) = definition.reference() else {
+            return Vec::new();
+        };
+        let missing = || {
+            let found = reference.missing();
+            vec![Diagnostic::warning(found.path, found.code, found.message)]
+        };
+        let id = reference.id.as_str();
+        let source = match &definition.implementation {
+            Implementation::Backend { service, method } => {
+                return match self.shared.backends.check(service, method) {
+                    Some(_) => missing(),
+                    None => Vec::new(),
+                };
+            }
+            Implementation::Node { .. } => format!("node:{id}"),
+            _ => format!("workflow:{id}"),
+        };
+        let source = match self.shared.find_derived(&source).await {
+            Ok(DerivedTool::Tool(source)) => source,
+            Ok(DerivedTool::Nothing { .. }) => return missing(),
+            Err(_) => return Vec::new(),
+        };
+        match (&definition.implementation, source.implementation().node()) {
+            (Implementation::Node { config, .. }, Some(node)) => {
+                let wrong = node.problems(config);
+                let wrong = wrong.iter().map(Diagnostic::from);
+                wrong.chain(node.unread(config)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Deletes a tool of the operator. Returns whether the request was repeated.
@@ -170,7 +208,11 @@ impl Tools {
             Implementation::Backend { service, method } => {
                 self.shared.backends.check(service, method)
             }
-            Implementation::Node { full_type, .. } => self.check_node_type(full_type).await?,
+            Implementation::Node {
+                full_type, config, ..
+            } => {
+                return self.check_node(full_type, config).await;
+            }
             // A workflow may be stored later; until then a diagnostic reports that it is missing.
             Implementation::Workflow { .. }
             | Implementation::Builtin(_)
@@ -180,9 +222,16 @@ impl Tools {
         Ok(wrong.into_iter().collect())
     }
 
-    async fn check_node_type(&self, full_type: &str) -> Result<Option<Violation>, ChangeError> {
+    async fn check_node(
+        &self,
+        full_type: &str,
+        pinned: &Map<String, Value>,
+    ) -> Result<Vec<Violation>, ChangeError> {
         match self.shared.find_derived(&format!("node:{full_type}")).await {
-            Ok(DerivedTool::Tool(_)) => Ok(None),
+            Ok(DerivedTool::Tool(tool)) => {
+                let node = tool.implementation().node();
+                Ok(node.map_or_else(Vec::new, |node| node.problems(pinned)))
+            }
             Ok(DerivedTool::Nothing { names }) => {
                 let names = names.iter().filter_map(|name| name.strip_prefix("node:"));
                 let near = json_schema::nearest_names(full_type, names);
@@ -194,16 +243,16 @@ impl Tools {
                 let mut unknown =
                     Violation::new("/implementation/nodeType", "unknown_node_type", message);
                 unknown.suggestions = near;
-                Ok(Some(unknown))
+                Ok(vec![unknown])
             }
             Err(Missing::Unavailable(status)) => Err(ChangeError::Unavailable(status)),
             Err(missing) => {
                 let reason = missing.into_failure(full_type).message.clone();
-                Ok(Some(Violation::new(
+                Ok(vec![Violation::new(
                     "/implementation/nodeType",
                     "tool_invalid",
                     reason,
-                )))
+                )])
             }
         }
     }

@@ -2,10 +2,13 @@
 
 use contracts::tavern::common::v1::{ErrorReason, LoadDiagnostic};
 use contracts::tavern::workflow::v1::{
-    BatchGetWorkflowsResponse, DeleteWorkflowRequest, PutWorkflowRequest, ReloadWorkflowsResponse,
-    Workflow,
+    BatchGetWorkflowsResponse, DeleteWorkflowRequest, ListWorkflowsRequest, PutWorkflowRequest,
+    ReloadWorkflowsResponse, Workflow,
 };
-use core_types::{RequestId, WorkflowId, page::distinct};
+use core_types::{
+    Reference, RequestId, WorkflowId,
+    page::{distinct, page_size},
+};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use serde_json::Value;
@@ -13,7 +16,7 @@ use tonic::{Code, Status};
 
 use crate::error::workflow_invalid;
 use crate::library::{Definition, FileChanges};
-use crate::rpc::tool_ids;
+use crate::rpc::references::{self, Missing};
 use crate::runner::Inner;
 use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
 use workflow_domain::diagnose::diagnose;
@@ -48,12 +51,15 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let bundle = inner.library.bundle(&definition.text).await?;
     let compiled = inner.library.compile(&bundle).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
-    let unknown = tool_ids::unknown(inner, &definition.text).await?;
-    if !unknown.is_empty() {
-        return Err(workflow_invalid("definition_json", &unknown).into());
+    let Missing {
+        violations,
+        findings,
+    } = Missing::of(&references::missing(inner, &definition.text).await?);
+    if !violations.is_empty() {
+        return Err(workflow_invalid("definition_json", &violations).into());
     }
     if validate_only {
-        return Ok(resource(inner, &definition));
+        return Ok(resource(inner, &definition, &findings));
     }
     let put = Put {
         id: &definition.id,
@@ -63,8 +69,8 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
         now: inner.clock.now(),
     };
     match inner.library.put(put).await? {
-        PutOutcome::Saved => Ok(resource(inner, &definition)),
-        PutOutcome::Replayed(before) => Ok(resource(inner, &before.into())),
+        PutOutcome::Saved => Ok(resource(inner, &definition, &findings)),
+        PutOutcome::Replayed(before) => Ok(resource(inner, &before.into(), &findings)),
         PutOutcome::RequestIdReused => {
             let message = "the request id was used with another body; use a new request id";
             let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
@@ -120,7 +126,7 @@ pub(super) async fn batch_get(
             let limit = "bytes of the definitions together";
             return Err(Failure::limit_exceeded(limit, MAX_BATCH_BYTES, bytes));
         }
-        response.workflows.push(resource(inner, &definition));
+        response.workflows.push(resource(inner, &definition, &[]));
     }
     Ok(response)
 }
@@ -142,17 +148,18 @@ fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> 
     problems.refuse_if_any()
 }
 
-/// Returns one definition.
+/// Returns one definition. The registry reads it to answer which tools there are, so it is not asked here.
 pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
-    Ok(resource(inner, &inner.library.get(id).await?))
+    Ok(resource(inner, &inner.library.get(id).await?, &[]))
 }
 
 /// Returns a page of definitions, and the id after which the next page begins.
 pub(super) async fn list(
     inner: &Inner,
     after: &str,
-    size: usize,
+    request: &ListWorkflowsRequest,
 ) -> Result<(Vec<Workflow>, Option<String>), Status> {
+    let size = page_size(request.page_size);
     let mut ids = inner.library.ids(after, size + 1).await?;
     let mut more = ids.len() > size;
     ids.truncate(size);
@@ -166,7 +173,12 @@ pub(super) async fn list(
         }
         // It may have been deleted since the ids were read.
         if let Some(definition) = inner.library.get_valid(&id).await? {
-            let workflow = resource(inner, &definition);
+            let missing = match request.with_references {
+                true => references::missing(inner, &definition.text).await?,
+                false => Vec::new(),
+            };
+            let missing: Vec<_> = missing.iter().map(Reference::missing).collect();
+            let workflow = resource(inner, &definition, &missing);
             bytes += workflow.definition_json.len() + workflow.description.len();
             workflows.push(workflow);
         }
@@ -184,24 +196,29 @@ pub(super) fn left_out(inner: &Inner) -> Vec<LoadDiagnostic> {
         .collect()
 }
 
-/// Returns the findings about a definition.
+/// Returns the findings about a definition, with those about what it names behind them.
 pub(super) fn diagnostics(
     inner: &Inner,
     workflow: Option<&workflow::Workflow>,
     source: &Value,
+    missing: &[core_types::LoadDiagnostic],
 ) -> Vec<LoadDiagnostic> {
-    let Some(workflow) = workflow else {
-        return Vec::new();
-    };
-    diagnose(source, workflow, inner.library.catalogue())
-        .iter()
+    let own = workflow.map(|workflow| diagnose(source, workflow, inner.library.catalogue()));
+    let own = own.unwrap_or_default();
+    own.iter()
+        .chain(missing)
+        .take(core_types::LoadDiagnostic::MAX)
         .map(call_wire::load_diagnostic_to_proto)
         .collect()
 }
 
-fn resource(inner: &Inner, definition: &Definition) -> Workflow {
+fn resource(
+    inner: &Inner,
+    definition: &Definition,
+    missing: &[core_types::LoadDiagnostic],
+) -> Workflow {
     let (loaded, source) = load_with_source(&definition.text);
-    let diagnostics = diagnostics(inner, loaded.workflow.as_ref(), &source);
+    let diagnostics = diagnostics(inner, loaded.workflow.as_ref(), &source, missing);
     let (name, description) = loaded
         .workflow
         .map(|workflow| (workflow.name, workflow.description))

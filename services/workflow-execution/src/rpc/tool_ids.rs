@@ -1,9 +1,7 @@
-//! The tools that a definition names: whether they exist, and what models may choose from.
+//! The tools that the models of a workflow may choose from.
 
-use call_outcome::Violation;
 use contracts::tavern::workflow::v1::{GetToolChoiceRequest, GetToolChoiceResponse};
 use grpc_kit::Failure;
-use tonic::Status;
 
 use crate::error::workflow_invalid;
 use crate::runner::Inner;
@@ -11,27 +9,6 @@ use crate::store::etag_of;
 use workflow_domain::flatten::flatten;
 use workflow_domain::load::load_with_source;
 use workflow_domain::tool_choice;
-
-/// Returns a violation for each place of a definition that names a tool that does not exist. The
-/// registry is asked only about definitions that name some.
-///
-/// # Errors
-/// The registry does not answer.
-pub(super) async fn unknown(inner: &Inner, text: &str) -> Result<Vec<Violation>, Status> {
-    let (loaded, source) = load_with_source(text);
-    let Some(workflow) = loaded.workflow else {
-        return Ok(Vec::new());
-    };
-    let named = tool_choice::named(&workflow.nodes, &source);
-    let ids = named.iter().map(|(_, id)| id.clone()).collect();
-    let unknown = inner.runner.unknown_tools(ids).await?;
-    let violation = |(pointer, id): (String, String)| {
-        let message = format!("there is no tool `{id}`");
-        Violation::new(pointer, "unknown_tool", message)
-    };
-    let named = named.into_iter().filter(|(_, id)| unknown.contains(id));
-    Ok(named.map(violation).collect())
-}
 
 /// Returns the tools that a workflow lets its models choose from.
 pub(super) async fn choice(

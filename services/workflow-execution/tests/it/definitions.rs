@@ -384,6 +384,7 @@ async fn definitions_are_listed_by_id_over_pages() {
         let request = ListWorkflowsRequest {
             page_size: 2,
             page_token,
+            ..ListWorkflowsRequest::default()
         };
         let page = client.list_workflows(request).await.unwrap().into_inner();
         seen.extend(
@@ -398,8 +399,8 @@ async fn definitions_are_listed_by_id_over_pages() {
     }
     assert_eq!(seen, ["a", "b", "c"]);
     let foreign = ListWorkflowsRequest {
-        page_size: 0,
         page_token: "x".into(),
+        ..ListWorkflowsRequest::default()
     };
     let status = client.list_workflows(foreign).await.unwrap_err();
     assert_eq!(grpc_kit::violations(&status)[0].0, "page_token");

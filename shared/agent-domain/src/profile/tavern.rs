@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Where the section stands.
-const PLACE: &str = "/custom_metadata/tavern";
+pub(super) const PLACE: &str = "/custom_metadata/tavern";
 /// The most events that may wait for an agent of a scene (rule G407).
 const MAX_QUEUE: u64 = 1_024;
 /// The most patterns of paths.

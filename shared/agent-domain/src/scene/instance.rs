@@ -17,7 +17,7 @@ const MAX_INSTANCES: usize = 100;
 const LEAST_FREQUENCY: f64 = 3e-8;
 const MOST_FREQUENCY: f64 = 2.0;
 /// The key of a scene.
-const KEY: &str = "agent_instances";
+pub(super) const KEY: &str = "agent_instances";
 /// The key of an agent of a scene with its goals.
 const GOALS: &str = "initial_goals_override_reference";
 

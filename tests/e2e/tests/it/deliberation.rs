@@ -115,23 +115,25 @@ async fn g204_a_workflow_and_the_built_in_deliberation_give_the_same_events() ->
 #[tokio::test(flavor = "multi_thread")]
 async fn g206_what_cannot_deliberate_fails_the_turn_and_is_named() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    for (workflow, code, named) in [
-        (
-            "nowhere",
-            "deliberation_missing",
-            "no workflow is called `nowhere`",
-        ),
-        (
-            "workflows/price_item.json",
-            "deliberation_invalid",
-            "full_text",
-        ),
+    for (stored, code, named) in [
+        ("", "deliberation_missing", "no workflow is called `later`"),
+        ("price_item", "deliberation_invalid", "full_text"),
         ("brief_answer", "deliberation_invalid", "question"),
     ] {
         let mut profile = read("agents/elara.json")?;
         profile["id"] = "other".into();
-        profile["core_deliberation_workflow_id"] = workflow.into();
-        put(&stack, &profile).await?;
+        profile["core_deliberation_workflow_id"] = "later".into();
+        if stored.is_empty() {
+            put(&stack, &profile).await?;
+        } else {
+            // A workflow that is stored behind the profile that names it is looked at when a turn begins.
+            let request = PutWorkflowRequest {
+                workflow_id: "later".to_owned(),
+                definition_json: read(&format!("workflows/{stored}.json"))?.to_string(),
+                ..PutWorkflowRequest::default()
+            };
+            stack.workflow().put_workflow(request).await?;
+        }
         let turn = invoke(&stack.gateway(), user_message("other", QUESTION)).await?;
         let error = turn
             .run
@@ -139,12 +141,8 @@ async fn g206_what_cannot_deliberate_fails_the_turn_and_is_named() -> anyhow::Re
             .unwrap_or_default()
             .error
             .unwrap_or_default();
-        assert_eq!(error.code, code, "{workflow}: {}", error.message);
-        assert!(
-            error.message.contains(named),
-            "{workflow}: {}",
-            error.message
-        );
+        assert_eq!(error.code, code, "{stored}: {}", error.message);
+        assert!(error.message.contains(named), "{stored}: {}", error.message);
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ mod cut_answers;
 mod damage;
 mod deliberation;
 mod dialects;
+mod documents;
 mod doubt;
 mod drain;
 mod early;

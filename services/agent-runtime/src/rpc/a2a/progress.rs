@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use agent_store::turn_log::journal;
 use call_wire::CallsInDoubt;
 use contracts::{
     lf::a2a::v1::{Message, Role, TaskState},

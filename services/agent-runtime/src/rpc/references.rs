@@ -1,0 +1,174 @@
+//! Whether what documents name is there: asked of the neighbours when a document is stored and when documents
+//! are listed.
+//!
+//! Neighbours read single documents of this service to answer, so a single document is answered without them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use agent_domain::{deliberation, profile::Profile};
+use agent_store::{knowledge::Knowledge, profiles::Profiles};
+use contracts::tavern::{
+    registry::v1::BatchGetToolsRequest, workflow::v1::BatchGetWorkflowsRequest,
+};
+use core_types::{LoadDiagnostic, Reference, ReferenceKind};
+use grpc_kit::{CallContext, Failure};
+use model_client::Models;
+use serde_json::Value;
+
+use crate::peers::Peers;
+
+/// How long a neighbour may take. Without its answer nothing is found missing.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most tools that the registry takes at once.
+const MAX_TOOLS: usize = 500;
+/// The most workflows that workflow-execution takes at once.
+const MAX_WORKFLOWS: usize = 100;
+
+/// What documents can name.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The services that have tools and workflows.
+    pub peers: Peers,
+    /// The models of the settings.
+    pub models: Models,
+    /// The name of the model of profiles that name none; may be empty.
+    pub default_model: String,
+    /// The profiles.
+    pub profiles: Profiles,
+    /// The knowledge bases.
+    pub knowledge: Knowledge,
+}
+
+/// What neighbours have of what some documents name.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    missing_tools: BTreeSet<String>,
+    /// The definitions of workflows; none of those that are missing.
+    workflows: BTreeMap<String, Option<Value>>,
+}
+
+impl Surroundings {
+    /// Asks the neighbours for everything that documents name.
+    pub(super) async fn ask(&self, named: &[Reference]) -> Neighbours {
+        let ids = |kind: ReferenceKind| {
+            let of_kind = named.iter().filter(|reference| reference.kind == kind);
+            let ids: BTreeSet<String> = of_kind.map(|reference| reference.id.clone()).collect();
+            ids.into_iter().collect::<Vec<_>>()
+        };
+        let tools = ids(ReferenceKind::Tool);
+        let workflows = ids(ReferenceKind::Workflow);
+        let context = CallContext::current();
+        let context = CallContext::new(context.path().clone()).with_timeout(PATIENCE);
+        let asked = context
+            .scope(async { tokio::join!(self.missing_tools(&tools), self.workflows(&workflows)) });
+        let (missing_tools, workflows) = asked.await;
+        Neighbours {
+            missing_tools,
+            workflows,
+        }
+    }
+
+    /// Returns a finding for each name that stands for nothing.
+    pub(super) fn missing(
+        &self,
+        named: &[Reference],
+        neighbours: &Neighbours,
+    ) -> Vec<LoadDiagnostic> {
+        let is_missing = |reference: &&Reference| {
+            let id = reference.id.as_str();
+            match reference.kind {
+                ReferenceKind::Tool => neighbours.missing_tools.contains(id),
+                ReferenceKind::Workflow => neighbours.workflows.get(id) == Some(&None),
+                ReferenceKind::Model if id.is_empty() => {
+                    self.models.get(&self.default_model).is_none()
+                }
+                ReferenceKind::Model => self.models.get(id).is_none(),
+                ReferenceKind::Profile => self.profiles.get(id).is_none(),
+                ReferenceKind::Knowledge => !self.knowledge.is_known(id),
+                ReferenceKind::Scene
+                | ReferenceKind::Language
+                | ReferenceKind::Backend
+                | ReferenceKind::NodeType => false,
+            }
+        };
+        let missing = named.iter().filter(is_missing);
+        missing.map(Reference::missing).collect()
+    }
+
+    async fn missing_tools(&self, ids: &[String]) -> BTreeSet<String> {
+        let mut missing = BTreeSet::new();
+        for ids in ids.chunks(MAX_TOOLS) {
+            let request = BatchGetToolsRequest {
+                tool_ids: ids.to_vec(),
+                ..BatchGetToolsRequest::default()
+            };
+            match self.peers.registry.clone().batch_get_tools(request).await {
+                Ok(found) => missing.extend(found.into_inner().missing_tool_ids),
+                Err(error) => tracing::debug!(%error, "the tools of documents cannot be looked up"),
+            }
+        }
+        missing
+    }
+
+    async fn workflows(&self, ids: &[String]) -> BTreeMap<String, Option<Value>> {
+        let mut all = BTreeMap::new();
+        for ids in ids.chunks(MAX_WORKFLOWS) {
+            let request = BatchGetWorkflowsRequest {
+                workflow_ids: ids.to_vec(),
+            };
+            match self
+                .peers
+                .workflows
+                .clone()
+                .batch_get_workflows(request)
+                .await
+            {
+                Ok(found) => {
+                    let found = found.into_inner();
+                    all.extend(found.missing_workflow_ids.into_iter().map(|id| (id, None)));
+                    all.extend(found.workflows.into_iter().map(|workflow| {
+                        let definition = serde_json::from_str(&workflow.definition_json);
+                        (workflow.workflow_id, definition.ok())
+                    }));
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the workflows of documents cannot be looked up");
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Neighbours {
+    /// Refuses a profile whose workflow is there and cannot deliberate (rule G201).
+    ///
+    /// # Errors
+    /// INVALID_FIELDS.
+    pub(super) fn check_deliberation(&self, profile: &Profile, field: &str) -> Result<(), Failure> {
+        let mut failure = Failure::invalid_fields();
+        for problem in self.of_deliberation(profile) {
+            failure.add_violation(format!("{field}{}", problem.path), problem.message);
+        }
+        match failure.is_empty() {
+            true => Ok(()),
+            false => Err(failure),
+        }
+    }
+
+    /// Returns why the workflow of a profile cannot deliberate.
+    pub(super) fn of_deliberation(&self, profile: &Profile) -> Vec<LoadDiagnostic> {
+        let id = profile.deliberation.as_ref();
+        let definition = id.and_then(|id| self.workflows.get(id)?.as_ref());
+        let problems = definition.map(deliberation::problems).unwrap_or_default();
+        let findings = problems.into_iter().map(|problem| {
+            let id = id.map_or("", String::as_str);
+            let message = format!("the workflow `{id}` cannot deliberate: {problem}");
+            LoadDiagnostic::not_supported("/core_deliberation_workflow_id", message)
+        });
+        findings.collect()
+    }
+}
