@@ -79,6 +79,7 @@ async fn what_a_model_thought_before_its_calls_is_kept_with_them() {
     let running = world.build().await;
     let messages = vec![user("Look."), answer.clone()];
     running.append("conv_a", 0, messages).await.unwrap();
+    running.runtime.shutdown().await;
     drop(running);
     let running = world.build().await;
     assert_eq!(
