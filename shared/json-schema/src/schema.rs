@@ -14,7 +14,7 @@ use crate::explain::Explainer;
 use crate::graph::Graph;
 use crate::limits::CompileOptions;
 use crate::names::nearest_names;
-use crate::part::SchemaPart;
+use crate::part::{self, SchemaPart};
 use crate::precheck;
 use crate::violation::{Violation, ViolationCode, cut, join_pointer};
 
@@ -139,17 +139,13 @@ impl Schema {
 
     /// Compiles the part at a JSON pointer into the schema; `None` where there is none.
     pub fn part(&self, pointer: &str) -> Option<SchemaPart> {
-        SchemaPart::compile(self, pointer)
+        part::compile(&self.inner.source, pointer, options(&self.inner.options))
     }
 
-    /// The options with which the schema and its parts are compiled.
-    pub(crate) fn options<'r>(&self) -> ValidationOptions<'r> {
-        options(&self.inner.options)
-    }
-
-    /// Whether the work that an instance can cause is within the limits.
-    pub(crate) fn affords(&self, instance: &Value) -> bool {
-        self.inner.estimate(instance).is_ok()
+    /// Returns whether a value meets a part of this schema. It does not where checking it could take
+    /// more work than the limits allow.
+    pub fn part_is_valid(&self, part: &SchemaPart, instance: &Value) -> bool {
+        self.inner.estimate(instance).is_ok() && part.validator.is_valid(instance)
     }
 
     /// Returns whether the instance meets the schema.

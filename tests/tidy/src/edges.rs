@@ -23,7 +23,7 @@ const SHARED: [(&str, &[&str]); 29] = [
     ("blob-store", &["settings"]),
     ("sandbox-engine", &["settings", "blob-store"]),
     ("call-outcome", &["canonical-json", "json-schema"]),
-    ("proto-json", &["call-outcome", "json-schema"]),
+    ("proto-json", &["call-catalogue", "call-outcome", "json-schema"]),
     (
         "call-wire",
         &[

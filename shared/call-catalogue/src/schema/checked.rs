@@ -56,7 +56,10 @@ impl Checked {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let part = parts.entry(address).or_insert_with(compile).clone();
         drop(parts);
-        part.is_none_or(|part| part.is_valid(value))
+        let whole = self.compiled(parameters);
+        let met =
+            |part: Arc<SchemaPart>| whole.is_none_or(|whole| whole.part_is_valid(&part, value));
+        part.is_none_or(met)
     }
 }
 

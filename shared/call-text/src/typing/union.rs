@@ -1,6 +1,6 @@
 //! Values under a schema with alternatives (C9): which of them a value means.
 //!
-//! A property that is a constant or listed tells alternatives apart. Where none does, each is
+//! A property that is a constant or listed distinguishes alternatives. Where none does, each is
 //! tried: the first that the value meets without a tolerance, else the first that it meets.
 
 use std::borrow::Cow;

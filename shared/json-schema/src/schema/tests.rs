@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod defaults;
+mod parts;
 mod properties;
 mod refusals;
 mod report;

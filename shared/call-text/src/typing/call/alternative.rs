@@ -34,7 +34,7 @@ pub(super) fn typed_as_alternative(
             return written;
         }
     }
-    let given = Given {
+    let given = GivenArguments {
         arguments,
         text: typer.text,
     };
@@ -52,12 +52,12 @@ pub(super) fn typed_as_alternative(
 }
 
 /// The arguments of a call and the message that they stand in.
-struct Given<'t> {
+struct GivenArguments<'t> {
     arguments: &'t [Argument],
     text: &'t str,
 }
 
-impl Members for Given<'_> {
+impl Members for GivenArguments<'_> {
     fn member(&self, name: &str, schema: Schema<'_>) -> Option<Cow<'_, Value>> {
         let mut arguments = self.arguments.iter();
         let argument = arguments.find(|argument| *argument.name == *name)?;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use self::spellings::calls;
 use crate::{Policy, parse};
 
-/// How a property says that it is one text.
+/// The schema of a property that names an alternative.
 type Mark = fn(&str) -> Value;
 
 fn object(name: &str, schema: &Value) -> Value {
