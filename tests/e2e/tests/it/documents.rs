@@ -176,20 +176,28 @@ async fn g201_a_profile_whose_workflow_cannot_deliberate_is_refused() -> anyhow:
     Ok(())
 }
 
+/// The nodes of a workflow with one node.
+fn node(full_type: &str, config: &Value, presets: &Value) -> Value {
+    json!([{"id": "a", "type": full_type, "configValues": config, "inputValues": presets}])
+}
+
+fn call(tool_id: &str) -> Value {
+    node("core:ExecuteTool", &json!({}), &json!({"tool_id": tool_id}))
+}
+
+fn ask(config: &Value) -> Value {
+    node("core:LLM", config, &json!({}))
+}
+
+fn run(language: &str) -> Value {
+    let presets = json!({"language": language, "code": "1"});
+    node("core:Script", &json!({}), &presets)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn w29_a_workflow_with_an_unknown_tool_is_refused_and_what_may_come_is_remarked_on()
 -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let node = |full_type: &str, config: Value, presets: Value| json!([{"id": "a", "type": full_type, "configValues": config, "inputValues": presets}]);
-    let call = |id: &str| node("core:ExecuteTool", json!({}), json!({"tool_id": id}));
-    let ask = |config: Value| node("core:LLM", config, json!({}));
-    let run = |language: &str| {
-        node(
-            "core:Script",
-            json!({}),
-            json!({"language": language, "code": "1"}),
-        )
-    };
     let tool = "/nodes/0/inputValues/tool_id";
     let model = "/nodes/0/configValues/profileId";
     let language = "/nodes/0/inputValues/language";
@@ -201,23 +209,23 @@ async fn w29_a_workflow_with_an_unknown_tool_is_refused_and_what_may_come_is_rem
         (call("workflow:later"), None, Some(tool)),
         (call("agent:later"), None, Some(tool)),
         (call("system:get_current_time"), None, None),
-        (ask(json!({"profileId": "never"})), None, Some(model)),
-        (ask(json!({"profileId": "steward_script"})), None, None),
+        (ask(&json!({"profileId": "never"})), None, Some(model)),
+        (ask(&json!({"profileId": "steward_script"})), None, None),
         (
-            ask(json!({"profileId": "steward_script", "toolIds": ["no_tool"]})),
+            ask(&json!({"profileId": "steward_script", "toolIds": ["no_tool"]})),
             Some(tools),
             None,
         ),
         (
-            ask(json!({"profileId": "steward_script", "toolIds": ["agent:later"]})),
+            ask(&json!({"profileId": "steward_script", "toolIds": ["agent:later"]})),
             None,
             Some(tools),
         ),
         (
             node(
                 "core:LlmApiRequest",
-                json!({}),
-                json!({"model": "never", "messages": []}),
+                &json!({}),
+                &json!({"model": "never", "messages": []}),
             ),
             None,
             Some("/nodes/0/inputValues/model"),
@@ -254,16 +262,30 @@ async fn w29_a_workflow_with_an_unknown_tool_is_refused_and_what_may_come_is_rem
             }
         }
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_workflows_has_the_remarks_if_they_are_asked_for() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
     let later = workflow(&json!({}), &json!({}), &call("agent:later"));
     put_workflow(&stack, "stored", later).await?;
     let listed = stack.workflow().list_workflows(every_workflow()).await?;
     let listed = listed.into_inner().workflows;
     let stored = listed.iter().find(|it| it.workflow_id == "stored").unwrap();
-    assert_eq!(missing(&stored.diagnostics), [tool]);
+    assert_eq!(
+        missing(&stored.diagnostics),
+        ["/nodes/0/inputValues/tool_id"]
+    );
+    Ok(())
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_read_of_the_tools_of_a_node_is_remarked_on() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
     let scoped = json!({"profileId": "steward_script", "dynamicTools":
         {"toolIds": ["system:get_current_time"], "scope": "workflow", "descriptionTemplat": ""}});
-    let definition = workflow(&json!({}), &json!({}), &ask(scoped));
+    let definition = workflow(&json!({}), &json!({}), &ask(&scoped));
     let found = put_workflow(&stack, "scoped", definition).await?;
     let found: Vec<(&str, &str)> = found
         .iter()
