@@ -197,16 +197,8 @@ async fn models_and_profiles_are_listed_by_page() {
         r#"{"id":"c","tool_ids_inventory":["T"],"initial_goals":["e"]}"#
     );
     let findings = profile.diagnostics.iter();
-    let findings: Vec<(&str, &str)> = findings
-        .map(|finding| (finding.path.as_str(), finding.code.as_str()))
-        .collect();
-    assert_eq!(
-        findings,
-        [
-            ("/initial_goals", "unknown_key"),
-            ("/custom_metadata/tavern/model", "missing_reference"),
-        ]
-    );
+    let places: Vec<&str> = findings.map(|finding| finding.path.as_str()).collect();
+    assert_eq!(places, ["/initial_goals", "/custom_metadata/tavern/model"]);
     let models = running
         .model
         .clone()
