@@ -73,7 +73,7 @@ fn fields() -> Vec<FieldDescriptorProto> {
             Type::Enum,
             ".google.protobuf.NullValue",
         ),
-        repeated(typed(21, "helds", Type::Message, ".google.protobuf.Any")),
+        repeated(typed(21, "many", Type::Message, ".google.protobuf.Any")),
         field(22, "unsigned", Type::Uint64),
     ]
 }
@@ -215,7 +215,7 @@ fn what_the_conformance_suite_of_protobuf_reads_is_read_and_written_as_it_says()
         ),
         ("nothingAtAll", "null", ""),
         ("held", "{}", "{}"),
-        ("helds", "[{}]", "[{}]"),
+        ("many", "[{}]", "[{}]"),
         (
             "held",
             r#"{"text": "a", "@type": "x.test/test.Shapes", "list": [1]}"#,

@@ -284,7 +284,7 @@ async fn a_list_of_workflows_has_the_remarks_if_they_are_asked_for() -> anyhow::
 async fn what_is_not_read_of_the_tools_of_a_node_is_remarked_on() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let scoped = json!({"profileId": "steward_script", "dynamicTools":
-        {"toolIds": ["system:get_current_time"], "scope": "workflow", "descriptionTemplat": ""}});
+        {"toolIds": ["system:get_current_time"], "scope": "workflow", "describedBy": ""}});
     let definition = workflow(&json!({}), &json!({}), &ask(&scoped));
     let found = put_workflow(&stack, "scoped", definition).await?;
     let found: Vec<(&str, &str)> = found
@@ -294,7 +294,7 @@ async fn what_is_not_read_of_the_tools_of_a_node_is_remarked_on() -> anyhow::Res
     let dynamic = "/nodes/0/configValues/dynamicTools";
     let expected = [
         (format!("{dynamic}/scope"), "not_supported"),
-        (format!("{dynamic}/descriptionTemplat"), "unknown_key"),
+        (format!("{dynamic}/describedBy"), "unknown_key"),
     ];
     let expected: Vec<(&str, &str)> = expected
         .iter()

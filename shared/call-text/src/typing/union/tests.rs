@@ -177,12 +177,12 @@ fn a_value_that_names_no_alternative_is_told_which_there_are() {
     for (parameters, arguments, path) in [
         (
             object("v", &union),
-            json!({"v": {"kind": "sqare", "id": "1"}}),
+            json!({"v": {"kind": "squares", "id": "1"}}),
             "/v/kind",
         ),
         (
             json!({"type": "object", "oneOf": [circle, square]}),
-            json!({"kind": "sqare", "id": "1"}),
+            json!({"kind": "squares", "id": "1"}),
             "/kind",
         ),
     ] {
