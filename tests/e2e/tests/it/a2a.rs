@@ -89,7 +89,8 @@ async fn g903_a_question_requires_input_that_a_message_for_the_task_gives() -> a
     let Some(Kind::StructValue(known)) = &data.kind else {
         bail!("{data:?}");
     };
-    ensure!(known.fields.contains_key("choices") && known.fields.contains_key("schema"));
+    // Its options bind the answer, so there is no schema of others.
+    ensure!(known.fields.contains_key("choices") && !known.fields.contains_key("schema"));
     let mut wrong = herbalist.message("number", &task.id);
     let number = prost_types::Value {
         kind: Some(Kind::NumberValue(7.0)),
