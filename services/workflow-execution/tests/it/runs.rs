@@ -447,10 +447,10 @@ async fn a_script_that_raises_fails_its_node_with_the_exception() {
     let world = World::new().await;
     let definition = json!({"nodes": [python("s", "raise KeyError('who')\n")]});
     let error = world.run(&definition, json!({})).await.error.unwrap();
-    assert_eq!(
-        error.message,
-        "node `s` (core:Script): the script ended with the code 1: KeyError: 'who' (line 4)"
-    );
+    let headline =
+        "node `s` (core:Script): the script ended with the code 1: KeyError: 'who' (line 4)\n";
+    assert!(error.message.starts_with(headline), "{}", error.message);
+    assert!(error.message.contains("On standard error:\nTraceback"));
     let details: Value = serde_json::from_str(&error.details_json).unwrap();
     assert_eq!(details["error"]["type"], "KeyError");
 }
