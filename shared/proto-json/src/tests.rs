@@ -1,5 +1,6 @@
 //! JSON as messages and back, over every shape of field.
 
+use prost_reflect::prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value as Field};
 use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
@@ -316,6 +317,33 @@ fn what_json_cannot_express_is_not_written() {
             to_value(&message).is_err() && to_text(&message).is_err(),
             "{message:?}"
         );
+    }
+}
+
+/// Puts a message into as many of `Any`, each in the next.
+fn in_anys(count: usize) -> DynamicMessage {
+    let mut held = prost_types::Any::default();
+    for _ in 0..count {
+        held = prost_types::Any {
+            type_url: "a/google.protobuf.Any".to_owned(),
+            value: held.encode_to_vec(),
+        };
+    }
+    let any = DescriptorPool::global().get_message_by_name("google.protobuf.Any");
+    DynamicMessage::decode(any.unwrap(), held.encode_to_vec().as_slice()).unwrap()
+}
+
+#[test]
+fn messages_in_one_another_are_written_down_to_a_bound() {
+    assert!(to_value(&in_anys(100)).is_ok());
+    for count in [128, 20_000] {
+        let message = in_anys(count);
+        let failure = to_value(&message).unwrap_err().to_string();
+        assert!(
+            failure.ends_with("too many messages in one another"),
+            "{failure}"
+        );
+        assert!(to_text(&message).is_err());
     }
 }
 

@@ -6,7 +6,10 @@ use base64::{Engine, engine::general_purpose};
 use prost_reflect::{DynamicMessage, Kind, MapKey, ReflectMessage, Value as Field};
 use serde_json::{Map, Value};
 
-/// Why a message cannot be written as JSON.
+/// The most messages within messages. Decoding stops at 100 of them, but begins anew inside each `Any`.
+const MAX_DEPTH: usize = 128;
+
+/// The reason for which a message cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A well-known type holds what its text cannot say, such as a time beyond the year 9999.
@@ -22,7 +25,7 @@ pub enum WriteError {
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
 pub fn to_value(message: &DynamicMessage) -> Result<Value, WriteError> {
-    Style { shows_all: true }.message(message)
+    Style::new(true).message(message)
 }
 
 /// Makes proto3 JSON as it is specified: 64-bit integers are strings, and default values are left
@@ -31,21 +34,39 @@ pub fn to_value(message: &DynamicMessage) -> Result<Value, WriteError> {
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
 pub fn to_text(message: &DynamicMessage) -> Result<String, WriteError> {
-    Ok(Style { shows_all: false }.message(message)?.to_string())
+    Ok(Style::new(false).message(message)?.to_string())
 }
 
-/// How messages are written.
+/// The form in which messages are written.
 #[derive(Clone, Copy)]
 struct Style {
     /// Fields with their default are written as well, and 64-bit integers as numbers.
     shows_all: bool,
+    /// The number of messages that the message stands in.
+    depth: usize,
 }
 
 impl Style {
+    fn new(shows_all: bool) -> Self {
+        Self {
+            shows_all,
+            depth: 0,
+        }
+    }
+
     fn message(self, message: &DynamicMessage) -> Result<Value, WriteError> {
-        match well_known::write(self, message) {
+        if self.depth == MAX_DEPTH {
+            return Err(WriteError::Unwritable(
+                "it holds too many messages in one another",
+            ));
+        }
+        let style = Self {
+            depth: self.depth + 1,
+            ..self
+        };
+        match well_known::write(style, message) {
             Some(written) => written,
-            None => Ok(Value::Object(self.fields(message)?)),
+            None => Ok(Value::Object(style.fields(message)?)),
         }
     }
 
