@@ -6,7 +6,7 @@ use crate::scan::tag::{Tag, TagKind};
 use crate::scan::{Feed, Look};
 
 /// The names of tags round a thought.
-const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 7] = [
     "think",
     "thinking",
     "reasoning",
@@ -17,21 +17,21 @@ const NAMES: [&str; 7] = [
 ];
 
 /// Marks that are no tags, opening and closing.
-const MARKS: [(&str, &str); 3] = [
+pub const MARKS: [(&str, &str); 3] = [
     ("[THINK]", "[/THINK]"),
     ("◁think▷", "◁/think▷"),
     ("<|channel>thought", "<channel|>"),
 ];
 
 /// The first characters of the marks that are no tags, besides `<`.
-pub(crate) const FIRST: [char; 2] = ['[', '◁'];
+pub const FIRST: [char; 2] = ['[', '◁'];
 
-/// How the answers of gpt-oss open their thought, with and without the head of the message.
+/// The marks that open a thought in the answers of gpt-oss, with and without the head of the message.
 const ANALYSIS: [&str; 2] = [
     "<|channel|>analysis",
     "<|start|>assistant<|channel|>analysis",
 ];
-/// What stands before the text of such an answer.
+/// The marks before the text of such an answer.
 const FINAL: [&str; 2] = [
     "<|channel|>final<|message|>",
     "<|start|>assistant<|channel|>final<|message|>",
@@ -118,7 +118,7 @@ pub(crate) fn last_closed(feed: &Feed<'_>, from: usize, to: usize) -> Option<usi
     })
 }
 
-/// Where a text holds the first mark that closes a thought.
+/// The place of the first mark in a text that closes a thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
     /// Here.

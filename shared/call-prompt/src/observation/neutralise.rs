@@ -3,19 +3,14 @@
 use std::borrow::Cow;
 
 use call_catalogue::names::is_invisible;
+use call_text::thought;
 
 /// What stands for the bracket of a mark: visible, and no part of any dialect.
 const BROKEN: char = '‹';
 
+/// The names of tags that are broken, besides those round a thought.
 const NAMES: &[&str] = &[
     "action",
-    "think",
-    "thinking",
-    "reasoning",
-    "thought",
-    "reflection",
-    "scratchpad",
-    "seed:think",
     "tool_call",
     "tool_calls",
     "function_calls",
@@ -36,16 +31,13 @@ const WORDS: &[(&str, &str)] = &[
     ("{末", "{末ESCAPE"),
     ("»»»", "»_»_»"),
     ("«««", "«_«_«"),
-    ("[THINK]", "[_THINK]"),
-    ("[/THINK]", "[_/THINK]"),
-    ("◁think▷", "◁_think▷"),
-    ("◁/think▷", "◁_/think▷"),
 ];
 
 /// Breaks every mark that a dialect could take for a call, with visible characters. Text without
 /// marks is given back as it is.
 pub fn neutralise(text: &str) -> Cow<'_, str> {
-    let interesting = |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«' | '[' | '◁');
+    let interesting =
+        |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«') || thought::FIRST.contains(&c);
     let Some(first) = text.find(interesting) else {
         return Cow::Borrowed(text);
     };
@@ -55,8 +47,13 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     let mut rest = &text[first..];
     while let Some(c) = rest.chars().next() {
         let width = c.len_utf8();
-        if matches!(c, '<' | '＜') && starts_mark(&rest[width..]) {
+        let in_thought = starts_thought_mark(rest);
+        if matches!(c, '<' | '＜') && (in_thought || starts_mark(&rest[width..])) {
             out.push(BROKEN);
+            changed = true;
+            rest = &rest[width..];
+        } else if in_thought {
+            out.extend([c, '_']);
             changed = true;
             rest = &rest[width..];
         } else if let Some((word, safe)) = WORDS
@@ -79,6 +76,12 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(text)
     }
+}
+
+/// Whether a mark round a thought that is no tag stands here.
+fn starts_thought_mark(text: &str) -> bool {
+    let mut marks = thought::MARKS.iter();
+    marks.any(|(open, close)| text.starts_with(open) || text.starts_with(close))
 }
 
 /// Whether what follows a bracket makes it a mark.
@@ -105,7 +108,8 @@ fn starts_mark(after: &str) -> bool {
         .collect();
     let name = folded(&name);
     let first = name.split(':').next().unwrap_or_default();
-    NAMES.contains(&name.as_str()) || NAMES.contains(&first)
+    let mut names = NAMES.iter().chain(&thought::NAMES);
+    names.any(|known| [name.as_str(), first].contains(known))
 }
 
 /// Lower case after compatibility folding, so that full-width letters are seen.

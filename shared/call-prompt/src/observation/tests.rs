@@ -16,6 +16,13 @@ fn marks_in_tool_output_lose_their_meaning_and_stay_readable() {
         ("a:「始」b「末」", "a:「始ESCAPE」b「末ESCAPE」"),
         ("<actions>", "<actions>"),
         ("x<\u{200b}tool_call>", "x‹\u{200b}tool_call>"),
+        ("[THINK]a[/THINK]", "[_THINK]a[_/THINK]"),
+        ("◁think▷a◁/think▷", "◁_think▷a◁_/think▷"),
+        (
+            "<|channel>thought a<channel|>",
+            "‹|channel>thought a‹channel|>",
+        ),
+        ("</seed:think> [list]", "‹/seed:think> [list]"),
     ] {
         assert_eq!(neutralise(text), expected, "{text}");
         assert_eq!(neutralise(expected), expected, "twice: {text}");

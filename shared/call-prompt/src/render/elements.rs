@@ -18,14 +18,12 @@ pub(super) fn action(
     arguments: &Map<String, Value>,
     schema: Schema<'_>,
 ) -> Result<String, Refusal> {
-    let mut out = format!("<ACTION>\n    <{name}>\n");
-    for (key, value) in arguments {
+    in_action(name, arguments, |out, key, value| {
         out.push_str("        ");
         out.push_str(&parameter(key, value, schema)?);
         out.push('\n');
-    }
-    out.push_str(&format!("    </{name}>\n</ACTION>"));
-    Ok(out)
+        Ok(())
+    })
 }
 
 /// `<ACTION>` with one call, its lists and objects as elements: lists as repeated `<item>`, as the
@@ -35,9 +33,20 @@ pub(super) fn action_in_elements(
     arguments: &Map<String, Value>,
     schema: Schema<'_>,
 ) -> Result<String, Refusal> {
+    in_action(name, arguments, |out, key, value| {
+        nested(out, key, value, schema.member(key), 2)
+    })
+}
+
+/// Writes `<ACTION>` with one call, each argument by `write`.
+fn in_action(
+    name: &str,
+    arguments: &Map<String, Value>,
+    mut write: impl FnMut(&mut String, &str, &Value) -> Result<(), Refusal>,
+) -> Result<String, Refusal> {
     let mut out = format!("<ACTION>\n    <{name}>\n");
     for (key, value) in arguments {
-        nested(&mut out, key, value, schema.member(key), 2)?;
+        write(&mut out, key, value)?;
     }
     out.push_str(&format!("    </{name}>\n</ACTION>"));
     Ok(out)

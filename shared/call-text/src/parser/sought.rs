@@ -5,7 +5,7 @@ use crate::scan::Feed;
 /// A search through text that grows: what was searched without a find is not searched again.
 #[derive(Debug, Default)]
 pub(super) struct Sought {
-    /// Up to where nothing, or the find, is known.
+    /// The end of the part that was searched, or the find.
     until: usize,
     /// The find, which stands before `until` or at it.
     found: Option<usize>,

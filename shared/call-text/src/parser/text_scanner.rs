@@ -163,12 +163,17 @@ impl TextScanner {
         }
     }
 
+    /// Releases the rest of the text, in which nothing begins, and waits for more.
+    pub(super) fn release_all(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
+        self.note_line(feed, feed.len());
+        self.pos = feed.len();
+        self.release(feed, feed.len(), assembler);
+        Step::Wait
+    }
+
     fn text(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
         let Some(at) = self.next_special(feed) else {
-            self.note_line(feed, feed.len());
-            self.pos = feed.len();
-            self.release(feed, feed.len(), assembler);
-            return Step::Wait;
+            return self.release_all(feed, assembler);
         };
         self.note_line(feed, at);
         self.pos = at;

@@ -80,10 +80,7 @@ impl TextScanner {
     ) -> Step {
         loop {
             let Some(at) = thought.next_mark(feed, self.pos) else {
-                self.note_line(feed, feed.len());
-                self.pos = feed.len();
-                self.release(feed, feed.len(), assembler);
-                return Step::Wait;
+                return self.release_all(feed, assembler);
             };
             self.note_line(feed, at);
             self.pos = at;

@@ -27,7 +27,7 @@ const BY_TYPE: [Types; 7] = [
 /// The work of a trial besides that of its value.
 const EACH_TRIAL: usize = 256;
 
-/// What a value holds under the names of properties.
+/// The values of a text under the names of properties.
 pub(super) trait Members {
     /// The value under a name, of which a schema is known; `None` where there is none.
     fn member(&self, name: &str, schema: Schema<'_>) -> Option<Cow<'_, Value>>;
@@ -65,13 +65,13 @@ impl Members for Elements<'_> {
     }
 }
 
-/// What stands between tags, as a text.
+/// The text between tags.
 pub(super) fn text_of(span: Span, text: &str, schema: Schema<'_>) -> Value {
     let (text, _) = text::of_markup(span.of(text), schema);
     Value::String(text.into_owned())
 }
 
-/// What the listed properties of an alternative say about a value.
+/// The verdict of the listed properties of an alternative on a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     /// One of them names this alternative.
@@ -261,7 +261,7 @@ fn listed(schema: Schema<'_>) -> impl Iterator<Item = (String, Schema<'_>)> {
     })
 }
 
-/// What the listed properties of an alternative say about a value.
+/// Returns the verdict of the listed properties of an alternative on a value.
 fn fit(alternative: Schema<'_>, given: &impl Members) -> Fit {
     let mut fit = Fit::Silent;
     for (name, property) in listed(alternative) {
@@ -307,7 +307,7 @@ fn most_declared<'s>(
     best.copied().unwrap_or(Schema::unknown())
 }
 
-/// How many values a value is made of.
+/// Returns the number of values that a value is made of.
 pub(super) fn values_in(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values_in).sum(),

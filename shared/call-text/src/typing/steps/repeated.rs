@@ -31,7 +31,7 @@ impl Commands {
     }
 }
 
-/// Gives the steps of a chain the repeated fields by place, and hands back all other fields.
+/// Assigns repeated fields to the steps of a chain by place, and returns all other fields.
 pub(super) fn place_repeated(
     fields: Vec<Field>,
     commands: &Commands,

@@ -86,7 +86,7 @@ fn a_discriminator_chooses_the_alternative_in_every_dialect_and_depth() {
     }
 }
 
-/// That arguments mean themselves, however they are written.
+/// Checks that arguments mean themselves, however they are written.
 fn check(parameters: &Value, arguments: Value, how: &str) {
     for (name, call) in calls(parameters, &arguments) {
         assert!(
