@@ -1,12 +1,13 @@
 //! What the sandbox's verdict on a script means for the call that ran it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::{Category, Failure, code_error};
 
-/// How much of the end of an output stream goes into a failure, in characters.
+/// The length of the end of an output stream that goes into a failure, in characters.
 const MAX_STREAM_CHARS: usize = 2_000;
 /// How much of the last line of standard error goes into the message, in characters.
 const MAX_LAST_LINE_CHARS: usize = 300;
@@ -101,7 +102,7 @@ impl Verdict {
     /// Returns the failure of a script that ended in this way, whatever it answered: code, message
     /// with the end of both streams, and details with the verdict, the exit code, the exception if
     /// its interpreter printed one, and the end of both streams.
-    pub fn failure(&self, language: &str, written: Written<'_>) -> Failure {
+    pub fn failure(&self, language: &str, written: &Written<'_>) -> Failure {
         let failure = match self {
             Self::Exited(code) => exited(*code, language, written),
             _ => self.limit_failure().unwrap_or_else(|| self.other_failure()),
@@ -205,7 +206,7 @@ impl Verdict {
 }
 
 /// Returns the failure of a script that ended by itself with a code.
-fn exited(code: i32, language: &str, written: Written<'_>) -> Failure {
+fn exited(code: i32, language: &str, written: &Written<'_>) -> Failure {
     let Written { stdout, stderr } = written;
     let error = code_error::read(language, stderr);
     let reason = match &error {
@@ -230,26 +231,35 @@ fn exited(code: i32, language: &str, written: Written<'_>) -> Failure {
 }
 
 /// The text that a program wrote before it failed.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Written<'a> {
     /// To standard output.
-    pub stdout: &'a str,
+    pub stdout: Cow<'a, str>,
     /// To standard error.
-    pub stderr: &'a str,
+    pub stderr: Cow<'a, str>,
 }
 
-impl Written<'_> {
-    /// Adds the end of both streams to the message and to the details of a failure. A stream whose only line the
-    /// message has already is not repeated there.
-    pub fn added_to(self, mut failure: Failure) -> Failure {
+impl<'a> Written<'a> {
+    /// Takes the bytes of both streams; bytes that are not UTF-8 become replacement characters.
+    pub fn from_bytes(stdout: &'a [u8], stderr: &'a [u8]) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(stdout),
+            stderr: String::from_utf8_lossy(stderr),
+        }
+    }
+
+    /// Adds the end of both streams to the message and to the details of a failure. A stream that the message ends
+    /// with already is not repeated there.
+    pub fn added_to(&self, mut failure: Failure) -> Failure {
         let headline = failure.message.clone();
         let streams = [
-            ("stdout", "standard output", self.stdout),
-            ("stderr", "standard error", self.stderr),
+            ("stdout", "standard output", &self.stdout),
+            ("stderr", "standard error", &self.stderr),
         ];
         for (key, name, text) in streams {
             let end = tail(text.trim_end(), MAX_STREAM_CHARS);
-            if !end.trim().is_empty() && !headline.contains(end.trim()) {
+            let is_shown = headline.ends_with(&format!(": {}", end.trim()));
+            if !end.trim().is_empty() && !is_shown {
                 let is_cut = end.len() < text.trim_end().len();
                 let place = if is_cut { "The end of" } else { "On" };
                 failure.message += &format!("\n{place} {name}:\n{end}");
@@ -275,16 +285,13 @@ mod tests {
 
     #[track_caller]
     fn check(verdict: &Verdict, category: Category, code: &str) {
-        let written = Written {
-            stdout: "1 failed, 2 passed",
-            stderr: "last words",
-        };
-        let failure = verdict.failure("python3", written);
+        let written = Written::from_bytes(b"1 failed, 2 passed", b"last words");
+        let failure = verdict.failure("python3", &written);
         assert_eq!((failure.category, failure.code.as_str()), (category, code));
-        for text in [written.stdout, written.stderr] {
-            assert_eq!(failure.message.matches(text).count(), 1, "{failure:?}");
+        for text in [&written.stdout, &written.stderr] {
+            assert_eq!(failure.message.matches(&**text).count(), 1, "{failure:?}");
         }
-        assert_eq!(failure.details["stdout"], written.stdout);
+        assert_eq!(failure.details["stdout"], "1 failed, 2 passed");
         assert_eq!(failure.details["verdict"], verdict.as_str());
         assert_eq!(failure.details["stderr"], "last words");
     }
@@ -308,8 +315,8 @@ mod tests {
 
     #[track_caller]
     fn check_exit(language: &str, stderr: &str, message: &str) {
-        let written = Written { stdout: "", stderr };
-        let failure = Verdict::Exited(1).failure(language, written);
+        let written = Written::from_bytes(b"", stderr.as_bytes());
+        let failure = Verdict::Exited(1).failure(language, &written);
         assert_eq!(failure.message.lines().next(), Some(message));
         assert_eq!(failure.details["exit_code"], 1);
     }
@@ -343,7 +350,8 @@ mod tests {
     #[test]
     fn the_ends_of_both_streams_are_in_the_message_within_their_bound() {
         let failure = |stdout: &str, stderr: &str| {
-            let failure = Verdict::Exited(1).failure("bash", Written { stdout, stderr });
+            let written = Written::from_bytes(stdout.as_bytes(), stderr.as_bytes());
+            let failure = Verdict::Exited(1).failure("bash", &written);
             failure.message.clone()
         };
         assert_eq!(
@@ -354,6 +362,10 @@ mod tests {
             failure("out\n", "warning\nmake: *** [all] Error 2\n"),
             "the script ended with the code 1: make: *** [all] Error 2\nOn standard output:\nout\n\
              On standard error:\nwarning\nmake: *** [all] Error 2"
+        );
+        assert_eq!(
+            failure("1\n", ""),
+            "the script ended with the code 1\nOn standard output:\n1"
         );
         let long = "x".repeat(MAX_STREAM_CHARS) + "the end";
         let message = failure(&long, "");

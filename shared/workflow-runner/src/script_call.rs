@@ -175,26 +175,18 @@ fn read(
     values: Option<Value>,
     language: &str,
 ) -> Result<Settled, Failure> {
-    let stderr = String::from_utf8_lossy(&response.stderr).into_owned();
+    let written = Written::from_bytes(&response.stdout, &response.stderr);
     match call_wire::verdict_from_proto(response.verdict.as_ref()) {
-        Verdict::Exited(0) => read_result(&response, values, stderr),
-        verdict => {
-            let stdout = String::from_utf8_lossy(&response.stdout);
-            let written = Written {
-                stdout: &stdout,
-                stderr: &stderr,
-            };
-            Err(verdict.failure(language, written))
-        }
+        Verdict::Exited(0) => read_result(&response, values, &written),
+        verdict => Err(verdict.failure(language, &written)),
     }
 }
 
 fn read_result(
     response: &ExecuteResponse,
     values: Option<Value>,
-    stderr: String,
+    written: &Written<'_>,
 ) -> Result<Settled, Failure> {
-    let stdout = || Value::from(String::from_utf8_lossy(&response.stdout));
     let result = match response.result_state() {
         ResultState::Json => wire::read_value(&response.result_json).map_err(|problem| {
             Failure::new(
@@ -207,7 +199,7 @@ fn read_result(
             let message =
                 "the script wrote something to its result channel that is not one JSON value";
             return Err(Failure::new(Category::Runtime, "result_malformed", message)
-                .detail("stderr", tail(&stderr, STDERR_TAIL)));
+                .detail("stderr", tail(&written.stderr, STDERR_TAIL)));
         }
         ResultState::TooLarge => {
             return Err(Failure::limit(
@@ -219,8 +211,8 @@ fn read_result(
     };
     Ok(Settled::Script {
         result,
-        written: values.unwrap_or_else(stdout),
-        stderr,
+        written: values.unwrap_or_else(|| Value::from(written.stdout.as_ref())),
+        stderr: written.stderr.clone().into_owned(),
     })
 }
 

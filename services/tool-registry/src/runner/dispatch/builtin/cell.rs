@@ -44,10 +44,9 @@ fn asked(resolved: &ResolvedCall) -> Result<(&str, &str), Failure> {
 
 fn ended(ran: &CellRun, language: &str, resolved: &ResolvedCall) -> CallOutcome {
     let cell = &ran.cell;
-    let Some(failure) = failure_of(cell, language) else {
+    let Some(mut failure) = failure_of(cell, language) else {
         return CallOutcome::Succeeded(output_of(ran, resolved));
     };
-    let mut failure = failure;
     failure.details.extend(place_of(ran));
     CallOutcome::Failed(failure)
 }
@@ -83,12 +82,7 @@ fn place_of(ran: &CellRun) -> Map<String, Value> {
 /// Returns why a cell did not succeed; nothing if it did.
 fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
     let ended = &cell.ended;
-    let stdout = String::from_utf8_lossy(&cell.stdout);
-    let stderr = String::from_utf8_lossy(&cell.stderr);
-    let written = Written {
-        stdout: &stdout,
-        stderr: &stderr,
-    };
+    let written = Written::from_bytes(&cell.stdout, &cell.stderr);
     let failure = match ended.outcome() {
         CellOutcome::Succeeded => return None,
         CellOutcome::Raised => raised(cell),
@@ -104,7 +98,7 @@ fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
         CellOutcome::SessionEnded => {
             return Some(interpreter_ended(
                 ended.session_end.as_ref(),
-                written,
+                &written,
                 language,
             ));
         }
@@ -126,7 +120,7 @@ fn raised(cell: &Cell) -> Failure {
     Failure::new(Category::Runtime, "code_failed", message.trim_end())
 }
 
-fn interpreter_ended(end: Option<&SessionEnd>, written: Written<'_>, language: &str) -> Failure {
+fn interpreter_ended(end: Option<&SessionEnd>, written: &Written<'_>, language: &str) -> Failure {
     let verdict = call_wire::verdict_from_proto(end.and_then(|end| end.verdict.as_ref()));
     let mut failure = verdict.failure(language, written);
     let reason = &failure.message;

@@ -89,19 +89,19 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     };
     show(STDOUT, &response.stdout);
     show("stderr", &response.stderr);
+    let dropped = |problem: &str| ("result_dropped", json!(problem));
     let result = match response.result_state() {
-        ResultState::Json => {
-            json_schema::parse_json_strict(&response.result_json).map_err(|error| error.to_string())
-        }
-        ResultState::Malformed => Err("it is not one JSON value in UTF-8".to_owned()),
-        ResultState::TooLarge => Err("it has more bytes than the limit".to_owned()),
-        ResultState::None | ResultState::Unspecified => Ok(Value::Null),
+        ResultState::Json => Some(
+            match json_schema::parse_json_strict(&response.result_json) {
+                Ok(result) => ("result", result),
+                Err(error) => dropped(&error.to_string()),
+            },
+        ),
+        ResultState::Malformed => Some(dropped("it is not one JSON value in UTF-8")),
+        ResultState::TooLarge => Some(dropped("it has more bytes than the limit")),
+        ResultState::None | ResultState::Unspecified => None,
     };
-    match result {
-        Ok(Value::Null) if response.result_json.is_empty() => {}
-        Ok(result) => drop(output.insert("result".to_owned(), result)),
-        Err(problem) => drop(output.insert("result_dropped".to_owned(), json!(problem))),
-    }
+    output.extend(result.map(|(key, value)| (key.to_owned(), value)));
     if let Some(collected) = &response.collected {
         add_files(&mut output, collected);
     }
@@ -115,12 +115,7 @@ fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) 
         return failure;
     };
     failure.message = format!("the code failed: {}\n{}", error.headline(), error.trace);
-    let stdout = String::from_utf8_lossy(&response.stdout);
-    let written = Written {
-        stdout: &stdout,
-        stderr: "",
-    };
-    written.added_to(failure)
+    Written::from_bytes(&response.stdout, b"").added_to(failure)
 }
 
 /// Adds to the details the files that the code left before it failed.

@@ -12,13 +12,8 @@ pub(in crate::runner::dispatch) fn failed_verdict(
     if verdict == Verdict::Exited(0) {
         return None;
     }
-    let stdout = String::from_utf8_lossy(&response.stdout);
-    let stderr = String::from_utf8_lossy(&response.stderr);
-    let written = Written {
-        stdout: &stdout,
-        stderr: &stderr,
-    };
-    Some(verdict.failure(language, written))
+    let written = Written::from_bytes(&response.stdout, &response.stderr);
+    Some(verdict.failure(language, &written))
 }
 
 /// Whether a program ended by itself, with any code.
