@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use approval_rules::{Ask, Judged, Judgement, Stricter};
 use call_outcome::{Category, Failure};
-use core_types::{Clock, IdSource, Timestamp};
+use core_types::{Clock, IdSource, LoadDiagnostic, Timestamp};
 use sql_store::SqliteDatabase;
 use tokio::sync::{Mutex, broadcast};
 use tool_domain::{
     approval::{Approval, DecideError, Decision, State, digest_of},
+    catalogue::Catalogue,
     tool::Tool,
 };
 
@@ -114,6 +115,11 @@ impl Approvals {
                 changing: Mutex::default(),
             }),
         }
+    }
+
+    /// Returns a finding for each tool that a rule names and nothing has ([`Policy::findings`]).
+    pub fn findings(&self, catalogue: &Catalogue) -> Vec<LoadDiagnostic> {
+        self.inner.policy.findings(catalogue)
     }
 
     /// Holds a call against the rules of the operator and those of the agents above it.

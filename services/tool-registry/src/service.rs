@@ -94,7 +94,7 @@ pub async fn build_with(
     let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
     let policy = Policy::load(&settings.approvals_file)?;
     let approvals = Approvals::new(
-        policy.clone(),
+        policy,
         database.clone(),
         Arc::clone(&clock),
         Arc::clone(&ids),
@@ -123,7 +123,7 @@ pub async fn build_with(
         backends.clone(),
     );
     tools.restore().await?;
-    for finding in policy.findings(&tools.catalogue()) {
+    for finding in approvals.findings(&tools.catalogue()) {
         tracing::warn!(path = %settings.approvals_file.display(), %finding, "a rule for approvals may have no effect");
     }
     let dispatcher = Dispatcher {

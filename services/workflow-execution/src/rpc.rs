@@ -126,10 +126,7 @@ impl WorkflowService for Rpc {
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
         let (missing, plan) = match compiled {
-            Ok(plan) => {
-                let missing = references::missing(&self.inner, &text).await?;
-                (Missing::of(&missing), Some(plan))
-            }
+            Ok(plan) => (Missing::of(&self.inner, &text).await?, Some(plan)),
             Err(violations) => {
                 let findings = Vec::new();
                 (

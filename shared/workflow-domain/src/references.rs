@@ -1,4 +1,4 @@
-//! What a definition names that has to be there for its runs to succeed: tools, models and languages.
+//! The names in a definition that have to stand for something for its runs to succeed: tools, models and languages.
 //! Workflows are looked up when a definition is compiled.
 
 use core_types::{Reference, ReferenceKind};
@@ -21,7 +21,7 @@ const INPUTS: [(&str, &str, ReferenceKind); 3] = [
     ("core:Script", "language", ReferenceKind::Language),
 ];
 
-/// What begins the ids of tools that come with a workflow or a profile.
+/// The beginnings of the ids of tools that come with a workflow or a profile.
 const OF_DOCUMENTS: [&str; 2] = ["workflow:", "agent:"];
 
 /// Returns everything that a definition names, each with its place. `source` is the JSON that `workflow` was

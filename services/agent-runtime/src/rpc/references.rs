@@ -20,14 +20,14 @@ use serde_json::Value;
 
 use crate::peers::Peers;
 
-/// How long a neighbour may take. Without its answer nothing is found missing.
+/// The time that a neighbour may take. Without its answer nothing is found missing.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The most tools that the registry takes at once.
 const MAX_TOOLS: usize = 500;
 /// The most workflows that workflow-execution takes at once.
 const MAX_WORKFLOWS: usize = 100;
 
-/// What documents can name.
+/// Everything that documents can name.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The services that have tools and workflows.
@@ -42,7 +42,7 @@ pub struct Surroundings {
     pub knowledge: Knowledge,
 }
 
-/// What neighbours have of what some documents name.
+/// The neighbours' answers about the names in some documents.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     missing_tools: BTreeSet<String>,

@@ -16,7 +16,7 @@ use tool_domain::{
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Rules, and the people who decide.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Policy {
     /// The rules.
     pub rules: Rules,

@@ -12,6 +12,7 @@ use contracts::tavern::registry::v1::{
     PutToolResponse, ValidateCallRequest, ValidateCallResponse,
     tool_registry_service_server::ToolRegistryService,
 };
+use futures::future::join_all;
 use tonic::{Request, Response};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
@@ -46,11 +47,13 @@ impl CatalogueRpc {
     async fn write_plugin(&self, plugin: &PluginInfo) -> Plugin {
         let mut written = convert::plugin_to_proto(plugin);
         let catalogue = self.tools.catalogue();
-        for (id, file) in &plugin.definition_files {
-            let Some(tool) = catalogue.get(id) else {
-                continue;
-            };
-            let findings = self.tools.findings(tool.definition()).await.into_iter();
+        let definitions = plugin.definition_files.iter();
+        let findings = definitions.filter_map(|(id, file)| {
+            let tool = catalogue.get(id)?;
+            Some(async move { (file, self.tools.findings(tool.definition()).await) })
+        });
+        for (file, findings) in join_all(findings).await {
+            let findings = findings.into_iter();
             let findings = findings.map(|found| convert::diagnostic_to_proto(&found.in_file(file)));
             written.diagnostics.extend(findings);
         }
@@ -140,10 +143,8 @@ impl ToolRegistryService for CatalogueRpc {
     }
 
     async fn list_plugins(&self, _: Request<ListPluginsRequest>) -> Answer<ListPluginsResponse> {
-        let mut plugins = Vec::new();
-        for plugin in self.plugins.iter() {
-            plugins.push(self.write_plugin(plugin).await);
-        }
+        let plugins = self.plugins.iter().map(|plugin| self.write_plugin(plugin));
+        let plugins = join_all(plugins).await;
         Ok(Response::new(ListPluginsResponse { plugins }))
     }
 

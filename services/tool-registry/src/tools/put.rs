@@ -47,7 +47,6 @@ impl Tools {
             Diagnostic::warning("/id", "case_twin", message)
         });
         let present = catalogue.get(&id);
-        let stored = self.etag_of(present).await;
         let unchanged = present.is_some_and(|tool| tool.definition() == &definition);
         let (next, tool) = catalogue
             .with(definition, Origin::Registered)
@@ -57,7 +56,7 @@ impl Tools {
             })?;
         // A repeat finds its own definition in place, whose etag is no longer the one it names.
         if !unchanged && !replayed {
-            change.check_etag(&stored)?;
+            self.check_etag(change, present).await?;
         }
         let tool = self.complete(&tool).await.unwrap_or(tool);
         if !change.validate_only && !replayed {
@@ -133,7 +132,7 @@ impl Tools {
             return Err(ChangeError::NotOwned(origin));
         }
         if present.is_some() {
-            change.check_etag(&self.etag_of(present).await)?;
+            self.check_etag(change, present).await?;
         }
         // One that no longer works is in the store only.
         if !self.shared.store.delete_tool(id, row.as_ref()).await? {
@@ -166,13 +165,20 @@ impl Tools {
         Ok(())
     }
 
-    /// Returns the etag that a tool is shown with; empty if there is none.
-    async fn etag_of(&self, present: Option<&Arc<Tool>>) -> String {
-        let Some(tool) = present else {
-            return String::new();
+    /// Refuses an etag with which the tool is not shown; a change without an etag needs no neighbour.
+    async fn check_etag(
+        &self,
+        change: &Change,
+        present: Option<&Arc<Tool>>,
+    ) -> Result<(), ChangeError> {
+        let stored = match present {
+            Some(tool) if !change.etag.is_empty() => {
+                let complete = self.complete(tool).await;
+                complete.as_ref().unwrap_or(tool).etag().to_owned()
+            }
+            _ => String::new(),
         };
-        let complete = self.complete(tool).await;
-        complete.as_ref().unwrap_or(tool).etag().to_owned()
+        change.check_etag(&stored)
     }
 
     /// Whether a request was carried out before.

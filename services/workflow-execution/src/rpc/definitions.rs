@@ -54,7 +54,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let Missing {
         violations,
         findings,
-    } = Missing::of(&references::missing(inner, &definition.text).await?);
+    } = Missing::of(inner, &definition.text).await?;
     if !violations.is_empty() {
         return Err(workflow_invalid("definition_json", &violations).into());
     }
@@ -173,18 +173,34 @@ pub(super) async fn list(
         }
         // It may have been deleted since the ids were read.
         if let Some(definition) = inner.library.get_valid(&id).await? {
-            let missing = match request.with_references {
-                true => references::missing(inner, &definition.text).await?,
-                false => Vec::new(),
-            };
-            let missing: Vec<_> = missing.iter().map(Reference::missing).collect();
-            let workflow = resource(inner, &definition, &missing);
+            let workflow = resource(inner, &definition, &[]);
             bytes += workflow.definition_json.len() + workflow.description.len();
             workflows.push(workflow);
         }
         last = Some(id);
     }
+    if request.with_references {
+        add_missing(inner, &mut workflows).await?;
+    }
     Ok((workflows, last.filter(|_| more)))
+}
+
+/// Adds the findings about what the definitions of a page name: the services that know are asked once for all.
+async fn add_missing(inner: &Inner, workflows: &mut [Workflow]) -> Result<(), Status> {
+    let named = workflows.iter();
+    let named: Vec<_> = named
+        .map(|workflow| references::named(&workflow.definition_json))
+        .collect();
+    let unknown = references::ask(inner, &named.concat()).await?;
+    for (workflow, named) in workflows.iter_mut().zip(&named) {
+        let missing = unknown.among(named).map(Reference::missing);
+        let missing = missing.map(|found| call_wire::load_diagnostic_to_proto(&found));
+        workflow.diagnostics.extend(missing);
+        workflow
+            .diagnostics
+            .truncate(core_types::LoadDiagnostic::MAX);
+    }
+    Ok(())
 }
 
 /// Returns the findings about files that were left out.

@@ -1,6 +1,6 @@
 //! Whether what a definition names is there.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use call_outcome::Violation;
 use core_types::{LoadDiagnostic, Reference, ReferenceKind};
@@ -11,32 +11,42 @@ use workflow_domain::references::{may_come, references};
 
 use crate::runner::Inner;
 
-/// How long the services that have models and languages may take. Without their answer nothing is missing.
+/// The time that the services with models and languages may take. Without their answer nothing is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a definition names and is not there.
+/// The names, of those in some definitions, that stand for nothing.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    tools: Vec<String>,
+    models: Vec<String>,
+    languages: Vec<String>,
+}
+
+/// The references of a definition that lead nowhere, by their weight.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
     /// The tools by which the definition cannot work.
     pub(super) violations: Vec<Violation>,
-    /// What may come later.
+    /// The names of documents that may come later.
     pub(super) findings: Vec<LoadDiagnostic>,
 }
 
-/// Finds what a definition names and is not there. A service is asked only about definitions that name
-/// something of its.
+/// Returns everything that a definition names; nothing if it does not load.
+pub(super) fn named(text: &str) -> Vec<Reference> {
+    let (loaded, source) = load_with_source(text);
+    let workflow = loaded.workflow.as_ref();
+    workflow.map_or_else(Vec::new, |workflow| references(workflow, &source))
+}
+
+/// Asks for everything that definitions name. A service is asked only if they name something of its.
 ///
 /// # Errors
 /// The registry does not answer.
-pub(super) async fn missing(inner: &Inner, text: &str) -> Result<Vec<Reference>, Status> {
-    let (loaded, source) = load_with_source(text);
-    let Some(workflow) = loaded.workflow else {
-        return Ok(Vec::new());
-    };
-    let named = references(&workflow, &source);
+pub(super) async fn ask(inner: &Inner, named: &[Reference]) -> Result<Unknown, Status> {
     let ids = |kind: ReferenceKind| {
         let of_kind = named.iter().filter(|reference| reference.kind == kind);
-        of_kind.map(|reference| reference.id.clone()).collect()
+        let ids: BTreeSet<String> = of_kind.map(|reference| reference.id.clone()).collect();
+        ids.into_iter().collect::<Vec<_>>()
     };
     let tools = inner.runner.unknown_tools(ids(ReferenceKind::Tool)).await?;
     let context = CallContext::current();
@@ -53,28 +63,42 @@ pub(super) async fn missing(inner: &Inner, text: &str) -> Result<Vec<Reference>,
         tracing::debug!(%error, "what a definition names cannot be looked up");
         Vec::new()
     };
-    let models = models.unwrap_or_else(unanswered);
-    let languages = languages.unwrap_or_else(unanswered);
-    let is_missing = |reference: &&Reference| match reference.kind {
-        ReferenceKind::Tool => tools.contains(&reference.id),
-        ReferenceKind::Model => models.contains(&reference.id),
-        ReferenceKind::Language => languages.contains(&reference.id),
-        _ => false,
-    };
-    Ok(named.iter().filter(is_missing).cloned().collect())
+    Ok(Unknown {
+        tools,
+        models: models.unwrap_or_else(unanswered),
+        languages: languages.unwrap_or_else(unanswered),
+    })
+}
+
+impl Unknown {
+    /// Returns the references, of these, that lead nowhere.
+    pub(super) fn among<'a>(&self, named: &'a [Reference]) -> impl Iterator<Item = &'a Reference> {
+        named.iter().filter(|reference| match reference.kind {
+            ReferenceKind::Tool => self.tools.contains(&reference.id),
+            ReferenceKind::Model => self.models.contains(&reference.id),
+            ReferenceKind::Language => self.languages.contains(&reference.id),
+            _ => false,
+        })
+    }
 }
 
 impl Missing {
-    /// Decides what keeps a definition from being stored.
-    pub(super) fn of(missing: &[Reference]) -> Self {
+    /// Asks what a definition names and is not there, and decides what of it keeps the definition from being
+    /// stored.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub(super) async fn of(inner: &Inner, text: &str) -> Result<Self, Status> {
+        let named = named(text);
+        let unknown = ask(inner, &named).await?;
         let mut found = Self::default();
-        for reference in missing {
+        for reference in unknown.among(&named) {
             match reference.kind == ReferenceKind::Tool && !may_come(&reference.id) {
                 true => found.violations.push(unknown_tool(reference)),
                 false => found.findings.push(reference.missing()),
             }
         }
-        found
+        Ok(found)
     }
 }
 
