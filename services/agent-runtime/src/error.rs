@@ -62,7 +62,8 @@ pub(crate) fn no_such_document(kind: DocumentKind, id: &str, revision: u64) -> F
     Failure::new(Code::NotFound, reason, message).metadata(format!("{kind}_id"), shown)
 }
 
-/// Why the run of an id is not a turn of an agent; nothing for a turn, and for a text that is no id of a run.
+/// Returns the refusal of an id whose run is not a turn of an agent; nothing for a turn, and for a text that is no
+/// id of a run.
 pub(crate) fn other_than_turn(run_id: &str) -> Option<String> {
     let kind = match run_id.parse::<RunId>().ok()?.owner() {
         RunOwner::Agent => return None,

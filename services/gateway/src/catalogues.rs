@@ -15,7 +15,7 @@ use crate::renewed::Renewed;
 /// How long a catalogue is used before the registry is asked again.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// How old a catalogue may be that is used while the registry is asked.
+/// The greatest age of a catalogue that is used while the registry is asked.
 const STALE_FOR: Duration = Duration::from_secs(30);
 
 /// How many tools the registry returns in a page.
@@ -27,7 +27,7 @@ const MAX_BATCH: usize = 500;
 /// The most tools that one text may choose from.
 const MAX_TOOLS: usize = 20_000;
 
-/// Gives the catalogue of a scope, at most a second old, or older while it is renewed.
+/// Returns the catalogue of a scope, at most a second old, or older while it is renewed.
 ///
 /// A text whose call is not known asks for a catalogue that is really new, so a tool can be
 /// called as soon as it is registered.
@@ -61,7 +61,7 @@ impl Catalogues {
         }
     }
 
-    /// Gives the catalogue of a scope.
+    /// Returns the catalogue of a scope.
     pub(crate) async fn catalogue(&self, key: Scope) -> Result<Catalogue, Status> {
         let loaded = self.renewed.get(&key, || self.loading(&key)).await?;
         Ok(loaded.catalogue)

@@ -15,16 +15,16 @@ use tracing::Instrument;
 /// The longest load.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How many values are kept.
+/// The most values that are kept.
 const MAX_KEPT: usize = 256;
 
 /// Values by key. Each key has at most one load under way, whose callers all get its end; a caller that goes away
 /// ends no load.
 #[derive(Debug)]
 pub(crate) struct Renewed<K, V> {
-    /// How long a value is used before it is loaded again, from the end of its load.
+    /// The time for which a value is used before it is loaded again, from the end of its load.
     fresh_for: Duration,
-    /// How old a value may be that is used while its next load is under way.
+    /// The greatest age of a value that is used while its next load is under way.
     stale_for: Duration,
     /// Locked for a look-up or a change, never across an await.
     entries: Arc<Mutex<HashMap<K, Entry<V>>>>,
@@ -48,7 +48,7 @@ struct Entry<V> {
 #[derive(Debug)]
 struct Known<V> {
     value: V,
-    /// When its load began, and when it ended.
+    /// The times at which its load began and ended.
     begun: Instant,
     ended: Instant,
 }

@@ -46,7 +46,7 @@ pub struct ChatMessage {
     /// Which call a tool's message is the result of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_of: Option<EndedCall>,
-    /// What the model thought before its answer, in the form in which its API takes it back with the calls.
+    /// The model's thought before its answer, in the form in which its API takes it back with the calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Value>,
 }

@@ -105,7 +105,7 @@ pub enum Opening {
     },
 }
 
-/// How a model writes its answers, where the caller of a turn says so.
+/// The settings of a turn's caller for the answers of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sampling {
     /// The most tokens of one answer.

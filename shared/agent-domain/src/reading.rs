@@ -141,7 +141,7 @@ pub struct Reader {
     planned: u32,
     /// How many calls, from the first, nothing that is still to come can change anything about.
     sure: usize,
-    /// How many calls, from the first, turned out to stand in a thought after they had become sure.
+    /// The number of calls, from the first, that turned out to stand in a thought after they had become sure.
     taken_back: usize,
 }
 

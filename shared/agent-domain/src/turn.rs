@@ -355,6 +355,11 @@ impl Turn {
         self.has_released && matches!(self.phase, Phase::Asked(_))
     }
 
+    /// Whether the reader was shown text since the model was last asked.
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// Returns what the turn has said since the model was last asked, its end trimmed.
     pub fn final_text(&self) -> &str {
         self.said.trim_end()

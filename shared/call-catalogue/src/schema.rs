@@ -286,7 +286,7 @@ impl<'s> Schema<'s> {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// What `anyOf` and `oneOf` hold, or the one of them that was chosen.
+    /// The alternatives of `anyOf` and `oneOf`, or the chosen one.
     pub fn branches(self) -> Vec<Schema<'s>> {
         if let Some(chosen) = self.chosen {
             return vec![self.at(chosen)];

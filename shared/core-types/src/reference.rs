@@ -55,7 +55,7 @@ impl ReferenceKind {
 pub struct Reference {
     /// The JSON pointer of the name.
     pub path: String,
-    /// What it stands for.
+    /// The kind of thing that it stands for.
     pub kind: ReferenceKind,
     /// The name as what it stands for is known by; empty stands for the default.
     pub id: String,

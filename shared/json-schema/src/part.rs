@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jsonschema::{Registry, ValidationOptions, Validator};
 use serde_json::{Value, json};
 
-/// Where the whole document stands while a part of it is compiled.
+/// The address of the whole document while a part of it is compiled.
 const WHOLE: &str = "json-schema:///whole";
 
 /// One part of a schema, compiled; its references are those of the whole document. Values are held

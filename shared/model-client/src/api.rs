@@ -89,7 +89,7 @@ pub trait Assembly: Send {
 pub struct Draft {
     /// Bytes of text, thinking and calls.
     pub received: usize,
-    /// Why the model stopped, in the words of its API; missing while it has not.
+    /// The model's reason to stop, in the words of its API; missing while it has not.
     pub finish_reason: Option<String>,
     /// What the endpoint counted.
     pub usage: Usage,
@@ -99,7 +99,7 @@ pub struct Draft {
     pub has_text: bool,
     /// The structured calls.
     pub calls: Vec<DraftCall>,
-    /// What goes back with the calls; none if the model did not think.
+    /// The thought that goes back with the calls; none if the model did not think.
     pub reasoning: Option<Value>,
 }
 

@@ -37,21 +37,21 @@ pub enum ModelError {
     Vendor {
         /// The error, with the status that it would have had before the answer.
         refusal: Refusal,
-        /// How much of the answer had arrived.
+        /// The bytes of the answer that had arrived.
         released: usize,
     },
     /// The model stopped before its answer was whole.
     #[error("the answer ended after {released} bytes and is not whole: {why}")]
     Unfinished {
-        /// What says so.
+        /// The sign of it.
         why: String,
-        /// How much of the answer had arrived.
+        /// The bytes of the answer that had arrived.
         released: usize,
     },
     /// The connection ended before the answer did.
     #[error("the answer was cut off after {released} bytes ({detail})")]
     Cut {
-        /// How much of the answer had arrived.
+        /// The bytes of the answer that had arrived.
         released: usize,
         /// The error of the connection.
         detail: String,

@@ -1,4 +1,4 @@
-//! Why a model stopped: a closed list of reasons for which an answer is whole, in the words of the contract.
+//! The end of an answer: a closed list of reasons for which an answer is whole, in the words of the contract.
 
 /// Returns the contract's word for a reason that an API names; none if an answer that ends so is not whole.
 pub(crate) fn reason(named: &str) -> Option<&'static str> {

@@ -111,7 +111,7 @@ pub enum Piece {
 /// The end of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AnswerEnd {
-    /// Why the model stopped: `stop`, `length`, `tool_calls` or `refused`; a script, and a reader that stops the
+    /// The model's reason to stop: `stop`, `length`, `tool_calls` or `refused`; a script, and a reader that stops the
     /// answer early, may have other words.
     pub finish_reason: String,
     /// What the endpoint counted.
@@ -120,7 +120,7 @@ pub struct AnswerEnd {
     pub booking: Booking,
     /// The native calls in the form of OpenAI's `tool_calls`; none if there are none.
     pub tool_calls: Option<serde_json::Value>,
-    /// What the model thought, in the form in which its API takes it back with the calls; none if there is no
+    /// The model's thought, in the form in which its API takes it back with the calls; none if there is no
     /// such thing.
     pub reasoning: Option<Box<serde_json::Value>>,
     /// The model that answered, as the settings name it; empty in a single attempt.

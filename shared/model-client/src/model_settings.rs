@@ -51,7 +51,8 @@ pub struct EndpointSettings {
     #[serde(with = "settings::DurationText")]
     pub total_timeout: Duration,
     /// How often a request is sent again that did not arrive or was refused for a while (408, 409,
-    /// 429, 500, 502 to 504, 520 to 524, 529), or whose answer ended before anything of it was shown. Default 4, at most 10.
+    /// 429, 500, 502 to 504, 520 to 524, 529), or whose answer ended before anything of it was shown. Default 4, at
+    /// most 10.
     pub retries: u32,
     /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
     #[serde(with = "settings::DurationText")]

@@ -9,7 +9,7 @@ use super::{AnswerEnd, ModelError, Piece};
 #[derive(Debug, Default)]
 pub(super) struct LeadingThought {
     place: Place,
-    /// What may be the beginning of a mark, or white space behind it.
+    /// Text that may be the beginning of a mark, or white space behind it.
     held: String,
 }
 

@@ -13,7 +13,7 @@ use super::{
     parameters::{Input, parameters_of},
 };
 
-/// Where a definition pins settings.
+/// The place where a definition pins settings.
 const PINNED: &str = "/implementation/configValues";
 /// The setting that every node has beside its own.
 const EXECUTION: &str = "execution";

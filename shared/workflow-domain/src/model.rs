@@ -40,7 +40,7 @@ pub struct ModelMessage {
     pub calls: Vec<NativeCall>,
     /// The native call that a tool's message is the result of.
     pub result_of: Option<EndedCall>,
-    /// What the model thought before the calls, as a JSON object that goes back with them.
+    /// The model's thought before the calls, as a JSON object that goes back with them.
     pub reasoning: Option<Value>,
 }
 
@@ -109,7 +109,7 @@ pub struct ModelAnswer {
     pub output_tokens: u32,
     /// The native calls in the endpoint's form; empty if there are none.
     pub tool_calls: Vec<Value>,
-    /// What the model thought before the calls, as a JSON object that goes back with them.
+    /// The model's thought before the calls, as a JSON object that goes back with them.
     pub reasoning: Option<Value>,
 }
 

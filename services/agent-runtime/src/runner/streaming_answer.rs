@@ -138,7 +138,8 @@ impl Driver {
                 if takes_back {
                     // It turned out to be a thought (rule A9).
                     answer.take_back();
-                    self.tell_all(answer.text.take_back()).await?;
+                    let void = answer.text.take_back(self.turn.has_said());
+                    self.tell_all(void).await?;
                 }
                 answer.text.push(Part::Thinking, &text)
             }

@@ -6,11 +6,7 @@ use tokio::time::Instant;
 
 /// Holds text and thinking back for a moment.
 #[derive(Debug, Default)]
-pub(super) struct TextCoalescer {
-    held: Coalescer<Part>,
-    /// Whether text was given that is not void.
-    shown: bool,
-}
+pub(super) struct TextCoalescer(Coalescer<Part>);
 
 /// What a model writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,40 +18,35 @@ pub(super) enum Part {
 impl TextCoalescer {
     /// Takes a piece and returns what is to be recorded now.
     pub(super) fn push(&mut self, part: Part, piece: &str) -> Vec<Kind> {
-        let pieces = self.held.push(part, piece, Instant::now());
-        self.give(pieces)
+        kinds(self.0.push(part, piece, Instant::now()))
     }
 
     /// Returns everything that is held back.
     pub(super) fn release(&mut self) -> Vec<Kind> {
-        let pieces = self.held.release(Instant::now());
-        self.give(pieces)
+        kinds(self.0.release(Instant::now()))
     }
 
-    /// Returns what makes the text so far void: nothing but thinking if none of it was given.
-    pub(super) fn take_back(&mut self) -> Vec<Kind> {
-        let mut pieces = self.held.release(Instant::now());
-        if std::mem::take(&mut self.shown) {
+    /// Drops the text that is held back, and returns the event that voids the text in the log, if any `is_recorded`;
+    /// otherwise the thinking that is held back.
+    pub(super) fn take_back(&mut self, is_recorded: bool) -> Vec<Kind> {
+        let mut pieces = self.0.release(Instant::now());
+        if is_recorded {
             return vec![Kind::OutputReset(common::OutputReset::default())];
         }
         pieces.retain(|(part, _)| *part == Part::Thinking);
-        self.give(pieces)
-    }
-
-    fn give(&mut self, pieces: Vec<(Part, String)>) -> Vec<Kind> {
-        self.shown |= pieces.iter().any(|(part, _)| *part == Part::Text);
-        pieces.into_iter().map(kind).collect()
+        kinds(pieces)
     }
 
     /// Waits until what is held back has waited long enough; for ever if nothing is held.
     pub(super) async fn due(&self) {
-        self.held.due().await;
+        self.0.due().await;
     }
 }
 
-fn kind((part, text): (Part, String)) -> Kind {
-    match part {
+fn kinds(pieces: Vec<(Part, String)>) -> Vec<Kind> {
+    let kind = |(part, text)| match part {
         Part::Text => Kind::Text(common::TextDelta { text }),
         Part::Thinking => Kind::Thinking(common::ThinkingDelta { text }),
-    }
+    };
+    pieces.into_iter().map(kind).collect()
 }

@@ -83,7 +83,7 @@ pub struct NewTurn {
     pub budgets: Limits,
     /// What an agent that called this one leaves it.
     pub granted: Limits,
-    /// How the model writes its answers, where the caller says so.
+    /// The caller's settings for the answers of the model.
     pub sampling: Sampling,
     /// The dialect of a text that the caller gives.
     pub dialect: Option<Dialect>,

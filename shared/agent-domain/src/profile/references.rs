@@ -1,4 +1,5 @@
-//! What a profile names that has to be there for its agent to work: tools, workflows, models and knowledge.
+//! The names in a profile that have to stand for something for its agent to work: tools, workflows, models and
+//! knowledge.
 
 use core_types::{Reference, ReferenceKind};
 

@@ -1,4 +1,4 @@
-//! What a scene names that has to be there for it to start: profiles, models and workflows.
+//! The names in a scene that have to stand for something for it to start: profiles, models and workflows.
 
 use core_types::{Reference, ReferenceKind};
 

@@ -17,17 +17,17 @@ pub struct ReadCall {
     pub needs_confirmation: bool,
     /// Whether the next call runs even if this one fails.
     pub continue_on_error: bool,
-    /// How many attempts after the first are asked for while it fails without effect.
+    /// The number of attempts after the first, for a call that fails without effect.
     pub retries: u32,
     /// Whether it may be under way together with neighbours that may too.
     pub parallel_safe: bool,
     /// Whether it is started and not waited for (rule T27).
     pub no_reply: bool,
-    /// What is wrong with it, a sentence each; a call with problems is never dispatched.
+    /// The problems of its arguments, a sentence each; a call with problems is never dispatched.
     pub problems: Vec<String>,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
     /// The tool did it.
@@ -40,7 +40,7 @@ pub enum CallStatus {
     InDoubt,
 }
 
-/// What happened.
+/// An event of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnEvent {
     /// A round of deliberation began.
@@ -57,7 +57,7 @@ pub enum TurnEvent {
     ModelAnswered {
         /// The text.
         text: String,
-        /// What goes back with its native calls; none if the model did not think.
+        /// The thought that goes back with its native calls; none if the model did not think.
         reasoning: Option<serde_json::Value>,
     },
     /// A call was read from the answer.
@@ -73,9 +73,9 @@ pub enum TurnEvent {
     CallSettled {
         /// The call.
         index: u32,
-        /// How.
+        /// The outcome.
         status: CallStatus,
-        /// How many calls the run below it made.
+        /// The number of calls that the run below it made.
         below: u32,
     },
     /// A deliberation workflow made calls; how many.

@@ -1,4 +1,4 @@
-//! What a model thought before its calls, as chat completions bring it and take it back: DeepSeek and Kimi as
+//! The thought of a model before its calls, as chat completions bring it and take it back: DeepSeek and Kimi as
 //! `reasoning_content`, OpenRouter as `reasoning` with signed or encrypted `reasoning_details`.
 
 use agent_domain::message::ChatMessage;

@@ -17,7 +17,7 @@ use tonic::Streaming;
 
 use crate::deliberation::put;
 
-/// What is exchanged behind the tool that is called.
+/// The thing that is exchanged behind the tool that is called.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Exchanged {
     Script,

@@ -22,20 +22,20 @@ use testkit::{Followed, Stack, collect, repository};
 
 use endpoint::{PlayedEndpoint, Reply};
 
-/// How many files there are at least.
+/// The least number of files.
 const LEAST: usize = 60;
 
-/// How many files are played at once.
+/// The number of files that are played at once.
 const AT_ONCE: usize = 32;
 
-/// What is asked.
+/// The question.
 const QUESTION: &str = "Keep a note and report.";
 
 /// A file: an endpoint, and what must come of asking it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    /// What the endpoint does, for people.
+    /// The endpoint's behaviour, for people.
     #[serde(rename = "what")]
     _what: String,
     /// The wire: `openai` or `anthropic`.
@@ -52,15 +52,15 @@ struct Case {
     /// The same of a model that is asked in its place; there is none if this is empty.
     #[serde(default)]
     spare: Vec<Reply>,
-    /// What must come of it.
+    /// The outcome that must come of it.
     expect: Value,
-    /// What differs from `expect` through ModelService, by key.
+    /// The difference from `expect` through ModelService, by key.
     #[serde(default)]
     generate: Value,
-    /// What differs through `core:LLM`.
+    /// The difference through `core:LLM`.
     #[serde(default)]
     workflow: Value,
-    /// What differs through an agent.
+    /// The difference through an agent.
     #[serde(default)]
     agent: Value,
 }
@@ -69,7 +69,7 @@ fn openai() -> String {
     "openai".to_owned()
 }
 
-/// What came of asking, or must come of it.
+/// An outcome of asking, expected or reached.
 #[derive(Debug, Default, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 struct Outcome {
@@ -79,7 +79,7 @@ struct Outcome {
     error: Option<String>,
     /// The calls: those that left, or through ModelService the native ones of the answer.
     calls: Vec<(String, Value)>,
-    /// How many requests came to the endpoint, and to the spare one.
+    /// The number of requests to the endpoint, and to the spare one.
     requests: (usize, usize),
     /// Values of requests by pointers into the list of all.
     sent: BTreeMap<String, Value>,

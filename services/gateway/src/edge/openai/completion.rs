@@ -23,7 +23,7 @@ use super::activity::{Activity, AnswerPiece};
 use super::error;
 use super::request::Chunks;
 
-/// How long a stream is silent before a comment keeps its connection open.
+/// The time that a stream is silent before a comment keeps its connection open.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A run that was started for a client.

@@ -70,7 +70,7 @@ impl Spoken {
 mod tests {
     use super::*;
 
-    /// What a client reads of answers, the pieces of each between `|`; `!` voids the one before.
+    /// Returns the text that a client reads of answers, the pieces of each between `|`; `!` voids the one before.
     fn read(answers: &[&str]) -> String {
         let mut spoken = Spoken::default();
         let mut read = String::new();

@@ -1,4 +1,4 @@
-//! What is different in Python.
+//! Sessions as Python differs in them.
 
 use super::*;
 use crate::execute::{PRINTS, sudden_ends};

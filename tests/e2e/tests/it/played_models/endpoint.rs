@@ -75,7 +75,7 @@ impl Reply {
     }
 }
 
-/// What one address answers: the replies in order, of which the last repeats, and the requests so far.
+/// The answers of one address: the replies in order, of which the last repeats, and the requests so far.
 #[derive(Debug, Default)]
 struct Played {
     replies: Vec<Reply>,
