@@ -43,6 +43,7 @@ pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
 pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     Profile {
         own_network: namespaces,
+        own_processes: namespaces,
         signals_contained: namespaces || has_scopes(),
         reports_network: false,
         counts_watches: !own_user,

@@ -110,7 +110,9 @@ fn devices(proc: bool) -> Step {
         fs::write(&target, "").at(Layer::Root, naming("making room for", &target))?;
         rustix::mount::mount_bind(on_host(&target), &target)
             .at(Layer::Root, naming("binding", &target))?;
-        let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+        // What is read-only is the node with its times, which is the host's; the device can be written to.
+        let attributes =
+            libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         sys::mount_attributes(&c_path(&target)?, attributes, false)
             .at(Layer::Root, naming("restricting", &target))?;
     }

@@ -230,17 +230,17 @@ fn make(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// Makes and claims a directory below `parent` whose name begins with `prefix` and the process's id.
+/// Makes and claims a directory below `parent` whose name begins with `prefix` and the process's id, and
+/// cannot be guessed: who knows a path can ask for the size and the times of what is there.
 ///
 /// # Errors
 /// When it cannot be made.
 pub fn claim_new(parent: &Path, prefix: &str, mode: u32) -> io::Result<(PathBuf, OwnedFd)> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut builder = fs::DirBuilder::new();
     builder.mode(mode);
     loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{prefix}{}-{number}", std::process::id()));
+        let secret = uuid::Uuid::new_v4().simple();
+        let path = parent.join(format!("{prefix}{}-{secret}", std::process::id()));
         match builder.create(&path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,

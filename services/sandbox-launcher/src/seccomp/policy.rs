@@ -1,6 +1,6 @@
 //! What scripts may ask of the kernel.
 
-use libc::{ENOSYS, ENOTSUP, ENOTTY, EPERM};
+use libc::{EINVAL, ENOMEM, ENOSYS, ENOTSUP, ENOTTY, EPERM};
 
 mod flushing;
 mod sockets;
@@ -13,6 +13,8 @@ use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
 pub struct Profile {
     /// Whether the script has a network namespace of its own, so that sockets reach no host.
     pub own_network: bool,
+    /// Whether the script sees no processes but its own (a pid namespace).
+    pub own_processes: bool,
     /// Whether signals cannot leave the script's own processes (a pid namespace, or landlock).
     pub signals_contained: bool,
     /// Whether attempts to use a network are reported to the init instead of being answered.
@@ -158,6 +160,8 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     });
     let mut entries: Vec<Entry> = unconditional.collect();
     entries.extend(conditional());
+    entries.extend(memory());
+    entries.extend(processes(profile));
     entries.extend(flushing::entries(profile));
     entries.push(flushing::commands(profile));
     entries.extend(sockets::entries(profile));
@@ -204,6 +208,45 @@ fn conditional() -> Vec<Entry> {
     ]
 }
 
+/// Memory, but for two kinds that no limit of the script counts. Huge pages are a stock of the whole
+/// host. Pages that are merged with equal ones of others tell by the time of a write what others hold.
+fn memory() -> [Entry; 2] {
+    let huge = Condition::has(3, libc::MAP_HUGETLB as u64);
+    let merged = Condition::masked(2, LOWER_HALF, libc::MADV_MERGEABLE as u64);
+    [
+        // The answers of a kernel that has neither.
+        Entry::allowed_unless(libc::SYS_mmap, vec![(vec![huge], Answer::Errno(ENOMEM))]),
+        Entry::allowed_unless(
+            libc::SYS_madvise,
+            vec![(vec![merged], Answer::Errno(EINVAL))],
+        ),
+    ]
+}
+
+/// Questions that name a process or its clock. Without processes of its own a script could ask them of
+/// those of others; it keeps those about itself and about the clocks that all share.
+fn processes(profile: Profile) -> Vec<Entry> {
+    /// The highest number of a clock that belongs to no process.
+    const LAST_SHARED_CLOCK: u64 = libc::CLOCK_TAI as u64;
+    let clocks =
+        || (0..=LAST_SHARED_CLOCK).map(|clock| vec![Condition::masked(0, LOWER_HALF, clock)]);
+    let itself = || [vec![Condition::masked(0, LOWER_HALF, 0)]];
+    let asked = |number, own: Vec<Vec<Condition>>, errno| match profile.own_processes {
+        true => Entry::always(number, Answer::Allow),
+        false => Entry::allowed_if(number, own, errno),
+    };
+    let of_clocks = [
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_getres,
+        libc::SYS_clock_nanosleep,
+    ];
+    let of_processes = [libc::SYS_getpgid, libc::SYS_getsid];
+    let mut entries = vec![Entry::allowed(libc::SYS_capget, profile.own_processes)];
+    entries.extend(of_clocks.map(|number| asked(number, clocks().collect(), EINVAL)));
+    entries.extend(of_processes.map(|number| asked(number, itself().to_vec(), EPERM)));
+    entries
+}
+
 /// Watches by epoll, which the kernel counts by user. The same descriptors can be added to many, and
 /// many descriptors lead to one file, so that the limit on open files bounds them at nothing useful.
 fn watches(profile: Profile) -> Entry {
@@ -212,18 +255,13 @@ fn watches(profile: Profile) -> Entry {
     Entry::allowed_unless(libc::SYS_epoll_ctl, counted.into_iter().collect())
 }
 
-/// Modes and times of files. Without a root of its own a script reaches more than its own by a path;
-/// as the service's own user also by a descriptor, as that of a program that it may only read.
-fn file_attributes(profile: Profile) -> Vec<Entry> {
-    let times = if profile.own_files && !profile.own_root {
-        let no_path = Condition::is(1, 0);
-        Entry::allowed_if(libc::SYS_utimensat, [vec![no_path]], EPERM)
-    } else {
-        Entry::allowed(libc::SYS_utimensat, profile.own_root)
-    };
+/// Modes and times of files. Without a root of its own a script reaches more than its own: by a path,
+/// and by a descriptor the host's devices, to which any user may write.
+fn file_attributes(profile: Profile) -> [Entry; 4] {
+    let times = Entry::allowed(libc::SYS_utimensat, profile.own_root);
     let modes = [libc::SYS_chmod, libc::SYS_fchmod, libc::SYS_fchmodat];
-    let modes = modes.map(|number| Entry::allowed(number, profile.own_files));
-    modes.into_iter().chain([times]).collect()
+    let [path, descriptor, place] = modes.map(|number| Entry::allowed(number, profile.own_files));
+    [path, descriptor, place, times]
 }
 
 /// Reading one's own limits, and lowering them; raising them is refused by the kernel. The limit on

@@ -17,6 +17,7 @@ const ARM64_ARCH: u32 = 0xc000_00b7;
 const PROFILES: [Profile; 5] = [
     Profile {
         own_network: true,
+        own_processes: true,
         own_root: true,
         signals_contained: true,
         reports_network: false,
@@ -26,6 +27,7 @@ const PROFILES: [Profile; 5] = [
     },
     Profile {
         own_network: false,
+        own_processes: false,
         own_root: false,
         signals_contained: true,
         reports_network: false,
@@ -35,6 +37,7 @@ const PROFILES: [Profile; 5] = [
     },
     Profile {
         own_network: false,
+        own_processes: false,
         own_root: false,
         signals_contained: false,
         reports_network: false,
@@ -44,6 +47,7 @@ const PROFILES: [Profile; 5] = [
     },
     Profile {
         own_network: true,
+        own_processes: true,
         own_root: true,
         signals_contained: true,
         reports_network: true,
@@ -53,6 +57,7 @@ const PROFILES: [Profile; 5] = [
     },
     Profile {
         own_network: false,
+        own_processes: false,
         own_root: false,
         signals_contained: false,
         reports_network: true,
@@ -206,7 +211,7 @@ fn every_edge_of_every_argument_is_answered_as_declared() {
         let values = edges(&entries);
         let conditional = entries.iter().filter(|entry| !entry.cases.is_empty());
         for entry in conditional {
-            for place in 0..3 {
+            for place in 0..4 {
                 for &value in &values {
                     for &other in &[0, 1, 2, 6, 10, 41] {
                         let mut call = Call::native(entry.number, &[other; 6]);
@@ -321,6 +326,55 @@ fn what_must_never_work_is_refused_on_every_profile() {
     for profile in PROFILES {
         for number in never {
             assert_ne!(answer(profile, number, &[]), Answer::Allow, "{number}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_no_limit_counts_cannot_be_taken() {
+    let huge = |flags: i32| [0, 1 << 21, 3, (flags | libc::MAP_ANONYMOUS) as u64];
+    for profile in PROFILES {
+        let map = |flags| answer(profile, libc::SYS_mmap, &huge(flags));
+        assert_eq!(map(libc::MAP_PRIVATE), Answer::Allow);
+        for size in [0, libc::MAP_HUGE_2MB, libc::MAP_HUGE_1GB] {
+            let flags = libc::MAP_PRIVATE | libc::MAP_HUGETLB | size;
+            assert_eq!(map(flags), Answer::Errno(libc::ENOMEM));
+        }
+        let advise = |advice: i32| answer(profile, libc::SYS_madvise, &[4096, 4096, advice as u64]);
+        assert_eq!(advise(libc::MADV_DONTNEED), Answer::Allow);
+        assert_eq!(advise(libc::MADV_MERGEABLE), Answer::Errno(libc::EINVAL));
+        // The kernel looks at the lower half of the register alone.
+        let wide = (1 << 32) | libc::MADV_MERGEABLE as u64;
+        let answered = answer(profile, libc::SYS_madvise, &[4096, 4096, wide]);
+        assert_eq!(answered, Answer::Errno(libc::EINVAL));
+    }
+}
+
+#[test]
+fn other_processes_are_asked_nothing_where_they_are_in_sight() {
+    /// The processor clock of a process, as `clock_getcpuclockid` makes its number.
+    fn clock_of(process: i32) -> u64 {
+        ((!process << 3) | 2) as u32 as u64
+    }
+    for profile in PROFILES {
+        let foreign = match profile.own_processes {
+            true => Answer::Allow,
+            false => Answer::Errno(libc::EINVAL),
+        };
+        for number in [
+            libc::SYS_clock_gettime,
+            libc::SYS_clock_getres,
+            libc::SYS_clock_nanosleep,
+        ] {
+            for clock in [libc::CLOCK_MONOTONIC, libc::CLOCK_PROCESS_CPUTIME_ID] {
+                assert_eq!(answer(profile, number, &[clock as u64]), Answer::Allow);
+            }
+            assert_eq!(answer(profile, number, &[clock_of(1)]), foreign);
+        }
+        for number in [libc::SYS_getpgid, libc::SYS_getsid] {
+            assert_eq!(answer(profile, number, &[0]), Answer::Allow);
+            let asked = answer(profile, number, &[1]);
+            assert_eq!(asked == Answer::Allow, profile.own_processes);
         }
     }
 }

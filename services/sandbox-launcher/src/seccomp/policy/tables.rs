@@ -20,20 +20,19 @@ pub(super) const ALLOWED: &[c_long] = &[
     SYS_pipe2, SYS_dup, SYS_dup3, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_pwait,
     SYS_eventfd2,
     // Memory.
-    SYS_mmap, SYS_mprotect, SYS_munmap, SYS_mremap, SYS_madvise, SYS_brk,
+    SYS_mprotect, SYS_munmap, SYS_mremap, SYS_brk,
     // Signals to oneself and alarms.
     SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_rt_sigreturn, SYS_rt_sigsuspend, SYS_rt_sigtimedwait,
     SYS_sigaltstack, SYS_restart_syscall, SYS_getitimer, SYS_setitimer,
     // Time.
-    SYS_nanosleep, SYS_clock_nanosleep, SYS_clock_gettime, SYS_clock_getres, SYS_gettimeofday,
-    SYS_times,
+    SYS_nanosleep, SYS_gettimeofday, SYS_times,
     // Processes and threads.
     SYS_execve, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_futex, SYS_set_tid_address,
     SYS_set_robust_list, SYS_rseq, SYS_sched_yield, SYS_getpid, SYS_getppid, SYS_gettid,
-    SYS_getpgid, SYS_setpgid, SYS_getsid, SYS_setsid, SYS_getrusage,
+    SYS_setpgid, SYS_setsid, SYS_getrusage,
     // Who am I, where am I.
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups,
-    SYS_capget, SYS_uname, SYS_sysinfo, SYS_getrandom,
+    SYS_uname, SYS_sysinfo, SYS_getrandom,
     // Connected sockets; making one is another matter.
     SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_shutdown, SYS_getsockname,
     SYS_getpeername,

@@ -209,9 +209,14 @@ fn e40_set_user_id_bits_and_attributes_are_inert() {
     });
 }
 
-/// Devices of the host, and new ones.
+/// Devices of the host and their times, and new ones.
 pub(super) const DEVICES: &str = "
 import os
+for name in ['null', 'zero', 'full', 'random', 'urandom']:
+    descriptor = os.open('/dev/' + name, os.O_RDWR)
+    for place in ('/dev/' + name, descriptor):
+        try: os.utime(place); print('times', name)
+        except OSError: pass
 for name in ['kvm', 'fuse', 'mem', 'vda', 'tty', 'kmsg', 'loop0', 'ptmx']:
     try: os.open('/dev/' + name, os.O_RDONLY); print(name)
     except OSError: pass

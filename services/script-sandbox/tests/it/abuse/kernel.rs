@@ -109,6 +109,36 @@ fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
     });
 }
 
+/// Asks a process of the host for all that the kernel answers about any process.
+const QUESTIONS: &str = "
+import ctypes, os, struct, time
+PID = SERVICE
+libc = ctypes.CDLL(None)
+header = ctypes.create_string_buffer(struct.pack('Ii', 0x20080522, PID))
+CLOCK = (~PID << 3) | 2
+for name, ask in [('group', lambda: os.getpgid(PID)), ('session', lambda: os.getsid(PID)),
+                  ('clock', lambda: time.clock_gettime(CLOCK)), ('resolution', lambda: time.clock_getres(CLOCK)),
+                  ('affinity', lambda: os.sched_getaffinity(PID)), ('policy', lambda: os.sched_getscheduler(PID)),
+                  ('priority', lambda: os.getpriority(os.PRIO_PROCESS, PID))]:
+    try: ask(); print(name)
+    except OSError: pass
+if libc.capget(header, ctypes.create_string_buffer(24)) == 0: print('rights')
+print(os.getpgid(0) >= 0, time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) > 0, time.monotonic() > 0)
+";
+
+#[test]
+fn e50_a_process_of_the_host_is_not_to_be_asked() {
+    let asking = |service: u32| QUESTIONS.replace("SERVICE", &service.to_string());
+    let outside = unconfined_python(&asking(std::process::id()));
+    for name in ["group", "session", "clock", "resolution", "rights"] {
+        assert!(outside.contains(name), "without a sandbox: {outside}");
+    }
+    everywhere(async |host| {
+        let source = asking(std::process::id());
+        expect_output(&host.python(&source).await, "True True True\n");
+    });
+}
+
 #[test]
 fn e49_e50_other_processes_cannot_be_touched() {
     everywhere(async |host| {
