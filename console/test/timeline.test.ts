@@ -4,7 +4,9 @@ import { test } from "node:test";
 import type { RunEvent, WatchRecord } from "../src/api/types.ts";
 import { collect, fields } from "../src/model/form.ts";
 import { graph, states } from "../src/model/graph.ts";
-import { EMPTY, isWork, record, waitsFor, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
+import { arrange } from "../src/model/parts.ts";
+import { EMPTY, isWork, record, type Item, type Timeline, type Work } from "../src/model/timeline.ts";
+import { waitsFor } from "../src/model/waiting.ts";
 
 /** Returns the timeline of a run whose events are `kinds`, numbered from 1. */
 function play(...kinds: Partial<RunEvent>[]): Timeline {
@@ -102,6 +104,52 @@ test("a call is in doubt until it was decided, and again after a repeat", () => 
     assert.equal(work(items[0]).state, state);
     assert.deepEqual(items.slice(1).map((item) => item.kind === "doubt" && item.decided), words);
   }
+});
+
+test("a run waits while people have to act and nothing else of it continues", () => {
+  const below = { runId: "flow_2", parentPath: ["turn_1"] };
+  const asked = (effectId: string) => ({ approvalRequested: { approvalId: "p", effectId, toolId: "T" } });
+  const ended = (effectId: string) => ({ approvalEnded: { approvalId: "p", effectId, approved: true } });
+  const node = (nodeId: string) => ({ nodeStarted: { nodeId, nodeType: "t" } });
+  const waits = (nodeId: string, kind = "HUMAN_INPUT") => ({ nodeWaiting: { wait: { waitId: nodeId, nodeId, kind: `WAIT_KIND_${kind}` } } });
+  const woken = (nodeId: string) => ({ nodeWoken: { waitId: nodeId, nodeId } });
+  const dispatched = (effectId: string, nodeId: string) => ({ callDispatched: { effectId, toolId: "T", nodeId } });
+  for (const [events, reason] of [
+    [[began("a"), asked("a")], "approval"],
+    [[began("a"), asked("a"), ended("a")], ""],
+    [[began("a"), began("b"), asked("a")], ""],
+    // The node that makes a call which was not dispatched seems to continue.
+    [[node("n"), asked("a")], "approval"],
+    [[node("n"), node("m"), asked("a")], ""],
+    [[node("n"), dispatched("a", "n"), asked("a")], "approval"],
+    [[node("n"), waits("n")], "question"],
+    [[node("n"), waits("n", "SIGNAL")], "signal"],
+    [[node("n"), waits("n"), woken("n")], ""],
+    [[node("map"), node("map#0/n"), waits("map#0/n")], "question"],
+    [[node("map"), node("map#0/n"), node("map#1/n"), waits("map#0/n")], ""],
+    [[node("n"), waits("n"), node("m"), waits("m", "TIMER")], "question, time"],
+    [[began("a"), { ...below, ...node("n") }, { ...below, ...waits("n") }], "question"],
+    [[began("a"), { ...below, ...node("n") }, { ...below, ...waits("n") }, { ...below, ...node("m") }], ""],
+  ] as const) {
+    assert.equal(waitsFor(play(...events)), reason, JSON.stringify(events));
+  }
+});
+
+test("a call that waits for an approval is not shown as running", () => {
+  const { items } = play(began("a"), { approvalRequested: { approvalId: "p", effectId: "a", toolId: "T" } });
+  assert.equal(work(items[0]).state, "waiting");
+});
+
+test("a conversation has its turns once each, and those that wait for their turn last", () => {
+  const said = (runId?: string) => ({ text: "", ...(runId && { runId }) });
+  const parts = arrange([said(), said("a"), said("a"), said(), said("b")], { activeRunId: "b", queuedRunIds: ["c"] });
+  assert.deepEqual(parts.map((part) => ("number" in part ? `${part.number} ${part.runId}` : part.key)), [
+    "message0",
+    "1 a",
+    "message3",
+    "2 b",
+    "3 c",
+  ]);
 });
 
 test("a run waits while a call of it or of a run below is in doubt", () => {

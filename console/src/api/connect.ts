@@ -26,11 +26,11 @@ export async function call<Response>(method: string, request: object, key = ""):
 }
 
 /** Reads a list of several pages to its end, or to `limit` elements. */
-export async function list<Element>(method: string, field: string, limit = 1000): Promise<Element[]> {
+export async function list<Element>(method: string, field: string, condition: object = {}, limit = 1000): Promise<Element[]> {
   const elements: Element[] = [];
   let pageToken = "";
   do {
-    const page = await call<Record<string, unknown>>(method, { pageSize: 100, pageToken });
+    const page = await call<Record<string, unknown>>(method, { ...condition, pageSize: 100, pageToken });
     elements.push(...((page[field] as Element[] | undefined) ?? []));
     pageToken = (page["nextPageToken"] as string | undefined) ?? "";
   } while (pageToken && elements.length < limit);

@@ -11,28 +11,51 @@ interface Frame {
 interface Open {
   message: (message: NonNullable<Frame["message"]>) => void;
   end: (error?: Error) => void;
+  wanted: () => boolean;
 }
+
+/** Streams that are open at once; the server refuses more than 16. */
+const MOST = 12;
 
 let socket: Promise<WebSocket> | undefined;
 let lastId = 0;
 const open = new Map<string, Open>();
+/** Requests that wait until a stream ends. */
+const waiting: (() => void)[] = [];
 
 /**
  * Sends a request and gives every message of its answer to `message`. Resolves at the end, rejects
  * with a `Refusal` if the server refused, and with another error if the connection broke.
+ *
+ * A request behind `MOST` open ones waits until one of them ends. The protocol ends no stream early, so where
+ * one is not `wanted` any more, a new connection takes the place of the old one instead.
  */
 export async function stream(
   kind: "invokeText" | "watchRun",
   request: object,
   message: Open["message"],
+  wanted: () => boolean,
 ): Promise<void> {
-  socket ??= connect();
-  const connected = await socket;
+  while (open.size >= MOST) {
+    if ([...open.values()].some((request) => !request.wanted())) void socket?.then((full) => full.close());
+    await new Promise<void>((resolve) => waiting.push(resolve));
+    if (!wanted()) return;
+  }
   const id = String(++lastId);
   return new Promise((resolve, reject) => {
-    open.set(id, { message, end: (error) => (error ? reject(error) : resolve()) });
-    connected.send(JSON.stringify({ id, [kind]: request }));
+    open.set(id, { message, wanted, end: (error) => (error ? reject(error) : resolve()) });
+    socket ??= connect();
+    const refused = () => ended(id, new Error("the connection was lost"));
+    socket.then((connected) => connected.send(JSON.stringify({ id, [kind]: request })), refused);
   });
+}
+
+/** Ends a request, and lets one that waits have its place. */
+function ended(id: string, error?: Error): void {
+  const request = open.get(id);
+  open.delete(id);
+  request?.end(error);
+  waiting.shift()?.();
 }
 
 function connect(): Promise<WebSocket> {
@@ -43,8 +66,7 @@ function connect(): Promise<WebSocket> {
     opening.onclose = () => {
       const lost = new Error("the connection was lost");
       socket = undefined;
-      for (const request of open.values()) request.end(lost);
-      open.clear();
+      for (const id of [...open.keys()]) ended(id, lost);
       reject(lost);
     };
   });
@@ -55,8 +77,7 @@ function receive(frame: Frame): void {
   if (!request || frame.id === undefined) return;
   if (frame.message) request.message(frame.message);
   if (frame.end) {
-    open.delete(frame.id);
     const error = frame.end.error;
-    request.end(error && new Refusal(error.code, error.message ?? error.code));
+    ended(frame.id, error && new Refusal(error.code, error.message ?? error.code));
   }
 }

@@ -62,16 +62,26 @@ export interface Wait {
   contextJson?: string;
 }
 
+export interface Question {
+  runId: string;
+  parentPath?: string[];
+  subject?: string;
+  wait: Wait;
+}
+
 export interface Approval {
   approvalId: string;
   state?: string;
+  runId?: string;
   toolId?: string;
   argumentsJson?: string;
   argumentsDigest?: string;
   reasons?: { ruleId?: string; text?: string }[];
   role?: string;
   needed?: number;
+  consents?: { approver?: string }[];
   reasonRequired?: boolean;
+  createTime?: string;
   expireTime?: string;
 }
 
@@ -111,9 +121,9 @@ export interface RunEvent {
   };
   nodeRetrying?: { nodeId?: string; attempt?: number; error?: CallError };
   nodeWaiting?: { wait?: Wait };
-  nodeWoken?: { waitId?: string; cause?: string; payloadJson?: string; answeredBy?: string };
+  nodeWoken?: { waitId?: string; nodeId?: string; cause?: string; payloadJson?: string; answeredBy?: string };
   approvalRequested?: { approvalId?: string; effectId?: string; toolId?: string; ruleIds?: string[] };
-  approvalEnded?: { approvalId?: string; approved?: boolean; approvers?: string[]; reason?: string };
+  approvalEnded?: { approvalId?: string; effectId?: string; approved?: boolean; approvers?: string[]; reason?: string };
   callInDoubt?: { effectId?: string; toolId?: string; attempt?: number; error?: CallError };
   callDecided?: { effectId?: string; attempt?: number; status?: string; reason?: string };
   observation?: { text?: string };
@@ -149,6 +159,20 @@ export interface WatchRecord {
   gap?: { firstSequence: string; lastSequence: string };
   drain?: object;
   terminal?: { run?: Run };
+}
+
+export interface Conversation {
+  conversationId: string;
+  createTime?: string;
+  activeRunId?: string;
+  queuedRunIds?: string[];
+}
+
+export interface Message {
+  role?: string;
+  text?: string;
+  runId?: string;
+  calls?: { name?: string; argumentsJson?: string }[];
 }
 
 export interface Profile {

@@ -2,11 +2,11 @@
 
 import { signal } from "@preact/signals";
 
-const VIEWS = ["run", "runs", "tools", "workflows", "questions"] as const;
+const VIEWS = ["chat", "runs", "run", "tools", "workflows", "inbox"] as const;
 
 export interface Route {
   view: (typeof VIEWS)[number];
-  /** The run, tool or workflow that is open; empty if none is. */
+  /** The conversation, run, tool or workflow that is open; empty if none is. */
   id: string;
 }
 
@@ -18,7 +18,7 @@ addEventListener("hashchange", () => {
 
 export function read(hash: string): Route {
   const [view = "", ...id] = hash.replace(/^#\/?/, "").split("/");
-  const known = VIEWS.find((known) => known === view) ?? "run";
+  const known = VIEWS.find((known) => known === view) ?? "chat";
   return { view: known, id: decode(id.join("/")) };
 }
 

@@ -1,42 +1,63 @@
-// The run that is shown, and how it is followed to its end.
+// Runs that are followed to their ends, and the one that is shown by itself.
 
-import { signal } from "@preact/signals";
+import { computed, signal, type ReadonlySignal } from "@preact/signals";
 
 import { call, Refusal } from "../api/connect.ts";
 import { stream } from "../api/session.ts";
 import type { WatchRecord } from "../api/types.ts";
+import { noticed } from "./inbox.ts";
 import { EMPTY, record, type Timeline } from "./timeline.ts";
 
 /** Milliseconds before a broken connection is tried again. */
 const PAUSE = 500;
 
 export interface Shown {
+  /** Empty until the run is started. */
   runId: string;
   timeline: Timeline;
-  /** Why it is not followed any further. */
+  /** The reason for which it is not followed any further. */
   problem: string;
   connected: boolean;
 }
 
-export const shown = signal<Shown | undefined>(undefined);
+/** A run that is followed until it ends, or until `stop`. */
+export interface Followed {
+  run: ReadonlySignal<Shown>;
+  stop: () => void;
+}
 
-/** Starts a run and follows it; it replaces the one that is shown. */
+const followed = signal<Followed | undefined>(undefined);
+
+/** The run that is shown by itself. */
+export const shown = computed(() => followed.value?.run.value);
+
+/** Starts a run and shows it. */
 export function start(target: object, began: (runId: string) => void): void {
-  void follow("", { requestId: fresh(), ...target }, began);
+  show(follow("", target, began));
 }
 
-/** Follows a run that exists. */
+/** Shows a run that exists. */
 export function open(runId: string): void {
-  if (shown.value?.runId !== runId) void follow(runId, {}, () => {});
+  if (shown.value?.runId !== runId) show(follow(runId));
 }
 
-export async function cancel(): Promise<void> {
-  await ask("run.v1.RunService/CancelRun", { reason: "cancelled on the page" });
+function show(next: Followed): void {
+  followed.value?.stop();
+  followed.value = next;
 }
 
-/** Gives the turn that is shown a message, which its model reads next. */
-export async function steer(message: string): Promise<void> {
-  await ask("agent.v1.AgentService/SteerTurn", { requestId: fresh(), message });
+/** Returns whether a run is started and has not ended, as far as is known. */
+export function isOpen(run: Shown | undefined): boolean {
+  return run !== undefined && !run.timeline.ended && !run.problem;
+}
+
+export async function cancel({ runId }: Shown): Promise<void> {
+  await call("run.v1.RunService/CancelRun", { runId, reason: "cancelled on the page" });
+}
+
+/** Gives a turn a message, which its model reads next. */
+export async function steer({ runId }: Shown, message: string): Promise<void> {
+  await call("agent.v1.AgentService/SteerTurn", { runId, requestId: fresh(), message });
 }
 
 /** Returns a request id. */
@@ -44,41 +65,43 @@ function fresh(): string {
   return `console-${crypto.getRandomValues(new BigUint64Array(2)).join("-")}`;
 }
 
-async function ask(method: string, request: object): Promise<void> {
-  const current = shown.value;
-  if (!current) return;
-  try {
-    await call(method, { runId: current.runId, ...request });
-  } catch (error) {
-    if (shown.value?.runId === current.runId) update({ problem: (error as Error).message });
-  }
-}
-
-async function follow(runId: string, request: object, began: (runId: string) => void): Promise<void> {
-  const timeline = EMPTY;
-  shown.value = { runId, timeline, problem: "", connected: true };
-  let mine: Shown | undefined = shown.value;
-  const current = () => mine !== undefined && shown.value === mine;
+/** Follows a run; without an id, starts the one that `target` describes. */
+export function follow(runId: string, target: object = {}, began: (runId: string) => void = () => {}): Followed {
+  const run = signal<Shown>({ runId, timeline: EMPTY, problem: "", connected: true });
+  let wanted = true;
   const change = (part: Partial<Shown>) => {
-    if (current()) mine = update(part);
+    run.value = { ...run.value, ...part };
   };
   const receive = (message: { record?: unknown; runId?: string }) => {
-    if (!current() || !mine) return;
-    if (message.runId && !mine.runId) {
+    if (!wanted) return;
+    if (message.runId && !run.value.runId) {
       change({ runId: message.runId });
       began(message.runId);
     }
     const next = message.record as WatchRecord | undefined;
-    if (next) change({ timeline: record(mine.timeline, next), connected: true });
+    if (!next) return;
+    change({ timeline: record(run.value.timeline, next), connected: true });
+    if (next.event) noticed(next.event);
   };
-  while (current() && mine && !mine.timeline.ended) {
+  void toItsEnd(run, { requestId: fresh(), ...target }, receive, change, () => wanted);
+  const stop = () => {
+    wanted = false;
+  };
+  return { run, stop };
+}
+
+async function toItsEnd(
+  run: ReadonlySignal<Shown>,
+  request: object,
+  receive: (message: { record?: unknown; runId?: string }) => void,
+  change: (part: Partial<Shown>) => void,
+  wanted: () => boolean,
+): Promise<void> {
+  while (wanted() && !run.value.timeline.ended) {
+    const { runId, timeline } = run.value;
     try {
-      if (mine.runId) {
-        const watch = { runId: mine.runId, afterSequence: String(mine.timeline.last) };
-        await stream("watchRun", watch, receive);
-      } else {
-        await stream("invokeText", request, receive);
-      }
+      if (runId) await stream("watchRun", { runId, afterSequence: String(timeline.last) }, receive, wanted);
+      else await stream("invokeText", request, receive, wanted);
     } catch (error) {
       if (error instanceof Refusal && error.code !== "unavailable") {
         change({ problem: error.message });
@@ -86,12 +109,7 @@ async function follow(runId: string, request: object, began: (runId: string) => 
       }
       change({ connected: false });
     }
-    if (mine.timeline.ended) return;
+    if (run.value.timeline.ended) return;
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
-}
-
-function update(part: Partial<Shown>): Shown | undefined {
-  if (shown.value) shown.value = { ...shown.value, ...part };
-  return shown.value;
 }

@@ -3,7 +3,7 @@
 import type { CallError, RunEvent, RunOutcome, Wait, WatchRecord } from "../api/types.ts";
 
 /** How far a piece of work is; the last word of the contract's name of its state. */
-export type State = "running" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
+export type State = "running" | "waiting" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
 
 export interface Prose {
   kind: "input" | "text" | "thinking" | "observation" | "note";
@@ -20,6 +20,8 @@ export interface Work {
   id: string;
   name: string;
   state: State;
+  /** The node that made a call. */
+  nodeId?: string;
   input?: string;
   output: { text: string; wrong: boolean }[];
   /** What its script reported last; the fraction is from 0 to 1. */
@@ -48,6 +50,7 @@ export interface Consent {
   kind: "approval";
   key: string;
   approvalId: string;
+  effectId: string;
   toolId: string;
   /** What became of it; missing while it waits. */
   ended?: string;
@@ -234,8 +237,8 @@ function sceneNote(event: RunEvent): { text: string; wrong?: boolean } | undefin
 function work(items: Item[], event: RunEvent): Item[] {
   const { callDispatched, callSettled, nodeStarted, nodeFinished, nodeRetrying } = event;
   if (callDispatched) {
-    const { effectId = "", toolId = "", argumentsJson = "" } = callDispatched;
-    const began = { ...blank("call", event.sequence, effectId, toolId), input: argumentsJson };
+    const { effectId = "", toolId = "", argumentsJson = "", nodeId } = callDispatched;
+    const began = { ...blank("call", event.sequence, effectId, toolId), input: argumentsJson, ...(nodeId && { nodeId }) };
     return [...items, began];
   }
   if (callSettled?.result) {
@@ -272,13 +275,14 @@ function work(items: Item[], event: RunEvent): Item[] {
   }
   if (event.nodeWaiting?.wait) {
     const { wait } = event.nodeWaiting;
-    return [...items, { kind: "wait", key: event.sequence, runId: event.runId, wait }];
+    const waits = put(items, "node", wait.nodeId ?? "", (work) => ({ ...work, state: "waiting" }));
+    return [...waits, { kind: "wait", key: event.sequence, runId: event.runId, wait }];
   }
   if (event.nodeWoken) {
-    const { waitId, cause = "", payloadJson = "", answeredBy = "" } = event.nodeWoken;
+    const { waitId, nodeId = "", cause = "", payloadJson = "", answeredBy = "" } = event.nodeWoken;
     const what = cause === "WAKE_CAUSE_DUE" ? "its time came" : [answeredBy, payloadJson].filter(Boolean).join(": ");
     const wake = (item: Item) => (item.kind === "wait" && item.wait.waitId === waitId ? { ...item, woken: what } : item);
-    return items.map(wake);
+    return put(items.map(wake), "node", nodeId, (work) => ({ ...work, state: "running" }));
   }
   if (nodeRetrying) {
     const { nodeId = "", error } = nodeRetrying;
@@ -293,15 +297,16 @@ const DECIDED: Record<string, string> = { "": "it is called again", CALL_STATUS_
 
 function decision(items: Item[], event: RunEvent): Item[] {
   if (event.approvalRequested) {
-    const { approvalId = "", toolId = "" } = event.approvalRequested;
-    return [...items, { kind: "approval", key: event.sequence, approvalId, toolId }];
+    const { approvalId = "", effectId = "", toolId = "" } = event.approvalRequested;
+    const waits = put(items, "call", effectId, (work) => ({ ...work, state: "waiting" }));
+    return [...waits, { kind: "approval", key: event.sequence, approvalId, effectId, toolId }];
   }
   if (event.approvalEnded) {
-    const { approvalId, approved = false, approvers = [], reason } = event.approvalEnded;
+    const { approvalId, effectId = "", approved = false, approvers = [], reason } = event.approvalEnded;
     const by = approvers.length > 0 ? ` by ${approvers.join(", ")}` : "";
     const ended = because(`${approved ? "approved" : "not approved"}${by}`, reason);
     const end = (item: Item) => (item.kind === "approval" && item.approvalId === approvalId ? { ...item, ended } : item);
-    return items.map(end);
+    return put(items.map(end), "call", effectId, (work) => ({ ...work, state: "running" }));
   }
   if (event.callInDoubt) {
     const { effectId = "", toolId = "" } = event.callInDoubt;
@@ -397,13 +402,6 @@ function note(key: string, text: string, wrong = false): Prose {
 
 function blank(kind: Work["kind"], key: string, id: string, name: string): Work {
   return { kind, key, id, name, state: "running", output: [], items: [] };
-}
-
-/** Returns for what a run waits, so far as its events say so: a decision about a call in doubt, or nothing. */
-export function waitsFor(timeline: Timeline): string {
-  const open = (items: Item[]): boolean =>
-    items.some((item) => (isWork(item) ? item.state === "running" && open(item.items) : item.kind === "doubt" && item.waits));
-  return timeline.state === "running" && open(timeline.items) ? "in doubt" : "";
 }
 
 export function isWork(item: Item): item is Work {

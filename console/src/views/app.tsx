@@ -1,52 +1,63 @@
 import { useEffect } from "preact/hooks";
 
+import { openConversation, opened } from "../model/conversation.ts";
+import { count, keep } from "../model/inbox.ts";
 import { address, go, route } from "../model/route.ts";
-import { open, shown } from "../model/run.ts";
-import { QuestionsView } from "./questions.tsx";
+import { open } from "../model/run.ts";
+import { ChatView } from "./chat.tsx";
+import { InboxView } from "./inbox.tsx";
 import { RunView } from "./run.tsx";
 import { RunsView } from "./runs.tsx";
 import { ToolsView } from "./tools.tsx";
 import { WorkflowsView } from "./workflows.tsx";
 
+/** The views of the bar, in the order of the digits that open them. */
 const VIEWS = [
-  { view: "run", title: "Run", shortcut: "1" },
-  { view: "runs", title: "History", shortcut: "2" },
-  { view: "tools", title: "Tools", shortcut: "3" },
-  { view: "workflows", title: "Workflows", shortcut: "4" },
-  { view: "questions", title: "Questions", shortcut: "5" },
+  { view: "chat", title: "Chat" },
+  { view: "runs", title: "Runs" },
+  { view: "tools", title: "Tools" },
+  { view: "workflows", title: "Workflows" },
+  { view: "inbox", title: "Inbox" },
 ] as const;
 
 export function App() {
   const { view, id } = route.value;
   useEffect(() => {
     if (view === "run" && id) open(id);
+    if (view === "chat") openConversation(id);
   }, [view, id]);
   useEffect(() => {
     addEventListener("keydown", shortcut);
     return () => removeEventListener("keydown", shortcut);
   }, []);
+  useEffect(keep, []);
+  useEffect(() => {
+    document.title = count.value ? `(${count.value}) Tavern` : "Tavern";
+  }, [count.value]);
   return (
     <>
       <header class="bar">
         <h1>Tavern</h1>
         <nav aria-label="Views">
-          {VIEWS.map((entry) => (
+          {VIEWS.map((entry, at) => (
             <a
               key={entry.view}
-              href={address(entry.view, entry.view === "run" ? shown.value?.runId : "")}
-              aria-current={entry.view === view ? "page" : undefined}
-              aria-keyshortcuts={`Alt+${entry.shortcut}`}
-              title={`Alt+${entry.shortcut}`}
+              href={link(entry.view)}
+              aria-current={entry.view === (view === "run" ? "runs" : view) ? "page" : undefined}
+              aria-keyshortcuts={`Alt+${at + 1}`}
+              title={`Alt+${at + 1}`}
             >
               {entry.title}
+              {entry.view === "inbox" && count.value && <span class="count">{count.value}</span>}
             </a>
           ))}
         </nav>
       </header>
       <main class={`view ${view}`}>
+        {view === "chat" && <ChatView id={id} />}
         {view === "run" && <RunView />}
         {view === "runs" && <RunsView />}
-        {view === "questions" && <QuestionsView />}
+        {view === "inbox" && <InboxView />}
         {view === "tools" && <ToolsView id={id} />}
         {view === "workflows" && <WorkflowsView id={id} />}
       </main>
@@ -54,9 +65,15 @@ export function App() {
   );
 }
 
+/** Returns the address of a view; that of the chat is the conversation that was open last. */
+function link(view: (typeof VIEWS)[number]["view"]): string {
+  return address(view, view === "chat" ? opened.value.id : "");
+}
+
+/** Opens a view by Alt and the place of a key: with Alt, some keyboards write another character than its digit. */
 function shortcut(event: KeyboardEvent): void {
-  const entry = VIEWS.find((entry) => entry.shortcut === event.key);
-  if (!event.altKey || !entry) return;
+  const entry = VIEWS.find((_, at) => event.code === `Digit${at + 1}`);
+  if (!entry || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  go(entry.view, entry.view === "run" ? shown.value?.runId : "");
+  go(entry.view, entry.view === "chat" ? opened.value.id : "");
 }

@@ -4,7 +4,7 @@ import { call } from "../api/connect.ts";
 import type { Call } from "../api/types.ts";
 import { address } from "../model/route.ts";
 import { word, type Doubt } from "../model/timeline.ts";
-import { pretty } from "./text.ts";
+import { pretty, time } from "./text.ts";
 
 /** What can be decided about a call in doubt: the word of the contract, that of the page, and what it means. */
 const DECISIONS = [
@@ -32,7 +32,7 @@ export function DoubtEntry({ doubtful, decided }: { doubtful: Call; decided: () 
     <article>
       <p class="note">
         <code class="name">{toolId}</code>
-        {dispatchTime && <> dispatched <time dateTime={dispatchTime}>{new Date(dispatchTime).toLocaleString()}</time></>}
+        {dispatchTime && <> dispatched <time dateTime={dispatchTime}>{time(dispatchTime)}</time></>}
       </p>
       <p><code class="id">{effectId}</code></p>
       {runId && <a href={address("run", runId)}>Open the run</a>}

@@ -5,6 +5,7 @@ import type { Run } from "../api/types.ts";
 import { address } from "../model/route.ts";
 import { word } from "../model/timeline.ts";
 import { useLoaded } from "./load.ts";
+import { time } from "./text.ts";
 import { StateMark } from "./timeline.tsx";
 
 const STATES = ["QUEUED", "RUNNING", "WAITING", "PAUSED", "SUCCEEDED", "FAILED", "CANCELLED", "IN_DOUBT"];
@@ -64,7 +65,7 @@ export function RunsView() {
               <a href={address("run", run.runId)}>
                 <StateMark state={word(run.state)} reason={reason(run)} />
                 <span class="name">{run.subject || "text"}</span>
-                <time dateTime={run.createTime}>{run.createTime && new Date(run.createTime).toLocaleString()}</time>
+                <time dateTime={run.createTime}>{time(run.createTime)}</time>
                 <code class="id">{run.runId}</code>
               </a>
             </li>

@@ -9,3 +9,8 @@ export function pretty(json = ""): string {
     return json;
   }
 }
+
+/** Returns a time of the contract as people write it where they are. */
+export function time(timestamp = ""): string {
+  return timestamp && new Date(timestamp).toLocaleString();
+}

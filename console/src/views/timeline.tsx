@@ -1,6 +1,7 @@
 import { useMemo } from "preact/hooks";
 
 import { isWork, type Item, type Live, type Prose, type Work } from "../model/timeline.ts";
+import { waitsFor } from "../model/waiting.ts";
 import { ApprovalRow } from "./approval.tsx";
 import { DoubtRow } from "./doubt.tsx";
 import { pretty } from "./text.ts";
@@ -72,10 +73,11 @@ function ProseRow({ prose }: { prose: Prose }) {
 function WorkRow({ work }: { work: Work }) {
   const label = work.kind === "node" ? work.id : work.name;
   const input = pretty(work.input);
+  const reason = waitsFor(work);
   return (
     <details open>
       <summary>
-        <StateMark state={work.state} />
+        <StateMark state={reason ? "waiting" : work.state} reason={reason} />
         <code class="name">{label}</code>
         {work.kind === "node" && <span class="quiet">{work.name}</span>}
         {work.duration && <span class="time">{duration(work.duration)}</span>}

@@ -1,13 +1,25 @@
 import { useState } from "preact/hooks";
 
 import { call } from "../api/connect.ts";
+import type { Question } from "../api/types.ts";
 import { collect, fields } from "../model/form.ts";
+import { address } from "../model/route.ts";
 import type { Pause } from "../model/timeline.ts";
 import { Fields } from "./fields.tsx";
-import { pretty } from "./text.ts";
+import { pretty, time } from "./text.ts";
+
+/** A question in the list of them; `answered` is called after its answer. */
+export function QuestionEntry({ question: { runId, parentPath = [], wait }, answered }: { question: Question; answered: () => void }) {
+  return (
+    <article>
+      <WaitRow pause={{ kind: "wait", key: wait.waitId, runId, wait }} answered={answered} />
+      <a href={address("run", parentPath[0] ?? runId)}>Open the run</a>
+    </article>
+  );
+}
 
 /** What a node waits for; a question to a person can be answered here. */
-export function WaitRow({ pause: { runId, wait, woken } }: { pause: Pause }) {
+export function WaitRow({ pause: { runId, wait, woken }, answered }: { pause: Pause; answered?: () => void }) {
   const asks = wait.kind === "WAIT_KIND_HUMAN_INPUT";
   return (
     <div class="wait">
@@ -18,7 +30,7 @@ export function WaitRow({ pause: { runId, wait, woken } }: { pause: Pause }) {
         <>
           <p class="prose">{wait.name}</p>
           {wait.contextJson && <pre class="input" aria-label="Context">{pretty(wait.contextJson)}</pre>}
-          <Answer runId={runId} wait={wait} />
+          <Answer runId={runId} wait={wait} answered={answered} />
         </>
       )}
     </div>
@@ -26,24 +38,28 @@ export function WaitRow({ pause: { runId, wait, woken } }: { pause: Pause }) {
 }
 
 function waitsFor({ kind, name, due, assignees = [] }: Pause["wait"]): string {
-  const until = due ? ` until ${new Date(due).toLocaleString()}` : "";
+  const until = due ? ` until ${time(due)}` : "";
   if (kind === "WAIT_KIND_SIGNAL") return `waits for the signal ${name}${until}`;
   if (kind === "WAIT_KIND_TIMER") return `waits${until}`;
   if (kind === "WAIT_KIND_RETRY") return `waits for another attempt${until}`;
   return `waits for ${assignees.join(", ") || "an answer"}${until}`;
 }
 
-function Answer({ runId, wait }: { runId: string; wait: Pause["wait"] }) {
+function Answer({ runId, wait, answered }: { runId: string; wait: Pause["wait"]; answered: (() => void) | undefined }) {
   const [problem, setProblem] = useState("");
+  const [done, setDone] = useState(false);
   const send = async (answer: unknown) => {
     try {
       const request = { runId, waitId: wait.waitId, answerJson: JSON.stringify(answer), answeredBy: "console" };
       await call("run.v1.RunService/AnswerWait", request);
       setProblem("");
+      setDone(true);
+      answered?.();
     } catch (error) {
       setProblem((error as Error).message);
     }
   };
+  if (done) return <p class="note">answered</p>;
   return (
     <div class="answer">
       {wait.choices?.map(({ value, label }) => (

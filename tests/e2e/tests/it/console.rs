@@ -1,33 +1,95 @@
 //! The page at `/console`, in a browser.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::ensure;
+use serde_json::json;
 use testkit::{APPROVER_KEY, Stack, repository, until};
 
+use crate::doubt::agent;
 use crate::ledger::{World, append, dispatched};
 use crate::text::model_text;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_page_sends_follows_cancels_tries_and_decides_in_a_browser() -> anyhow::Result<()> {
+/// Plays a script of `console/test` against a stack.
+async fn play(script: &str, stack: &Stack) -> anyhow::Result<()> {
     let console = repository().join("console");
     ensure!(
         console.join("node_modules").exists(),
         "the packages of console/ are missing; run `make console`"
     );
-    let mut world = World::new(Stack::all_in_one().await?).await?;
-    let request = model_text(&append("ledger.append", "gift-3", 30_000));
-    until(&world.stack.gateway(), request, dispatched).await?;
-    world.await_effect("gift-3").await?;
-    world.leave_in_doubt(&["gift-1", "gift-2"]).await?;
     let mut client = Command::new("node");
-    client.arg(console.join("test/browser.mjs"));
+    client.arg(console.join("test").join(script));
     client.env("TAVERN_APPROVER_KEY", APPROVER_KEY);
-    client.arg(world.stack.address());
+    client.arg(stack.address());
     client.arg(repository().join("target/console/pictures"));
     let played = tokio::task::spawn_blocking(move || client.output()).await??;
     let printed = String::from_utf8_lossy(&played.stdout);
     let errors = String::from_utf8_lossy(&played.stderr);
     ensure!(played.status.success(), "{printed}\n{errors}");
     Ok(())
+}
+
+/// Writes an agent that answers three messages, each only with those before it in the request.
+fn friend(deploy: &Path) -> anyhow::Result<String> {
+    let settings = agent(deploy, "friend", "CodeInterpreter:execute", "")?;
+    let mut roles = vec!["system"];
+    let far = "on".repeat(200);
+    let answers = [
+        "Hello, Mara.".to_owned(),
+        "Well, Mara.".to_owned(),
+        format!("Goodbye, Mara. {far}"),
+    ];
+    let turns = answers.map(|answer| {
+        roles.push("user");
+        let expect = json!({"roles": roles, "contains": ["My name is Mara."]});
+        roles.push("assistant");
+        json!({"expect": expect, "answer": {"text": answer}})
+    });
+    let script = json!({ "turns": turns });
+    std::fs::write(deploy.join("models/friend.json"), script.to_string())?;
+    Ok(settings)
+}
+
+/// Writes agents whose calls wait for people, and the rules by which one of them does.
+fn deploy(directory: &Path) -> anyhow::Result<()> {
+    for name in ["agents", "models", "plugins", "workflows"] {
+        std::fs::create_dir(directory.join(name))?;
+    }
+    for name in ["approvals.json", "workflows/grant_item.json"] {
+        std::fs::copy(repository().join("deploy").join(name), directory.join(name))?;
+    }
+    let gift = "<ACTION><workflow:grant_item><item>ring</item><to>player</to><value>80</value>\
+                </workflow:grant_item></ACTION>";
+    let question = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</prompt>\
+                    <options>sage</options><options>moonmoss</options></ui:RequestUserInteraction></ACTION>";
+    let hasty = append("ledger.append_in_haste", "page", 3_000);
+    let models = [
+        friend(directory)?,
+        agent(directory, "giver", "workflow:grant_item", gift)?,
+        agent(directory, "asker", "ui:RequestUserInteraction", question)?,
+        agent(directory, "doubter", "ledger.append_in_haste", &hasty)?,
+    ];
+    std::fs::write(directory.join("agent-runtime.toml"), models.concat())?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_sends_follows_cancels_tries_and_decides_in_a_browser() -> anyhow::Result<()> {
+    let mut world = World::new(Stack::all_in_one().await?).await?;
+    let request = model_text(&append("ledger.append", "gift-3", 30_000));
+    until(&world.stack.gateway(), request, dispatched).await?;
+    world.await_effect("gift-3").await?;
+    world.leave_in_doubt(&["gift-1", "gift-2"]).await?;
+    play("browser.mjs", &world.stack).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_holds_a_conversation_and_finds_and_decides_all_that_waits() -> anyhow::Result<()>
+{
+    let directory = tempfile::tempdir()?;
+    deploy(directory.path())?;
+    let stack = Stack::builder().deploy(directory.path()).start().await?;
+    let world = World::new(stack).await?;
+    play("people.mjs", &world.stack).await
 }

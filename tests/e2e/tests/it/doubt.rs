@@ -68,8 +68,8 @@ fn nested(tool: &str) -> Value {
     })
 }
 
-/// An agent that calls a tool once and then answers.
-fn agent(deploy: &Path, id: &str, tool: &str, text: &str) -> anyhow::Result<String> {
+/// Writes an agent that calls a tool once and then answers. Returns the settings of its model.
+pub(crate) fn agent(deploy: &Path, id: &str, tool: &str, text: &str) -> anyhow::Result<String> {
     let profile = json!({
         "id": id,
         "name": id,

@@ -1,0 +1,88 @@
+// Everything that waits for people, over all runs: approvals, questions and calls in doubt.
+
+import { computed, signal } from "@preact/signals";
+
+import { call } from "../api/connect.ts";
+import type { Approval, Call, Question, RunEvent } from "../api/types.ts";
+
+/** Milliseconds between two looks at the lists while the page is seen. */
+const INTERVAL = 5_000;
+/** Milliseconds in which several reasons to look become one. */
+const SOON = 250;
+/** Elements of a list at first, and how many are added at a time. */
+const PAGE = 50;
+/** The most elements of a list; the server returns no more in one page. */
+const MOST = 500;
+
+export interface Waiting<Element> {
+  /** Missing until the list is read. */
+  elements?: Element[];
+  /** Whether there are more than were read. */
+  more: boolean;
+  problem: string;
+}
+
+export const approvals = kind<Approval>("registry.v1.ApprovalService/ListApprovals", "approvals", { state: "APPROVAL_STATE_PENDING" });
+export const questions = kind<Question>("run.v1.RunService/ListQuestions", "questions");
+export const doubts = kind<Call>("registry.v1.CallService/ListCalls", "calls", { state: "CALL_STATE_IN_DOUBT" });
+
+const KINDS = [approvals, questions, doubts] as const;
+
+/** How many decisions wait, in words; empty if none do. */
+export const count = computed(() => {
+  const lists = KINDS.map(({ waiting }) => waiting.value);
+  const sum = lists.reduce((sum, { elements = [] }) => sum + elements.length, 0);
+  return sum === 0 ? "" : `${sum}${lists.some(({ more }) => more) ? "+" : ""}`;
+});
+
+/** Keeps the lists as they are on the server until the function that is returned is called. */
+export function keep(): () => void {
+  const look = () => void (document.visibilityState === "visible" && refresh());
+  const timer = setInterval(look, INTERVAL);
+  document.addEventListener("visibilitychange", look);
+  look();
+  return () => {
+    clearInterval(timer);
+    document.removeEventListener("visibilitychange", look);
+  };
+}
+
+export function refresh(): void {
+  for (const { read } of KINDS) void read();
+}
+
+let soon: ReturnType<typeof setTimeout> | undefined;
+
+/** Looks again after an event that adds or ends a wait for people. */
+export function noticed(event: RunEvent): void {
+  const { approvalRequested, approvalEnded, nodeWaiting, nodeWoken, callInDoubt, callDecided } = event;
+  if (!(approvalRequested ?? approvalEnded ?? nodeWaiting ?? nodeWoken ?? callInDoubt ?? callDecided)) return;
+  soon ??= setTimeout(() => {
+    soon = undefined;
+    refresh();
+  }, SOON);
+}
+
+/** A list of one kind; `field` holds its elements in the answer of `method`. */
+function kind<Element>(method: string, field: string, condition: object = {}) {
+  const waiting = signal<Waiting<Element>>({ more: false, problem: "" });
+  let pageSize = PAGE;
+  let last = 0;
+  const read = async () => {
+    const mine = ++last;
+    let next: Waiting<Element>;
+    try {
+      const page = await call<Record<string, unknown>>(method, { ...condition, pageSize });
+      next = { elements: (page[field] as Element[] | undefined) ?? [], more: Boolean(page["nextPageToken"]), problem: "" };
+    } catch (error) {
+      next = { ...waiting.value, problem: (error as Error).message };
+    }
+    // An answer that was overtaken says how it was before.
+    if (mine === last) waiting.value = next;
+  };
+  const more = () => {
+    pageSize = Math.min(MOST, pageSize + PAGE);
+    return read();
+  };
+  return { waiting, read, more };
+}

@@ -1,0 +1,129 @@
+// A headless Chromium for the plays of the page, and the flaws that a view must not have.
+import assert from "node:assert/strict";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+
+import { chromium } from "playwright-core";
+
+/** The widths at which the page is shown, in pixels, with a height each. */
+export const SIZES = [{ width: 390, height: 844 }, { width: 1280, height: 800 }];
+export const SCHEMES = ["light", "dark"];
+
+/** Calls `play` with a browser and the address and directory of the command line, and closes the browser. */
+export async function withBrowser(play) {
+  const [address, pictures] = process.argv.slice(2);
+  await mkdir(pictures, { recursive: true });
+  const browser = await chromium.launch({
+    executablePath: process.env.TAVERN_TEST_CHROMIUM ?? "/usr/bin/chromium",
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+    ],
+  });
+  try {
+    await play(browser, address, pictures);
+  } finally {
+    await browser.close();
+  }
+}
+
+/**
+ * Calls `play` with an empty page and the list of its complaints: errors of the console and of scripts, and requests
+ * to other hosts. The list must be empty at the end. A failure leaves a picture.
+ */
+export async function onPage(browser, { address, pictures, ...options }, play) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  const complaints = [];
+  page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("request", (request) => {
+    const { host } = new URL(request.url());
+    if (host !== new URL(address).host) complaints.push(`a request to ${host}`);
+  });
+  try {
+    await play(page, complaints);
+    assert.deepEqual(complaints, []);
+  } catch (error) {
+    await page.screenshot({ path: join(pictures, "failure.png") }).catch(() => {});
+    throw error;
+  } finally {
+    await context.close();
+  }
+}
+
+/** Takes a picture of a page as it is, and finds text that is cut off or overlaps. */
+export async function look(page, path, name) {
+  await page.screenshot({ path });
+  assert.deepEqual(await page.evaluate(flaws), [], name);
+}
+
+/** Runs in the page. Returns what is wrong with the view, a sentence each. */
+function flaws() {
+  const found = [];
+  const seen = (element) => element.checkVisibility() && element.getClientRects().length > 0;
+  const own = (element) => [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim() !== "");
+  const words = (element) => (element.value ?? element.textContent).slice(0, 40);
+  const style = (element) => getComputedStyle(element);
+  const hides = (overflow) => overflow === "hidden" || overflow === "clip";
+  const scrolls = (element) => [style(element).overflowX, style(element).overflowY].includes("auto");
+  const root = document.documentElement;
+  if (root.scrollWidth > root.clientWidth + 1) found.push("the page scrolls sideways");
+  const texts = [...document.body.querySelectorAll("*")].filter((element) => seen(element) && !element.closest("svg") && own(element).length > 0);
+  for (const element of texts) {
+    const box = element.getBoundingClientRect();
+    if (box.right > innerWidth + 1 || box.left < -1) found.push(`beyond the edge: ${words(element)}`);
+    if (element.clientWidth > 0 && element.scrollWidth > element.clientWidth + 1) found.push(`cut off: ${words(element)}`);
+    const range = document.createRange();
+    for (const text of own(element)) {
+      range.selectNodeContents(text);
+      const drawn = range.getBoundingClientRect();
+      // Beyond a part that scrolls, nothing is lost.
+      for (let around = element; around && !scrolls(around); around = around.parentElement) {
+        const { overflowX, overflowY } = style(around);
+        const edge = around.getBoundingClientRect();
+        const across = hides(overflowX) && (drawn.right > edge.right + 1 || drawn.left < edge.left - 1);
+        const down = hides(overflowY) && (drawn.bottom > edge.bottom + 1 || drawn.top < edge.top - 1);
+        const lines = hides(overflowY) && around.scrollHeight > around.clientHeight + 1;
+        if (across || down || lines) found.push(`hidden: ${words(element)}`);
+      }
+    }
+  }
+  // Controls draw their texts themselves: they are measured as they are written.
+  const pen = document.createElement("canvas").getContext("2d");
+  for (const control of [...document.querySelectorAll("select, input:not([type=password])")].filter(seen)) {
+    const { font, paddingLeft, paddingRight } = style(control);
+    const isList = control.matches("select");
+    const text = isList ? (control.selectedOptions[0]?.textContent ?? "") : control.value || control.placeholder;
+    pen.font = font;
+    const room = control.clientWidth - Number.parseFloat(paddingLeft) - Number.parseFloat(paddingRight) - (isList ? 12 : 0);
+    if (pen.measureText(text).width > room + 1) found.push(`cut off in its control: ${text.slice(0, 40)}`);
+  }
+  for (const box of [...document.querySelectorAll("textarea")].filter((box) => seen(box) && box.value === "")) {
+    box.value = box.placeholder;
+    if (box.scrollHeight > box.clientHeight + 1) found.push(`cut off in its box: ${box.placeholder}`);
+    box.value = "";
+  }
+  const controls = [...document.querySelectorAll(".bar a, .bar h1, .composer label, button, .runhead > *, .conversations a")].filter(seen);
+  for (const [at, one] of controls.entries()) {
+    for (const other of controls.slice(at + 1)) {
+      if (one.contains(other) || other.contains(one)) continue;
+      const [a, b] = [one.getBoundingClientRect(), other.getBoundingClientRect()];
+      const apart = a.right <= b.left + 1 || b.right <= a.left + 1 || a.bottom <= b.top + 1 || b.bottom <= a.top + 1;
+      if (!apart && !scrolledAway(one, b) && !scrolledAway(other, a)) found.push(`overlap: ${words(one)} and ${words(other)}`);
+    }
+  }
+  return found;
+
+  /** Returns whether a part that scrolls does not show an element where it would cover a box. */
+  function scrolledAway(element, box) {
+    const around = element.closest(".scroll, .conversations, .split > *")?.getBoundingClientRect();
+    return around !== undefined && (box.top >= around.bottom - 1 || box.bottom <= around.top + 1);
+  }
+}
