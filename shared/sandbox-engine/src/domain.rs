@@ -9,6 +9,7 @@ pub mod pool_sizer;
 pub mod profile;
 pub mod progress;
 pub mod script;
+pub mod stream;
 pub mod usage;
 pub mod verdict;
 pub mod violation;

@@ -11,7 +11,7 @@ use futures::Stream;
 use grpc_kit::Transport;
 use tokio::time::Instant;
 
-use crate::{Broken, Output, next, refused};
+use crate::{Broken, Cut, Output, next, refused};
 
 /// What happens to a cell.
 #[derive(Debug)]
@@ -27,9 +27,9 @@ pub enum CellEvent {
 pub struct Cell {
     /// Its number in the session, from 1.
     pub number: u64,
-    /// All of standard output.
+    /// All of standard output; above the limit a line stands in the place of the middle.
     pub stdout: Vec<u8>,
-    /// All of standard error.
+    /// All of standard error, likewise.
     pub stderr: Vec<u8>,
     /// The value of its last expression, if there is one.
     pub value: Option<CellValue>,
@@ -61,8 +61,11 @@ pub fn run_cell(
                 None => output.coalescer.release(Instant::now()),
                 Some(Event::Output(chunk)) => output.take(&chunk),
                 Some(Event::Ended(end)) => {
+                    let stdout = Cut::of(end.stdout_truncated_bytes, &end.stdout_end);
+                    let stderr = Cut::of(end.stderr_truncated_bytes, &end.stderr_end);
+                    let rest = output.finish(stdout, stderr);
                     ended = Some(end);
-                    output.finish()
+                    rest
                 }
                 Some(Event::Started(started)) => {
                     cell.number = started.cell;

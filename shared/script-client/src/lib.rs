@@ -32,7 +32,8 @@ pub enum ScriptEvent {
     Output(OutputStream, String),
     /// It reported its progress.
     Progress(ScriptProgress),
-    /// It ended. The response holds everything that it wrote. Nothing comes after it.
+    /// It ended. The response holds everything that it wrote; a stream above its limit has a line in the place of
+    /// the middle. Nothing comes after it.
     Ended(Box<ExecuteResponse>),
 }
 
@@ -69,7 +70,11 @@ pub fn run(
             let (pieces, ended) = match event.transpose()? {
                 None => (output.coalescer.release(Instant::now()), None),
                 Some(Event::Output(chunk)) => (output.take(&chunk), None),
-                Some(Event::Ended(response)) => (output.finish(), Some(response)),
+                Some(Event::Ended(response)) => {
+                    let stdout = Cut::of(response.stdout_truncated_bytes, &response.stdout_end);
+                    let stderr = Cut::of(response.stderr_truncated_bytes, &response.stderr_end);
+                    (output.finish(stdout, stderr), Some(response))
+                }
                 Some(Event::Progress(progress)) => {
                     yield ScriptEvent::Progress(progress);
                     continue;
@@ -102,6 +107,41 @@ struct Written {
     decoder: Decoder,
 }
 
+impl Written {
+    fn take(&mut self, data: &[u8]) -> String {
+        self.bytes.extend_from_slice(data);
+        self.decoder.decode(data)
+    }
+
+    /// Takes the end of a stream, behind a line that says how much is missing before it.
+    fn finish(&mut self, cut: Cut<'_>) -> String {
+        let mut text = String::new();
+        if cut.missing > 0 {
+            let gap = format!("\n[{} bytes of output are left out here]\n", cut.missing);
+            text += self.decoder.finish();
+            text += &self.take(gap.as_bytes());
+        }
+        text += &self.take(cut.end);
+        text + self.decoder.finish()
+    }
+}
+
+/// The part of a stream that was not sent.
+#[derive(Clone, Copy)]
+struct Cut<'a> {
+    /// Bytes between what was sent and the end.
+    missing: u64,
+    /// The last bytes.
+    end: &'a [u8],
+}
+
+impl<'a> Cut<'a> {
+    fn of(truncated: u64, end: &'a [u8]) -> Self {
+        let missing = truncated.saturating_sub(end.len() as u64);
+        Self { missing, end }
+    }
+}
+
 impl Output {
     /// Takes a chunk and returns what is to be reported now.
     fn take(&mut self, chunk: &sandbox::OutputChunk) -> Vec<(OutputStream, String)> {
@@ -112,20 +152,20 @@ impl Output {
                 return Vec::new();
             }
         };
-        written.bytes.extend_from_slice(&chunk.data);
-        let text = written.decoder.decode(&chunk.data);
+        let text = written.take(&chunk.data);
         self.coalescer.push(stream, &text, Instant::now())
     }
 
-    /// Returns the rest.
-    fn finish(&mut self) -> Vec<(OutputStream, String)> {
+    /// Returns the rest, with the ends of streams of which not all was sent.
+    fn finish(&mut self, stdout: Cut<'_>, stderr: Cut<'_>) -> Vec<(OutputStream, String)> {
         let now = Instant::now();
         let mut rest = Vec::new();
-        for (stream, written) in [
-            (OutputStream::Out, &mut self.stdout),
-            (OutputStream::Err, &mut self.stderr),
+        for (stream, written, cut) in [
+            (OutputStream::Out, &mut self.stdout, stdout),
+            (OutputStream::Err, &mut self.stderr, stderr),
         ] {
-            rest.extend(self.coalescer.push(stream, written.decoder.finish(), now));
+            let text = written.finish(cut);
+            rest.extend(self.coalescer.push(stream, &text, now));
         }
         rest.extend(self.coalescer.release(now));
         rest

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
     limits::{Limits, Span, time_within},
+    stream::Stream,
     usage::Usage,
     verdict::Verdict,
     violation::Violation,
@@ -124,6 +125,8 @@ pub struct SessionInfo {
     pub caller: String,
     /// The runtime's own name.
     pub runtime: String,
+    /// Its name among the sessions of its caller and runtime; may be empty.
+    pub key: String,
     /// Whether it can be used.
     pub state: SessionState,
     /// The limits.
@@ -149,6 +152,13 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
+    /// Whether it is asked for by the key of another one.
+    pub fn has_key_of(&self, other: &Self) -> bool {
+        !self.key.is_empty()
+            && (&self.caller, &self.runtime, &self.key)
+                == (&other.caller, &other.runtime, &other.key)
+    }
+
     /// Why it ended; `None` if it has not.
     pub fn end(&self) -> Option<&SessionEnd> {
         match &self.state {
@@ -198,6 +208,23 @@ pub enum Interruption {
     Output,
     /// A caller asked for it, or the caller of the cell has gone.
     Asked,
+}
+
+impl Interruption {
+    /// The reason as a sentence.
+    pub fn sentence(self, limits: &Limits) -> String {
+        match self {
+            Self::Wall => {
+                let seconds = limits.wall_time.as_secs_f64();
+                format!("it was interrupted at its time limit of {seconds} s")
+            }
+            Self::Output => {
+                let most = limits.flood(Stream::Stdout);
+                format!("it was interrupted because it wrote more than {most} bytes")
+            }
+            Self::Asked => "its caller had it interrupted, or left".to_owned(),
+        }
+    }
 }
 
 /// How a cell ended, as its driver reports it.

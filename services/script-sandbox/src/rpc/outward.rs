@@ -8,9 +8,10 @@ use sandbox_engine::{
         hardware::Hardware,
         isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
         limits::Limits,
-        outcome::{Outcome, ScriptResult},
+        outcome::{Captured, Outcome, ScriptResult},
+        stream::Stream,
         usage::Usage,
-        verdict::{Stream, Verdict},
+        verdict::Verdict,
     },
     pool::PoolState,
     runtimes::Runtime,
@@ -65,7 +66,14 @@ pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteRespon
         collected: outcome.collected.as_ref().map(files::collected),
         stdout_bytes: outcome.stdout.passed(),
         stderr_bytes: outcome.stderr.passed(),
+        stdout_end: end_of(&outcome.stdout),
+        stderr_end: end_of(&outcome.stderr),
     }
+}
+
+/// The end of what was read of a stream and not kept.
+pub(super) fn end_of(captured: &Captured) -> Vec<u8> {
+    captured.end.iter().copied().collect()
 }
 
 pub(super) fn chunk(chunk: Chunk) -> wire::OutputChunk {

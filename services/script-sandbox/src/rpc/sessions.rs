@@ -11,7 +11,7 @@ use contracts::tavern::sandbox::v1::{
 use core_types::page::{PageToken, page_size};
 use sandbox_engine::domain::{
     limits::{Limits, time_within},
-    script::{Program, Script, ScriptSpec},
+    script::{Program, Script, ScriptSpec, identifier_problems},
     violation::Violation,
 };
 use tonic::{Request, Response, Status};
@@ -21,7 +21,7 @@ use crate::{
     Sandbox,
     domain::session::{IDLE_TIME, TOTAL_TIME},
     rpc::streaming::ResponseStream,
-    runner::session::{CellRequest, SessionRequest},
+    runner::session::{CellRequest, SessionName, SessionOrigin, SessionRequest},
 };
 
 mod outward;
@@ -43,10 +43,16 @@ impl SessionService for Rpc {
         let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
         let request = read_request(&self.sandbox, request).map_err(invalid)?;
         let made = self.sandbox.create_session(digest, request);
-        let (view, replayed) = made.await.map_err(refused)?;
+        let (view, origin) = made.await.map_err(refused)?;
+        let predecessor = match &origin {
+            SessionOrigin::New { predecessor } => predecessor.as_ref(),
+            SessionOrigin::Replayed | SessionOrigin::Found => None,
+        };
         Ok(Response::new(CreateSessionResponse {
             session: Some(outward::session(&view)),
-            replayed,
+            replayed: matches!(origin, SessionOrigin::Replayed),
+            found: matches!(origin, SessionOrigin::Found),
+            predecessor_end: predecessor.map(outward::end),
         }))
     }
 
@@ -58,15 +64,16 @@ impl SessionService for Rpc {
     ) -> Result<Response<Self::RunCellStream>, Status> {
         let deadline = super::deadline_of(&request, self.sandbox.longest_request());
         let request = request.into_inner();
-        let session = self.sandbox.sessions().get(&request.session_id);
-        let limits = session.map_err(refused)?.limits;
+        let name = named(&request.caller_id, &request.session_id);
+        let session = self.sandbox.sessions().get(name);
+        let mut limits = session.map_err(refused)?.limits;
         let (_, maximum) = self.sandbox.session_limits();
         let mut problems = Vec::new();
         if request.source_text.contains('\0') {
             let problem = "must not contain a NUL character";
             problems.push(Violation::new("source_text", problem));
         }
-        let wall_time = time_within(
+        limits.wall_time = time_within(
             "wall_time",
             request.wall_time.map(inward::span),
             limits.wall_time,
@@ -74,23 +81,21 @@ impl SessionService for Rpc {
             &mut problems,
         );
         let output = request.output_bytes.map(usize::try_from);
-        let output = output.unwrap_or(Ok(limits.output)).unwrap_or(usize::MAX);
-        if output > maximum.output {
+        limits.output = output.unwrap_or(Ok(limits.output)).unwrap_or(usize::MAX);
+        if limits.output > maximum.output {
             let problem = format!("must be from 1 to {} bytes", maximum.output);
             problems.push(Violation::new("output_bytes", problem));
         }
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
-        let session_id = request.session_id;
-        let request = CellRequest {
-            source: request.source_text,
-            wall_time,
-            output,
+        let cell = CellRequest {
+            source: request.source_text.clone(),
+            limits,
             deadline,
         };
         let sessions = self.sandbox.sessions();
-        let stream = sessions.run(&session_id, request).await.map_err(refused)?;
+        let stream = sessions.run(name, cell).await.map_err(refused)?;
         Ok(Response::new(outward::answers(stream)))
     }
 
@@ -98,7 +103,12 @@ impl SessionService for Rpc {
         &self,
         request: Request<InterruptCellRequest>,
     ) -> Result<Response<InterruptCellResponse>, Status> {
-        let InterruptCellRequest { session_id, grace } = request.into_inner();
+        let InterruptCellRequest {
+            session_id,
+            grace,
+            caller_id,
+        } = request.into_inner();
+        let name = named(&caller_id, &session_id);
         let mut problems = Vec::new();
         let grace = grace.map(inward::span);
         let grace = time_within("grace", grace, DEFAULT_GRACE, MAXIMUM_GRACE, &mut problems);
@@ -106,9 +116,9 @@ impl SessionService for Rpc {
             return Err(invalid(problems));
         }
         let sessions = self.sandbox.sessions();
-        let interrupted = sessions.interrupt(&session_id, grace).await;
+        let interrupted = sessions.interrupt(name, grace).await;
         let interrupted = interrupted.map_err(refused)?;
-        let after = sessions.get(&session_id).map_err(refused)?;
+        let after = sessions.get(name).map_err(refused)?;
         Ok(Response::new(InterruptCellResponse {
             interrupted,
             session: Some(outward::session(&after)),
@@ -119,11 +129,9 @@ impl SessionService for Rpc {
         &self,
         request: Request<GetSessionRequest>,
     ) -> Result<Response<GetSessionResponse>, Status> {
-        let session = self
-            .sandbox
-            .sessions()
-            .get(&request.into_inner().session_id);
-        let session = session.map_err(refused)?;
+        let request = request.into_inner();
+        let name = named(&request.caller_id, &request.session_id);
+        let session = self.sandbox.sessions().get(name).map_err(refused)?;
         Ok(Response::new(GetSessionResponse {
             session: Some(outward::session(&session)),
         }))
@@ -159,12 +167,17 @@ impl SessionService for Rpc {
         &self,
         request: Request<DeleteSessionRequest>,
     ) -> Result<Response<DeleteSessionResponse>, Status> {
-        let session_id = request.into_inner().session_id;
-        let deleted = self.sandbox.sessions().delete(&session_id).await;
+        let request = request.into_inner();
+        let name = named(&request.caller_id, &request.session_id);
+        let deleted = self.sandbox.sessions().delete(name).await;
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
         }))
     }
+}
+
+fn named<'a>(caller: &'a str, id: &'a str) -> SessionName<'a> {
+    SessionName { caller, id }
 }
 
 /// Reads a request with everything that is wrong with it.
@@ -173,6 +186,7 @@ fn read_request(
     request: CreateSessionRequest,
 ) -> Result<SessionRequest, Vec<Violation>> {
     let mut problems = Vec::new();
+    problems.extend(identifier_problems("session_key", &request.session_key));
     let idle = request.idle_time.map(inward::span);
     let idle_time = IDLE_TIME.read("idle_time", idle, &mut problems);
     let total = request.total_time.map(inward::span);
@@ -201,6 +215,7 @@ fn read_request(
         limits,
         idle_time,
         evictable: request.evictable,
+        key: request.session_key,
         total_time,
     })
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sandbox_engine::domain::{limits::Limits, script::Script};
+use sandbox_engine::domain::{limits::Limits, outcome::Captured, script::Script};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -26,7 +26,9 @@ mod channels;
 mod command;
 
 use crate::{
-    domain::session::{CellOutcome, EndReason, SessionEnd, SessionInfo, SessionState},
+    domain::session::{
+        CellOutcome, EndReason, Interruption, SessionEnd, SessionInfo, SessionState,
+    },
     error::Refusal,
     runner::streaming::{StreamHandle, output_queue::OutputQueue},
 };
@@ -47,6 +49,17 @@ pub struct SessionRequest {
     pub total_time: Duration,
     /// Whether another session may take its place while it is idle.
     pub evictable: bool,
+    /// Its name among the sessions of its caller and runtime; may be empty.
+    pub key: String,
+}
+
+/// A session as its caller names it.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionName<'a> {
+    /// Whose it is.
+    pub caller: &'a str,
+    /// The id.
+    pub id: &'a str,
 }
 
 /// Something that happens to a cell, its output aside.
@@ -74,14 +87,16 @@ pub enum CellEvent {
 pub struct CellEnd {
     /// How.
     pub outcome: CellOutcome,
+    /// Why it was interrupted, if it was.
+    pub interruption: Option<Interruption>,
     /// Why the session ended, if it did.
     pub session_end: Option<SessionEnd>,
     /// How long it ran.
     pub wall_time: Duration,
-    /// Bytes of standard output that were sent, and that were not.
-    pub stdout: (u64, u64),
-    /// Bytes of standard error that were sent, and that were not.
-    pub stderr: (u64, u64),
+    /// How much of standard output was sent, and the end of what was not.
+    pub stdout: Captured,
+    /// The same of standard error.
+    pub stderr: Captured,
 }
 
 /// A cell to run.
@@ -89,10 +104,8 @@ pub struct CellEnd {
 pub struct CellRequest {
     /// Its code.
     pub source: String,
-    /// How long it may run.
-    pub wall_time: Duration,
-    /// How much it may write, on each stream.
-    pub output: usize,
+    /// The session's limits, with the wall time and the output of this cell.
+    pub limits: Limits,
     /// When its caller goes at the latest.
     pub deadline: Instant,
 }
@@ -119,6 +132,8 @@ pub struct Sessions {
 pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<SessionOrder>,
+    /// How the last session of the same key ended, if that is remembered.
+    pub(crate) predecessor: Option<SessionEnd>,
 }
 
 /// What a request for a session came to.
@@ -126,8 +141,27 @@ pub(crate) enum SessionLookup {
     /// It is new.
     New(Admitted),
     /// It was made by the same request before; its id.
-    Known(String),
+    Replayed(String),
+    /// One of the same key lives; its id.
+    Found(String),
 }
+
+/// Where a session comes from.
+#[derive(Debug)]
+pub enum SessionOrigin {
+    /// It was made.
+    New {
+        /// How the last session of the same key ended, if that is remembered.
+        predecessor: Option<SessionEnd>,
+    },
+    /// An earlier request with the same id has made it.
+    Replayed,
+    /// It was found by its key.
+    Found,
+}
+
+/// The limit on the sessions of one caller, as refusals name it.
+const OF_CALLER: &str = "sessions_of_caller";
 
 impl Sessions {
     pub(crate) fn new(settings: SessionSettings) -> Self {
@@ -156,16 +190,32 @@ impl Sessions {
                 let id = entry.view.borrow().id.clone();
                 let request_id = request_id.to_owned();
                 return match known {
-                    true => Ok(SessionLookup::Known(id)),
+                    true => Ok(SessionLookup::Replayed(id)),
                     false => Err(Refusal::RequestIdReused { request_id }),
                 };
             }
         }
-        if alive(&entries) >= self.settings.maximum as usize {
-            return Err(Refusal::Quota {
-                limit: "sessions",
-                maximum: self.settings.maximum as usize,
-            });
+        let of_key = entries.values().map(|entry| entry.view.borrow());
+        let of_key = of_key.filter(|other| view.has_key_of(other));
+        let (ended, living): (Vec<_>, Vec<_>) = of_key.partition(|other| other.end().is_some());
+        if let Some(found) = living.first() {
+            return Ok(SessionLookup::Found(found.id.clone()));
+        }
+        let last = ended.iter().filter_map(|other| other.end());
+        let predecessor = last.max_by_key(|end| end.at).cloned();
+        drop((ended, living));
+        for (limit, maximum, caller) in [
+            (
+                OF_CALLER,
+                self.settings.per_caller,
+                Some(view.caller.as_str()),
+            ),
+            ("sessions", self.settings.maximum, None),
+        ] {
+            let maximum = maximum as usize;
+            if alive(&entries, caller) >= maximum {
+                return Err(Refusal::Quota { limit, maximum });
+            }
         }
         forget(&mut entries, self.settings.remembered as usize);
         let (id, view) = (view.id.clone(), watch::Sender::new(view));
@@ -176,18 +226,24 @@ impl Sessions {
             request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
         };
         entries.insert(id, entry);
-        Ok(SessionLookup::New(Admitted { view, orders }))
+        Ok(SessionLookup::New(Admitted {
+            view,
+            orders,
+            predecessor,
+        }))
     }
 
-    /// Ends the evictable session that has been idle longest, and waits until it has ended. Returns
-    /// false if there is none.
-    pub(crate) async fn evict(&self) -> bool {
+    /// Makes room below the limit that a request of `caller` has met: ends the evictable session that
+    /// has been idle longest, of that caller or of all, and waits until it has ended. Returns false if
+    /// there is none.
+    pub(crate) async fn make_room(&self, limit: &str, caller: &str) -> bool {
+        let counts = |view: &SessionInfo| limit != OF_CALLER || view.caller == caller;
         loop {
             let longest = {
                 let entries = self.lock();
                 let idle = entries.values().filter_map(|entry| {
                     let view = entry.view.borrow();
-                    let idle = view.evictable && view.state == SessionState::Idle;
+                    let idle = view.evictable && view.state == SessionState::Idle && counts(&view);
                     idle.then(|| (view.idle_since, view.id.clone()))
                 });
                 idle.min()
@@ -206,8 +262,8 @@ impl Sessions {
     }
 
     /// Waits until a session can be used, or never can.
-    pub(crate) async fn ready(&self, id: &str) -> Result<SessionInfo, Refusal> {
-        let mut view = self.view(id)?;
+    pub(crate) async fn ready(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
+        let mut view = self.view(name)?;
         let started = |view: &SessionInfo| view.state != SessionState::Starting;
         let view = view.wait_for(started).await.map(|view| view.clone());
         view.map_err(|_| Refusal::Lost)
@@ -215,15 +271,15 @@ impl Sessions {
 
     /// How many sessions have not ended.
     pub fn alive(&self) -> usize {
-        alive(&self.lock())
+        alive(&self.lock(), None)
     }
 
     /// A session as it is now.
     ///
     /// # Errors
     /// When it is unknown.
-    pub fn get(&self, id: &str) -> Result<SessionInfo, Refusal> {
-        Ok(self.view(id)?.borrow().clone())
+    pub fn get(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
+        Ok(self.view(name)?.borrow().clone())
     }
 
     /// So many sessions behind `after`, by id, of one caller or of all, and whether there are more.
@@ -252,7 +308,7 @@ impl Sessions {
     /// When the session is not there, has ended, or runs a cell.
     pub async fn run(
         &self,
-        id: &str,
+        name: SessionName<'_>,
         request: CellRequest,
     ) -> Result<StreamHandle<CellEvent>, Refusal> {
         let queue = OutputQueue::new();
@@ -267,39 +323,41 @@ impl Sessions {
             },
             answer,
         };
-        if self.order(id, order, accepted).await? {
+        self.view(name)?;
+        if self.order(name.id, order, accepted).await? {
             return Ok(stream);
         }
-        let cell = self.get(id)?.cells;
-        Err(Refusal::SessionBusy {
-            id: id.to_owned(),
-            cell,
-        })
+        let cell = self.get(name)?.cells;
+        let id = name.id.to_owned();
+        Err(Refusal::SessionBusy { id, cell })
     }
 
     /// Interrupts the cell that runs, and waits for its end. False: none runs.
     ///
     /// # Errors
     /// When the session is not there or has ended before.
-    pub async fn interrupt(&self, id: &str, grace: Duration) -> Result<bool, Refusal> {
+    pub async fn interrupt(&self, name: SessionName<'_>, grace: Duration) -> Result<bool, Refusal> {
+        self.view(name)?;
         let (answer, done) = oneshot::channel();
         let command = Command::Interrupt { grace };
-        self.order(id, SessionOrder { command, answer }, done).await
+        let order = SessionOrder { command, answer };
+        self.order(name.id, order, done).await
     }
 
     /// Ends a session, waits until no process of it is left, and forgets it.
     ///
     /// # Errors
     /// When it is unknown.
-    pub async fn delete(&self, id: &str) -> Result<SessionInfo, Refusal> {
-        let mut view = self.view(id)?;
+    pub async fn delete(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
+        let mut view = self.view(name)?;
         let (answer, done) = oneshot::channel();
         let command = Command::End(EndReason::Deleted);
+        let order = SessionOrder { command, answer };
         // One that has ended already needs no order.
-        let _ = self.order(id, SessionOrder { command, answer }, done).await;
+        let _ = self.order(name.id, order, done).await;
         let ended = view.wait_for(|view| view.end().is_some()).await;
         let ended = ended.map(|view| view.clone()).map_err(|_| Refusal::Lost);
-        self.lock().remove(id);
+        self.lock().remove(name.id);
         ended
     }
 
@@ -324,10 +382,10 @@ impl Sessions {
         order: SessionOrder,
         answer: oneshot::Receiver<bool>,
     ) -> Result<bool, Refusal> {
-        let orders = {
+        let (orders, mut view) = {
             let entries = self.lock();
             let entry = entries.get(id).ok_or_else(|| unknown(id))?;
-            entry.orders.clone()
+            (entry.orders.clone(), entry.view.clone())
         };
         if let Some(orders) = orders
             && orders.send(order).await.is_ok()
@@ -336,7 +394,6 @@ impl Sessions {
             return Ok(answer);
         }
         // The task has taken no more orders, which its last view reports.
-        let mut view = self.view(id)?;
         let ended = view.wait_for(|view| view.end().is_some()).await;
         match ended.as_ref().map(|view| view.end()) {
             Ok(Some(end)) => Err(Refusal::SessionEnded {
@@ -347,10 +404,11 @@ impl Sessions {
         }
     }
 
-    fn view(&self, id: &str) -> Result<watch::Receiver<SessionInfo>, Refusal> {
+    fn view(&self, name: SessionName<'_>) -> Result<watch::Receiver<SessionInfo>, Refusal> {
         let entries = self.lock();
-        let entry = entries.get(id).ok_or_else(|| unknown(id))?;
-        Ok(entry.view.clone())
+        let entry = entries.get(name.id);
+        let own = entry.filter(|entry| entry.view.borrow().caller == name.caller);
+        Ok(own.ok_or_else(|| unknown(name.id))?.view.clone())
     }
 
     /// Forgets a session that never became usable.
@@ -368,9 +426,13 @@ fn unknown(id: &str) -> Refusal {
     Refusal::SessionNotFound { id: id.to_owned() }
 }
 
-fn alive(entries: &BTreeMap<String, SessionEntry>) -> usize {
-    let alive = |entry: &&SessionEntry| entry.view.borrow().end().is_none();
-    entries.values().filter(alive).count()
+/// Counts the sessions of one caller, or of all, that have not ended.
+fn alive(entries: &BTreeMap<String, SessionEntry>, caller: Option<&str>) -> usize {
+    let counts = |entry: &&SessionEntry| {
+        let view = entry.view.borrow();
+        view.end().is_none() && caller.is_none_or(|caller| view.caller == caller)
+    };
+    entries.values().filter(counts).count()
 }
 
 /// Forgets ended ones until there is room for one more, those that ended first.

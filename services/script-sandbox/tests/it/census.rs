@@ -57,8 +57,10 @@ async fn take(host: Host, way: &str, source: String) {
                 ..CreateSessionRequest::default()
             };
             let made = sessions.create_session(wish).await.unwrap();
+            let session = made.into_inner().session.unwrap();
             let cell = RunCellRequest {
-                session_id: made.into_inner().session.unwrap().session_id,
+                session_id: session.session_id,
+                caller_id: session.caller_id,
                 source_text: source,
                 ..RunCellRequest::default()
             };

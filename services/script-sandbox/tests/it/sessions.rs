@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use contracts::tavern::sandbox::v1::{
-    CellEnded, CellError, CellOutcome, CreateSessionRequest, DeleteSessionRequest,
-    GetSessionRequest, InputFile, InterruptCellRequest, InterruptCellResponse, Limits,
-    ListRuntimesRequest, ListSessionsRequest, ListSessionsResponse, OutputStream, RunCellRequest,
-    RunCellResponse, Session, SessionEndReason, SessionState, run_cell_response::Event,
-    verdict::Kind,
+    CellEnded, CellError, CellInterruption, CellOutcome, CreateSessionRequest,
+    DeleteSessionRequest, GetSessionRequest, InputFile, InterruptCellRequest,
+    InterruptCellResponse, Limits, ListRuntimesRequest, ListSessionsRequest, ListSessionsResponse,
+    OutputStream, RunCellRequest, RunCellResponse, Session, SessionEndReason, SessionState,
+    run_cell_response::Event, verdict::Kind,
 };
 use script_sandbox::{SandboxSettings, runner::session::SessionSettings};
 use tonic::{Code, Status, Streaming};
@@ -83,18 +83,18 @@ impl Host {
     }
 
     async fn look(&self, session: &Session) -> Result<Session, Status> {
-        let session_id = session.session_id.clone();
-        let answer = self
-            .sessions
-            .clone()
-            .get_session(GetSessionRequest { session_id })
-            .await?;
+        let wish = GetSessionRequest {
+            session_id: session.session_id.clone(),
+            caller_id: session.caller_id.clone(),
+        };
+        let answer = self.sessions.clone().get_session(wish).await?;
         Ok(answer.into_inner().session.unwrap())
     }
 
     async fn interrupt(&self, session: &Session, grace: f64) -> InterruptCellResponse {
         let wish = InterruptCellRequest {
             session_id: session.session_id.clone(),
+            caller_id: session.caller_id.clone(),
             grace: seconds(grace),
         };
         self.sessions
@@ -106,8 +106,10 @@ impl Host {
     }
 
     async fn delete(&self, session: &Session) -> Session {
-        let session_id = session.session_id.clone();
-        let wish = DeleteSessionRequest { session_id };
+        let wish = DeleteSessionRequest {
+            session_id: session.session_id.clone(),
+            caller_id: session.caller_id.clone(),
+        };
         let answer = self.sessions.clone().delete_session(wish).await;
         answer.unwrap().into_inner().session.unwrap()
     }
@@ -123,6 +125,7 @@ fn wish(runtime: &str) -> CreateSessionRequest {
 fn cell(session: &Session, source: &str) -> RunCellRequest {
     RunCellRequest {
         session_id: session.session_id.clone(),
+        caller_id: session.caller_id.clone(),
         source_text: source.to_owned(),
         ..RunCellRequest::default()
     }
@@ -382,8 +385,17 @@ fn a_cell_that_passes_its_own_limits_is_interrupted_only() {
         };
         let ran = follow(host.try_begin(loud).await.unwrap()).await;
         assert_eq!(ran.ended.outcome(), CellOutcome::OutputExceeded);
+        assert_eq!(ran.ended.interruption(), CellInterruption::Output);
         assert_eq!(ran.stdout.len(), 1000);
         assert!(ran.ended.stdout_truncated_bytes > 0);
+        let long = RunCellRequest {
+            output_bytes: Some(10),
+            ..cell(&session, "print('x' * 30 + 'the end')")
+        };
+        let ran = follow(host.try_begin(long).await.unwrap()).await;
+        ran.gives(CellOutcome::Succeeded, "xxxxxxxxxx", None);
+        assert_eq!(ran.ended.stdout_truncated_bytes, 28);
+        assert!(ran.ended.stdout_end.ends_with(b"xxthe end\n"));
         host.cell(&session, "x")
             .await
             .gives(CellOutcome::Succeeded, "", Some("7"));

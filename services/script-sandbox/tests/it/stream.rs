@@ -326,7 +326,7 @@ fn output_over_the_limit_is_counted_and_not_sent() {
         let Some(Kind::Output(output)) = &ended.verdict.as_ref().unwrap().kind else {
             panic!("{name}: {}", class(&ended));
         };
-        assert_eq!(output.limit_bytes, 100_000);
+        assert_eq!(output.limit_bytes, 6_400_000);
         assert_eq!((talk.stdout.len(), talk.stderr.len()), (100_000, 70_000));
         assert!(ended.stdout_truncated_bytes > 0 && ended.stderr_truncated_bytes == 0);
         assert!(output.observed_bytes <= 100_000 + ended.stdout_truncated_bytes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::violation::Violation;
+use crate::domain::{stream::Stream, violation::Violation};
 
 /// Limits with every value stated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub struct Limits {
     pub disk_files: u32,
     /// Open files of each process.
     pub open_files: u32,
-    /// Bytes of each output stream.
+    /// Bytes that are kept of each output stream. A script that writes 64 times as much is ended.
     #[serde(with = "settings::SizeText")]
     pub output: usize,
     /// Bytes of the result channel.
@@ -90,6 +90,24 @@ impl Limits {
         output: MIB,
         result: MIB,
     };
+
+    /// Bytes of a stream that are kept. What is over it is read, counted and dropped, but for its end.
+    pub fn kept(&self, stream: Stream) -> usize {
+        match stream {
+            Stream::Stdout | Stream::Stderr => self.output,
+            Stream::Result => self.result,
+        }
+    }
+
+    /// Bytes of a stream by which a script is ended: of a result, which is useless if it is cut, the first
+    /// over the limit; of output, 64 times what is kept.
+    pub fn flood(&self, stream: Stream) -> u64 {
+        const FLOOD: u64 = 64;
+        match stream {
+            Stream::Stdout | Stream::Stderr => (self.output as u64).saturating_mul(FLOOD),
+            Stream::Result => self.result as u64,
+        }
+    }
 
     /// Names every value that is zero, below what an interpreter needs, or above `maximum`.
     pub fn problems(&self, maximum: &Limits) -> Vec<Violation> {

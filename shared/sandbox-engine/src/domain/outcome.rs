@@ -1,5 +1,7 @@
 //! What is known once a script has ended.
 
+use std::collections::VecDeque;
+
 use super::{
     collect::Collected,
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
@@ -41,9 +43,12 @@ impl Outcome {
             ScriptResult::Json(text) => text.len(),
             _ => 0,
         };
-        self.stdout.bytes.len() + self.stderr.bytes.len() + result + collected
+        self.stdout.held() + self.stderr.held() + result + collected
     }
 }
+
+/// Bytes of the end of a stream that are held where not all of it is kept.
+pub const END: usize = 16 << 10;
 
 /// What was read from one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,15 +59,31 @@ pub struct Captured {
     pub truncated: u64,
     /// How many bytes were handed on instead of being kept.
     pub sent: u64,
+    /// The last of the bytes that were read and not kept: at most [`END`].
+    pub end: VecDeque<u8>,
 }
 
 impl Captured {
-    /// Keeps what fits below `limit` and counts the rest. True: the limit is passed.
-    pub fn take(&mut self, chunk: &[u8], limit: usize) -> bool {
+    /// Keeps what fits below `limit` and counts the rest.
+    pub fn take(&mut self, chunk: &[u8], limit: usize) {
         let room = limit.saturating_sub(self.bytes.len()).min(chunk.len());
-        self.bytes.extend_from_slice(&chunk[..room]);
-        self.truncated = self.truncated.saturating_add((chunk.len() - room) as u64);
-        self.truncated > 0
+        let (kept, rest) = chunk.split_at(room);
+        self.bytes.extend_from_slice(kept);
+        self.cut(rest);
+    }
+
+    /// Counts bytes that are not kept, and holds the last of them.
+    pub fn cut(&mut self, bytes: &[u8]) {
+        self.truncated = self.truncated.saturating_add(bytes.len() as u64);
+        let last = &bytes[bytes.len().saturating_sub(END)..];
+        let surplus = (self.end.len() + last.len()).saturating_sub(END);
+        self.end.drain(..surplus);
+        self.end.extend(last);
+    }
+
+    /// How many bytes it holds.
+    fn held(&self) -> usize {
+        self.bytes.len() + self.end.len()
     }
 
     /// How many bytes were read in all.
@@ -137,13 +158,27 @@ mod tests {
     #[test]
     fn a_capture_keeps_what_fits_and_counts_the_rest() {
         let mut captured = Captured::default();
-        assert!(!captured.take(b"abc", 5));
-        assert!(captured.take(b"defg", 5));
-        assert!(captured.take(b"h", 5));
+        for chunk in [b"abc".as_slice(), b"defg", b"h"] {
+            captured.take(chunk, 5);
+        }
         assert_eq!(
             (captured.bytes.as_slice(), captured.truncated),
             (b"abcde".as_slice(), 3)
         );
+        assert_eq!(captured.end, b"fgh");
         assert_eq!(captured.read(), 8);
+    }
+
+    #[test]
+    fn the_end_of_what_is_cut_is_held_in_chunks_of_any_size() {
+        let all: Vec<u8> = (0..3 * END + 5).map(|n| n as u8).collect();
+        for size in [1, 7, END - 1, END, END + 1, all.len()] {
+            let mut captured = Captured::default();
+            for chunk in all.chunks(size) {
+                captured.take(chunk, 10);
+            }
+            assert_eq!(captured.end, &all[all.len() - END..], "{size}");
+            assert_eq!(captured.truncated, all.len() as u64 - 10);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sandbox_launcher::report::{End, Failure, Layer};
 
 use super::limits::{BLOCK, Limits};
-use crate::domain::usage::Usage;
+use crate::domain::{stream::Stream, usage::Usage};
 
 pub mod class;
 
@@ -91,17 +91,6 @@ pub enum Verdict {
     LauncherFailure(Failure),
 }
 
-/// A stream that a script writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// The result channel.
-    Result,
-}
-
 /// Why the service ended a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -113,7 +102,7 @@ pub enum Stopped {
     Memory,
     /// The limit on processes was run into again and again.
     Processes,
-    /// A stream was over its limit.
+    /// A stream was a flood.
     Output {
         /// Which one.
         stream: Stream,
@@ -214,17 +203,11 @@ impl Facts {
             Stopped::Cpu => self.cpu(),
             Stopped::Memory => self.memory(),
             Stopped::Processes => self.processes(),
-            Stopped::Output { stream, observed } => {
-                let limit = match stream {
-                    Stream::Result => limits.result,
-                    Stream::Stdout | Stream::Stderr => limits.output,
-                };
-                Verdict::Output {
-                    stream,
-                    limit: limit as u64,
-                    observed,
-                }
-            }
+            Stopped::Output { stream, observed } => Verdict::Output {
+                stream,
+                limit: limits.flood(stream),
+                observed,
+            },
             Stopped::Disk => self.disk(),
             Stopped::Network { attempts } => Verdict::Network { attempts },
             Stopped::Cancelled => Verdict::Cancelled {

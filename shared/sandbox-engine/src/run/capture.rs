@@ -2,20 +2,17 @@
 
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::mpsc};
 
-use crate::domain::{
-    outcome::Captured,
-    verdict::{Stopped, Stream},
-};
+use crate::domain::{limits::Limits, outcome::Captured, stream::Stream, verdict::Stopped};
 
 /// One read; the size of a pipe.
 const CHUNK: usize = 64 << 10;
 
 /// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
-/// so that the script does not hang while it is being killed.
+/// so that the script continues, and does not hang while it is ended for a flood.
 pub async fn capture(
     stream: Stream,
     mut pipe: pipe::Receiver,
-    limit: usize,
+    limits: Limits,
     overflow: mpsc::Sender<Stopped>,
 ) -> Captured {
     let mut captured = Captured::default();
@@ -24,10 +21,11 @@ pub async fn capture(
     while let Ok(read) = pipe.read(&mut chunk).await
         && read > 0
     {
-        if captured.take(&chunk[..read], limit) && !reported {
+        captured.take(&chunk[..read], limits.kept(stream));
+        let observed = captured.read();
+        if observed > limits.flood(stream) && !reported {
             reported = true;
             // The channel has room for one message of each stream.
-            let observed = captured.read();
             let _ = overflow.try_send(Stopped::Output { stream, observed });
         }
     }

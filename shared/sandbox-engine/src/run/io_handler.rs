@@ -19,7 +19,8 @@ use crate::{
         isolation::{MemoryEnforcement, MissingLayer},
         outcome::Captured,
         script::Script,
-        verdict::{Stopped, Stream},
+        stream::Stream,
+        verdict::Stopped,
     },
     input_files::InputFiles,
     launcher::ScriptIo,
@@ -37,7 +38,7 @@ pub struct RunContext {
     pub missing: Vec<MissingLayer>,
     /// What enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
-    /// Takes one message of each stream that passes its limit, upon which the script is ended.
+    /// Takes one message of each stream that becomes a flood, upon which the script is ended.
     pub overflow: mpsc::Sender<Stopped>,
 }
 
@@ -100,12 +101,11 @@ impl IoHandler for Collector {
         } = context;
         let (mut files, mut stdin) = (io.files, io.stdin);
         let limits = script.limits;
-        let read =
-            |stream, pipe, limit| tokio::spawn(capture(stream, pipe, limit, overflow.clone()));
+        let read = |stream, pipe| tokio::spawn(capture(stream, pipe, limits, overflow.clone()));
         let outputs = [
-            read(Stream::Stdout, io.stdout, limits.output),
-            read(Stream::Stderr, io.stderr, limits.output),
-            read(Stream::Result, io.result, limits.result),
+            read(Stream::Stdout, io.stdout),
+            read(Stream::Stderr, io.stderr),
+            read(Stream::Result, io.result),
         ];
         let mut helpers = JoinSet::new();
         // A script that does not read its input to the end is no concern of ours.

@@ -19,7 +19,8 @@ use crate::{
         isolation::{MemoryEnforcement, MissingLayer},
         limits::Limits,
         outcome::Captured,
-        verdict::{Facts, Stopped, Stream},
+        stream::Stream,
+        verdict::{Facts, Stopped},
     },
     input_files::InputFiles,
     pool::Assignment,
@@ -357,8 +358,9 @@ impl Watch {
     async fn conclude(&mut self, accepted: Instant, now: Instant, outputs: &[Captured; 3]) {
         let streams = [Stream::Stdout, Stream::Stderr, Stream::Result];
         // A script that ends by itself right behind its last byte was still too loud.
+        let limits = &self.facts.limits;
         let mut loud = streams.into_iter().zip(outputs);
-        let loud = loud.find(|(_, captured)| captured.truncated > 0);
+        let loud = loud.find(|(stream, captured)| captured.read() > limits.flood(*stream));
         let loud = loud.map(|(stream, captured)| Stopped::Output {
             stream,
             observed: captured.read(),

@@ -14,6 +14,15 @@ async fn cell(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<C
         "<ACTION><CodeInterpreter:run_cell><language>python</language>\
          <code><![CDATA[{code}]]></code></CodeInterpreter:run_cell></ACTION>"
     );
+    text_result(stack, conversation, text).await
+}
+
+/// Runs the one call of a text and returns its result.
+async fn text_result(
+    stack: &Stack,
+    conversation: &str,
+    text: String,
+) -> anyhow::Result<CallResult> {
     let request = calls(CallsTarget {
         text,
         conversation_id: conversation.to_owned(),
@@ -29,7 +38,7 @@ async fn cell(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<C
 }
 
 fn output(result: &CallResult) -> anyhow::Result<Value> {
-    Ok(serde_json::from_str(&result.output_json)?)
+    serde_json::from_str(&result.output_json).with_context(|| format!("{result:?}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,5 +81,52 @@ async fn a_new_interpreter_says_why_the_one_before_it_ended() -> anyhow::Result<
     assert!(next["restarted_because"].is_string(), "{next}");
     let kept = output(&cell(&stack, "a", "1").await?)?;
     assert_eq!(kept.get("restarted_because"), None);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_above_the_limit_is_cut_and_its_end_is_shown() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let long = "print('x' * 3000000)\nprint('the end')";
+    let cut = cell(&stack, "a", long).await?;
+    assert_eq!(cut.status(), CallStatus::Succeeded);
+    let shown = cut.long_output.context("it is long")?.total_bytes;
+    assert!((1 << 20..2 << 20).contains(&shown), "{shown}");
+
+    let failing = format!("{long}\nraise SystemExit('1 failed')");
+    let code = format!(
+        "<ACTION><CodeInterpreter:execute><language>python</language>\
+         <code><![CDATA[{failing}]]></code></CodeInterpreter:execute></ACTION>"
+    );
+    let failed = text_result(&stack, "a", code).await?;
+    let message = failed.error.context("the code failed")?.message;
+    assert!(
+        message.contains("The end of standard output:\nx"),
+        "{message}"
+    );
+    assert!(message.contains("x\nthe end"), "{message}");
+    assert!(message.contains("1 failed"), "{message}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cell_that_does_not_obey_is_reported_by_the_reason_of_its_interruption()
+-> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let flood = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n\
+                 while True: os.write(1, b'deaf ' * 10000)";
+    let result = cell(&stack, "a", flood).await?;
+    let error = result.error.context("the cell failed")?;
+    assert_eq!(error.code, "output_limit");
+    let message = &error.message;
+    for expected in ["wrote too much", "did not obey", "variables are gone"] {
+        assert!(message.contains(expected), "{message}");
+    }
+    assert!(
+        message.contains("On standard output") || message.contains("The end of standard output")
+    );
+    let next = output(&cell(&stack, "a", "1").await?)?;
+    let reason = next["restarted_because"].as_str().context("it is new")?;
+    assert!(reason.contains("wrote more than"), "{reason}");
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Sessions and what happens to cells, on the wire.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use contracts::tavern::sandbox::v1::{self as wire, RunCellResponse, run_cell_response::Event};
 use futures::StreamExt as _;
 
 use crate::{
-    domain::session::{CellOutcome, SessionEnd, SessionInfo, SessionState},
+    domain::session::{CellOutcome, Interruption, SessionEnd, SessionInfo, SessionState},
     rpc::{
         outward,
         streaming::{ALIVE, ResponseStream},
@@ -31,6 +31,7 @@ pub(super) fn session(view: &SessionInfo) -> wire::Session {
         session_id: view.id.clone(),
         caller_id: view.caller.clone(),
         runtime: view.runtime.clone(),
+        session_key: view.key.clone(),
         state: state.into(),
         end: view.end().map(end),
         limits: Some(outward::limits(&view.limits)),
@@ -45,7 +46,7 @@ pub(super) fn session(view: &SessionInfo) -> wire::Session {
     }
 }
 
-fn end(end: &SessionEnd) -> wire::SessionEnd {
+pub(super) fn end(end: &SessionEnd) -> wire::SessionEnd {
     wire::SessionEnd {
         reason: outward::end_reason(end.reason).into(),
         message: end.message(),
@@ -131,14 +132,21 @@ fn cell_ended(ended: &CellEnd) -> wire::CellEnded {
     let outcome = outward::same_name! { ended.outcome, CellOutcome => wire::CellOutcome:
         Succeeded Raised Interrupted WallExceeded OutputExceeded SessionEnded
     };
-    let wall_time: Duration = ended.wall_time;
+    let interruption = ended
+        .interruption
+        .map_or(wire::CellInterruption::Unspecified, |why| {
+            outward::same_name! { why, Interruption => wire::CellInterruption: Wall Output Asked }
+        });
     wire::CellEnded {
         outcome: outcome.into(),
+        interruption: interruption.into(),
         session_end: ended.session_end.as_ref().map(end),
-        wall_time: Some(outward::duration(wall_time)),
-        stdout_bytes: ended.stdout.0,
-        stderr_bytes: ended.stderr.0,
-        stdout_truncated_bytes: ended.stdout.1,
-        stderr_truncated_bytes: ended.stderr.1,
+        wall_time: Some(outward::duration(ended.wall_time)),
+        stdout_bytes: ended.stdout.sent,
+        stderr_bytes: ended.stderr.sent,
+        stdout_truncated_bytes: ended.stdout.truncated,
+        stderr_truncated_bytes: ended.stderr.truncated,
+        stdout_end: outward::end_of(&ended.stdout),
+        stderr_end: outward::end_of(&ended.stderr),
     }
 }

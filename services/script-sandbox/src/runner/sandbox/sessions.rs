@@ -17,7 +17,10 @@ use crate::{
     audit::Record,
     domain::session::{CPU_TIME, SessionInfo, SessionState},
     error::Refusal,
-    runner::session::{Actor, Admitted, SessionLookup, SessionRequest, Sessions, session_io},
+    runner::session::{
+        Actor, Admitted, SessionLookup, SessionName, SessionOrigin, SessionRequest, Sessions,
+        session_io,
+    },
 };
 
 impl Sandbox {
@@ -36,8 +39,7 @@ impl Sandbox {
         )
     }
 
-    /// Makes a session and waits until it is ready; returns it, and whether an earlier request with the
-    /// same id has made it.
+    /// Makes or finds a session and waits until it is ready; returns it and where it comes from.
     ///
     /// # Errors
     /// When it is refused, or its interpreter did not become ready.
@@ -45,7 +47,7 @@ impl Sandbox {
         &self,
         digest: [u8; 32],
         request: SessionRequest,
-    ) -> Result<(SessionInfo, bool), Refusal> {
+    ) -> Result<(SessionInfo, SessionOrigin), Refusal> {
         let request_id = request.script.request_id.clone();
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
         let mut record = Record::of_session(&id, &request_id, &request.script);
@@ -55,6 +57,7 @@ impl Sandbox {
             id: id.clone(),
             caller: request.script.caller.clone(),
             runtime: runtime.profile.name.clone(),
+            key: request.key,
             state: SessionState::Starting,
             limits: request.limits,
             idle_time: request.idle_time,
@@ -69,17 +72,26 @@ impl Sandbox {
         };
         let found = loop {
             match self.sessions.look_up(&request_id, digest, view.clone()) {
-                Err(Refusal::Quota { .. }) if self.sessions.evict().await => {}
+                Err(Refusal::Quota { limit, .. })
+                    if self.sessions.make_room(limit, &view.caller).await => {}
                 found => break found,
             }
         };
-        let admitted = match found.map_err(|refusal| record.refused(refusal))? {
+        let caller = view.caller.as_str();
+        let mut admitted = match found.map_err(|refusal| record.refused(refusal))? {
             SessionLookup::New(admitted) => admitted,
-            SessionLookup::Known(id) => {
+            SessionLookup::Replayed(id) => {
                 record.replayed();
-                return Ok((self.sessions.ready(&id).await?, true));
+                let replayed = self.sessions.ready(SessionName { caller, id: &id }).await?;
+                return Ok((replayed, SessionOrigin::Replayed));
+            }
+            SessionLookup::Found(id) => {
+                record.replayed();
+                let found = self.sessions.ready(SessionName { caller, id: &id }).await?;
+                return Ok((living(found)?, SessionOrigin::Found));
             }
         };
+        let predecessor = admitted.predecessor.take();
         // A caller that goes and cannot come back for the session leaves none behind.
         let mut forget = ForgetOnDrop {
             sessions: &self.sessions,
@@ -100,19 +112,14 @@ impl Sandbox {
         };
         record.admitted(&runtime.profile.name);
         self.start(admitted, job, tools.clone(), record);
-        if !request_id.is_empty() {
+        if !request_id.is_empty() || !view.key.is_empty() {
             forget.id = None;
         }
-        let view = self.sessions.ready(&id).await?;
-        if let Some(end) = view.end().cloned() {
-            forget.id = Some(&id);
-            drop(forget);
-            let end = Box::new(end);
-            return Err(Refusal::SessionEnded { id, end });
-        }
+        let ready = self.sessions.ready(SessionName { caller, id: &id }).await?;
+        let ready = living(ready).inspect_err(|_| forget.id = Some(&id))?;
         forget.id = None;
         drop(forget);
-        Ok((view, false))
+        Ok((ready, SessionOrigin::New { predecessor }))
     }
 
     /// What a session is run with.
@@ -143,6 +150,17 @@ impl Sandbox {
             record,
         };
         tokio::spawn(actor.live().instrument(span));
+    }
+}
+
+/// Refuses a session that has ended before it was of use.
+fn living(view: SessionInfo) -> Result<SessionInfo, Refusal> {
+    match view.end().cloned() {
+        None => Ok(view),
+        Some(end) => Err(Refusal::SessionEnded {
+            id: view.id,
+            end: Box::new(end),
+        }),
     }
 }
 

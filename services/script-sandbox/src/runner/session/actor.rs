@@ -175,11 +175,9 @@ impl Actor {
                         view.cells = number;
                         view.state = SessionState::Running;
                     });
-                    let limit = self.view.borrow().limits.result;
                     let record =
                         Record::of_cell(&self.view.borrow(), number, &request.source, span);
-                    let mut cell =
-                        Cell::begin(number, request, limit, queue, gone, channels, record);
+                    let mut cell = Cell::begin(number, request, queue, gone, channels, record);
                     // A caller that has gone meanwhile is noticed by the cell.
                     let _ = answer.send(true);
                     let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);

@@ -3,8 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sandbox_engine::domain::{
-    outcome::{Captured, Outcome},
-    verdict::class::Reached,
+    limits::Limits, outcome::Outcome, stream::Stream, verdict::class::Reached,
 };
 use tokio::{
     sync::{mpsc, oneshot},
@@ -22,7 +21,11 @@ use crate::{
     domain::session::{CellOutcome, EndReason, Interruption, SessionEnd, cell_outcome},
     runner::{
         session::command::{Command, SessionOrder, Stop},
-        streaming::{input, left, output_queue::OutputQueue, output_reader::Moved},
+        streaming::{
+            input, left,
+            output_queue::OutputQueue,
+            output_reader::{Moved, OutputReader},
+        },
     },
 };
 
@@ -39,10 +42,7 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Cell {
     number: u64,
-    /// The most bytes of a value's text, and again of an error's.
-    limit: usize,
-    /// How much it may write, on each stream.
-    output: usize,
+    limits: Limits,
     record: Record,
     queue: Arc<OutputQueue<CellEvent>>,
     gone: oneshot::Receiver<()>,
@@ -92,39 +92,37 @@ impl Cell {
     pub(super) fn begin(
         number: u64,
         request: CellRequest,
-        limit: usize,
         queue: Arc<OutputQueue<CellEvent>>,
         gone: oneshot::Receiver<()>,
         channels: &mut SessionChannels,
         record: Record,
     ) -> Self {
-        let (wall_time, output) = (request.wall_time, request.output);
+        let limits = request.limits;
         let message = ToDriver {
             cell: number,
             source: &request.source,
-            limit,
+            limit: limits.result,
         };
         if let Err(error) = channels.channel.say(&message) {
             tracing::error!(%error, "failed to audit a cell");
         }
-        channels.stdout.renew(output);
-        channels.stderr.renew(output);
+        channels.stdout.renew(&limits);
+        channels.stderr.renew(&limits);
         queue.put(CellEvent::Started {
             cell: number,
-            wall_time,
-            output,
+            wall_time: limits.wall_time,
+            output: limits.output,
         });
         let began = Instant::now();
         Self {
             number,
-            limit,
-            output,
+            limits,
             record,
             queue,
             gone,
             left: false,
             began,
-            wall_end: began + wall_time,
+            wall_end: began + limits.wall_time,
             deadline: request.deadline,
             interrupted: None,
             waiting: Vec::new(),
@@ -149,7 +147,7 @@ impl Cell {
                 }
                 CellInput::Message(Err(Broken::Closed)) => return CellExit::Closed,
                 CellInput::Message(Err(broken)) => return CellExit::Broken(broken.to_string()),
-                CellInput::Moved(Moved::Over) => {
+                CellInput::Moved(Moved::Flood) => {
                     self.interrupt(Interruption::Output, grace, channels).await;
                 }
                 CellInput::Moved(Moved::Some | Moved::End) => {}
@@ -159,8 +157,9 @@ impl Cell {
                 }
                 CellInput::Time => match self.interrupted {
                     None => self.interrupt(Interruption::Wall, grace, channels).await,
-                    Some(Interrupted { until, .. }) if Instant::now() >= until => {
-                        return CellExit::Stop(Stop::because(EndReason::NotInterrupted));
+                    Some(Interrupted { why, until, .. }) if Instant::now() >= until => {
+                        let detail = why.sentence(&self.limits);
+                        return CellExit::Stop(Stop::of(EndReason::NotInterrupted, detail));
                     }
                     Some(_) => self.signal(channels).await,
                 },
@@ -238,15 +237,19 @@ impl Cell {
         // The driver has flushed before it spoke, so what belongs to the cell is in the pipes.
         channels.stdout.drain(&self.queue);
         channels.stderr.drain(&self.queue);
-        let done = done.bounded(self.limit);
+        let done = done.bounded(self.limits.result);
         if let Some(value) = done.value {
             self.queue.put(CellEvent::Value(value));
         }
         if let Some(error) = done.error {
             self.queue.put(CellEvent::Error(error));
         }
-        let why = self.interrupted.map(|interrupted| interrupted.why);
-        self.end(cell_outcome(done.outcome, why), None, channels);
+        let outcome = cell_outcome(done.outcome, self.interruption());
+        self.end(outcome, None, channels);
+    }
+
+    fn interruption(&self) -> Option<Interruption> {
+        self.interrupted.map(|interrupted| interrupted.why)
     }
 
     /// Reports that the session ended first; no process of it is left.
@@ -260,26 +263,27 @@ impl Cell {
         mut self,
         outcome: CellOutcome,
         session_end: Option<SessionEnd>,
-        channels: &SessionChannels,
+        channels: &mut SessionChannels,
     ) {
-        let figures = |captured: Captured| (captured.sent, captured.truncated);
         let wall_time = self.began.elapsed();
-        let (stdout, stderr) = (channels.stdout.captured(), channels.stderr.captured());
+        let [stdout, stderr] =
+            [&mut channels.stdout, &mut channels.stderr].map(OutputReader::take_captured);
         let reached = match outcome {
-            CellOutcome::WallExceeded => Some(Reached::time(self.wall_end - self.began, wall_time)),
+            CellOutcome::WallExceeded => Some(Reached::time(self.limits.wall_time, wall_time)),
             CellOutcome::OutputExceeded => {
                 let most = stdout.read().max(stderr.read());
-                Some(Reached::bytes(self.output as u64, most))
+                Some(Reached::bytes(self.limits.flood(Stream::Stdout), most))
             }
             _ => None,
         };
         self.record.cell_ended(outcome, reached, wall_time);
         self.queue.put(CellEvent::Ended(Box::new(CellEnd {
             outcome,
+            interruption: self.interruption(),
             session_end,
             wall_time,
-            stdout: figures(stdout),
-            stderr: figures(stderr),
+            stdout,
+            stderr,
         })));
         self.queue.close();
         for answer in self.waiting {

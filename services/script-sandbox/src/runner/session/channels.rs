@@ -6,7 +6,7 @@ use sandbox_engine::{
     domain::{
         isolation::{MemoryEnforcement, MissingLayer},
         outcome::Captured,
-        verdict::Stream,
+        stream::Stream,
     },
     input_files::InputFiles,
     launcher::ScriptIo,
@@ -48,11 +48,11 @@ pub(crate) struct SessionChannels {
 
 impl IoHandler for SessionIo {
     fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
-        let limits = context.script.limits;
+        let limits = &context.script.limits;
         let progress = watch::Sender::default();
         let channels = SessionChannels {
-            stdout: OutputReader::new(Stream::Stdout, io.stdout, limits.output),
-            stderr: OutputReader::new(Stream::Stderr, io.stderr, limits.output),
+            stdout: OutputReader::new(Stream::Stdout, io.stdout, limits),
+            stderr: OutputReader::new(Stream::Stderr, io.stderr, limits),
             channel: Channel {
                 job: io.job,
                 outgoing: Vec::new(),

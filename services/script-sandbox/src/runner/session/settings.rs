@@ -12,6 +12,9 @@ pub struct SessionSettings {
     /// refused. They are not counted in
     /// `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
+    /// How many sessions of one caller live at once. One more takes the place of an evictable one of the same
+    /// caller that is idle, or is refused. Default 8.
+    pub per_caller: u32,
     /// How many sessions are remembered that have ended; the oldest is forgotten first. Default 256.
     pub remembered: u32,
 }
@@ -20,6 +23,7 @@ impl Default for SessionSettings {
     fn default() -> Self {
         Self {
             maximum: 16,
+            per_caller: 8,
             remembered: 256,
         }
     }
@@ -30,6 +34,7 @@ impl SessionSettings {
     pub(crate) fn check(&self, problems: &mut Problems) {
         for (name, value, least) in [
             ("maximum", self.maximum, 0),
+            ("per_caller", self.per_caller, 1),
             ("remembered", self.remembered, 1),
         ] {
             if !(least..=500).contains(&value) {

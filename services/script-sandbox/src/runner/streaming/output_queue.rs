@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use sandbox_engine::domain::verdict::Stream;
+use sandbox_engine::domain::stream::Stream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// The most bytes that are taken from a pipe at once.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sandbox_engine::domain::{outcome::Captured, verdict::Stream};
+use sandbox_engine::domain::{limits::Limits, outcome::Captured, stream::Stream};
 use tokio::net::unix::pipe;
 
 use crate::runner::streaming::output_queue::{CHUNK, Chunk, OutputQueue, QueueSpace};
@@ -14,8 +14,8 @@ pub(crate) struct OutputReader {
     pipe: pipe::Receiver,
     buffer: Box<[u8]>,
     limit: u64,
-    sent: u64,
-    truncated: u64,
+    flood: u64,
+    figures: Captured,
     ended: bool,
 }
 
@@ -24,21 +24,21 @@ pub(crate) struct OutputReader {
 pub(crate) enum Moved {
     /// Some bytes.
     Some,
-    /// Some bytes, by which the limit was passed.
-    Over,
+    /// Some bytes, by which the stream became a flood.
+    Flood,
     /// Every writer has closed it.
     End,
 }
 
 impl OutputReader {
-    pub(crate) fn new(stream: Stream, pipe: pipe::Receiver, limit: usize) -> Self {
+    pub(crate) fn new(stream: Stream, pipe: pipe::Receiver, limits: &Limits) -> Self {
         Self {
             stream,
             pipe,
             buffer: vec![0; CHUNK].into_boxed_slice(),
-            limit: limit as u64,
-            sent: 0,
-            truncated: 0,
+            limit: limits.kept(stream) as u64,
+            flood: limits.flood(stream),
+            figures: Captured::default(),
             ended: false,
         }
     }
@@ -50,29 +50,25 @@ impl OutputReader {
 
     /// How many bytes were read since the figures were begun.
     pub(crate) fn read(&self) -> u64 {
-        self.sent + self.truncated
+        self.figures.read()
     }
 
-    /// Begins the figures anew, and gives the old ones.
-    pub(crate) fn renew(&mut self, limit: usize) -> Captured {
-        let old = self.captured();
-        (self.limit, self.sent, self.truncated) = (limit as u64, 0, 0);
-        old
+    /// Begins the figures anew, with the limits of a cell.
+    pub(crate) fn renew(&mut self, limits: &Limits) {
+        self.limit = limits.kept(self.stream) as u64;
+        self.flood = limits.flood(self.stream);
+        self.figures = Captured::default();
     }
 
-    /// The figures.
-    pub(crate) fn captured(&self) -> Captured {
-        Captured {
-            bytes: Vec::new(),
-            truncated: self.truncated,
-            sent: self.sent,
-        }
+    /// The figures and the end of what was not sent; begins them anew.
+    pub(crate) fn take_captured(&mut self) -> Captured {
+        std::mem::take(&mut self.figures)
     }
 
     /// Moves one chunk, waiting for it and for room. Nothing is lost if it is given up.
     pub(crate) async fn step<E>(&mut self, queue: &OutputQueue<E>) -> Moved {
         // What is over the limit is read and counted, so that the script does not hang.
-        let room = match self.truncated {
+        let room = match self.figures.truncated {
             0 => queue.room().await,
             _ => QueueSpace::default(),
         };
@@ -109,20 +105,22 @@ impl OutputReader {
     }
 
     fn take<E>(&mut self, read: usize, room: QueueSpace, queue: &OutputQueue<E>) -> Moved {
-        let fits = usize::try_from(self.limit.saturating_sub(self.sent))
+        let before = self.read();
+        let fits = usize::try_from(self.limit.saturating_sub(self.figures.sent))
             .unwrap_or(usize::MAX)
             .min(read);
-        if fits > 0 {
+        let (sent, cut) = self.buffer[..read].split_at(fits);
+        if !sent.is_empty() {
             let chunk = Chunk {
                 stream: self.stream,
-                offset: self.sent,
-                bytes: self.buffer[..fits].to_vec(),
+                offset: self.figures.sent,
+                bytes: sent.to_vec(),
             };
             queue.output(room, chunk);
-            self.sent += fits as u64;
+            self.figures.sent += sent.len() as u64;
         }
-        let first = self.truncated == 0 && fits < read;
-        self.truncated += (read - fits) as u64;
-        if first { Moved::Over } else { Moved::Some }
+        self.figures.cut(cut);
+        let is_flood = before <= self.flood && self.read() > self.flood;
+        if is_flood { Moved::Flood } else { Moved::Some }
     }
 }

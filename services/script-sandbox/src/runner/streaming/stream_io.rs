@@ -6,7 +6,8 @@ use sandbox_engine::{
     domain::{
         isolation::{IsolationLevel, MissingLayer},
         outcome::Captured,
-        verdict::{Stopped, Stream},
+        stream::Stream,
+        verdict::Stopped,
     },
     launcher::ScriptIo,
     run::{
@@ -62,7 +63,7 @@ impl IoHandler for StreamIo {
         let relayed = |stream, pipe| {
             let (queue, overflow) = (queue.clone(), overflow.clone());
             let mut heard = announced.subscribe();
-            let reader = OutputReader::new(stream, pipe, limits.output);
+            let reader = OutputReader::new(stream, pipe, &limits);
             tokio::spawn(async move {
                 // The start comes before everything else. If it is never announced, the script never starts.
                 let _ = heard.wait_for(|announced| *announced).await;
@@ -72,12 +73,7 @@ impl IoHandler for StreamIo {
         let outputs = [
             relayed(Stream::Stdout, io.stdout),
             relayed(Stream::Stderr, io.stderr),
-            tokio::spawn(capture(
-                Stream::Result,
-                io.result,
-                limits.result,
-                overflow.clone(),
-            )),
+            tokio::spawn(capture(Stream::Result, io.result, limits, overflow.clone())),
         ];
         let reports = report(io.progress, announced.subscribe(), queue.clone());
         let progress_reader = tokio::spawn(reports);
@@ -147,12 +143,12 @@ async fn relay(
     loop {
         match reader.step(&queue).await {
             Moved::Some => {}
-            Moved::Over => {
+            Moved::Flood => {
                 let observed = reader.read();
                 // The channel has room for one message of each stream.
                 let _ = overflow.try_send(Stopped::Output { stream, observed });
             }
-            Moved::End => return reader.captured(),
+            Moved::End => return reader.take_captured(),
         }
     }
 }

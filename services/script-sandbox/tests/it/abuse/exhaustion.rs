@@ -311,7 +311,7 @@ fn e13_a_million_empty_files_meet_a_quota() {
 pub(super) const FLOOD: &str = "import sys\nwhile True: sys.stdout.buffer.write(b'x' * 65536)";
 
 #[test]
-fn e15_a_flood_of_output_ends_at_its_limit() {
+fn e15_a_flood_of_output_ends_the_script() {
     everywhere(async |host| {
         for (runtime, source) in [
             ("python3", FLOOD),
@@ -351,10 +351,34 @@ fn a_flood_in_one_last_breath_is_still_too_much() {
         };
         for _ in 0..10 {
             let response = host
-                .run(limited(python("print('x' * 5000, end='')"), limits))
+                .run(limited(python("print('x' * 65000, end='')"), limits))
                 .await;
             expect_class(&response, &["output"]);
-            assert_eq!(response.stdout_truncated_bytes, 4000);
+            assert_eq!(response.stdout_truncated_bytes, 64_000);
+        }
+    });
+}
+
+#[test]
+fn output_above_its_limit_is_cut_but_for_its_end_and_the_script_continues() {
+    everywhere(async |host| {
+        for (runtime, source) in [
+            (
+                "python3",
+                "print('x' * 1500000)\nprint('1 failed, 2 passed')\nimport sys\nsys.exit(1)",
+            ),
+            (
+                "node",
+                "console.log('x'.repeat(1500000));\nconsole.log('1 failed, 2 passed');\nprocess.exitCode = 1;",
+            ),
+        ] {
+            let response = host.run(limited(request(runtime, source), patient())).await;
+            expect_class(&response, &["exited 1"]);
+            assert_eq!(response.stdout.len(), 1 << 20);
+            assert_eq!(response.stdout_truncated_bytes, 1_500_001 + 19 - (1 << 20));
+            assert_eq!(response.stdout_end.len(), 16 << 10);
+            assert!(response.stdout_end.ends_with(b"x\n1 failed, 2 passed\n"));
+            assert_eq!(response.stderr_end, b"");
         }
     });
 }

@@ -95,10 +95,12 @@ fn a_session_tells_of_its_opening_its_cells_and_its_end() {
             ..CreateSessionRequest::default()
         };
         let (made, opening) = traced(sessions.create_session(wish)).await;
-        let session_id = made.unwrap().into_inner().session.unwrap().session_id;
+        let session = made.unwrap().into_inner().session.unwrap();
+        let (session_id, caller_id) = (session.session_id, session.caller_id);
         for (source, verdict) in [("x = 1", "succeeded"), ("x.y", "raised")] {
             let cell = RunCellRequest {
                 session_id: session_id.clone(),
+                caller_id: caller_id.clone(),
                 source_text: source.to_owned(),
                 ..RunCellRequest::default()
             };
@@ -115,6 +117,7 @@ fn a_session_tells_of_its_opening_its_cells_and_its_end() {
         }
         let request = DeleteSessionRequest {
             session_id: session_id.clone(),
+            caller_id,
         };
         let deleted = sessions.delete_session(request).await.unwrap();
         let end = deleted.into_inner().session.unwrap().end.unwrap();

@@ -129,6 +129,9 @@ fn a_cell_that_ignores_its_interruption_takes_the_session_along() {
         };
         let ran = follow(host.try_begin(slow).await.unwrap()).await;
         assert_eq!(ran.session_end().0, SessionEndReason::NotInterrupted);
+        assert_eq!(ran.ended.interruption(), CellInterruption::Wall);
+        let message = ran.ended.session_end.unwrap().message;
+        assert!(message.contains("at its time limit of 3 s"), "{message}");
         nothing_is_left(&host).await;
     });
 }
@@ -271,6 +274,7 @@ fn fifty_sessions_come_and_go_and_leave_nothing() {
     as_every_user(async || {
         let host = Host::with(sessions(SessionSettings {
             maximum: 10,
+            per_caller: 10,
             ..SessionSettings::default()
         }))
         .await;

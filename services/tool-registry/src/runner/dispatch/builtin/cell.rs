@@ -1,7 +1,7 @@
 //! `CodeInterpreter:run_cell`: code whose variables stay for the next cell of the conversation.
 
 use call_outcome::{CallOutcome, Category, Failure, Written};
-use contracts::tavern::sandbox::v1::{CellOutcome, SessionEnd};
+use contracts::tavern::sandbox::v1::{CellEnded, CellInterruption, CellOutcome, SessionEndReason};
 use script_client::Cell;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,8 @@ use crate::runner::dispatch::{
     sandbox::{CellRun, Sessions, portable},
 };
 use crate::runner::in_flight::STDOUT;
+
+const ENDED: &str = "the interpreter ended, and its variables are gone";
 
 /// Runs one cell in the interpreter of the call's conversation.
 pub(super) async fn run(sessions: &Sessions, resolved: &ResolvedCall) -> CallOutcome {
@@ -86,29 +88,37 @@ fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
     let failure = match ended.outcome() {
         CellOutcome::Succeeded => return None,
         CellOutcome::Raised => raised(cell),
-        CellOutcome::WallExceeded => Failure::new(
-            Category::Timeout,
-            "wall_limit",
-            "the cell ran too long and was interrupted; its variables are kept",
-        ),
-        CellOutcome::OutputExceeded => Failure::limit(
-            "output_limit",
-            "the cell wrote too much and was interrupted; its variables are kept",
-        ),
         CellOutcome::SessionEnded => {
-            return Some(interpreter_ended(
-                ended.session_end.as_ref(),
-                &written,
-                language,
-            ));
+            return Some(interpreter_ended(ended, &written, language));
         }
-        CellOutcome::Interrupted | CellOutcome::Unspecified => Failure::new(
-            Category::Timeout,
-            "deadline_exceeded",
-            "the cell was interrupted before its end; its variables are kept",
-        ),
+        CellOutcome::WallExceeded
+        | CellOutcome::OutputExceeded
+        | CellOutcome::Interrupted
+        | CellOutcome::Unspecified => interrupted(ended, "its variables are kept"),
     };
     Some(written.added_to(failure))
+}
+
+/// The failure of a cell that was interrupted, and what became of its interpreter.
+fn interrupted(ended: &CellEnded, consequence: &str) -> Failure {
+    let (category, code, reason) = match ended.interruption() {
+        CellInterruption::Wall => (
+            Category::Timeout,
+            "wall_limit",
+            "the cell ran too long and was interrupted",
+        ),
+        CellInterruption::Output => (
+            Category::Limit,
+            "output_limit",
+            "the cell wrote too much and was interrupted",
+        ),
+        CellInterruption::Asked | CellInterruption::Unspecified => (
+            Category::Timeout,
+            "deadline_exceeded",
+            "the cell was interrupted before its end",
+        ),
+    };
+    Failure::new(category, code, format!("{reason}; {consequence}"))
 }
 
 fn raised(cell: &Cell) -> Failure {
@@ -120,10 +130,22 @@ fn raised(cell: &Cell) -> Failure {
     Failure::new(Category::Runtime, "code_failed", message.trim_end())
 }
 
-fn interpreter_ended(end: Option<&SessionEnd>, written: &Written<'_>, language: &str) -> Failure {
-    let verdict = call_wire::verdict_from_proto(end.and_then(|end| end.verdict.as_ref()));
-    let mut failure = verdict.failure(language, written);
-    let reason = &failure.message;
-    failure.message = format!("the interpreter ended, and its variables are gone: {reason}");
-    failure
+fn interpreter_ended(ended: &CellEnded, written: &Written<'_>, language: &str) -> Failure {
+    let end = ended.session_end.clone().unwrap_or_default();
+    let failure = match end.reason() {
+        SessionEndReason::Interpreter | SessionEndReason::Unspecified => {
+            let verdict = call_wire::verdict_from_proto(end.verdict.as_ref());
+            let mut failure = verdict.failure(language, written);
+            failure.message = format!("{ENDED}: {}", failure.message);
+            return failure;
+        }
+        SessionEndReason::NotInterrupted => {
+            interrupted(ended, &format!("it did not obey, so {ENDED}"))
+        }
+        _ => {
+            let message = format!("{ENDED}: {}", end.message);
+            Failure::new(Category::Dependency, "interpreter_ended", message)
+        }
+    };
+    written.added_to(failure)
 }

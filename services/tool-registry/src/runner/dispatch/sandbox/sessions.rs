@@ -9,8 +9,7 @@ use call_outcome::CallOutcome;
 use contracts::tavern::{
     common::v1::ErrorReason,
     sandbox::v1::{
-        CreateSessionRequest, ListSessionsRequest, RunCellRequest, Session, SessionState,
-        session_service_client::SessionServiceClient,
+        CreateSessionRequest, RunCellRequest, Session, session_service_client::SessionServiceClient,
     },
 };
 use futures::StreamExt;
@@ -20,6 +19,9 @@ use tonic::Status;
 
 use super::{PATIENCE, failure_of, lost};
 use crate::runner::dispatch::ResolvedCall;
+
+/// The key by which the sandbox finds the interpreter of a conversation.
+const KEY: &str = "CodeInterpreter";
 
 /// Runs cells in the interpreters of conversations.
 #[derive(Clone, Debug)]
@@ -84,6 +86,7 @@ impl Sessions {
         let (session, restarted) = self.session(caller, runtime).await.map_err(unharmed)?;
         let request = RunCellRequest {
             session_id: session.session_id,
+            caller_id: caller.to_owned(),
             source_text: code.to_owned(),
             ..RunCellRequest::default()
         };
@@ -106,30 +109,18 @@ impl Sessions {
         caller: &str,
         runtime: &str,
     ) -> Result<(Session, Option<String>), Status> {
-        let mut client = self.client.clone();
-        let request = ListSessionsRequest {
-            caller_id: Some(caller.to_owned()),
-            ..ListSessionsRequest::default()
-        };
-        let listed = client.list_sessions(request).await?.into_inner().sessions;
-        let (ended, mut alive): (Vec<Session>, Vec<Session>) = listed
-            .into_iter()
-            .filter(|session| session.runtime == runtime)
-            .partition(|session| session.state() == SessionState::Ended);
-        if let Some(session) = alive.pop() {
-            return Ok((session, None));
-        }
         let request = CreateSessionRequest {
             caller_id: caller.to_owned(),
             runtime: runtime.to_owned(),
+            session_key: KEY.to_owned(),
             // A conversation that rests gives way to others.
             evictable: true,
             ..CreateSessionRequest::default()
         };
-        let created = client.create_session(request).await?.into_inner().session;
-        let latest = ended.into_iter().filter_map(|session| session.end);
-        let latest = latest.max_by_key(|end| end.end_time.map(|time| (time.seconds, time.nanos)));
-        Ok((created.unwrap_or_default(), latest.map(|end| end.message)))
+        let created = self.client.clone().create_session(request).await?;
+        let created = created.into_inner();
+        let ended = created.predecessor_end.map(|end| end.message);
+        Ok((created.session.unwrap_or_default(), ended))
     }
 }
 
