@@ -13,6 +13,7 @@ pub mod page;
 pub mod reference;
 pub mod run_cursor;
 pub mod run_id;
+pub mod text;
 
 pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
 pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};

@@ -71,27 +71,50 @@ pub fn tasks_of(user: u32) -> u64 {
 /// All processes of this host at one moment, by parent.
 struct ProcSnapshot {
     taken: Instant,
+    /// See [`process::last_made`], from before the walk.
+    last_made: Option<String>,
     children: HashMap<u32, Vec<Process>>,
 }
 
 impl ProcSnapshot {
-    /// The last walk over /proc, or a new one. Who asks during a walk shares it.
+    /// The last walk over /proc, or a new one. Who asks during a walk shares it. As long as no process is made
+    /// on the whole host, the last walk has found them all: scripts that sleep cost no further one.
     fn recent() -> Arc<Self> {
         static LAST: Mutex<Option<Arc<ProcSnapshot>>> = Mutex::new(None);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
-            Some(recent) if recent.taken.elapsed() < FRESH => recent.clone(),
+            Some(recent) if recent.is_fresh() || recent.is_complete() => recent.clone(),
             _ => last.insert(Arc::new(Self::take())).clone(),
         }
     }
 
+    /// Whether its figures are recent enough.
+    fn is_fresh(&self) -> bool {
+        self.taken.elapsed() < FRESH
+    }
+
+    /// Whether each process that lives is in it.
+    fn is_complete(&self) -> bool {
+        self.last_made.is_some() && self.last_made == process::last_made()
+    }
+
     fn take() -> Self {
         let taken = Instant::now();
+        let last_made = process::last_made();
         let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
         for process in process::all() {
             children.entry(process.parent).or_default().push(process);
         }
-        Self { taken, children }
+        Self {
+            taken,
+            last_made,
+            children,
+        }
+    }
+
+    /// The processes that a process has made, as they were.
+    fn children(&self, pid: u32) -> impl Iterator<Item = Process> {
+        self.children.get(&pid).into_iter().flatten().copied()
     }
 }
 
@@ -109,16 +132,23 @@ impl ProcTree {
     /// The processes below a supervisor.
     pub fn below(supervisor: u32) -> Self {
         let snapshot = ProcSnapshot::recent();
-        let children = |pid: &u32| snapshot.children.get(pid).into_iter().flatten().copied();
         let mut seen: HashSet<u32> = HashSet::from([supervisor]);
-        let mut all: Vec<Process> = children(&supervisor).collect();
-        let first = all.len();
+        let mut all: Vec<Process> = snapshot.children(supervisor).collect();
+        let mut first = all.len();
         let mut at = 0;
         while let Some(pid) = all.get(at).map(|process| process.pid) {
             at += 1;
             if seen.insert(pid) {
-                all.extend(children(&pid));
+                all.extend(snapshot.children(pid));
             }
+        }
+        // Below a process that has gone since, others may live on.
+        if !snapshot.is_fresh() {
+            let look = |process: &Process| Process::look(process.pid);
+            let own = all.split_off(first);
+            all = all.iter().filter_map(look).collect();
+            first = all.len();
+            all.extend(own.iter().filter_map(look));
         }
         Self { all, first }
     }

@@ -143,6 +143,9 @@ impl Tools {
 
     fn plan(&self, slot: &Slot, invocation: Invocation) -> LaunchPlan {
         let mut limits = process_limits(&slot.limits);
+        if slot.enforcement == MemoryEnforcement::Sampled {
+            limits.open_files = limits.open_files.min(uncounted_files(&slot.limits));
+        }
         if self.backend.level == IsolationLevel::Reduced && slot.user.is_none() {
             share_user(&mut limits, self.concurrent_scripts);
         }
@@ -212,6 +215,17 @@ fn epoll_watches(concurrent_scripts: u32) -> u64 {
     let all: Option<u64> = all.and_then(|text| text.trim().parse().ok());
     let share = all.map(|all| all / 2 / u64::from(concurrent_scripts.max(1)));
     share.map_or(MOST, |share| share.min(MOST))
+}
+
+/// How many files each process may have open where no cgroup counts what the kernel keeps of them: so many
+/// that all processes together hold no more than the limit on memory, beside their memory itself.
+fn uncounted_files(limits: &Limits) -> u64 {
+    /// The most that the kernel keeps of one, in bytes: half of a pipe beyond those of a user that may be larger.
+    const EACH: u64 = 5 << 10;
+    /// What interpreters need.
+    const LEAST: u64 = 32;
+    let files = limits.memory as u64 / EACH / u64::from(limits.processes.max(1));
+    files.max(LEAST)
 }
 
 /// What the kernel keeps for each process. The limits of the whole script are kept elsewhere; these

@@ -4,7 +4,7 @@
 //! is shared between two scripts.
 
 use std::{
-    ops::Range,
+    collections::VecDeque,
     os::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr, UnixListener},
@@ -27,11 +27,12 @@ pub struct Users {
 #[derive(Clone, Copy, Debug)]
 pub struct NoUser;
 
-/// Users that this service holds, and those that it has not tried to hold yet.
+/// Users that this service holds, and those that it does not hold yet.
 #[derive(Debug)]
 struct Known {
     free: Vec<u32>,
-    untried: Range<u32>,
+    /// Those that others held when they were tried last stand at the end.
+    not_held: VecDeque<u32>,
     /// The sole use of user ids among the services of this host.
     ///
     /// All processes of a user can be killed at once, which is how a script without a pid namespace is
@@ -46,7 +47,7 @@ impl Users {
         let known = || {
             Arc::new(Mutex::new(Known {
                 free: Vec::new(),
-                untried: first..first.saturating_add(USERS),
+                not_held: (first..first.saturating_add(USERS)).collect(),
                 names: Vec::new(),
             }))
         };
@@ -74,14 +75,23 @@ impl Known {
         if let Some(free) = self.free.pop() {
             return Some(free);
         }
-        let (id, name) = self.untried.by_ref().find_map(|user| {
-            let name = format!("tavern-script-user-{user}");
-            let address = SocketAddr::from_abstract_name(name).ok()?;
-            Some((user, UnixListener::bind_addr(&address).ok()?))
-        })?;
-        self.names.push(name);
-        Some(id)
+        for _ in 0..self.not_held.len() {
+            let user = self.not_held.pop_front()?;
+            if let Some(name) = hold(user) {
+                self.names.push(name);
+                return Some(user);
+            }
+            // Whoever holds it may let it go.
+            self.not_held.push_back(user);
+        }
+        None
     }
+}
+
+fn hold(user: u32) -> Option<UnixListener> {
+    let name = format!("tavern-script-user-{user}");
+    let address = SocketAddr::from_abstract_name(name).ok()?;
+    UnixListener::bind_addr(&address).ok()
 }
 
 /// A user that one script has for itself, given back when it is dropped.
@@ -102,5 +112,28 @@ impl Drop for User {
     fn drop(&mut self) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.free.push(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_that_others_held_are_taken_once_they_are_free() {
+        const FIRST: u32 = 3_000_000_000;
+        let mut known = Known {
+            free: Vec::new(),
+            not_held: (FIRST..FIRST + 3).collect(),
+            names: Vec::new(),
+        };
+        let others: Vec<UnixListener> = (FIRST..FIRST + 3).filter_map(hold).collect();
+        assert_eq!(others.len(), 3);
+        for _ in 0..10 {
+            assert_eq!(known.take(), None);
+        }
+        drop(others);
+        let taken: Vec<u32> = std::iter::from_fn(|| known.take()).collect();
+        assert_eq!(taken, [FIRST, FIRST + 1, FIRST + 2]);
     }
 }

@@ -122,7 +122,7 @@ fn invalid(written: &str, problem: &str, remedy: &str) -> Failure {
 fn short(written: &str) -> String {
     written
         .chars()
-        .filter(|c| !c.is_control())
+        .filter(|c| !core_types::text::is_hidden(*c))
         .take(120)
         .collect()
 }

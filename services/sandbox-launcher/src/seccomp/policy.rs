@@ -167,8 +167,7 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries.extend(sockets::entries(profile));
     entries.extend(file_attributes(profile));
     entries.push(watches(profile));
-    let signals = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill];
-    entries.extend(signals.map(|number| Entry::allowed(number, profile.signals_contained)));
+    entries.extend(signals(profile));
     entries
 }
 
@@ -192,9 +191,7 @@ fn conditional() -> Vec<Entry> {
         Entry::allowed_if(number, [vec![only]], EPERM)
     };
     vec![
-        // A thread or a process, but no namespace: clone3 hides its flags behind a pointer and is
-        // answered ENOSYS, upon which the C libraries use this one.
-        masked(libc::SYS_clone, 0, NAMESPACE_FLAGS, 0),
+        threads_and_processes(),
         // Asking terminals and pipes; everything else, above all TIOCSTI, is answered as by a file.
         one_of(libc::SYS_ioctl, 1, tables::IOCTLS, ENOTTY),
         one_of(libc::SYS_prctl, 0, tables::PRCTLS, EPERM),
@@ -206,6 +203,39 @@ fn conditional() -> Vec<Entry> {
         // Pipes with a name, but no devices.
         masked(libc::SYS_mknodat, 2, 0o170_000, 0o010_000),
     ]
+}
+
+/// A thread or a process, but no namespace: clone3 hides its flags behind a pointer and is answered
+/// ENOSYS, upon which the C libraries use this one. Nor one whose end sends the signal of [`signals`].
+fn threads_and_processes() -> Entry {
+    let exit_signal = Condition::masked(0, libc::CSIGNAL as u64, libc::SIGSYS as u64);
+    let no_namespace = Condition::masked(0, NAMESPACE_FLAGS, 0);
+    Entry {
+        number: libc::SYS_clone,
+        cases: vec![
+            (vec![exit_signal], Answer::Errno(EPERM)),
+            (vec![no_namespace], Answer::Allow),
+        ],
+        otherwise: Answer::Errno(EPERM),
+    }
+}
+
+/// Signals to the script's own processes, but for the one by which the kernel ends a forbidden call: who
+/// is ended by it has made one.
+fn signals(profile: Profile) -> [Entry; 3] {
+    let calls = [
+        (libc::SYS_kill, 1),
+        (libc::SYS_tkill, 1),
+        (libc::SYS_tgkill, 2),
+    ];
+    calls.map(|(number, argument)| {
+        let kernels = Condition::masked(argument, LOWER_HALF, libc::SIGSYS as u64);
+        let refused = (vec![kernels], Answer::Errno(EPERM));
+        match profile.signals_contained {
+            true => Entry::allowed_unless(number, vec![refused]),
+            false => Entry::allowed(number, false),
+        }
+    })
 }
 
 /// Memory, but for two kinds that no limit of the script counts. Huge pages are a stock of the whole

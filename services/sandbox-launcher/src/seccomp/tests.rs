@@ -380,6 +380,30 @@ fn other_processes_are_asked_nothing_where_they_are_in_sight() {
 }
 
 #[test]
+fn only_the_kernel_sends_the_signal_of_a_forbidden_call() {
+    let refused = Answer::Errno(libc::EPERM);
+    for profile in PROFILES {
+        let sent = |signal: i32| {
+            [
+                answer(profile, libc::SYS_kill, &[1, signal as u64]),
+                answer(profile, libc::SYS_tkill, &[1, signal as u64]),
+                answer(profile, libc::SYS_tgkill, &[1, 1, signal as u64]),
+            ]
+        };
+        assert_eq!(sent(libc::SIGSYS), [refused; 3]);
+        let others = match profile.signals_contained {
+            true => Answer::Allow,
+            false => refused,
+        };
+        assert_eq!(sent(libc::SIGTERM), [others; 3]);
+        let made = |flags: i32| answer(profile, libc::SYS_clone, &[flags as u64]);
+        assert_eq!(made(libc::SIGCHLD), Answer::Allow);
+        assert_eq!(made(libc::SIGSYS), refused);
+        assert_eq!(made(libc::CLONE_VM | libc::SIGSYS), refused);
+    }
+}
+
+#[test]
 fn what_the_kernel_keeps_for_all_processes_of_a_user_cannot_be_taken() {
     let refused = Answer::Errno(libc::EPERM);
     for profile in PROFILES {

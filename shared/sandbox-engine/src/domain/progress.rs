@@ -1,5 +1,6 @@
 //! The progress that a script reports, as lines of JSON. They are untrusted.
 
+use core_types::text::is_hidden;
 use serde::Deserialize;
 
 /// The longest line that is read, in bytes.
@@ -72,7 +73,7 @@ fn read(line: &[u8]) -> Option<ScriptProgress> {
 
 /// Shortens a message, and removes what could change how the text around it is shown.
 fn on_one_line(message: &str) -> String {
-    let printable = message.replace(char::is_control, " ");
+    let printable = message.replace(is_hidden, " ");
     let mut line = printable.trim().to_owned();
     if line.len() > MAX_MESSAGE {
         line.truncate(line.floor_char_boundary(MAX_MESSAGE - '…'.len_utf8()));
@@ -145,10 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_short_line_without_control_characters() {
+    fn a_message_is_one_short_line_without_characters_that_direct_others() {
         check(
             "{\"message\":\"\\u001b[2J\\na\\r\"}\n",
             Some((None, "[2J a")),
+        );
+        check(
+            "{\"message\":\"a\\u202eb\\u2066c\\u200fd\"}\n",
+            Some((None, "a b c d")),
         );
         let long = format!("{{\"message\":\"{}\"}}\n", "石".repeat(100));
         let cut = "石".repeat(84) + "…";

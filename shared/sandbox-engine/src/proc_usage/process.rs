@@ -27,17 +27,26 @@ pub(super) struct Process {
 
 /// All processes of this host.
 pub(super) fn all() -> Vec<Process> {
-    let ticks = rustix::param::clock_ticks_per_second().max(1);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let look = |entry: fs::DirEntry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read(entry.path().join("stat")).ok()?;
-        read_stat(pid, &String::from_utf8_lossy(&stat), ticks)
-    };
+    let look = |entry: fs::DirEntry| Process::look(entry.file_name().to_str()?.parse().ok()?);
     entries.filter_map(look).collect()
 }
 
+/// A text that differs once a process or thread was made since, on the whole host. Nothing where the kernel
+/// does not say.
+pub(super) fn last_made() -> Option<String> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    Some(load.rsplit_once(' ')?.1.trim_end().to_owned())
+}
+
 impl Process {
+    /// The process as it is now; nothing if it has gone.
+    pub(super) fn look(pid: u32) -> Option<Self> {
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let stat = fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+        read_stat(pid, &String::from_utf8_lossy(&stat), ticks)
+    }
+
     /// The processor time that is to be found here.
     pub(super) fn cpu(&self) -> Duration {
         self.own + self.waited

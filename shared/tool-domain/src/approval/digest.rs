@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use core_types::text::is_hidden;
+
 const DOMAIN: &str = "tavern.approval.v1";
 
 /// Returns the digest that a decision quotes (rule G802), in hexadecimal digits.
@@ -24,18 +26,6 @@ pub fn shown(canonical: &str) -> String {
         }
     }
     text
-}
-
-/// Whether a character has no shape of its own or directs how others are shown. Canonical JSON has
-/// such characters only inside texts, where an escape may stand for each.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

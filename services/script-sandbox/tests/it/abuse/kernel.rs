@@ -458,6 +458,32 @@ print(ctypes.CFUNCTYPE(ctypes.c_int)(address)())
     });
 }
 
+#[test]
+fn a_script_that_sends_itself_the_signal_of_a_forbidden_call_is_not_reported_as_having_made_one() {
+    everywhere(async |host| {
+        let source = "
+import os, signal, threading
+for send in [lambda: os.kill(os.getpid(), signal.SIGSYS), lambda: os.kill(0, signal.SIGSYS),
+             lambda: signal.raise_signal(signal.SIGSYS),
+             lambda: signal.pthread_kill(threading.get_ident(), signal.SIGSYS)]:
+    try: send(); print('sent')
+    except OSError: pass
+os.kill(os.getpid(), signal.SIGUSR1)
+";
+        let response = host.python(source).await;
+        expect_class(&response, &["signalled SIGUSR1", "exited 1"]);
+        assert_eq!(stdout(&response), "");
+        let child = format!(
+            "{CALL}
+pid = libc.syscall(56, 31, 0, 0, 0, 0)
+if pid == 0: os._exit(0)
+print(pid)
+"
+        );
+        expect_output(&host.python(&child).await, "-1\n");
+    });
+}
+
 /// Daemons that hold the output.
 pub(super) const DAEMONS: &str = "sleep MARKER & disown; setsid sleep MARKER & echo started";
 

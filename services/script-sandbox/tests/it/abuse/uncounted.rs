@@ -1,6 +1,7 @@
 //! Programs that use what is easily left out when a script's use is summed up.
 
 use contracts::tavern::sandbox::v1::Limits;
+use sandbox_engine::domain::isolation::MemoryEnforcement;
 
 use super::exhaustion::ends;
 use crate::{
@@ -304,6 +305,46 @@ time.sleep(600)
 "
     );
     everywhere(async |host| ends(&host, "python3", &source, memory_of(128), &["memory"]).await);
+}
+
+/// Opens what the kernel keeps in memory that is no process's, in several processes; each says how many.
+const OPEN_OBJECTS: &str = "
+import os
+def open_all():
+    count, kept = 0, []
+    try:
+        while True: kept.append(MAKE); count += 1
+    except OSError: pass
+    print(count, flush=True)
+for _ in range(4):
+    pid = os.fork()
+    if pid == 0: open_all(); os._exit(0)
+    os.waitpid(pid, 0)
+";
+
+#[test]
+fn e19_files_that_no_cgroup_counts_are_bounded_by_the_memory_of_the_script() {
+    // 256 MiB, 512 processes and 5 KiB for each file.
+    const MOST: u64 = (256 << 20) / 512 / (5 << 10);
+    everywhere(async |host| {
+        let counted = host.sandbox.report().enforcement != MemoryEnforcement::Sampled;
+        for make in ["os.pipe()", "os.eventfd(0)", "os.open('/dev/null', 0)"] {
+            let limits = Limits {
+                processes: Some(512),
+                open_files: Some(1000),
+                ..memory_of(256)
+            };
+            let source = OPEN_OBJECTS.replace("MAKE", make);
+            let response = host.run(limited(python(&source), limits)).await;
+            expect_class(&response, &["exited 0"]);
+            let text = stdout(&response);
+            let opened = text.lines().map(|line| line.parse::<u64>().unwrap());
+            let opened: Vec<u64> = opened.collect();
+            assert_eq!(opened.len(), 4);
+            let is_bounded = opened.iter().all(|count| (10..=MOST).contains(count));
+            assert_eq!(is_bounded, !counted, "{make} {opened:?}");
+        }
+    });
 }
 
 /// Adds many watches to epoll in several processes; each says how many it has.
