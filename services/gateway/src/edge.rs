@@ -4,6 +4,7 @@
 //! the answer back. It decides nothing.
 //!
 //! - `guard`: which hosts and origins may call; runs before everything else.
+//! - `public`: the address that a client reached, behind a proxy too.
 //! - `front`: what a person sees who looks.
 //! - `method`: the methods of the services, each at its gRPC path.
 //! - `connect`, `grpc_web`: the protocols that a method speaks.
@@ -25,6 +26,7 @@ mod grpc_web;
 mod guard;
 mod method;
 mod openai;
+mod public;
 mod session;
 mod sse;
 mod watch;

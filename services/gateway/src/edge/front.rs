@@ -1,23 +1,22 @@
 //! The page for people who open the address.
 
+use axum::Extension;
 use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode, Uri, header};
+use http::{StatusCode, Uri};
+
+use super::public::PublicAddress;
 
 /// Says what this is and where to go.
-pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.unwrap_or("127.0.0.1:7401");
+pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl IntoResponse {
     format!(
         "Tavern {version} turns what language models write into work that really happens.\n\
          \n\
-         http://{host}/console is a page to send messages and follow runs with.\n\
+         {address}/console is a page to send messages and follow runs with.\n\
          \n\
          Every method of every service is at its gRPC path, for gRPC, Connect and gRPC-Web:\n\
          \n\
          \x20 curl --json '{{\"text\": \"Hello.\"}}' \\\n\
-         \x20   http://{host}/tavern.gateway.v1.GatewayService/ParseText\n\
+         \x20   {address}/tavern.gateway.v1.GatewayService/ParseText\n\
          \n\
          Beside them: /v1/runs/{{id}}/events (server-sent events, WebSocket), /v1/session\n\
          (WebSocket), and /v1/chat/completions and /v1/models (the chat API of OpenAI).\n\

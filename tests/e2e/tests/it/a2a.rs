@@ -19,7 +19,8 @@ use testkit::{Stack, eventually};
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use client::{Client, Seen, a2a, post, prepare, refused, state, text, text_of, v1};
+pub(crate) use client::prepare;
+use client::{Client, Seen, a2a, post, refused, state, text, text_of, v1};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g902_a_message_is_one_task_in_five_processes_over_grpc_and_json() -> anyhow::Result<()> {
