@@ -104,6 +104,11 @@ def use_openai(address):
 
     unknown = expect(openai.NotFoundError, lambda: ask(model="unknown"))
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
+    # An API that is not there is refused as this one refuses.
+    missing = expect(openai.NotFoundError, lambda: client.embeddings.create(model=AGENT, input="x"))
+    assert (missing.code, missing.type) == ("unknown_url", "invalid_request_error"), missing
+    verb = expect(openai.APIStatusError, lambda: client.get("/chat/completions", cast_to=object))
+    assert (verb.status_code, verb.code) == (405, "unknown_url"), verb
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
 

@@ -51,6 +51,9 @@ pub struct HttpSettings {
     /// that its own pages may call over https; a listed proxy must overwrite both headers of its clients.
     /// Those of other peers are ignored. Default: none.
     pub proxies: Vec<String>,
+    /// The profile id of the agent whose card stands at `/.well-known/agent-card.json`; every agent has one
+    /// below `/a2a/AGENT` too. Default: the first agent by id.
+    pub a2a_agent: String,
 }
 
 /// Reads a network, or an address as the network that holds it alone.

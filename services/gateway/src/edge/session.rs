@@ -20,12 +20,11 @@ use http::{HeaderMap, HeaderValue, header};
 use prost_reflect::MethodDescriptor;
 use serde_json::{Map, Value, json};
 use tonic::Status;
-use tonic::body::Body;
 
-use super::call::{self, Answer};
-use super::connect::{self, Encoding, error_to_json};
+use super::connect::{self, error_to_json};
+use super::json_call::JsonCall;
 use super::websocket::{self, CloseCode, bounded, send};
-use super::{contract, frames};
+use super::{call, contract};
 
 /// What a request may ask for, and the method that answers it.
 const REQUESTS: [(&str, &str, &str); 6] = [
@@ -226,10 +225,10 @@ fn answers(
 ) -> impl futures::Stream<Item = Piece> + Send {
     stream! {
         let mut end = json!({"id": &*id, "end": {}});
-        match start(calls, metadata, &method, &request).await {
+        match JsonCall::start(calls, metadata, method, &request).await {
             Err(status) => end["end"]["error"] = error_to_json(&status),
-            Ok(mut answer) => loop {
-                match next(&mut answer, &method).await {
+            Ok(mut call) => loop {
+                match call.next().await {
                     Ok(Some((message, bounded))) => {
                         let frame = format!("{{\"id\":{},\"message\":{message}}}", json!(&*id));
                         drop(message);
@@ -245,30 +244,4 @@ fn answers(
         }
         yield Piece { id, frame: end.to_string(), is_last: true, bounded: Bytes::new() };
     }
-}
-
-async fn start(
-    calls: Calls,
-    metadata: HeaderMap,
-    method: &MethodDescriptor,
-    request: &Value,
-) -> Result<Answer, Status> {
-    let message = connect::read_value(&method.input(), request)?;
-    let body = Body::new(http_body_util::Full::new(frames::frame(0, &message)?));
-    Ok(Answer::of(calls, &contract::path_of(method), metadata, body).await)
-}
-
-/// Returns the next message as JSON, with its bytes.
-async fn next(
-    answer: &mut Answer,
-    method: &MethodDescriptor,
-) -> Result<Option<(String, Bytes)>, Status> {
-    let Some(message) = answer.next().await? else {
-        return Ok(None);
-    };
-    let written = Encoding::Json.write(&method.output(), message.clone())?;
-    Ok(Some((
-        String::from_utf8_lossy(&written).into_owned(),
-        message,
-    )))
 }

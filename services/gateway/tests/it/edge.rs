@@ -35,6 +35,7 @@ impl Edge {
                 hosts: vec!["tavern.example".to_owned()],
                 origins: vec!["https://app.example".to_owned()],
                 proxies: addresses.iter().map(ToString::to_string).collect(),
+                ..HttpSettings::default()
             },
             ..GatewaySettings::default()
         };

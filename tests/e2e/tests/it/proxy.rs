@@ -8,7 +8,7 @@ use testkit::{Process, Stack, StackBuilder, eventually, repository};
 use tokio::net::TcpStream;
 
 use crate::text::failing_agents;
-use crate::{console, edges, foreign};
+use crate::{a2a, console, edges, foreign};
 
 /// Where Debian puts the program.
 const NGINX: &str = "/usr/sbin/nginx";
@@ -145,6 +145,17 @@ async fn a_chat_client_that_closes_its_stream_behind_nginx_ends_the_turn() -> an
     let stack = known(Stack::builder().deploy(failing_agents()), "TAVERN");
     let stack = stack.start().await?;
     Proxy::before(&stack).await?.play("closing").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_official_client_of_a2a_uses_agents_behind_nginx() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    a2a::prepare(deploy.path())?;
+    let stack = known(Stack::builder().deploy(deploy.path()), "TAVERN");
+    let stack = stack.start().await?;
+    let proxy = Proxy::before(&stack).await?;
+    let client = proxy.trusted_by(a2a::official_client(&proxy.address)?);
+    edges::run(client).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
