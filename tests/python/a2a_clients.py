@@ -125,6 +125,7 @@ async def refuse(http, address):
         ([call], None, -32600),
         (call | {"jsonrpc": "1.0"}, 7, -32600),
         (call | {"id": None}, None, -32600),
+        (call | {"id": "x" * 300}, None, -32600),
         (call | {"id": "x", "method": "message/send"}, "x", -32601),
         (call | {"params": [1]}, 7, -32602),
         (call | {"params": {"tenant": "clock"}}, 7, -32602),

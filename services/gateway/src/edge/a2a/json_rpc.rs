@@ -18,6 +18,9 @@ use crate::edge::public::PublicAddress;
 /// Bytes of a request around the parameters of its method.
 const ENVELOPE: usize = 4 << 10;
 
+/// The longest id of a request as JSON, in bytes: every message of a stream has it.
+const MAX_ID: usize = 256;
+
 /// A request that can be answered.
 #[derive(Debug)]
 struct Asked {
@@ -44,7 +47,7 @@ pub(super) async fn answer(
     };
     let asked = match read(&bytes) {
         Ok(asked) => asked,
-        Err((id, error)) => return refused(&id, &error),
+        Err(refusal) => return respond(refusal),
     };
     let caller = A2aCaller::of(calls, &parts.headers, address);
     let id = asked.id.clone();
@@ -77,11 +80,10 @@ fn respond(text: String) -> Response {
 /// Reads a request.
 ///
 /// # Errors
-/// The id, where there is one, and what is wrong in the words of JSON-RPC.
-fn read(bytes: &[u8]) -> Result<Asked, (Value, Value)> {
+/// The answer that says what is wrong, with the id of the request where it has one.
+fn read(bytes: &[u8]) -> Result<Asked, String> {
     let wrong = |id: &Value, code: i32, message: &str| {
-        let error = json!({"code": code, "message": message});
-        (id.clone(), error)
+        envelope::failure(id, &json!({"code": code, "message": message}))
     };
     let parsed =
         parse_json(bytes).map_err(|status| wrong(&Value::Null, -32700, status.message()))?;
@@ -90,9 +92,9 @@ fn read(bytes: &[u8]) -> Result<Asked, (Value, Value)> {
         return Err(wrong(&Value::Null, -32600, message));
     };
     let id = match asked.remove("id") {
-        Some(id @ (Value::String(_) | Value::Number(_))) => id,
+        Some(id @ (Value::String(_) | Value::Number(_))) if id.to_string().len() <= MAX_ID => id,
         _ => {
-            let message = "`id` must be a text or a number";
+            let message = "`id` must be a text or a number of up to 256 bytes";
             return Err(wrong(&Value::Null, -32600, message));
         }
     };
