@@ -69,7 +69,7 @@ $(TARGET)/local-model/installed: deploy/local-model/requirements.txt | check-pyt
 TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: test
-test: check-rust check-node check-chromium python test-console $(BROWSER)/node_modules/.package-lock.json build ## Run all tests, those in Python included
+test: check-rust check-node check-chromium check-nginx python test-console $(BROWSER)/node_modules/.package-lock.json build ## Run all tests, those in Python included
 	@if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	  $(CARGO) nextest run --profile $(if $(CI),ci,default) --test-threads $(TEST_THREADS) --locked --workspace \
 	    --no-tests=warn; \
@@ -244,6 +244,11 @@ check-npm: check-node
 .PHONY: check-chromium
 check-chromium:
 	@command -v chromium >/dev/null || { echo "missing: Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
+
+.PHONY: check-nginx
+check-nginx:
+	@[ -x /usr/sbin/nginx ] || { echo "missing: nginx; on Debian: apt-get install nginx-light" >&2; exit 1; }
+	@command -v openssl >/dev/null || { echo "missing: openssl; on Debian: apt-get install openssl" >&2; exit 1; }
 
 .PHONY: check-python
 check-python:

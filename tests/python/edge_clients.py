@@ -1,18 +1,22 @@
 """Clients of the gateway's edges that share no code with Tavern.
 
-    edge_clients.py ADDRESS openai|closing|session|cuts
+    edge_clients.py ADDRESS openai|closing|session|people|cuts
     edge_clients.py ADDRESS ask AGENT MESSAGE
 
-Each part ends with exit code 0 if everything was as it should be.
+ADDRESS is `http://HOST:PORT` or `https://HOST:PORT`; SSL_CERT_FILE names the certificates that an https
+server may have. Each part ends with exit code 0 if everything was as it should be.
 """
 
 import argparse
+import collections
 import http.client
 import itertools
 import json
 import os
 import random
+import ssl
 import struct
+import time
 import urllib.parse
 
 import openai
@@ -23,9 +27,22 @@ AGENT = "weather_guide"
 QUESTION = "What is the weather like, and who is player123?"
 
 
+def connect(address):
+    """Opens a connection by HTTP/1.1."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(parts.netloc, context=ssl.create_default_context())
+    return http.client.HTTPConnection(parts.netloc)
+
+
+def open_socket(address, path, **options):
+    """Opens a WebSocket."""
+    return websockets.sync.client.connect(f"{address.replace('http', 'ws', 1)}{path}", **options)
+
+
 def post(address, method, request):
     """Calls a method by Connect and returns its answer."""
-    connection = http.client.HTTPConnection(address)
+    connection = connect(address)
     headers = {"content-type": "application/json"}
     connection.request("POST", f"/{method}", json.dumps(request), headers)
     response = connection.getresponse()
@@ -45,7 +62,7 @@ def expect(error, call):
 
 def use_openai(address):
     """A chat client gets an agent whose tools run."""
-    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
     assert AGENT in [model.id for model in client.models.list()]
     assert client.models.retrieve(AGENT).id == AGENT
 
@@ -87,6 +104,11 @@ def use_openai(address):
 
     unknown = expect(openai.NotFoundError, lambda: ask(model="unknown"))
     assert (unknown.code, unknown.param) == ("model_not_found", "model"), unknown
+    # An API that is not there is refused as this one refuses.
+    missing = expect(openai.NotFoundError, lambda: client.embeddings.create(model=AGENT, input="x"))
+    assert (missing.code, missing.type) == ("unknown_url", "invalid_request_error"), missing
+    verb = expect(openai.APIStatusError, lambda: client.get("/chat/completions", cast_to=object))
+    assert (verb.status_code, verb.code) == (405, "unknown_url"), verb
     expect(openai.BadRequestError, lambda: ask(messages=history))
     expect(openai.BadRequestError, lambda: ask(messages=[{"role": "tool", "content": "x"}]))
 
@@ -113,7 +135,7 @@ def use_openai(address):
 
 def ask(address, agent, message):
     """Prints an agent's answer."""
-    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
     messages = [{"role": "user", "content": message}]
     answer = client.chat.completions.create(model=agent, messages=messages)
     print(answer.choices[0].message.content)
@@ -121,7 +143,7 @@ def ask(address, agent, message):
 
 def close_openai(address):
     """A chat client that closes its stream ends the turn, unless it can ask for it again."""
-    client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
+    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
     messages = [{"role": "user", "content": "How late is it?"}]
     for headers, state in [
         ({}, "RUN_STATE_CANCELLED"),
@@ -138,7 +160,7 @@ def close_openai(address):
 
 def use_session(address):
     """A chat page sends, follows and cancels over one socket."""
-    with websockets.sync.client.connect(f"ws://{address}/v1/session") as socket:
+    with open_socket(address, "/v1/session") as socket:
         calls = {"text": "<ACTION><system:get_current_time/></ACTION>"}
         socket.send(json.dumps({"id": "a", "invokeText": {"calls": calls}}))
         frames = list(until_end(socket, "a"))
@@ -160,12 +182,11 @@ def use_session(address):
         assert next(until_end(socket, "e"))["end"]["error"]["code"] == "invalid_argument"
         refuse_frames(socket)
 
-    events = f"ws://{address}/v1/runs/{run_id}/events?after_sequence=2"
-    with websockets.sync.client.connect(events) as socket:
+    with open_socket(address, f"/v1/runs/{run_id}/events?after_sequence=2") as socket:
         followed = [json.loads(frame) for frame in socket]
         assert followed == again, followed
         assert socket.close_code == 1000
-    with websockets.sync.client.connect(f"ws://{address}/v1/runs/turn_none/events") as socket:
+    with open_socket(address, "/v1/runs/turn_none/events") as socket:
         assert json.loads(socket.recv())["end"]["error"]["code"] == "not_found"
         closed = expect(websockets.exceptions.ConnectionClosed, socket.recv)
         assert closed.rcvd.code == 1008, closed
@@ -173,7 +194,7 @@ def use_session(address):
     for path in ["/v1/session", f"/v1/runs/{run_id}/events"]:
         error = expect(
             websockets.exceptions.InvalidStatus,
-            lambda path=path: websockets.sync.client.connect(f"ws://{address}{path}", **refused),
+            lambda path=path: open_socket(address, path, **refused),
         )
         assert error.response.status_code == 403, error
 
@@ -194,6 +215,8 @@ def refuse_frames(socket):
         ('{"id": "f"}', "f"),
         ('{"id": "f", "watchRun": {}, "cancelRun": {}}', "f"),
         ('{"id": "f", "deleteRun": {}}', "f"),
+        ('{"id": "f", "watchRun": {"runId": "turn_none"}, "authorization": 7}', "f"),
+        ('{"id": "f", "watchRun": {"runId": "turn_none"}, "authorization": "a\\nb"}', "f"),
     ]
     for frame, _ in refused:
         socket.send(frame)
@@ -211,6 +234,78 @@ def refuse_frames(socket):
     assert next(until_end(socket, "later"))["end"]["error"]["code"] == "not_found"
 
 
+def use_session_of_people(address):
+    """A chat page answers a question, steers a turn and decides an approval over one socket."""
+    key = f"Bearer {os.environ['TAVERN_APPROVER_KEY']}"
+    with open_socket(address, "/v1/session") as socket:
+
+        frames = collections.defaultdict(list)
+
+        def receive(request):
+            """Returns the next frame of a request; those of others are kept."""
+            while not frames[request]:
+                frame = json.loads(socket.recv(timeout=60))
+                frames[frame["id"]].append(frame)
+            return frames[request].pop(0)
+
+        def begin(agent):
+            target = {"profileId": agent, "userMessage": "Hello."}
+            socket.send(json.dumps({"id": agent, "invokeText": {"agent": target}}))
+            return receive(agent)["message"]["runId"]
+
+        def ask(kind, request, **more):
+            """Sends a request beside the turn that is open, and returns its answer and its end."""
+            socket.send(json.dumps({"id": kind, kind: request, **more}))
+            first = receive(kind)
+            return (None, first["end"]) if "end" in first else (first["message"], receive(kind)["end"])
+
+        def wait_for(method, field, request):
+            """Returns the first item of a list once there is one."""
+            while not (found := post(address, method, request).get(field)):
+                time.sleep(0.05)
+            return found[0]
+
+        def end_of(agent):
+            """Reads the turn to its end."""
+            while "terminal" not in (frame := receive(agent))["message"]["record"]:
+                pass
+            assert receive(agent) == {"id": agent, "end": {}}
+            return frame["message"]["record"]["terminal"]["run"]["outcome"]
+
+        begin("herbalist")
+        question = wait_for("tavern.run.v1.RunService/ListQuestions", "questions", {})
+        answer = {"runId": question["runId"], "waitId": question["wait"]["waitId"], "answerJson": '"rue"'}
+        _, end = ask("answerWait", answer)
+        assert end["error"]["code"] == "invalid_argument", end
+        answered, end = ask("answerWait", answer | {"answerJson": '"sage"'})
+        assert answered is not None and end == {}, end
+        assert end_of("herbalist")["state"] == "RUN_STATE_SUCCEEDED"
+
+        run_id = begin("sloth")
+        steered, end = ask("steerTurn", {"runId": run_id, "message": "Hurry.", "interrupt": True})
+        assert int(steered["acceptedSequence"]) > 0 and end == {}, (steered, end)
+        cancelled, end = ask("cancelRun", {"runId": run_id})
+        assert cancelled is not None and end == {}, end
+        assert end_of("sloth")["state"] == "RUN_STATE_CANCELLED"
+
+        run_id = begin("scribe")
+        approval = wait_for("tavern.registry.v1.ApprovalService/ListApprovals", "approvals", {"runId": run_id})
+        decision = {
+            "approvalId": approval["approvalId"],
+            "argumentsDigest": approval["argumentsDigest"],
+            "verdict": "APPROVAL_VERDICT_REJECT",
+        }
+        for wrong in [{}, {"authorization": "Bearer of another"}]:
+            _, end = ask("decideApproval", decision, **wrong)
+            assert end["error"]["code"] == "unauthenticated", end
+        decided, end = ask("decideApproval", decision, authorization=key)
+        assert decided["approval"]["state"] == "APPROVAL_STATE_REJECTED" and end == {}, (decided, end)
+        # The key was that of one request.
+        _, end = ask("decideApproval", decision)
+        assert end["error"]["code"] == "unauthenticated", end
+        assert (end := end_of("scribe"))["state"] == "RUN_STATE_SUCCEEDED", end
+
+
 def until_end(socket, request):
     """Yields the frames of a request, its end included."""
     while True:
@@ -223,16 +318,16 @@ def until_end(socket, request):
 
 def by_websocket(address, run_id, after):
     """Yields the records after a sequence as kind and content."""
-    uri = f"ws://{address}/v1/runs/{run_id}/events?after_sequence={after}"
+    path = f"/v1/runs/{run_id}/events?after_sequence={after}"
     # While its queue is full this client does not read that the server closes as well.
-    with websockets.sync.client.connect(uri, max_queue=None) as socket:
+    with open_socket(address, path, max_queue=None) as socket:
         for frame in socket:
             yield next(iter(json.loads(frame).items()))
 
 
 def by_sse(address, run_id, after):
     """The same by server-sent events, as an EventSource reads them."""
-    connection = http.client.HTTPConnection(address)
+    connection = connect(address)
     headers = {"last-event-id": str(after)} if after else {}
     connection.request("GET", f"/v1/runs/{run_id}/events?after_sequence=0", headers=headers)
     response = connection.getresponse()
@@ -260,7 +355,7 @@ def by_sse(address, run_id, after):
 def by_connect(address, run_id, after):
     """The same by the streaming protocol of Connect."""
     request = json.dumps({"runId": run_id, "afterSequence": str(after)}).encode()
-    connection = http.client.HTTPConnection(address)
+    connection = connect(address)
     headers = {"content-type": "application/connect+json"}
     body = struct.pack(">BI", 0, len(request)) + request
     connection.request("POST", "/tavern.run.v1.RunService/WatchRun", body, headers)
@@ -307,7 +402,7 @@ def cut_often(address):
             records.close()
         log = [content for kind, content in by_sse(address, run["runId"], 0) if kind == "event"]
         assert len(log) == len(seen), (len(log), len(seen))
-    connection = http.client.HTTPConnection(address)
+    connection = connect(address)
     path = f"/v1/runs/{run['runId']}/events"
     connection.request("GET", path, headers={"last-event-id": f"{len(seen)}.end"})
     assert connection.getresponse().status == 204
@@ -318,6 +413,7 @@ PARTS = {
     "openai": use_openai,
     "closing": close_openai,
     "session": use_session,
+    "people": use_session_of_people,
     "cuts": cut_often,
 }
 
@@ -328,8 +424,7 @@ def main():
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("rest", nargs="*")
     arguments = parser.parse_args()
-    address = urllib.parse.urlsplit(arguments.address).netloc or arguments.address
-    PARTS[arguments.part](address, *arguments.rest)
+    PARTS[arguments.part](arguments.address, *arguments.rest)
 
 
 if __name__ == "__main__":

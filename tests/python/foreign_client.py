@@ -168,7 +168,7 @@ def run(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description="Follows a run over gRPC with server reflection only.")
-    parser.add_argument("address", help="the gateway, as HOST:PORT")
+    parser.add_argument("address", help="the gateway, as HOST:PORT or https://HOST:PORT")
     text = parser.add_mutually_exclusive_group(required=True)
     text.add_argument("--model-text", help="what a model wrote")
     text.add_argument("--text-file", help="a file with what a model wrote")

@@ -38,10 +38,15 @@ class Method:
 
 
 class Server:
-    """A server that explains itself by reflection."""
+    """A server that explains itself by reflection, at `HOST:PORT` or `https://HOST:PORT`."""
 
     def __init__(self, address):
-        self.channel = grpc.insecure_channel(address)
+        host = address.removeprefix("https://")
+        if host == address:
+            self.channel = grpc.insecure_channel(host)
+        else:
+            # GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names the certificates that the server may have.
+            self.channel = grpc.secure_channel(host, grpc.ssl_channel_credentials())
         self._database = ProtoReflectionDescriptorDatabase(self.channel)
         self._pool = descriptor_pool.DescriptorPool(self._database)
 

@@ -76,7 +76,7 @@ use self::{
 };
 use crate::{peers::Peers, settings::AgentSettings, states::States};
 
-pub(crate) use deliberate::describe;
+pub(crate) use deliberate::{describe, describe_model};
 pub(crate) use directives::Directive;
 pub(crate) use driver::damaged;
 pub use replay::{Divergence, Fixture, FixtureError, replay};

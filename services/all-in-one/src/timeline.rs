@@ -14,14 +14,14 @@ use contracts::watch::voids_answer;
 
 pub(crate) use waits::decide_by;
 
-/// The longest line of text that is shown where the terminal does not say how wide it is, in
+/// The longest line of a result that is shown where the terminal does not say how wide it is, in
 /// characters.
 const WIDTH: usize = 100;
 
 /// What stands before the text of a line, in characters.
 const MARGIN: usize = 23;
 
-/// How many lines of one text are shown.
+/// How many lines of a result are shown on a terminal.
 const MOST_LINES: usize = 6;
 
 /// Draws the events of a run and its end.
@@ -35,8 +35,9 @@ pub(crate) fn draw(events: &[RunEvent], run: &Run) -> String {
 /// How lines look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// The longest text of a line, in characters.
-    pub(crate) width: usize,
+    /// The longest line of what a tool or a node returned, in characters; nothing where all of it is
+    /// shown. Whatever else is said is always shown whole.
+    pub(crate) width: Option<usize>,
     /// Whether the kind of each line is coloured.
     pub(crate) colour: bool,
 }
@@ -44,20 +45,23 @@ pub(crate) struct Style {
 impl Default for Style {
     fn default() -> Self {
         Self {
-            width: WIDTH,
+            width: Some(WIDTH),
             colour: false,
         }
     }
 }
 
 impl Style {
-    /// Returns the style for standard output: coloured and cut to the width on a terminal.
+    /// Returns the style for standard output: coloured, with results cut to the width, on a terminal.
     pub(crate) fn of_stdout() -> Self {
         let Some(columns) = terminal_columns() else {
-            return Self::default();
+            return Self {
+                width: None,
+                colour: false,
+            };
         };
         Self {
-            width: columns.saturating_sub(MARGIN).max(20),
+            width: Some(columns.saturating_sub(MARGIN).max(20)),
             colour: std::env::var_os("NO_COLOR").is_none(),
         }
     }
@@ -86,6 +90,8 @@ pub(crate) struct Timeline {
     /// The number of events drawn.
     count: usize,
     trace_id: String,
+    /// Whether a result was not shown whole.
+    has_cut: bool,
 }
 
 impl Timeline {
@@ -98,6 +104,7 @@ impl Timeline {
             last: 0,
             count: 0,
             trace_id: String::new(),
+            has_cut: false,
         }
     }
 
@@ -166,7 +173,7 @@ impl Timeline {
             Some(Kind::CallSettled(settled)) => self.settled(event, settled),
             Some(Kind::NodeFinished(node)) => self.node(event, node),
             Some(Kind::Observation(observation)) => {
-                self.line(event, "observed", &observation.text);
+                self.result(event, "observed", &observation.text);
             }
             Some(Kind::CancelRequested(cancel)) => self.line(event, "cancel", &cancel.reason),
             Some(Kind::RunPaused(pause)) => self.line(event, "paused", &pause.reason),
@@ -197,7 +204,7 @@ impl Timeline {
         };
         if chunk.json_lines {
             for value in chunk.text.lines() {
-                self.line(event, "value", &named(value));
+                self.result(event, "value", &named(value));
             }
             return;
         }
@@ -205,7 +212,7 @@ impl Timeline {
             true => "output",
             false => "live",
         };
-        self.line(event, word, &named(chunk.text.trim_end()));
+        self.result(event, word, &named(chunk.text.trim_end()));
     }
 
     fn waiting(&mut self, event: &RunEvent, kind: &Kind) {
@@ -274,7 +281,7 @@ impl Timeline {
         let replayed = if result.replayed { ", replayed" } else { "" };
         match result.status() {
             CallStatus::Succeeded => {
-                self.line(
+                self.result(
                     event,
                     "result",
                     &format!("{}   ({took}{replayed})", call_wire::output_text(result)),
@@ -317,7 +324,7 @@ impl Timeline {
                 )
             }
         };
-        self.line(event, "node", &text);
+        self.result(event, "node", &text);
     }
 
     fn summary(&mut self, run: &Run) {
@@ -354,36 +361,47 @@ impl Timeline {
         );
         let trace_id = std::mem::take(&mut self.trace_id);
         self.push("", 0, "trace", &trace_id);
+        if std::mem::take(&mut self.has_cut) {
+            self.push(
+                "",
+                0,
+                "cut",
+                "results are not shown whole; `--json` has them",
+            );
+        }
     }
 
+    /// Writes what someone said, or what happened.
     fn line(&mut self, event: &RunEvent, word: &str, text: &str) {
         let at = millis(nanos(event) - self.start.unwrap_or_default());
         self.push(&at, event.parent_path.len(), word, text);
     }
 
+    /// Writes what a tool or a node returned, which may be cut.
+    fn result(&mut self, event: &RunEvent, word: &str, text: &str) {
+        let Some(width) = self.style.width else {
+            return self.line(event, word, text);
+        };
+        let lines: Vec<&str> = text.lines().collect();
+        let (first, more) = lines.split_at(lines.len().min(MOST_LINES));
+        let mut shown: Vec<String> = first.iter().map(|line| cut(line, width)).collect();
+        if !more.is_empty() {
+            shown.push(format!("... {} more lines", more.len()));
+        }
+        let is_long = |line: &&str| line.chars().nth(width).is_some();
+        self.has_cut |= !more.is_empty() || first.iter().any(is_long);
+        self.line(event, word, &shown.join("\n"));
+    }
+
     /// Writes one entry: when, what, and its text with every line below the first indented.
     fn push(&mut self, at: &str, depth: usize, word: &str, text: &str) {
         let indent = "  ".repeat(depth);
-        let lines: Vec<&str> = text.lines().collect();
-        let (shown, more) = lines.split_at(lines.len().min(MOST_LINES));
-        for (number, line) in shown.iter().enumerate() {
+        for (number, line) in text.lines().enumerate() {
             let (at, word) = if number == 0 { (at, word) } else { ("", "") };
             let word = coloured(word, self.style.colour);
+            let line = cut(line, usize::MAX);
             // Writing to a string cannot fail.
-            let _ = writeln!(
-                self.text,
-                "  {at:>9}  {indent}{word} {}",
-                cut(line, self.style.width)
-            );
-        }
-        if !more.is_empty() {
-            let _ = writeln!(
-                self.text,
-                "  {:>9}  {indent}{:<9} ... {} more lines",
-                "",
-                "",
-                more.len()
-            );
+            let _ = writeln!(self.text, "  {at:>9}  {indent}{word} {line}");
         }
     }
 }
@@ -463,4 +481,54 @@ fn progress(report: &common::ProgressReported) -> String {
         .chain(message)
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use contracts::tavern::common::v1::{Observation, TextDelta};
+
+    use super::*;
+
+    /// Draws an answer and an observation of ten long lines each.
+    fn drawn(width: Option<usize>) -> String {
+        let long: String = (0..10)
+            .map(|at| format!("{at}{}|\n", "x".repeat(200)))
+            .collect();
+        let kinds = [
+            Kind::Text(TextDelta { text: long.clone() }),
+            Kind::Observation(Observation {
+                text: long,
+                ..Observation::default()
+            }),
+        ];
+        let style = Style {
+            width,
+            colour: false,
+        };
+        let mut timeline = Timeline::new(style);
+        let events = kinds.map(|kind| RunEvent {
+            kind: Some(kind),
+            ..RunEvent::default()
+        });
+        let mut text: String = events.iter().map(|event| timeline.event(event)).collect();
+        text.push_str(&timeline.end(&Run::default()));
+        text
+    }
+
+    #[test]
+    fn a_terminal_shows_answers_whole_and_says_that_it_cuts_results() {
+        let text = drawn(Some(40));
+        assert_eq!(text.matches("x|").count(), 10, "{text}");
+        assert!(
+            text.contains("... 4 more lines") && text.contains("`--json`"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_pipe_has_everything_whole() {
+        let text = drawn(None);
+        assert_eq!(text.matches("x|").count(), 20, "{text}");
+        assert!(!text.contains("not shown whole"), "{text}");
+    }
 }

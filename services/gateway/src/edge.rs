@@ -4,15 +4,18 @@
 //! the answer back. It decides nothing.
 //!
 //! - `guard`: which hosts and origins may call; runs before everything else.
+//! - `public`: the address that a client reached, behind a proxy too.
 //! - `front`: what a person sees who looks.
 //! - `method`: the methods of the services, each at its gRPC path.
 //! - `connect`, `grpc_web`: the protocols that a method speaks.
 //! - `events`: the records of a run, by `sse` or `websocket`; `watch` reads them.
 //! - `session`: what a chat page does, over one WebSocket.
 //! - `openai`: the chat API of OpenAI.
+//! - `a2a`: agents for clients of A2A.
 //! - `console`: the page for people, which uses the edges above.
-//! - `body`, `call`, `frames`, `contract`: requests to the services, and their answers.
+//! - `body`, `call`, `json_call`, `frames`, `contract`: requests to the services, and their answers.
 
+mod a2a;
 mod body;
 mod call;
 mod connect;
@@ -23,8 +26,10 @@ mod frames;
 mod front;
 mod grpc_web;
 mod guard;
+mod json_call;
 mod method;
 mod openai;
+mod public;
 mod session;
 mod sse;
 mod watch;
@@ -56,6 +61,7 @@ pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
         .route("/v1/chat/completions", post(openai::complete))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{id}", get(openai::model))
+        .merge(a2a::routes(&settings.a2a_agent))
         .fallback(front::not_found)
         .method_not_allowed_fallback(front::method_not_allowed)
         .layer(middleware::from_fn_with_state(guard, guard::admit))

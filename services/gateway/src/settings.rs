@@ -1,6 +1,9 @@
 //! Settings of the gateway.
 
+use std::net::IpAddr;
+
 use grpc_kit::{ClientSettings, ServerSettings};
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
@@ -43,6 +46,23 @@ pub struct HttpSettings {
     /// Origins of web pages that may call, such as `https://app.example.com`, beside the pages that
     /// the gateway serves itself. Requests from other pages are refused with 403. Default: none.
     pub origins: Vec<String>,
+    /// Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their
+    /// `x-forwarded-proto` and `x-forwarded-host` state at which address a client reached the gateway, so
+    /// that its own pages may call over https; a listed proxy must overwrite both headers of its clients.
+    /// Those of other peers are ignored. Default: none.
+    pub proxies: Vec<String>,
+    /// The profile id of the agent whose card stands at `/.well-known/agent-card.json`; every agent has one
+    /// below `/a2a/AGENT` too. Default: the first agent by id.
+    pub a2a_agent: String,
+}
+
+/// Reads a network, or an address as the network that holds it alone.
+pub(crate) fn network(text: &str) -> Option<IpNet> {
+    let alone = || {
+        let address = text.parse::<IpAddr>();
+        address.map(|address| IpNet::from(address.to_canonical()))
+    };
+    text.parse().or_else(|_| alone()).ok()
 }
 
 impl HttpSettings {
@@ -74,6 +94,13 @@ impl HttpSettings {
                 let what = "is not an origin";
                 let remedy = "give scheme and host without a path, such as https://app.example.com";
                 problems.add(format!("{key}.origins[{index}]"), what, remedy);
+            }
+        }
+        for (index, proxy) in self.proxies.iter().enumerate() {
+            if network(proxy).is_none() {
+                let what = "is neither an address nor a network";
+                let remedy = "give an address such as 127.0.0.1 or a network such as 10.0.0.0/8";
+                problems.add(format!("{key}.proxies[{index}]"), what, remedy);
             }
         }
     }

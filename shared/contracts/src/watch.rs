@@ -8,8 +8,9 @@ use tonic::Status;
 
 use crate::tavern::common::v1::{OutputReset, WatchRecord, watch_record::Record};
 
-/// The numbers of `WatchRecord.event` and `RunEvent.sequence`.
+/// The numbers of `WatchRecord.event`, `WatchRecord.terminal` and `RunEvent.sequence`.
 const EVENT: u32 = 1;
+const TERMINAL: u32 = 5;
 const SEQUENCE: u32 = 1;
 
 /// Encodes a record.
@@ -42,7 +43,16 @@ pub fn voids_answer(reset: &OutputReset) -> bool {
 
 /// Whether a record is an event.
 pub fn is_event(record: &[u8]) -> bool {
-    record.first() == Some(&((EVENT << 3 | WireType::LengthDelimited as u32) as u8))
+    is_of(record, EVENT)
+}
+
+/// Whether a record is the end of a run.
+pub fn is_terminal(record: &[u8]) -> bool {
+    is_of(record, TERMINAL)
+}
+
+fn is_of(record: &[u8], field: u32) -> bool {
+    record.first() == Some(&((field << 3 | WireType::LengthDelimited as u32) as u8))
 }
 
 /// Reads a record; nothing if it has a kind that this version does not know.

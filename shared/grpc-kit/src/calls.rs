@@ -3,6 +3,7 @@
 use std::{
     fmt,
     future::Future,
+    net::IpAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -65,6 +66,11 @@ impl Calls {
     /// Returns the size in bytes of the largest message that the method at `path` reads.
     pub fn max_request_message(&self, path: &str) -> usize {
         self.stack.max_request_message(path)
+    }
+
+    /// Returns the address of the peer; `None` in process.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.origin.peer.map(|peer| peer.ip())
     }
 
     /// Returns the drain of the connection.

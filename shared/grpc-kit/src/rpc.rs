@@ -28,7 +28,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, body::Body, transport::server::TcpConnectInfo};
 use tower::Service;
-use tracing::{Instrument, Span};
+use tracing::Instrument;
 
 use crate::{
     CallContext, Drain, Failure, Services, deadline, failure,
@@ -39,6 +39,7 @@ use crate::{
 use body::{RequestBody, ResponseBody};
 pub(crate) use frames::Lengths;
 pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
+use span::ObservedRpc;
 
 /// How long a caller that was shed has to wait.
 const SHED_RETRY: Duration = Duration::from_millis(500);
@@ -142,8 +143,9 @@ impl Stack {
     /// Answers one request.
     pub(crate) async fn serve(self, request: Request<Body>, origin: Origin) -> Response<Body> {
         let method = self.methods.find(request.uri().path()).cloned();
-        let span = span::begin(&request, method.as_ref(), &origin, self.limits.trace_trust);
-        let serving = self.serve_in_span(request, method, origin, span.clone());
+        let rpc = ObservedRpc::begin(&request, method.as_ref(), &origin, self.limits.trace_trust);
+        let span = rpc.span().clone();
+        let serving = self.serve_in_span(request, method, origin, rpc);
         serving.instrument(span).await
     }
 
@@ -152,11 +154,11 @@ impl Stack {
         request: Request<Body>,
         method: Option<Method>,
         origin: Origin,
-        span: Span,
+        rpc: Arc<ObservedRpc>,
     ) -> Response<Body> {
         let admitted = match self.admit(&request, method.as_ref(), &origin) {
             Ok(admitted) => admitted,
-            Err(status) => return answer(&span, status),
+            Err(status) => return answer(&rpc, status),
         };
         let Admitted {
             context, deadline, ..
@@ -168,11 +170,11 @@ impl Stack {
         // answers; dropping the handler at its deadline ends everything that it awaits.
         let contained = AssertUnwindSafe(handler).catch_unwind();
         let response = match tokio::time::timeout_at(*deadline, contained).await {
-            Err(_elapsed) => return answer(&span, Failure::deadline_exceeded().into_status()),
-            Ok(Err(panic)) => return answer(&span, contain(&*panic)),
+            Err(_elapsed) => return answer(&rpc, Failure::deadline_exceeded().into_status()),
+            Ok(Err(panic)) => return answer(&rpc, contain(&*panic)),
             Ok(Ok(response)) => response,
         };
-        self.guard(response, admitted, &origin, span)
+        self.guard(response, admitted, &origin, rpc)
     }
 
     /// Takes a place among the calls or streams, and reads deadline and path.
@@ -259,11 +261,11 @@ impl Stack {
         response: Response<Body>,
         admitted: Admitted,
         origin: &Origin,
-        span: Span,
+        rpc: Arc<ObservedRpc>,
     ) -> Response<Body> {
         let (parts, body) = response.into_parts();
         if let Some(status) = Status::from_header_map(&parts.headers) {
-            span::end(&span, status.code(), status.message());
+            rpc.end(status.code(), status.message());
         }
         let drain = admitted.infrastructure.then(|| origin.drain.clone());
         let body = ResponseBody::new(
@@ -281,7 +283,7 @@ impl Stack {
             },
             body::ResponseGuards {
                 context: admitted.context,
-                span,
+                rpc,
                 sent: origin.sent.clone(),
                 _permits: admitted.permits,
             },
@@ -290,8 +292,8 @@ impl Stack {
     }
 }
 
-fn answer(span: &Span, status: Status) -> Response<Body> {
-    span::end(span, status.code(), status.message());
+fn answer(rpc: &ObservedRpc, status: Status) -> Response<Body> {
+    rpc.end(status.code(), status.message());
     status.into_http()
 }
 

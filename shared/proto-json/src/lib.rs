@@ -10,7 +10,7 @@ mod write;
 
 pub use place::field_path;
 use read::has_own_form;
-pub use read::to_message;
+pub use read::{to_message, to_message_without_unknown};
 pub use write::{WriteError, to_text, to_value};
 
 #[cfg(test)]

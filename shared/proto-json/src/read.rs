@@ -1,7 +1,8 @@
 //! JSON to message.
 //!
 //! The mapping is that of proto3 JSON with one difference: a field that the message does not have is
-//! refused. A number that its field cannot hold exactly is refused too, never rounded.
+//! refused, unless the protocol of the message has it ignored. A number that its field cannot hold exactly
+//! is refused too, never rounded.
 
 mod scalar;
 mod well_known;
@@ -22,16 +23,45 @@ pub fn to_message(
     descriptor: &MessageDescriptor,
     value: &Value,
 ) -> Result<DynamicMessage, Vec<Violation>> {
-    let mut reader = Reader { wrong: Vec::new() };
+    read(descriptor, value, Unknown::Refused)
+}
+
+/// Makes a message of JSON and ignores fields that it does not have, as protocols do whose clients may be
+/// newer.
+///
+/// # Errors
+/// Everything else that does not fit, each with a JSON pointer.
+pub fn to_message_without_unknown(
+    descriptor: &MessageDescriptor,
+    value: &Value,
+) -> Result<DynamicMessage, Vec<Violation>> {
+    read(descriptor, value, Unknown::Ignored)
+}
+
+fn read(
+    descriptor: &MessageDescriptor,
+    value: &Value,
+    unknown: Unknown,
+) -> Result<DynamicMessage, Vec<Violation>> {
+    let wrong = Vec::new();
+    let mut reader = Reader { wrong, unknown };
     match reader.message(descriptor, value, "") {
         Some(message) if reader.wrong.is_empty() => Ok(message),
         _ => Err(reader.wrong),
     }
 }
 
+/// How fields that a message does not have are treated.
+#[derive(Clone, Copy)]
+enum Unknown {
+    Refused,
+    Ignored,
+}
+
 /// Reads values while collecting everything that does not fit.
 struct Reader {
     wrong: Vec<Violation>,
+    unknown: Unknown,
 }
 
 impl Reader {
@@ -103,6 +133,9 @@ impl Reader {
         place: &str,
         value: &Value,
     ) {
+        if matches!(self.unknown, Unknown::Ignored) {
+            return;
+        }
         let names: Vec<String> = descriptor
             .fields()
             .map(|field| field.json_name().to_owned())

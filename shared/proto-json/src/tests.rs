@@ -9,7 +9,7 @@ use prost_types::{
 };
 use serde_json::{Value, json};
 
-use super::{field_path, to_message, to_text, to_value};
+use super::{field_path, to_message, to_message_without_unknown, to_text, to_value};
 
 fn field(number: i32, name: &str, kind: Type) -> FieldDescriptorProto {
     FieldDescriptorProto {
@@ -154,6 +154,17 @@ fn every_kind_of_field_goes_there_and_back() {
         }
     }
     assert_eq!(answer["inner"]["text"], "deep");
+}
+
+#[test]
+fn unknown_fields_are_ignored_at_every_depth_where_a_protocol_says_so() {
+    let newer = json!({"text": "a", "mood": {"x": 1}, "inner": {"text": "b", "mood": null}});
+    let lenient = to_message_without_unknown(&shapes(), &newer).unwrap();
+    let known = json!({"text": "a", "inner": {"text": "b"}});
+    assert_eq!(written(&lenient), written(&read(&known)));
+    assert_eq!(to_message(&shapes(), &newer).unwrap_err().len(), 2);
+    let wrong = to_message_without_unknown(&shapes(), &json!({"mood": 1, "flag": "x"}));
+    assert_eq!(wrong.unwrap_err()[0].pointer, "/flag");
 }
 
 #[test]

@@ -132,6 +132,7 @@ impl Executor {
                         None => outcome,
                     };
                     outcome.durability = durability_to_proto(recorder.durability()).into();
+                    outcome::mark(&tracing::Span::current(), &outcome);
                     finish(&recorder, outcome).await;
                     None
                 }

@@ -20,6 +20,14 @@ pub fn failed(error: CallError) -> RunOutcome {
     }
 }
 
+/// Marks the span of a run that failed, or whose effects are in doubt.
+pub(crate) fn mark(span: &tracing::Span, outcome: &RunOutcome) {
+    if matches!(outcome.state(), RunState::Failed | RunState::InDoubt) {
+        let error = outcome.error.clone().unwrap_or_default();
+        telemetry::spans::fail(span, &error.code, &error.message);
+    }
+}
+
 /// Calls were dispatched of which it is not known whether they took effect.
 pub fn in_doubt(unsettled_effect_ids: Vec<String>, error: CallError) -> RunOutcome {
     RunOutcome {

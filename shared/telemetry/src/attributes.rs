@@ -20,6 +20,8 @@ pub const PEER_ADDRESS: &str = "network.peer.address";
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
 /// The model that was asked for.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+/// Who serves the model, such as `openai`.
+pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
 /// Why the model stopped.
 pub const RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Tokens of the request.
@@ -28,6 +30,8 @@ pub const USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
 pub const USAGE_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 /// The tool's id.
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
+/// The id of the call: its effect id.
+pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 /// The id of the agent profile.
 pub const AGENT_ID: &str = "gen_ai.agent.id";
 /// The id of the workflow.

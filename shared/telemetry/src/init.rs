@@ -22,6 +22,7 @@ use tracing_subscriber::{
     util::{SubscriberInitExt, TryInitError},
 };
 
+use crate::log_context::InSpanContext;
 use crate::settings::{LogFormat, TelemetrySettings};
 
 /// The instrumentation scope of everything that Tavern records.
@@ -97,7 +98,8 @@ pub fn init(
     let bridge = providers
         .logger
         .as_ref()
-        .map(|logger| OpenTelemetryTracingBridge::new(logger).with_filter(exported()));
+        .map(|logger| InSpanContext(OpenTelemetryTracingBridge::new(logger)))
+        .map(|exporting| exporting.with_filter(exported()));
     tracing_subscriber::registry()
         .with(trace_layer(tracer))
         .with(bridge)

@@ -9,11 +9,14 @@
 //! - [`init`]: setting up and the guard that flushes.
 //! - [`context`]: W3C trace context in and out, ids of the current span.
 //! - [`spans`]: the spans of agents, tools, workflows and models.
+//! - [`metrics`]: the metrics that every service has.
 //! - [`attributes`]: every attribute key; none stands as a literal elsewhere.
 
 pub mod attributes;
 pub mod context;
 pub mod init;
+mod log_context;
+pub mod metrics;
 pub mod settings;
 pub mod spans;
 

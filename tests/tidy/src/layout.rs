@@ -135,6 +135,23 @@ pub fn module_files(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// Wants the package for Go in every proto file: without it no Go client can be generated.
+pub fn go_packages(tree: &Tree) -> Vec<Finding> {
+    let ours = tree.texts(&[".proto"]);
+    let ours = ours.filter_map(|(path, text)| {
+        let rest = path.strip_prefix("proto/tavern/")?;
+        let (directory, _file) = rest.rsplit_once('/')?;
+        Some((path, text, directory))
+    });
+    ours.filter_map(|(path, text, directory)| {
+        let area = directory.replace('/', "");
+        let option = format!("option go_package = \"tavern/{directory};{area}\";");
+        let remedy = format!("add `{option}` below the imports");
+        (!text.contains(&option)).then(|| Finding::new(path, "has no package for Go", remedy))
+    })
+    .collect()
+}
+
 /// Allows one integration test binary per crate, as each costs a link.
 pub fn integration_binaries(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -19,7 +19,11 @@ use model_client::{Model, ModelError, ModelRequest, Models, Piece, Refusal};
 use tonic::{Code, Request, Response, Status};
 use tracing::Instrument;
 
-use crate::{error::no_such_model, runner::describe, wire};
+use crate::{
+    error::no_such_model,
+    runner::{describe, describe_model},
+    wire,
+};
 
 /// How much text a request may hold, in bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
@@ -86,6 +90,7 @@ impl ModelService for ModelRpc {
             keep_within(&mut asked, &model, &grant)?;
         }
         let span = telemetry::spans::chat(&name);
+        describe_model(&span, &model);
         let mut pieces = model.generate(asked);
         let in_span = span.clone();
         let answers = async_stream::stream! {

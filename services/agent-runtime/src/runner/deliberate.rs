@@ -10,8 +10,8 @@ use agent_domain::{
 };
 use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
-use futures::StreamExt;
-use model_client::{AnswerEnd, MAX_ANSWER_BYTES, ModelError, Piece};
+use futures::{StreamExt, stream};
+use model_client::{AnswerEnd, MAX_ANSWER_BYTES, Model, ModelError, Piece};
 use run_events::outcome;
 use telemetry::attributes;
 use tracing::Instrument;
@@ -73,8 +73,7 @@ impl Driver {
         let span = telemetry::spans::chat(&model);
         let reading_context = self.reading_context(self.plan.policy());
         let answered = self
-            .deliberate(&model, prompt, &reading_context)
-            .instrument(span.clone())
+            .deliberate(&model, prompt, &reading_context, &span)
             .await;
         let answered = match answered {
             Ok(answered) => answered,
@@ -294,10 +293,18 @@ impl Driver {
         model: &str,
         prompt: Prompt,
         reading_context: &ReadingContext,
+        span: &tracing::Span,
     ) -> Result<WholeAnswer, NoAnswer> {
         let started = Instant::now();
         let prompt_bytes = prompt.bytes();
-        let (asked, pieces) = self.begin(model, prompt, started).await?;
+        let begun = self.begin(model, prompt, started).instrument(span.clone());
+        let (asked, pieces) = begun.await?;
+        if let AnswerSource::Model(model) = &asked {
+            describe_model(span, model);
+        }
+        // Only the request is in the span of the model: calls that are carried out meanwhile are in that of
+        // the turn, which a span around everything would hide.
+        let pieces = polled_in(span.clone(), pieces);
         let pieces = (pieces, prompt_bytes, started);
         let answered = self.read_answer(model, &asked, pieces, reading_context);
         let answered = answered.await;
@@ -479,6 +486,19 @@ fn check_size(text: &str) -> Result<(), NoAnswer> {
         })),
         false => Ok(()),
     }
+}
+
+/// Polls the pieces of an answer in a span.
+fn polled_in(span: tracing::Span, mut pieces: Answer) -> Answer {
+    let polled =
+        move |cx: &mut std::task::Context<'_>| span.in_scope(|| pieces.poll_next_unpin(cx));
+    stream::poll_fn(polled).boxed()
+}
+
+/// Says on the span who serves the model.
+pub(crate) fn describe_model(span: &tracing::Span, model: &Model) {
+    let kind = model.provider().kind();
+    telemetry::spans::set(span, attributes::PROVIDER_NAME, kind);
 }
 
 /// Says on the span what the model used.

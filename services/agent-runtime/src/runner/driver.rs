@@ -138,9 +138,6 @@ impl Driver {
             }
             TurnStop::Storage(error) => return self.leave_open(&error),
         };
-        let span = tracing::Span::current();
-        let error = outcome.error.clone().unwrap_or_default();
-        telemetry::spans::fail(&span, &error.code, &error.message);
         match self.commit().await {
             Err(TurnStop::Storage(error)) => self.leave_open(&error),
             _ => End::Finished(self.with_totals(outcome)),

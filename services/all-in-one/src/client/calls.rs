@@ -209,14 +209,14 @@ fn error(call: &Call) -> String {
     })
 }
 
-/// Returns the beginning of the output, or its size where the call comes without it.
+/// Returns the output, on a terminal its beginning, or its size where the call comes without it.
 fn output(call: &Call) -> String {
     let result = call.result.clone().unwrap_or_default();
     let text = call_wire::output_text(&result);
     match (text.is_empty(), call.output_bytes) {
         (true, 0) => String::new(),
         (true, bytes) => format!("{bytes} bytes"),
-        (false, _) => cut(&text, Style::of_stdout().width),
+        (false, _) => cut(&text, Style::of_stdout().width.unwrap_or(usize::MAX)),
     }
 }
 

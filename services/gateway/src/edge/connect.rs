@@ -21,9 +21,10 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 use serde_json::Value;
 use tonic::Status;
 
-pub(super) use error::{http_error, http_status, to_json as error_to_json};
+use super::contract;
+pub(super) use error::{code_name, details, http_error, http_status, to_json as error_to_json};
 pub(super) use stream::answer as stream;
-pub(super) use unary::{answer as unary, visit};
+pub(super) use unary::{answer as unary, visit, without_message};
 
 /// How deep a message may be nested; its size is bounded before it is read.
 const JSON_LIMITS: JsonLimits = JsonLimits {
@@ -108,7 +109,11 @@ pub(super) fn parse_json(bytes: &[u8]) -> Result<Value, Status> {
 /// # Errors
 /// `INVALID_FIELDS` with every field that is wrong, by its path.
 pub(super) fn read_value(descriptor: &MessageDescriptor, value: &Value) -> Result<Bytes, Status> {
-    match proto_json::to_message(descriptor, value) {
+    let read = match contract::ignores_unknown_fields(descriptor) {
+        true => proto_json::to_message_without_unknown(descriptor, value),
+        false => proto_json::to_message(descriptor, value),
+    };
+    match read {
         Ok(message) => Ok(message.encode_to_vec().into()),
         Err(violations) => {
             let mut failure = Failure::invalid_fields();

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use prost_reflect::prost_types::method_options::IdempotencyLevel;
-use prost_reflect::{DescriptorPool, MessageDescriptor, MethodDescriptor};
+use prost_reflect::{DescriptorPool, ExtensionDescriptor, MessageDescriptor, MethodDescriptor};
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET)
@@ -18,6 +18,16 @@ pub(super) fn methods(services: &[&str]) -> Vec<MethodDescriptor> {
     named
         .flat_map(|service| service.methods().collect::<Vec<_>>())
         .collect()
+}
+
+/// Returns an option of methods by its full name.
+pub(super) fn option(name: &str) -> Option<ExtensionDescriptor> {
+    POOL.get_extension_by_name(name)
+}
+
+/// Whether a request may have fields that its message does not have: A2A has servers ignore them.
+pub(super) fn ignores_unknown_fields(message: &MessageDescriptor) -> bool {
+    message.package_name() == "lf.a2a.v1"
 }
 
 /// Returns the path at which gRPC calls a method.

@@ -1,26 +1,27 @@
 //! The page for people who open the address.
 
-use axum::response::IntoResponse;
-use http::{HeaderMap, StatusCode, Uri, header};
+use axum::Extension;
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, Uri};
+
+use super::openai;
+use super::public::PublicAddress;
 
 /// Says what this is and where to go.
-pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
-    let host = headers
-        .get(header::HOST)
-        .and_then(|host| host.to_str().ok());
-    let host = host.unwrap_or("127.0.0.1:7401");
+pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl IntoResponse {
     format!(
         "Tavern {version} turns what language models write into work that really happens.\n\
          \n\
-         http://{host}/console is a page to send messages and follow runs with.\n\
+         {address}/console is a page to send messages and follow runs with.\n\
          \n\
          Every method of every service is at its gRPC path, for gRPC, Connect and gRPC-Web:\n\
          \n\
          \x20 curl --json '{{\"text\": \"Hello.\"}}' \\\n\
-         \x20   http://{host}/tavern.gateway.v1.GatewayService/ParseText\n\
+         \x20   {address}/tavern.gateway.v1.GatewayService/ParseText\n\
          \n\
          Beside them: /v1/runs/{{id}}/events (server-sent events, WebSocket), /v1/session\n\
-         (WebSocket), and /v1/chat/completions and /v1/models (the chat API of OpenAI).\n\
+         (WebSocket), /v1/chat/completions and /v1/models (the chat API of OpenAI), and /a2a\n\
+         with /.well-known/agent-card.json (A2A).\n\
          \n\
          The methods are described in proto/ of the repository, and by gRPC reflection where the\n\
          server allows it. The README of the repository has a tour.\n",
@@ -29,15 +30,23 @@ pub(super) async fn page(headers: HeaderMap) -> impl IntoResponse {
 }
 
 /// Answers a path that leads nowhere.
-pub(super) async fn not_found(uri: Uri) -> impl IntoResponse {
+pub(super) async fn not_found(uri: Uri) -> Response {
     // A path is as long as its client likes.
     let path: String = uri.path().chars().take(200).collect();
-    let line = format!("{path} does not exist; GET / lists the endpoints\n");
-    (StatusCode::NOT_FOUND, line)
+    let line = format!("{path} does not exist; GET / lists the endpoints");
+    refuse(&uri, StatusCode::NOT_FOUND, line)
 }
 
 /// Answers a verb that a path does not take; the `allow` header names those that it does.
-pub(super) async fn method_not_allowed() -> impl IntoResponse {
-    let line = "this path takes another verb; the header `allow` names it\n";
-    (StatusCode::METHOD_NOT_ALLOWED, line)
+pub(super) async fn method_not_allowed(uri: Uri) -> Response {
+    let line = "this path takes another verb; the header `allow` names it";
+    refuse(&uri, StatusCode::METHOD_NOT_ALLOWED, line.to_owned())
+}
+
+/// Refuses a request in words, or as clients of OpenAI's API expect it below their base URL.
+fn refuse(uri: &Uri, status: StatusCode, line: String) -> Response {
+    match uri.path().starts_with("/v1/") {
+        true => openai::error::of_path(status, &line),
+        false => (status, format!("{line}\n")).into_response(),
+    }
 }

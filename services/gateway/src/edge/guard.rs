@@ -12,8 +12,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority};
+use grpc_kit::Calls;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
+use super::public::{Proxies, PublicAddress};
 use crate::settings::HttpSettings;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -31,6 +33,7 @@ const EXPOSED_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bi
 pub(super) struct Guard {
     hosts: HashSet<String>,
     origins: HashSet<String>,
+    proxies: Proxies,
 }
 
 /// Why a request was refused.
@@ -55,12 +58,18 @@ impl Guard {
         Self {
             hosts: lower(&settings.hosts),
             origins: lower(&settings.origins),
+            proxies: Proxies::new(&settings.proxies),
         }
     }
 
-    fn check(&self, request: &Request) -> Result<Caller, Refusal> {
-        let authority = authority(request)?;
-        let host = authority.host().to_lowercase();
+    fn check(&self, request: &Request) -> Result<(Caller, PublicAddress), Refusal> {
+        let peer = request.extensions().get::<Calls>().and_then(Calls::peer);
+        let address = PublicAddress::of(request, peer, &self.proxies);
+        let address = address.map_err(|line| Refusal {
+            status: StatusCode::BAD_REQUEST,
+            line,
+        })?;
+        let host = address.host();
         if !is_loopback(&host) && !self.hosts.contains(&host) {
             return Err(Refusal {
                 status: StatusCode::MISDIRECTED_REQUEST,
@@ -77,14 +86,14 @@ impl Guard {
             let from_page = site.is_some_and(|site| site == "cross-site" || site == "same-site");
             return match from_page && !is_visit(request) {
                 true => Err(foreign),
-                false => Ok(Caller::Own),
+                false => Ok((Caller::Own, address)),
             };
         };
         let text = origin.to_str().unwrap_or_default().to_lowercase();
-        if origins.next().is_none() && is_own(&text, &authority) {
-            Ok(Caller::Own)
+        if origins.next().is_none() && text == address.to_string() {
+            Ok((Caller::Own, address))
         } else if self.origins.contains(&text) {
-            Ok(Caller::Listed(origin.clone()))
+            Ok((Caller::Listed(origin.clone()), address))
         } else {
             Err(foreign)
         }
@@ -94,13 +103,16 @@ impl Guard {
 /// Refuses a request, or passes it on and says in the answer which page may read it.
 pub(super) async fn admit(
     State(guard): State<Arc<Guard>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let (mut response, caller) = match guard.check(&request) {
         Err(Refusal { status, line }) => ((status, line).into_response(), Caller::Own),
-        Ok(caller) if is_preflight(&request) => (preflight(&caller), caller),
-        Ok(caller) => (next.run(request).await, caller),
+        Ok((caller, _)) if is_preflight(&request) => (preflight(&caller), caller),
+        Ok((caller, address)) => {
+            request.extensions_mut().insert(address);
+            (next.run(request).await, caller)
+        }
     };
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));
@@ -114,38 +126,10 @@ pub(super) async fn admit(
     response
 }
 
-/// Returns the host and port that the request is for. HTTP/1.1 clients may send several; then it is
-/// not known which one others on the way have looked at.
-fn authority(request: &Request) -> Result<Authority, Refusal> {
-    let bad = Refusal {
-        status: StatusCode::BAD_REQUEST,
-        line: "the request must have exactly one host\n",
-    };
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    let (host, more) = (hosts.next(), hosts.next());
-    if more.is_some() {
-        return Err(bad);
-    }
-    let authority = match request.uri().authority() {
-        Some(authority) => Some(authority.clone()),
-        None => host.and_then(|host| Authority::try_from(host.as_bytes()).ok()),
-    };
-    let plain = |authority: &Authority| !authority.as_str().contains('@');
-    authority.filter(plain).ok_or(bad)
-}
-
 fn is_loopback(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     let address: Option<IpAddr> = address.parse().ok();
     host == "localhost" || address.is_some_and(|address| address.is_loopback())
-}
-
-/// Whether an origin is that of the pages which this server serves: without TLS, at this host and
-/// port.
-fn is_own(origin: &str, authority: &Authority) -> bool {
-    let own = authority.as_str().to_lowercase();
-    let own = own.strip_suffix(":80").unwrap_or(&own);
-    origin.strip_prefix("http://") == Some(own)
 }
 
 /// Whether a person follows a link to a page.

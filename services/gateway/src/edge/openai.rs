@@ -9,7 +9,7 @@
 
 mod activity;
 mod completion;
-mod error;
+pub(super) mod error;
 mod request;
 mod spoken;
 mod unsupported;

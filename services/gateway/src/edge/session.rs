@@ -1,9 +1,7 @@
 //! `/v1/session`: everything that a chat page does, over one WebSocket.
 //!
-//! A request is `{"id": "1", "invokeText": {…}}`, with `watchRun` or `cancelRun` in place of
-//! `invokeText`. Each message of the answer is `{"id": "1", "message": {…}}`, and the last one
-//! `{"id": "1", "end": {}}`, with an `error` in the end if the request failed. A frame that is no request is
-//! answered with such an end as well, without an id where none could be read; the open requests continue.
+//! docs/session.md states the frames. A frame that is no request is answered with an end of its own, without
+//! an id where none could be read; the open requests continue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,19 +16,18 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::{BoxStream, SelectAll};
 use grpc_kit::{Calls, Failure};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue, header};
 use prost_reflect::MethodDescriptor;
 use serde_json::{Map, Value, json};
 use tonic::Status;
-use tonic::body::Body;
 
-use super::call::{self, Answer};
-use super::connect::{self, Encoding, error_to_json};
+use super::connect::{self, error_to_json};
+use super::json_call::JsonCall;
 use super::websocket::{self, CloseCode, bounded, send};
-use super::{contract, frames};
+use super::{call, contract};
 
 /// What a request may ask for, and the method that answers it.
-const REQUESTS: [(&str, &str, &str); 3] = [
+const REQUESTS: [(&str, &str, &str); 6] = [
     (
         "invokeText",
         "tavern.gateway.v1.GatewayService",
@@ -38,6 +35,13 @@ const REQUESTS: [(&str, &str, &str); 3] = [
     ),
     ("watchRun", "tavern.run.v1.RunService", "WatchRun"),
     ("cancelRun", "tavern.run.v1.RunService", "CancelRun"),
+    ("answerWait", "tavern.run.v1.RunService", "AnswerWait"),
+    ("steerTurn", "tavern.agent.v1.AgentService", "SteerTurn"),
+    (
+        "decideApproval",
+        "tavern.registry.v1.ApprovalService",
+        "DecideApproval",
+    ),
 ];
 
 /// Requests of one socket that may be open at once.
@@ -151,19 +155,39 @@ impl Session {
             let problem = format!("`{id}` belongs to a request that is still open");
             return Err(refusal(None, wrong("id", &problem)));
         }
+        let metadata = match frame.remove("authorization") {
+            None => self.metadata.clone(),
+            Some(key) => self
+                .metadata_with(&key)
+                .map_err(|status| refusal(Some(&id), status))?,
+        };
         let Some((method, request)) = method_of(frame) else {
-            let problem = "must have one of invokeText, watchRun, cancelRun beside the id";
-            return Err(refusal(Some(&id), wrong("", problem)));
+            let known = REQUESTS.map(|(name, ..)| name).join(", ");
+            let problem = format!("must have one of {known} beside the id");
+            return Err(refusal(Some(&id), wrong("", &problem)));
         };
         if self.ids.len() >= MAX_OPEN {
             let full = Failure::limit_exceeded("open requests", MAX_OPEN, MAX_OPEN + 1);
             return Err(refusal(Some(&id), full.into()));
         }
         self.ids.insert(Arc::clone(&id));
-        let (calls, metadata) = (self.calls.clone(), self.metadata.clone());
+        let calls = self.calls.clone();
         self.open
             .push(answers(calls, metadata, id, method, request).boxed());
         Ok(())
+    }
+
+    /// Returns the headers of the upgrade with the authorization of one request: a page cannot set headers
+    /// of a WebSocket.
+    fn metadata_with(&self, authorization: &Value) -> Result<HeaderMap, Status> {
+        let value = authorization.as_str().map(HeaderValue::try_from);
+        let Some(Ok(mut value)) = value else {
+            return Err(wrong("authorization", "must be the value of a header"));
+        };
+        value.set_sensitive(true);
+        let mut metadata = self.metadata.clone();
+        metadata.insert(header::AUTHORIZATION, value);
+        Ok(metadata)
     }
 }
 
@@ -201,10 +225,10 @@ fn answers(
 ) -> impl futures::Stream<Item = Piece> + Send {
     stream! {
         let mut end = json!({"id": &*id, "end": {}});
-        match start(calls, metadata, &method, &request).await {
+        match JsonCall::start(calls, metadata, method, &request).await {
             Err(status) => end["end"]["error"] = error_to_json(&status),
-            Ok(mut answer) => loop {
-                match next(&mut answer, &method).await {
+            Ok(mut call) => loop {
+                match call.next().await {
                     Ok(Some((message, bounded))) => {
                         let frame = format!("{{\"id\":{},\"message\":{message}}}", json!(&*id));
                         drop(message);
@@ -220,30 +244,4 @@ fn answers(
         }
         yield Piece { id, frame: end.to_string(), is_last: true, bounded: Bytes::new() };
     }
-}
-
-async fn start(
-    calls: Calls,
-    metadata: HeaderMap,
-    method: &MethodDescriptor,
-    request: &Value,
-) -> Result<Answer, Status> {
-    let message = connect::read_value(&method.input(), request)?;
-    let body = Body::new(http_body_util::Full::new(frames::frame(0, &message)?));
-    Ok(Answer::of(calls, &contract::path_of(method), metadata, body).await)
-}
-
-/// Returns the next message as JSON, with its bytes.
-async fn next(
-    answer: &mut Answer,
-    method: &MethodDescriptor,
-) -> Result<Option<(String, Bytes)>, Status> {
-    let Some(message) = answer.next().await? else {
-        return Ok(None);
-    };
-    let written = Encoding::Json.write(&method.output(), message.clone())?;
-    Ok(Some((
-        String::from_utf8_lossy(&written).into_owned(),
-        message,
-    )))
 }

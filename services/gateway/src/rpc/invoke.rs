@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use contracts::tavern::agent::v1::StartTurnRequest;
 use contracts::tavern::agent::v1::start_turn_request;
-use contracts::tavern::common::v1::{ErrorReason, RunOptions};
+use contracts::tavern::common::v1::{ErrorReason, RunOptions, RunState, watch_record::Record};
 use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, InvokeTextResponse, StartTextRequest,
     StartTextResponse, agent_target, invoke_text_request, start_text_request,
@@ -93,7 +93,7 @@ impl GatewayRpc {
         };
         let answer = move |record: Result<Bytes, Status>| {
             record.map(|record| InvokeTextResponse {
-                record,
+                record: marked(record),
                 run_id: run_id.clone(),
                 replayed,
             })
@@ -186,6 +186,21 @@ impl GatewayRpc {
             None => Err(Status::internal("a run without a record")),
         }
     }
+}
+
+/// Marks the span of the call as failed where a record ends a run that failed: it begins the trace of the
+/// run.
+fn marked(record: Bytes) -> Bytes {
+    if contracts::watch::is_terminal(&record)
+        && let Ok(Some(Record::Terminal(end))) = contracts::watch::decode(record.clone())
+    {
+        let outcome = end.run.unwrap_or_default().outcome.unwrap_or_default();
+        if matches!(outcome.state(), RunState::Failed | RunState::InDoubt) {
+            let error = outcome.error.unwrap_or_default();
+            telemetry::spans::fail(&tracing::Span::current(), &error.code, &error.message);
+        }
+    }
+    record
 }
 
 fn without_target() -> Status {

@@ -23,12 +23,19 @@ pub(crate) struct Answer {
 
 impl Edge {
     pub(crate) async fn start() -> Self {
+        Self::behind(&[]).await
+    }
+
+    /// Starts a gateway that believes the proxies at `addresses`.
+    pub(crate) async fn behind(addresses: &[&str]) -> Self {
         let nothing = || grpc_kit::local(&Services::new());
         let peers = Peers::over(nothing(), nothing(), nothing());
         let settings = GatewaySettings {
             http: HttpSettings {
                 hosts: vec!["tavern.example".to_owned()],
                 origins: vec!["https://app.example".to_owned()],
+                proxies: addresses.iter().map(ToString::to_string).collect(),
+                ..HttpSettings::default()
             },
             ..GatewaySettings::default()
         };

@@ -62,6 +62,68 @@ async fn only_own_and_listed_pages_may_call() {
 }
 
 #[tokio::test]
+async fn a_listed_proxy_states_where_its_clients_are() {
+    let https = "x-forwarded-proto: https\r\n";
+    let elsewhere = "x-forwarded-host: tavern.example\r\n";
+    for (proxies, forwarded, origin, status) in [
+        (&["127.0.0.1"][..], https, "https://HOST", 200),
+        (&["10.0.0.0/8", "127.0.0.0/8"], https, "https://HOST", 200),
+        (&["::ffff:127.0.0.1"], https, "https://HOST", 200),
+        (&["127.0.0.1"], https, "http://HOST", 403),
+        (&["127.0.0.1"], "", "https://HOST", 403),
+        (&["127.0.0.1"], "", "http://HOST", 200),
+        (&["127.0.0.2", "::/0"], https, "https://HOST", 403),
+        (&[], https, "https://HOST", 403),
+        (&["127.0.0.1"], "x-forwarded-proto: ftp\r\n", "", 400),
+        (
+            &["127.0.0.1"],
+            "x-forwarded-proto: https, http\r\n",
+            "",
+            400,
+        ),
+        (&[], "x-forwarded-proto: ftp\r\n", "http://HOST", 200),
+    ] {
+        let edge = Edge::behind(proxies).await;
+        let host = edge.host();
+        let origin = match origin {
+            "" => String::new(),
+            origin => format!("origin: {}\r\n", origin.replace("HOST", &host)),
+        };
+        let headers = format!("host: {host}\r\n{JSON}{forwarded}{origin}");
+        let answer = edge
+            .send("POST", PARSE, &headers, b"{\"catalogue\":{}}")
+            .await;
+        assert_eq!(answer.status, status, "{proxies:?}: {headers}");
+    }
+    for (proxies, forwarded, status) in [
+        (&["127.0.0.1"][..], elsewhere.to_owned(), 200),
+        (
+            &["127.0.0.1"],
+            elsewhere.replace("example", "example:443"),
+            200,
+        ),
+        (
+            &["127.0.0.1"],
+            elsewhere.replace("example", "example:444"),
+            403,
+        ),
+        (&["127.0.0.1"], elsewhere.replace("tavern", "rebound"), 421),
+        (&["127.0.0.1"], elsewhere.replace("tavern", "a@tavern"), 400),
+        (&["127.0.0.1"], elsewhere.repeat(2), 400),
+        (&[], elsewhere.to_owned(), 403),
+    ] {
+        let edge = Edge::behind(proxies).await;
+        let origin = "origin: https://tavern.example\r\n";
+        let headers = format!("host: {}\r\n{https}{forwarded}{origin}", edge.host());
+        let answer = edge.send("GET", "/", &headers, b"").await;
+        assert_eq!(answer.status, status, "{proxies:?}: {headers}");
+        if status == 200 {
+            assert!(answer.text().contains("https://tavern.example/console is"));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_link_leads_to_the_front_page_and_nowhere_else() {
     let edge = Edge::start().await;
     let visit = "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n";

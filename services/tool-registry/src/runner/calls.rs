@@ -315,6 +315,10 @@ impl Calls {
 
     fn spawn(&self, call: Call, in_flight: &Arc<InFlightCall>, context: CallContext) {
         let span = telemetry::spans::execute_tool(&call.tool);
+        if let Some(effect) = &call.effect_id {
+            let id = telemetry::attributes::TOOL_CALL_ID;
+            telemetry::spans::set(&span, id, effect.to_string());
+        }
         let (inner, in_flight) = (Arc::clone(&self.inner), Arc::clone(in_flight));
         let tracker = self.inner.tasks.clone();
         let task = async move {

@@ -199,17 +199,7 @@ impl Inner {
         span.in_scope(|| {
             self.runs
                 .execute_with_waits(recorder, waits, move |control| async move {
-                    let end = runner.run(prepared, of_run, place, for_run, control).await;
-                    if let End::Finished(outcome) = &end
-                        && let Some(error) = &outcome.error
-                    {
-                        telemetry::spans::fail(
-                            &tracing::Span::current(),
-                            &error.code,
-                            &error.message,
-                        );
-                    }
-                    end
+                    runner.run(prepared, of_run, place, for_run, control).await
                 });
         });
     }

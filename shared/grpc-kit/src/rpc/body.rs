@@ -27,7 +27,7 @@ use tracing::Span;
 use super::{
     LargeMessage, contain,
     frames::{Lengths, TooLong},
-    span,
+    span::ObservedRpc,
 };
 use crate::{CallContext, Drain, Failure};
 
@@ -96,8 +96,8 @@ pub(super) struct Bounds {
 pub(super) struct ResponseGuards {
     /// The context of the call, for what the handler's stream calls.
     pub(super) context: CallContext,
-    /// The span of the call.
-    pub(super) span: Span,
+    /// The call as it is observed.
+    pub(super) rpc: Arc<ObservedRpc>,
     /// Counts the messages of the connection.
     pub(super) sent: Arc<AtomicU64>,
     /// The places among the calls or streams.
@@ -212,7 +212,7 @@ impl ResponseBody {
         let (Some(inner), Some(held)) = (&mut self.inner, &self.held) else {
             return Poll::Ready(Polled::Frame(None));
         };
-        let (span, context) = (held.span.clone(), &held.context);
+        let (span, context) = (held.rpc.span().clone(), &held.context);
         let poll = AssertUnwindSafe(|| {
             span.in_scope(|| context.sync_scope(|| Pin::new(inner).poll_frame(cx)))
         });
@@ -226,7 +226,7 @@ impl ResponseBody {
     fn end_with(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.inner = None;
         if let Some(held) = self.held.take() {
-            span::end(&held.span, status.code(), status.message());
+            held.rpc.end(status.code(), status.message());
         }
         let mut trailers = HeaderMap::new();
         match status.add_header(&mut trailers) {
@@ -253,7 +253,7 @@ impl ResponseBody {
             if let Some(held) = self.held.take() {
                 let status = Status::from_header_map(trailers);
                 let status = status.unwrap_or_else(|| Status::unknown("no status"));
-                span::end(&held.span, status.code(), status.message());
+                held.rpc.end(status.code(), status.message());
             }
         }
         Ok(())
@@ -289,7 +289,7 @@ impl HttpBody for ResponseBody {
                 let span = this
                     .held
                     .as_ref()
-                    .map_or_else(Span::none, |held| held.span.clone());
+                    .map_or_else(Span::none, |held| held.rpc.span().clone());
                 let status = span.in_scope(|| contain(&*panic));
                 return this.end_with(status);
             }

@@ -1,4 +1,8 @@
-//! The span of an RPC.
+//! The span of an RPC, and its measurement.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use http::Request;
 use telemetry::{
@@ -11,8 +15,86 @@ use tracing::Span;
 use super::Origin;
 use crate::{methods::Method, settings::TraceTrust};
 
+/// The service that orchestrators ask again and again: it has neither spans nor measurements.
+const HEALTH: &str = "grpc.health.v1.Health";
+
+/// An RPC from its arrival to the end of its answer, observed once.
+#[derive(Debug)]
+pub(super) struct ObservedRpc {
+    span: Span,
+    measured: Option<Measured>,
+}
+
+#[derive(Debug)]
+struct Measured {
+    service: Arc<str>,
+    /// `package.Service/Method`.
+    full_name: Arc<str>,
+    begun: Instant,
+    has_ended: AtomicBool,
+}
+
+impl ObservedRpc {
+    /// Begins to observe an RPC.
+    pub(super) fn begin(
+        request: &Request<Body>,
+        method: Option<&Method>,
+        origin: &Origin,
+        trust: TraceTrust,
+    ) -> Arc<Self> {
+        if method.is_some_and(|method| &*method.service == HEALTH) {
+            return Arc::new(Self {
+                span: Span::none(),
+                measured: None,
+            });
+        }
+        let unknown = || Arc::from("unknown");
+        Arc::new(Self {
+            span: begin(request, method, origin, trust),
+            measured: Some(Measured {
+                service: method.map_or_else(unknown, |method| Arc::clone(&method.service)),
+                full_name: method.map_or_else(unknown, |method| Arc::clone(&method.full_name)),
+                begun: Instant::now(),
+                has_ended: AtomicBool::new(false),
+            }),
+        })
+    }
+
+    /// Returns the span.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Records how the RPC ended; the first report counts.
+    pub(super) fn end(&self, code: Code, message: &str) {
+        if self.measure(code) {
+            end(&self.span, code, message);
+        }
+    }
+
+    fn measure(&self, code: Code) -> bool {
+        let Some(measured) = &self.measured else {
+            return false;
+        };
+        if measured.has_ended.swap(true, Ordering::Relaxed) {
+            return false;
+        }
+        let method = measured.full_name.rsplit('/').next().unwrap_or_default();
+        let took = measured.begun.elapsed();
+        telemetry::metrics::rpc_ended(&measured.service, method, code.into(), took);
+        true
+    }
+}
+
+impl Drop for ObservedRpc {
+    /// An RPC that is dropped before its end was given up by its caller.
+    fn drop(&mut self) {
+        self.measure(Code::Cancelled);
+    }
+}
+
 /// Begins the span, below the caller's if the caller is trusted with that, else linked to it.
-pub(super) fn begin(
+fn begin(
     request: &Request<Body>,
     method: Option<&Method>,
     origin: &Origin,
@@ -54,7 +136,7 @@ pub(super) fn begin(
 }
 
 /// Records how the RPC ended.
-pub(super) fn end(span: &Span, code: Code, message: &str) {
+fn end(span: &Span, code: Code, message: &str) {
     spans::set(span, RPC_STATUS_CODE, i64::from(i32::from(code)));
     // Only what is the server's fault marks a server's span as failed.
     if matches!(

@@ -43,7 +43,11 @@ async fn the_child_exports_only_when_asked() {
         .add(1, &[]);
     for _ in 0..3 {
         let span = spans::execute_tool("file:read");
-        span.in_scope(|| tracing::info!("a line beside the span"));
+        span.in_scope(|| {
+            // Printed for the test to compare with what was exported.
+            let ids = telemetry::context::current_ids();
+            tracing::info!(ids = ids.0 + &ids.1, "a line beside the span");
+        });
         // Several exports, so that one which exported itself would be seen.
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
@@ -58,10 +62,12 @@ struct Receiver {
 
 impl Receiver {
     fn contains(&self, text: &str) -> bool {
+        self.has(text.as_bytes())
+    }
+
+    fn has(&self, bytes: &[u8]) -> bool {
         let received = self.received.lock().unwrap();
-        received
-            .windows(text.len())
-            .any(|window| window == text.as_bytes())
+        received.windows(bytes.len()).any(|window| window == bytes)
     }
 }
 
@@ -181,4 +187,22 @@ async fn traces_metrics_and_logs_arrive_and_exporting_is_not_exported() {
         line.starts_with('{') && line.contains("gen_ai.tool.name"),
         "{line}"
     );
+    // Each record has the ids of the span that it was logged in, in the fields 9 and 10.
+    for line in logged
+        .lines()
+        .filter(|line| line.contains("a line beside the span"))
+    {
+        let (_, ids) = line.split_once("\"ids\":\"").unwrap();
+        let ids: Vec<u8> = (0..24)
+            .map(|at| u8::from_str_radix(&ids[2 * at..2 * at + 2], 16).unwrap())
+            .collect();
+        let fields = [
+            &[9 << 3 | 2, 16][..],
+            &ids[..16],
+            &[10 << 3 | 2, 8],
+            &ids[16..],
+        ]
+        .concat();
+        assert!(receiver.has(&fields), "{line} was exported without its ids");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 
+use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
@@ -15,11 +16,13 @@ use contracts::tavern::registry::v1::{
 use grpc_kit::ClientSettings;
 use prost_types::value::Kind;
 use serde_json::json;
-use testkit::{Stack, eventually};
+use testkit::{Stack, eventually, python, python_program};
 use tokio::task::JoinSet;
 use tonic::Code;
 
-use client::{Client, Seen, a2a, post, prepare, refused, state, text, text_of, v1};
+use crate::edges;
+pub(crate) use client::prepare;
+use client::{Client, Seen, a2a, post, refused, state, text, text_of, v1};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g902_a_message_is_one_task_in_five_processes_over_grpc_and_json() -> anyhow::Result<()> {
@@ -333,9 +336,41 @@ async fn g902_the_card_of_an_agent_is_its_profile() -> anyhow::Result<()> {
     let skills: Vec<&str> = card.skills.iter().map(|skill| skill.id.as_str()).collect();
     ensure!(skills == ["system:get_current_time"], "{skills:?}");
     ensure!(!card.skills[0].description.is_empty() && card.skills[0].tags == ["tool"]);
-    let interface = &card.supported_interfaces[0];
-    ensure!(interface.tenant == "clock" && interface.url == url);
+    let interfaces = card.supported_interfaces.iter();
+    let interfaces: Vec<_> = interfaces
+        .map(|one| {
+            (
+                one.protocol_binding.as_str(),
+                one.url.as_str(),
+                one.tenant.as_str(),
+            )
+        })
+        .collect();
+    let http = format!("{url}/a2a");
+    let expected = [
+        ("JSONRPC", http.as_str(), "clock"),
+        ("HTTP+JSON", http.as_str(), "clock"),
+        ("GRPC", url, "clock"),
+    ];
+    ensure!(interfaces == expected, "{interfaces:?}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g902_the_official_client_finds_and_uses_agents_over_plain_http() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    prepare(deploy.path())?;
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    edges::run(official_client(&stack.address())?)
+        .await
+        .map(drop)
+}
+
+/// Returns the official client of the agents of [`prepare`], at `address`.
+pub(crate) fn official_client(address: &str) -> anyhow::Result<Command> {
+    let mut client = Command::new(python()?);
+    client.arg(python_program("a2a_clients.py")).arg(address);
+    Ok(client)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,6 +66,23 @@ async fn a_text_is_invoked_and_its_run_is_listed_and_shown() -> anyhow::Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_printed_whole() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let answer: String = (0..12)
+        .map(|at| format!("{at}{}|\n", "x".repeat(300)))
+        .collect();
+    let code = format!("print('{}')", "y".repeat(300));
+    let call = format!(
+        "<ACTION><CodeInterpreter:execute><language>python</language><code>{code}</code>\
+         </CodeInterpreter:execute></ACTION>"
+    );
+    let printed = printed(&stack, &["invoke", &format!("{answer}{call}")])?;
+    assert_eq!(printed.matches("x|").count(), 12, "{printed}");
+    assert!(printed.contains(&"y".repeat(300)), "{printed}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tool_is_called_and_a_failed_call_is_an_exit_code() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let listed = text(&tavern(&stack, &["tools", "list"])?.stdout);

@@ -8,11 +8,13 @@ use serde_json::json;
 use testkit::{APPROVER_KEY, Stack, repository, until};
 
 use crate::doubt::agent;
+use crate::edges::run;
 use crate::ledger::{World, append, dispatched};
 use crate::text::model_text;
 
-/// Plays a script of `console/test` against a stack.
-async fn play(script: &str, stack: &Stack) -> anyhow::Result<()> {
+/// Returns a browser that plays a script of `console/test` with the page at `address`; pictures of it stand in
+/// the directory `pictures` below that of the page.
+pub(crate) fn client(script: &str, address: &str, pictures: &str) -> anyhow::Result<Command> {
     let console = repository().join("console");
     ensure!(
         console.join("node_modules").exists(),
@@ -21,13 +23,19 @@ async fn play(script: &str, stack: &Stack) -> anyhow::Result<()> {
     let mut client = Command::new("node");
     client.arg(console.join("test").join(script));
     client.env("TAVERN_APPROVER_KEY", APPROVER_KEY);
-    client.arg(stack.address());
-    client.arg(repository().join("target/console/pictures"));
-    let played = tokio::task::spawn_blocking(move || client.output()).await??;
-    let printed = String::from_utf8_lossy(&played.stdout);
-    let errors = String::from_utf8_lossy(&played.stderr);
-    ensure!(played.status.success(), "{printed}\n{errors}");
-    Ok(())
+    client.arg(address);
+    client.arg(repository().join("target/console").join(pictures));
+    Ok(client)
+}
+
+/// Plays `browser.mjs` with the page of a stack.
+pub(crate) async fn play(stack: Stack, client: Command) -> anyhow::Result<()> {
+    let mut world = World::new(stack).await?;
+    let request = model_text(&append("ledger.append", "gift-3", 30_000));
+    until(&world.stack.gateway(), request, dispatched).await?;
+    world.await_effect("gift-3").await?;
+    world.leave_in_doubt(&["gift-1", "gift-2"]).await?;
+    run(client).await.map(drop)
 }
 
 /// Writes an agent that answers three messages, each only with those before it in the request.
@@ -76,12 +84,9 @@ fn deploy(directory: &Path) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_page_sends_follows_cancels_tries_and_decides_in_a_browser() -> anyhow::Result<()> {
-    let mut world = World::new(Stack::all_in_one().await?).await?;
-    let request = model_text(&append("ledger.append", "gift-3", 30_000));
-    until(&world.stack.gateway(), request, dispatched).await?;
-    world.await_effect("gift-3").await?;
-    world.leave_in_doubt(&["gift-1", "gift-2"]).await?;
-    play("browser.mjs", &world.stack).await
+    let stack = Stack::all_in_one().await?;
+    let client = client("browser.mjs", &stack.address(), "pictures")?;
+    play(stack, client).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,5 +96,6 @@ async fn a_person_holds_a_conversation_and_finds_and_decides_all_that_waits() ->
     deploy(directory.path())?;
     let stack = Stack::builder().deploy(directory.path()).start().await?;
     let world = World::new(stack).await?;
-    play("people.mjs", &world.stack).await
+    let client = client("people.mjs", &world.stack.address(), "pictures")?;
+    run(client).await.map(drop)
 }

@@ -3,19 +3,45 @@
 use std::process::Command;
 
 use anyhow::ensure;
-use testkit::{Stack, python, python_program, repository};
+use testkit::{APPROVER_KEY, Stack, python, python_program, repository};
 
+use crate::a2a;
 use crate::text::failing_agents;
 
-async fn play(stack: &Stack, part: &'static str) -> anyhow::Result<()> {
-    let mut client = Command::new(python()?);
-    client.arg(python_program("edge_clients.py"));
-    client.args([&stack.address(), part]);
+/// Runs a client to its end.
+pub(crate) async fn run(mut client: Command) -> anyhow::Result<String> {
     let played = tokio::task::spawn_blocking(move || client.output()).await??;
     let printed = String::from_utf8_lossy(&played.stdout);
     let errors = String::from_utf8_lossy(&played.stderr);
     ensure!(played.status.success(), "{printed}\n{errors}");
-    Ok(())
+    Ok(printed.into_owned())
+}
+
+/// Returns the clients in Python of the server at `address`, of which `part` is played.
+pub(crate) fn part(address: &str, part: &str) -> anyhow::Result<Command> {
+    let mut client = Command::new(python()?);
+    client.arg(python_program("edge_clients.py"));
+    client.args([address, part]);
+    Ok(client)
+}
+
+/// Plays the clients of web pages in a browser against the server at `address`.
+pub(crate) async fn play_in_a_browser(address: &str) -> anyhow::Result<()> {
+    let browser = repository().join("tests/browser");
+    ensure!(
+        browser.join("node_modules").exists(),
+        "the packages of tests/browser are missing; run `make test`"
+    );
+    let descriptors = tempfile::NamedTempFile::new()?;
+    std::fs::write(descriptors.path(), contracts::FILE_DESCRIPTOR_SET)?;
+    let mut client = Command::new("node");
+    client.arg(browser.join("play.mjs"));
+    client.arg(address).arg(descriptors.path());
+    run(client).await.map(drop)
+}
+
+async fn play(stack: &Stack, name: &str) -> anyhow::Result<()> {
+    run(part(&stack.address(), name)?).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,23 +64,19 @@ async fn a_chat_page_sends_follows_and_cancels_over_one_socket() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_chat_page_answers_steers_and_approves_over_one_socket() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    a2a::prepare(deploy.path())?;
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    let mut client = part(&stack.address(), "people")?;
+    client.env("TAVERN_APPROVER_KEY", APPROVER_KEY);
+    run(client).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_of_web_pages_reach_every_service_of_five_processes() -> anyhow::Result<()> {
-    let browser = repository().join("tests/browser");
-    ensure!(
-        browser.join("node_modules").exists(),
-        "the packages of tests/browser are missing; run `make test`"
-    );
     let stack = Stack::builder().separate().start().await?;
-    let descriptors = tempfile::NamedTempFile::new()?;
-    std::fs::write(descriptors.path(), contracts::FILE_DESCRIPTOR_SET)?;
-    let mut client = Command::new("node");
-    client.arg(browser.join("play.mjs"));
-    client.arg(stack.address()).arg(descriptors.path());
-    let played = tokio::task::spawn_blocking(move || client.output()).await??;
-    let printed = String::from_utf8_lossy(&played.stdout);
-    let errors = String::from_utf8_lossy(&played.stderr);
-    ensure!(played.status.success(), "{printed}\n{errors}");
-    Ok(())
+    play_in_a_browser(&stack.address()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,6 +39,7 @@ mod once;
 mod output_text;
 mod played_models;
 mod progress;
+mod proxy;
 mod questions;
 mod requests;
 mod rules;

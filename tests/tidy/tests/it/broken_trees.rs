@@ -158,6 +158,28 @@ fn a_mod_file_is_found() {
 }
 
 #[test]
+fn a_proto_without_its_package_for_go_is_found() {
+    let named = "option go_package = \"tavern/run/v1;runv1\";";
+    check(
+        layout::go_packages,
+        &[
+            ("proto/tavern/run/v1/a.proto", named),
+            ("proto/tavern/run/v1/b.proto", "package tavern.run.v1;"),
+            ("proto/tavern/agent/v1/c.proto", named),
+            ("proto/third_party/d.proto", ""),
+        ],
+        &[
+            (
+                "proto/tavern/agent/v1/c.proto",
+                "Go",
+                "tavern/agent/v1;agentv1",
+            ),
+            ("proto/tavern/run/v1/b.proto", "Go", "tavern/run/v1;runv1"),
+        ],
+    );
+}
+
+#[test]
 fn a_second_test_binary_is_found() {
     check(
         layout::integration_binaries,

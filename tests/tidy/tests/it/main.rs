@@ -40,6 +40,11 @@ fn a_crate_has_one_integration_test_binary() {
 }
 
 #[test]
+fn protos_have_a_package_for_go() {
+    check(layout::go_packages);
+}
+
+#[test]
 fn manifests_have_the_common_form() {
     check(manifests::fields);
 }

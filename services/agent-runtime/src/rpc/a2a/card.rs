@@ -11,6 +11,10 @@ use tonic::Status;
 use super::{A2aRpc, VERSION, tenant_of};
 use crate::error::no_such_profile;
 
+/// How the gateway is reached, and where below its address. Without an address the gateway completes each
+/// for clients of plain HTTP.
+const INTERFACES: [(&str, &str); 3] = [("JSONRPC", "/a2a"), ("HTTP+JSON", "/a2a"), ("GRPC", "")];
+
 impl A2aRpc {
     /// Returns the card of an agent: its profile, with its tools and workflows as skills.
     pub(super) async fn card(&self, tenant: &str) -> Result<AgentCard, Status> {
@@ -48,12 +52,14 @@ pub(super) fn card(profile: &Profile, public_url: &str) -> AgentCard {
     AgentCard {
         name: profile.name.clone(),
         description: profile.description.clone(),
-        supported_interfaces: vec![AgentInterface {
-            url: public_url.to_owned(),
-            protocol_binding: "GRPC".to_owned(),
-            tenant: profile.id.to_string(),
-            protocol_version: VERSION.to_owned(),
-        }],
+        supported_interfaces: INTERFACES
+            .map(|(binding, path)| AgentInterface {
+                url: format!("{}{path}", public_url.trim_end_matches('/')),
+                protocol_binding: binding.to_owned(),
+                tenant: profile.id.to_string(),
+                protocol_version: VERSION.to_owned(),
+            })
+            .into(),
         version: profile.version.clone(),
         capabilities: Some(AgentCapabilities {
             streaming: Some(true),

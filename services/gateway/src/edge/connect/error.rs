@@ -24,28 +24,49 @@ pub(in crate::edge) fn to_json(status: &Status) -> Value {
     if !status.message().is_empty() {
         error.insert("message".to_owned(), status.message().into());
     }
-    let details = tonic_types::pb::Status::decode(status.details());
-    let details = details.map(|status| status.details).unwrap_or_default();
+    let details = details(status);
     if !details.is_empty() {
-        let details = details.iter().map(|any| detail(&any.type_url, &any.value));
+        let details = details.into_iter().map(|detail| {
+            let value = STANDARD_NO_PAD.encode(&detail.value);
+            let mut written = json!({"type": detail.name, "value": value});
+            if let Some(debug) = detail.read {
+                written["debug"] = debug;
+            }
+            written
+        });
         error.insert("details".to_owned(), details.collect());
     }
     Value::Object(error)
 }
 
-/// Writes a detail for programs, and for people where its type is known.
-fn detail(type_url: &str, value: &[u8]) -> Value {
-    let name = type_url.rsplit('/').next().unwrap_or_default();
-    let mut detail = json!({"type": name, "value": STANDARD_NO_PAD.encode(value)});
-    let message = contract::message(name)
-        .and_then(|descriptor| DynamicMessage::decode(descriptor, value).ok());
-    if let Some(debug) = message.and_then(|message| serde_json::to_value(&message).ok()) {
-        detail["debug"] = debug;
-    }
-    detail
+/// A detail of a status.
+pub(in crate::edge) struct Detail {
+    /// The full name of its type.
+    pub(in crate::edge) name: String,
+    value: Vec<u8>,
+    /// The message as JSON where its type is known.
+    pub(in crate::edge) read: Option<Value>,
 }
 
-fn code_name(code: Code) -> &'static str {
+/// Returns the details of a status.
+pub(in crate::edge) fn details(status: &Status) -> Vec<Detail> {
+    let details = tonic_types::pb::Status::decode(status.details());
+    let details = details.map(|status| status.details).unwrap_or_default();
+    let detail = details.into_iter().map(|any| {
+        let name = any.type_url.rsplit('/').next().unwrap_or_default();
+        let message = contract::message(name)
+            .and_then(|descriptor| DynamicMessage::decode(descriptor, &*any.value).ok());
+        Detail {
+            read: message.and_then(|message| serde_json::to_value(&message).ok()),
+            name: name.to_owned(),
+            value: any.value,
+        }
+    });
+    detail.collect()
+}
+
+/// Returns the name of a code as Connect writes it.
+pub(in crate::edge) fn code_name(code: Code) -> &'static str {
     match code {
         // An error is never fine.
         Code::Ok | Code::Unknown => "unknown",

@@ -88,7 +88,8 @@ async fn perform(
     Ok(respond(encoding, bytes, gzip, &answer))
 }
 
-fn without_message() -> Status {
+/// Reports an answer of a method that ended well and had no message.
+pub(in crate::edge) fn without_message() -> Status {
     let what = "the answer has no message";
     Failure::new(Code::Internal, ErrorReason::Internal, what).into()
 }

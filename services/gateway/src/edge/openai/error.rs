@@ -23,6 +23,12 @@ pub(super) fn of_run(code: StatusCode, body: Value) -> Response {
     (code, [(SHOULD_RETRY, "false")], Json(body)).into_response()
 }
 
+/// Refuses a path or a verb that this API does not have.
+pub(in crate::edge) fn of_path(code: StatusCode, message: &str) -> Response {
+    let body = body(message, "invalid_request_error", None, "unknown_url");
+    (code, Json(body)).into_response()
+}
+
 pub(super) fn status_of(status: &Status) -> StatusCode {
     http_status(status.code())
 }

@@ -21,7 +21,7 @@ const ASK: &str = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</promp
 
 /// Writes agents: one that looks at the clock first, one that asks, one that is slow, and one whose only
 /// call needs an approval.
-pub(super) fn prepare(deploy: &Path) -> anyhow::Result<()> {
+pub(crate) fn prepare(deploy: &Path) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
     }
@@ -56,7 +56,7 @@ pub(super) fn prepare(deploy: &Path) -> anyhow::Result<()> {
             "scribe",
             "FileOperator.WriteFile",
             approvals,
-            json!([{"answer": {"text": write}}]),
+            json!([{"answer": {"text": write}}, {"answer": {"text": "Very well."}}]),
         ),
     ] {
         let profile = json!({

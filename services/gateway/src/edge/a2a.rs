@@ -1,0 +1,94 @@
+//! A2A over plain HTTP: the cards of agents, JSON-RPC, and HTTP with JSON.
+//!
+//! Everything is answered by the methods of `lf.a2a.v1.A2AService`, which gRPC clients call.
+//!
+//! - `card`: who an agent is, at the addresses where clients look for it.
+//! - `json_rpc`: `POST /a2a`; `envelope` is what stands around its answers.
+//! - `rest`: the addresses below `/a2a/`; `rules` are those of the proto file.
+//! - `stream`: answers that come one after the other, as server-sent events.
+//! - `error`: statuses in the words of each binding.
+
+mod card;
+mod envelope;
+mod error;
+mod json_rpc;
+mod rest;
+mod rules;
+mod stream;
+
+use axum::routing::{any, get, post};
+use axum::{Extension, Router};
+use grpc_kit::Calls;
+use http::{HeaderMap, header};
+use prost_reflect::MethodDescriptor;
+use serde_json::Value;
+use tonic::Status;
+
+use super::json_call::JsonCall;
+use super::public::PublicAddress;
+use super::{call, contract};
+use card::CardAtRoot;
+
+const SERVICE: &str = "lf.a2a.v1.A2AService";
+
+/// Where clients look for the card of a server, or of an agent below its address.
+const CARD: &str = "/.well-known/agent-card.json";
+
+/// Returns the routes; `agent` names the agent whose card stands at the root, and may be empty.
+pub(super) fn routes(agent: &str) -> Router {
+    let root = Extension(CardAtRoot::of(agent));
+    Router::new()
+        .route(CARD, get(card::at_root).layer(root))
+        .route("/a2a", post(json_rpc::answer))
+        .route("/a2a/{*path}", any(rest::answer))
+}
+
+/// A request as it came over HTTP.
+#[derive(Clone, Debug)]
+struct A2aCaller {
+    calls: Calls,
+    metadata: HeaderMap,
+    /// The address that the caller reached.
+    address: PublicAddress,
+}
+
+impl A2aCaller {
+    fn of(calls: Calls, headers: &HeaderMap, address: PublicAddress) -> Self {
+        let metadata = call::metadata(headers);
+        Self {
+            calls,
+            metadata,
+            address,
+        }
+    }
+
+    /// Calls a method of A2A.
+    async fn call(self, method: MethodDescriptor, request: &Value) -> Result<JsonCall, Status> {
+        JsonCall::start(self.calls, self.metadata, method, request).await
+    }
+
+    /// Calls a method with one answer.
+    async fn ask(self, method: MethodDescriptor, request: &Value) -> Result<String, Status> {
+        let address = self.address.clone();
+        let is_card = method.output().full_name() == "lf.a2a.v1.AgentCard";
+        let text = self.call(method, request).await?.only().await?;
+        match is_card {
+            true => card::with_address(&text, &address),
+            false => Ok(text),
+        }
+    }
+}
+
+/// Returns a method of A2A by its name.
+fn method(name: &str) -> Option<MethodDescriptor> {
+    let mut methods = contract::methods(&[SERVICE]).into_iter();
+    methods.find(|method| method.name() == name)
+}
+
+/// Whether a body is JSON by its content type; a form may come from any web page.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    matches!(kind, "application/json" | "application/a2a+json")
+}

@@ -1,0 +1,124 @@
+//! The address of the server as the client of a request knows it.
+//!
+//! Behind a proxy that is not the address at which the request arrives. A listed proxy states it in
+//! `x-forwarded-proto` and `x-forwarded-host`; from everyone else both headers are ignored.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, header};
+use ipnet::IpNet;
+
+use crate::settings::network;
+
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// The proxies whose statements are believed.
+#[derive(Debug)]
+pub(super) struct Proxies(Vec<IpNet>);
+
+/// The scheme, the host and the port at which a client reached the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PublicAddress {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+impl Proxies {
+    /// Reads the setting, whose entries were checked when it was loaded.
+    pub(super) fn new(listed: &[String]) -> Self {
+        Self(listed.iter().filter_map(|text| network(text)).collect())
+    }
+
+    fn include(&self, peer: Option<IpAddr>) -> bool {
+        let peer = peer.map(|peer| peer.to_canonical());
+        peer.is_some_and(|peer| self.0.iter().any(|network| network.contains(&peer)))
+    }
+}
+
+impl PublicAddress {
+    /// Reads the address from a request that `peer` sent.
+    ///
+    /// # Errors
+    /// The line that refuses a request whose address is missing or ambiguous.
+    pub(super) fn of(
+        request: &Request,
+        peer: Option<IpAddr>,
+        proxies: &Proxies,
+    ) -> Result<Self, &'static str> {
+        let authority = host(request)?;
+        if !proxies.include(peer) {
+            return Ok(Self {
+                scheme: Scheme::Http,
+                authority,
+            });
+        }
+        let headers = request.headers();
+        let scheme = match only(headers, &FORWARDED_PROTO) {
+            Ok(None | Some("http")) => Scheme::Http,
+            Ok(Some("https")) => Scheme::Https,
+            _ => return Err("x-forwarded-proto must be `http` or `https`, once\n"),
+        };
+        let authority = match only(headers, &FORWARDED_HOST) {
+            Ok(None) => authority,
+            Ok(Some(host)) => plain(Authority::try_from(host).ok())
+                .ok_or("x-forwarded-host must be a host, with its port if it has one\n")?,
+            Err(()) => return Err("x-forwarded-host must stand in the request at most once\n"),
+        };
+        Ok(Self { scheme, authority })
+    }
+
+    /// Returns the host in lower case, without the port.
+    pub(super) fn host(&self) -> String {
+        self.authority.host().to_lowercase()
+    }
+}
+
+impl fmt::Display for PublicAddress {
+    /// Writes the origin of the pages at this address: in lower case, without the port of the scheme.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, port) = match self.scheme {
+            Scheme::Http => ("http", ":80"),
+            Scheme::Https => ("https", ":443"),
+        };
+        let authority = self.authority.as_str().to_lowercase();
+        let authority = authority.strip_suffix(port).unwrap_or(&authority);
+        write!(f, "{scheme}://{authority}")
+    }
+}
+
+/// Returns the host and port that the request itself is for. HTTP/1.1 clients may send several; then it
+/// is not known which of them a proxy on the way has looked at.
+fn host(request: &Request) -> Result<Authority, &'static str> {
+    let bad = "the request must have exactly one host\n";
+    let host = only(request.headers(), &header::HOST).map_err(|()| bad)?;
+    let authority = match request.uri().authority() {
+        Some(authority) => Some(authority.clone()),
+        None => host.and_then(|host| Authority::try_from(host).ok()),
+    };
+    plain(authority).ok_or(bad)
+}
+
+/// Returns an authority that names nothing but a host and a port.
+fn plain(authority: Option<Authority>) -> Option<Authority> {
+    authority.filter(|authority| !authority.as_str().contains('@'))
+}
+
+/// Returns the only value of a header, if it is there at all.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ()> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(drop),
+        (Some(_), Some(_)) => Err(()),
+    }
+}
