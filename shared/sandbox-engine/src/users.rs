@@ -81,7 +81,7 @@ impl Known {
                 self.names.push(name);
                 return Some(user);
             }
-            // Whoever holds it may let it go.
+            // Its holder may let it go.
             self.not_held.push_back(user);
         }
         None

@@ -21,7 +21,7 @@ const SHARED: [(&str, &[&str]); 29] = [
     ("schedules", &["core-types"]),
     ("settings", &[]),
     ("blob-store", &["settings"]),
-    ("sandbox-engine", &["settings", "blob-store"]),
+    ("sandbox-engine", &["core-types", "settings", "blob-store"]),
     ("call-outcome", &["canonical-json", "json-schema"]),
     ("proto-json", &["call-catalogue", "call-outcome", "json-schema"]),
     (
