@@ -22,7 +22,7 @@ use std::{
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
-use tonic::{Code, Status, TimeoutExpired, body::Body, transport::Endpoint};
+use tonic::{Status, TimeoutExpired, body::Body, transport::Endpoint};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
@@ -156,7 +156,7 @@ impl Service<Request<Body>> for Remote {
                     let body = body.map_err(move |status| {
                         // The place is taken for as long as the answer is not over.
                         let _: &LanePermit = &place;
-                        translate_broken(status, &service)
+                        translate_broken(&status, &service)
                     });
                     match bound {
                         Some(bound) => Body::new(BoundedBody::new(body, bound)),
@@ -175,31 +175,25 @@ fn translate(error: tonic::transport::Error, sent: &SentRequest, service: &str) 
     if failure::causes(&error).any(|cause| cause.is::<TimeoutExpired>()) {
         return Failure::deadline_exceeded().into_status();
     }
-    let may_have_arrived = sent.may_have_arrived(&error);
-    let reason = failure::chain(&error);
-    let status = Status::from_error(Box::new(error));
-    let failure = match status.code() {
-        _ if !may_have_arrived => Failure::dependency_unavailable(service),
-        Code::Unavailable | Code::Unknown | Code::Internal => {
-            Failure::dependency_unavailable(service).after_sending()
-        }
-        _ => return status,
-    };
-    tracing::debug!(service, error = reason, "a service does not answer");
-    failure.into_status()
+    tracing::debug!(
+        service,
+        error = failure::chain(&error),
+        "a service does not answer"
+    );
+    let failure = Failure::dependency_unavailable(service);
+    match sent.may_have_arrived(&error) {
+        true => failure.after_sending().into_status(),
+        false => failure.into_status(),
+    }
 }
 
 /// Gives an answer that broke off its code and reason: what the service says itself comes in
-/// trailers, so an error of the body is one of the connection.
-fn translate_broken(status: Status, service: &str) -> Status {
-    match status.code() {
-        Code::Unavailable | Code::Unknown | Code::Internal => {
-            tracing::debug!(service, error = %status, "an answer broke off");
-            let failure = Failure::dependency_unavailable(service);
-            failure.after_sending().into_status()
-        }
-        _ => status,
-    }
+/// trailers, so an error of the body is one of the connection. tonic gives it the code that resembles
+/// the number with which HTTP/2 closed the stream, such as a cancellation that no caller asked for.
+fn translate_broken(status: &Status, service: &str) -> Status {
+    tracing::debug!(service, error = %status, "an answer broke off");
+    let failure = Failure::dependency_unavailable(service);
+    failure.after_sending().into_status()
 }
 
 fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {

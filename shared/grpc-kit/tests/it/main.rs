@@ -12,4 +12,5 @@ mod http1;
 mod limits;
 mod parity;
 mod probe;
+mod resets;
 mod trace;
