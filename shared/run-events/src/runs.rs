@@ -213,13 +213,19 @@ impl Runs {
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a storage that does not work.
     pub async fn delete(&self, run_id: &str) -> Result<(), Failure> {
-        if let Some(before) = self.before_deletion.get() {
-            let summary = self.store.find(run_id).await?;
-            if summary.state != run_log::RunState::Open {
-                before(summary.id).await?;
-            }
+        let summary = self.store.find(run_id).await?;
+        if summary.state != run_log::RunState::Open {
+            self.delete_what_belongs_to(summary.id).await?;
         }
         self.store.delete(run_id).await
+    }
+
+    /// Deletes what belongs to a finished run and lies elsewhere.
+    pub(crate) async fn delete_what_belongs_to(&self, run: RunId) -> Result<(), Failure> {
+        match self.before_deletion.get() {
+            Some(before) => before(run).await,
+            None => Ok(()),
+        }
     }
 
     /// Lets `before` delete what belongs to a finished run before the run itself is deleted, so that a
