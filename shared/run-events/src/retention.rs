@@ -17,7 +17,7 @@ use tonic::Status;
 
 pub use keeper::{Besides, NothingBesides, RunKeeper};
 pub use neighbours::Neighbours;
-pub use settings::RetentionSettings;
+pub use settings::{RetentionSettings, check_age};
 
 use crate::runs::Runs;
 
@@ -170,6 +170,11 @@ impl Runs {
             neighbours,
             besides,
         };
-        self.executor().spawn(sweeper.run(swept));
+        self.sweep(sweeper, swept);
+    }
+
+    /// Begins to make the passes over another log of the service, until the service ends.
+    pub fn sweep(&self, sweeper: Sweeper, owner: impl Swept + 'static) {
+        self.executor().spawn(sweeper.run(owner));
     }
 }

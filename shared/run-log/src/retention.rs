@@ -1,4 +1,4 @@
-//! Deletion of runs that ended long ago, in steps that block nobody.
+//! Deletion of runs that ended long ago, in steps between which other runs append.
 //!
 //! A pass walks the finished runs from the oldest on. It deletes a few at a time and rests after each group for
 //! as long as the group took, so that appends have at least half of the time. A pass that is cut off leaves
@@ -49,9 +49,10 @@ impl Ages {
         self.succeeded.into_iter().chain(self.others).min()
     }
 
-    /// Returns the longer of the two; nothing if all runs are kept for ever.
+    /// Returns the longer of the two; nothing if some runs are kept for ever.
     fn longest(&self) -> Option<Duration> {
-        self.succeeded.max(self.others)
+        let both = self.succeeded.zip(self.others);
+        both.map(|(succeeded, others)| succeeded.max(others))
     }
 
     /// Whether a run ended so long ago that it is not kept.
@@ -233,10 +234,13 @@ fn groups(mut runs: &[RunSummary]) -> Vec<&[RunSummary]> {
     groups
 }
 
-/// Repeats a step until nothing is left, with rests. Returns the sum.
-async fn in_steps<F>(step: impl Fn() -> F) -> Result<u64, StorageError>
+/// Repeats a step until it returns zero, with rests. Returns the sum.
+///
+/// # Errors
+/// That of the step.
+pub async fn in_steps<E, F>(step: impl Fn() -> F) -> Result<u64, E>
 where
-    F: Future<Output = Result<u64, StorageError>>,
+    F: Future<Output = Result<u64, E>>,
 {
     let mut sum = 0;
     loop {
@@ -250,7 +254,7 @@ where
 }
 
 /// Rests for as long as the work took, within bounds.
-async fn rest_since(begun: Instant) {
+pub async fn rest_since(begun: Instant) {
     let rest = begun.elapsed().clamp(SHORTEST_REST, LONGEST_REST);
     tokio::time::sleep(rest).await;
 }

@@ -16,15 +16,13 @@ use sqlx::{
     },
 };
 
-use crate::{ErrorClass, Migrations, classify, vacuum};
+use crate::{ErrorClass, Migrations, classify, vacuum, vacuum::PAGE_BYTES};
 
 /// Files up to this size are checked for damage whenever they are opened.
-pub(crate) const CHECKED_AT_OPEN_BYTES: u64 = 64 << 20;
+const CHECKED_AT_OPEN_BYTES: u64 = 64 << 20;
 
 /// The write-ahead log is cut back to this size after a long reader let it grow.
 const JOURNAL_SIZE_LIMIT_BYTES: u64 = 64 << 20;
-
-pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// How to open a database file.
 #[derive(Clone, Debug)]

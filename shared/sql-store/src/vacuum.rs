@@ -4,19 +4,20 @@ use std::path::Path;
 
 use sqlx::{SqliteConnection, sqlite::SqlitePool};
 
-use crate::sqlite::{CHECKED_AT_OPEN_BYTES, PAGE_BYTES};
-
+/// Larger files of earlier versions are not converted at the start.
+const CONVERTED_AT_OPEN_BYTES: u64 = 64 << 20;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The most pages of one step, 1 MiB.
 const STEP_PAGES: u64 = 256;
 /// The number of pages that stay free in any case.
-const SPARE_PAGES: u64 = 64;
+const SPARE_PAGES: u64 = 16;
 /// The part of a file that stays free for what is written next.
 const SPARE_PART: u64 = 20;
 /// What `PRAGMA auto_vacuum` returns for a file whose free pages can be returned in steps.
 const INCREMENTAL: i64 = 2;
 
 /// Returns up to 1 MiB of free pages to the file system, in one transaction. Returns the number of bytes; zero
-/// if no more than a twentieth of the file, or 64 pages, is free, or if the file cannot return pages in steps.
+/// if no more than a twentieth of the file, or 16 pages, is free, or if the file cannot return pages in steps.
 ///
 /// # Errors
 /// The database's error.
@@ -42,17 +43,13 @@ pub async fn reclaim(connection: &mut SqliteConnection) -> Result<u64, sqlx::Err
 
 /// Makes a file one that can return pages in steps, be it new or of an earlier version, unless it is so large
 /// that its service would start late; then the log says what to do.
-pub(crate) async fn convert(
-    pool: &SqlitePool,
-    path: &Path,
-    bytes: u64,
-) -> Result<(), sqlx::Error> {
+pub(crate) async fn convert(pool: &SqlitePool, path: &Path, bytes: u64) -> Result<(), sqlx::Error> {
     let mut connection = pool.acquire().await?;
     if mode(&mut connection).await? == INCREMENTAL {
         return Ok(());
     }
     let path = path.display();
-    if bytes > CHECKED_AT_OPEN_BYTES {
+    if bytes > CONVERTED_AT_OPEN_BYTES {
         tracing::warn!(
             %path,
             "the file keeps the space of what is deleted; stop the service once and run \

@@ -134,7 +134,11 @@ impl<'a> RunKeeper<'a> {
         Ok(busy.contains(&run.id.to_string()) || self.neighbours.has_doubt(run.id).await?)
     }
 
-    async fn is_open(&self, run: RunId) -> Result<bool, Status> {
+    /// Whether a run of any service is open.
+    ///
+    /// # Errors
+    /// A status when its owner does not answer.
+    pub async fn is_open(&self, run: RunId) -> Result<bool, Status> {
         let known = { self.above().get(&run).copied() };
         if let Some(is_open) = known {
             return Ok(is_open);
@@ -167,6 +171,10 @@ impl Keeper for RunKeeper<'_> {
     }
 
     async fn before_deletion(&self, run: &RunSummary) -> Result<(), Box<dyn Error + Send + Sync>> {
-        Ok(self.runs.delete_what_belongs_to(run.id).await.map_err(Status::from)?)
+        Ok(self
+            .runs
+            .delete_what_belongs_to(run.id)
+            .await
+            .map_err(Status::from)?)
     }
 }

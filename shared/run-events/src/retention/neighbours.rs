@@ -57,7 +57,7 @@ impl Neighbours {
         }
     }
 
-    /// Returns the runs of which calls are under way or wait for people.
+    /// Returns the runs of which calls are under way or wait for people, and those that execute such calls.
     ///
     /// # Errors
     /// A status when the registry does not answer.
@@ -71,7 +71,8 @@ impl Neighbours {
         loop {
             let page = self.calls.clone().list_calls(request.clone()).await?;
             let page = page.into_inner();
-            busy.extend(page.calls.into_iter().map(|call| call.run_id));
+            let calls = page.calls.into_iter();
+            busy.extend(calls.flat_map(|call| [call.run_id, call.child_run_id]));
             if page.next_page_token.is_empty() {
                 break;
             }

@@ -59,3 +59,33 @@ pub fn check_age(key: &str, age: Duration, problems: &mut Problems) {
         problems.add(key, "is out of range", remedy);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_keeps_for_ever_and_other_ages_have_bounds() {
+        let kept = RetentionSettings {
+            succeeded: Duration::ZERO,
+            failed: SHORTEST,
+        };
+        assert_eq!((kept.succeeded(), kept.failed()), (None, Some(SHORTEST)));
+        for (age, is_accepted) in [
+            (Duration::ZERO, true),
+            (Duration::from_millis(1), false),
+            (SHORTEST, true),
+            (RetentionSettings::default().failed, true),
+            (LONGEST, true),
+            (LONGEST + SHORTEST, false),
+        ] {
+            let mut problems = Problems::default();
+            let settings = RetentionSettings {
+                succeeded: age,
+                failed: age,
+            };
+            settings.check("retention", &mut problems);
+            assert_eq!(problems.is_empty(), is_accepted, "{age:?}");
+        }
+    }
+}

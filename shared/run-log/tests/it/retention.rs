@@ -41,7 +41,7 @@ fn ages() -> Ages {
     }
 }
 
-/// Keeps the runs that it is told to keep, and notes which are deleted.
+/// Keeps the runs that are named to it, and records which are deleted.
 #[derive(Default)]
 struct Owner {
     kept: BTreeSet<RunId>,
@@ -91,10 +91,7 @@ impl Fixture {
 
     async fn pass(&self, second: i64) -> Passed {
         let now = at(second * SECOND);
-        self.retention()
-            .pass(now, &Owner::default())
-            .await
-            .unwrap()
+        self.retention().pass(now, &Owner::default()).await.unwrap()
     }
 
     async fn left(&self) -> Vec<RunId> {
@@ -195,7 +192,12 @@ async fn a_request_id_is_free_once_its_run_was_kept_long_enough(on: Fixture) {
     on.pass(159).await;
     let again = on.log.create(named(3, "kept"), Vec::new()).await.unwrap();
     assert!(matches!(again, Created::Replayed(run) if run.id == run_id(1)));
-    assert!(on.log.create(named(4, "deleted"), Vec::new()).await.is_err());
+    assert!(
+        on.log
+            .create(named(4, "deleted"), Vec::new())
+            .await
+            .is_err()
+    );
     // The request of a deleted run counts for as long as any run is kept.
     assert_eq!(on.pass(700).await.requests, 0);
     assert_eq!(on.pass(701).await.requests, 1);

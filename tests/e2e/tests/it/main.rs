@@ -41,6 +41,7 @@ mod played_models;
 mod progress;
 mod questions;
 mod requests;
+mod retention;
 mod rules;
 mod same_task;
 mod scenes;
