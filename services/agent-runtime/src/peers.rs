@@ -10,7 +10,9 @@ use contracts::tavern::{
     run::v1::run_service_client::RunServiceClient,
     workflow::v1::{GetWorkflowRequest, workflow_service_client::WorkflowServiceClient},
 };
+use core_types::RunOwner;
 use grpc_kit::{Patience, Transport};
+use run_events::Neighbours;
 use serde_json::Value;
 use tokio::time::Instant;
 use tonic::Status;
@@ -29,12 +31,16 @@ pub struct Peers {
     pub workflows: WorkflowServiceClient<Transport>,
     /// The runs of workflow-execution.
     pub workflow_runs: RunServiceClient<Transport>,
+    /// Those that know whether a run that ended is still needed.
+    pub neighbours: Neighbours,
 }
 
 impl Peers {
     /// Takes tool-registry and workflow-execution, each behind a transport.
     pub fn over(registry: Transport, workflow: Transport) -> Self {
         Self {
+            neighbours: Neighbours::new(registry.clone())
+                .with(RunOwner::Workflow, RunServiceClient::new(workflow.clone())),
             registry: ToolRegistryServiceClient::new(registry.clone()),
             calls: CallServiceClient::new(registry),
             workflows: WorkflowServiceClient::new(workflow.clone()),

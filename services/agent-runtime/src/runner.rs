@@ -31,6 +31,7 @@ mod queue;
 mod reading_context;
 mod reduce;
 mod replay;
+pub(crate) mod retention;
 pub mod scenes;
 mod shown_states;
 mod spending;

@@ -23,7 +23,7 @@ use contracts::tavern::agent::v1::{
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::{Failure, Services};
 use model_client::Models;
-use run_events::Runs;
+use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tokio_util::task::AbortOnDropHandle;
@@ -38,6 +38,7 @@ use crate::{
     runner::{
         Runner, RunnerParts,
         answers::Answers,
+        retention::OldConversations,
         scenes::{SCENE, SceneParts, SceneRunner, running::RunningScenes},
         turns::Turns,
     },
@@ -95,6 +96,9 @@ pub struct AgentRuntime {
     runner: Runner,
     scene_runner: SceneRunner,
     store: AgentStore,
+    retention: RetentionSettings,
+    neighbours: Neighbours,
+    old_conversations: Arc<OldConversations>,
     agent: AgentRpc,
     a2a: A2aRpc,
     profile: ProfileRpc,
@@ -134,6 +138,7 @@ pub async fn build(
     let mut following = base.follow_files(settings.follow_agents_dir);
     following.push(until_dropped(answers.run(opened)));
     let parts = base.scene_parts(turns.clone());
+    let old_conversations = base.old_conversations(settings.conversation_retention);
     let Base {
         runs,
         store,
@@ -182,6 +187,9 @@ pub async fn build(
         scene,
         scene_runner,
         store,
+        retention: settings.retention,
+        neighbours: peers.neighbours.clone(),
+        old_conversations,
         a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
         profile: ProfileRpc::new(profiles.clone(), running_scenes.clone(), surroundings),
@@ -316,6 +324,11 @@ impl Base {
         }
     }
 
+    fn old_conversations(&self, age: Duration) -> Arc<OldConversations> {
+        let (conversations, store) = (self.conversations.clone(), self.store.clone());
+        Arc::new(OldConversations::new(conversations, store, age))
+    }
+
     fn answers(&self, turns: Turns) -> Answers {
         Answers {
             store: self.store.clone(),
@@ -360,6 +373,9 @@ impl AgentRuntime {
                 false => self.runner.resume(open),
             }
         }
+        let (neighbours, beside) = (self.neighbours.clone(), self.old_conversations.clone());
+        self.runs
+            .retain("agent-runtime.runs.db", self.retention, neighbours, beside);
         Ok(())
     }
 

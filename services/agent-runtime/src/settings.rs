@@ -1,9 +1,10 @@
 //! What an operator can choose.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use agent_domain::budgets::Budgets;
 use model_client::ModelSettings;
+use run_events::{RetentionSettings, retention::check_age};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
@@ -22,6 +23,12 @@ pub struct AgentSettings {
     pub workflow: grpc_kit::ClientSettings,
     /// Where turns are stored. Default `data`.
     pub data_dir: PathBuf,
+    /// How long scenes and turns outside of conversations are kept after their end.
+    pub retention: RetentionSettings,
+    /// How long a conversation is kept, with its turns, after its last turn, message or change of a state,
+    /// from `1s` to `3650d`; `0s` keeps it for ever. Default `30d`.
+    #[serde(with = "settings::DurationText")]
+    pub conversation_retention: Duration,
     /// Where agent profiles are: `*.json` in it and `agent_profile.json` one level below. Default
     /// `deploy/agents`.
     pub agents_dir: PathBuf,
@@ -63,6 +70,8 @@ impl Default for AgentSettings {
             registry: grpc_kit::ClientSettings::to("http://127.0.0.1:7402"),
             workflow: grpc_kit::ClientSettings::to("http://127.0.0.1:7403"),
             data_dir: PathBuf::from("data"),
+            retention: RetentionSettings::default(),
+            conversation_retention: RetentionSettings::default().succeeded,
             agents_dir: PathBuf::from("deploy/agents"),
             scenes_dir: PathBuf::from("deploy/scenes"),
             knowledge_dir: PathBuf::from("deploy/knowledge"),
@@ -83,6 +92,12 @@ impl settings::Settings for AgentSettings {
     const PREFIX: &'static str = "TAVERN_AGENT";
 
     fn check(&self, problems: &mut Problems) {
+        self.retention.check("retention", problems);
+        check_age(
+            "conversation_retention",
+            self.conversation_retention,
+            problems,
+        );
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);
@@ -151,7 +166,7 @@ impl AgentSettings {
 
 #[cfg(test)]
 mod tests {
-    use std::{ffi::OsString, time::Duration};
+    use std::ffi::OsString;
 
     use super::*;
 

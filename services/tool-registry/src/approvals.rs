@@ -380,6 +380,53 @@ impl Approvals {
         Ok(waiting)
     }
 
+    /// Ends the approvals whose time has passed.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn expire_overdue(&self) -> Result<(), StoreError> {
+        let now = self.now().unix_nanos();
+        for id in self.inner.store.overdue(now, CHANGES).await? {
+            let _changing = self.inner.changing.lock().await;
+            if let Some(stored) = self.inner.store.get(&id).await? {
+                self.inner.expired(stored).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns at most `limit` approvals that ended before a time, the oldest first, after a time of creation
+    /// in nanoseconds since 1970 and an id, each with the conversation for whose later calls it stands.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn ended_before(
+        &self,
+        before: Timestamp,
+        after: (i64, &str),
+        limit: usize,
+    ) -> Result<Vec<(Approval, String)>, StoreError> {
+        let before = before.unix_nanos();
+        self.inner.store.ended_before(before, after, limit).await
+    }
+
+    /// Deletes approvals that ended, with what they let later calls of a conversation do.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn delete(&self, ids: &[String]) -> Result<(), StoreError> {
+        let _changing = self.inner.changing.lock().await;
+        self.inner.store.delete(ids).await
+    }
+
+    /// Returns free pages of the file in one step. Returns the number of bytes; zero when few are left.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn reclaim(&self) -> Result<u64, StoreError> {
+        self.inner.store.reclaim().await
+    }
+
     /// Forgets what starts a call again, as the ledger has it now.
     ///
     /// # Errors

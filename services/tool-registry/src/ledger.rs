@@ -81,6 +81,11 @@ impl Ledger {
         Arc::clone(&self.clock)
     }
 
+    /// Returns the log that holds the entries.
+    pub fn logs(&self) -> &RunLogs {
+        &self.logs
+    }
+
     /// Returns an effect id that no call has.
     pub fn new_effect(&self) -> EffectId {
         let name = format!("call-{}", self.ids.next_uuid().simple());
@@ -129,6 +134,24 @@ impl Ledger {
             false => None,
         };
         self.read(decided.unwrap_or(summary)).await
+    }
+
+    /// Whether the ledger has an entry of an effect; the empty id names none.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn has_entry(&self, effect: &str) -> Result<bool, Status> {
+        let Ok(request_id) = RequestId::new(effect) else {
+            return Ok(false);
+        };
+        self.catch_up().await;
+        for attempt in (1..=MAX_ATTEMPTS).rev() {
+            let found = self.by_request(&scope_of(attempt), &request_id).await?;
+            if found.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns one attempt at an effect as it was dispatched, whatever was decided about it.

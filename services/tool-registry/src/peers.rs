@@ -2,7 +2,9 @@
 
 use contracts::tavern::{
     agent::v1::{
-        agent_service_client::AgentServiceClient, knowledge_service_client::KnowledgeServiceClient,
+        agent_service_client::AgentServiceClient,
+        conversation_service_client::ConversationServiceClient,
+        knowledge_service_client::KnowledgeServiceClient,
         profile_service_client::ProfileServiceClient, scene_service_client::SceneServiceClient,
         state_service_client::StateServiceClient,
     },
@@ -58,6 +60,8 @@ pub struct AgentPeer {
     pub turns: AgentServiceClient<Transport>,
     /// The runs of these turns.
     pub runs: RunServiceClient<Transport>,
+    /// Conversations.
+    pub conversations: ConversationServiceClient<Transport>,
 }
 
 impl AgentPeer {
@@ -69,6 +73,7 @@ impl AgentPeer {
             knowledge: KnowledgeServiceClient::new(agent.clone()),
             profiles: ProfileServiceClient::new(agent.clone()),
             turns: AgentServiceClient::new(agent.clone()),
+            conversations: ConversationServiceClient::new(agent.clone()),
             runs: RunServiceClient::new(agent),
         }
     }

@@ -3,13 +3,14 @@
 use call_outcome::Violation;
 use std::{path::Path, sync::Arc};
 
+use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::Services;
-use run_events::Runs;
+use grpc_kit::{Services, Transport};
+use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::{RunLog, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
@@ -37,6 +38,7 @@ use crate::{
             script::Scripts,
         },
         invocation::Invocations,
+        retention,
     },
     settings::RegistrySettings,
     store::{MIGRATIONS, SqliteStore, ToolStore},
@@ -56,6 +58,9 @@ pub struct ToolRegistry {
     calls: Calls,
     invocations: Invocations,
     effects: RunLogs,
+    retention: RetentionSettings,
+    neighbours: Neighbours,
+    conversations: ConversationServiceClient<Transport>,
     store: Arc<dyn ToolStore>,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
@@ -112,6 +117,9 @@ pub async fn build_with(
     let mut plugins = load_plugins(&settings.plugins_dir)?;
     let catalogue = first_catalogue(&mut plugins);
 
+    let (own, own_slot) = grpc_kit::late();
+    let neighbours = neighbours_of(&peers, own);
+    let conversations = peers.agents.conversations.clone();
     let (sandbox, sessions) = (Sandbox::new(peers.sandbox), Sessions::new(peers.sessions));
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
     let agents = Agents::new(peers.agents.turns.clone());
@@ -150,7 +158,7 @@ pub async fn build_with(
         settings.call_limits(),
     );
     let invocations = Invocations::new(runs, calls.clone(), ids);
-    Ok(ToolRegistry {
+    let registry = ToolRegistry {
         plugins: plugins::describe(&plugins, &tools.catalogue()).into(),
         tools,
         agents,
@@ -158,9 +166,14 @@ pub async fn build_with(
         calls,
         invocations,
         effects,
+        retention: settings.retention,
+        neighbours,
+        conversations,
         store,
         skipped: plugins.skipped.into(),
-    })
+    };
+    own_slot.fill(grpc_kit::local(&registry.services()));
+    Ok(registry)
 }
 
 impl ToolRegistry {
@@ -196,6 +209,12 @@ impl ToolRegistry {
     pub async fn recover(&self) -> Result<(), Status> {
         let (resumed, settled) = (self.invocations.resume().await, self.calls.recover().await);
         let (resumed, settled) = (resumed?, settled?);
+        let (runs, calls) = (
+            self.invocations.runs(),
+            (self.calls.ledger(), &self.approvals),
+        );
+        let (neighbours, conversations) = (self.neighbours.clone(), self.conversations.clone());
+        retention::begin(self.retention, runs, calls, neighbours, conversations);
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,
@@ -220,6 +239,13 @@ impl ToolRegistry {
         self.effects.close().await;
         self.store.close().await;
     }
+}
+
+/// Returns those who know whether a run that ended is still needed; `own` leads to this service.
+fn neighbours_of(peers: &Peers, own: Transport) -> Neighbours {
+    Neighbours::new(own)
+        .with(RunOwner::Workflow, peers.workflow_runs.clone())
+        .with(RunOwner::Agent, peers.agents.runs.clone())
 }
 
 async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use grpc_kit::{ClientSettings, ServerSettings};
+use run_events::RetentionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
@@ -25,6 +26,8 @@ pub struct RegistrySettings {
     pub telemetry: TelemetrySettings,
     /// Where databases and workspaces are. Default: `data/tool-registry`.
     pub data_dir: PathBuf,
+    /// How long invocations, entries of the ledger and approvals are kept after their end.
+    pub retention: RetentionSettings,
     /// The directory of plugins; empty for none. Default: none.
     pub plugins_dir: PathBuf,
     /// Where workflow-execution is. Default: http://127.0.0.1:7403.
@@ -61,6 +64,7 @@ impl Default for RegistrySettings {
             },
             telemetry: TelemetrySettings::default(),
             data_dir: PathBuf::from("data/tool-registry"),
+            retention: RetentionSettings::default(),
             plugins_dir: PathBuf::new(),
             workflow: ClientSettings::to("http://127.0.0.1:7403"),
             sandbox: ClientSettings::to("http://127.0.0.1:7404"),
@@ -90,6 +94,7 @@ impl settings::Settings for RegistrySettings {
     const PREFIX: &'static str = "TAVERN_REGISTRY";
 
     fn check(&self, problems: &mut Problems) {
+        self.retention.check("retention", problems);
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.workflow.check("workflow", problems);

@@ -1,6 +1,7 @@
 //! What is in the database: tools and gRPC servers that the operator added, and approvals.
 
 pub(crate) mod approvals;
+pub(crate) mod old_approvals;
 mod sqlite;
 
 use async_trait::async_trait;

@@ -6,7 +6,7 @@ use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceSer
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::Services;
-use run_events::Runs;
+use run_events::{Neighbours, RetentionSettings, Runs, retention::NothingBesides};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
@@ -25,6 +25,8 @@ use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
     inner: Arc<Inner>,
+    retention: RetentionSettings,
+    neighbours: Neighbours,
 }
 
 /// Builds the service on its data directory, with the machine's clock.
@@ -70,6 +72,7 @@ pub async fn build_with(
         Arc::clone(&ids),
     );
     runs.pause_below(peers.turns.clone());
+    let neighbours = peers.neighbours.clone();
     let inner = Inner {
         library,
         runs,
@@ -88,7 +91,11 @@ pub async fn build_with(
     };
     let inner = Arc::new(inner);
     runner::resume_what_rests(&inner);
-    Ok(WorkflowExecution { inner })
+    Ok(WorkflowExecution {
+        inner,
+        retention: settings.retention,
+        neighbours,
+    })
 }
 
 impl WorkflowExecution {
@@ -117,6 +124,11 @@ impl WorkflowExecution {
         runner::recover(&self.inner).await?;
         self.inner.runs.wake_when_due();
         self.inner.ticker.start(&self.inner);
+        let (name, beside) = ("workflow-execution.runs.db", Arc::new(NothingBesides));
+        let neighbours = self.neighbours.clone();
+        self.inner
+            .runs
+            .retain(name, self.retention, neighbours, beside);
         Ok(())
     }
 

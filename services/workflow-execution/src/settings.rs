@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use grpc_kit::{ClientSettings, ServerSettings};
+use run_events::RetentionSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
@@ -33,6 +34,8 @@ pub struct WorkflowSettings {
     pub batch_window: Duration,
     /// Where saved definitions and runs are kept. Default `data`.
     pub data_dir: PathBuf,
+    /// How long runs are kept after their end.
+    pub retention: RetentionSettings,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
     /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.
     pub workflows_dir: PathBuf,
@@ -70,6 +73,7 @@ impl Default for WorkflowSettings {
             agent: ClientSettings::to("http://127.0.0.1:7405"),
             batch_window: Duration::from_millis(50),
             data_dir: PathBuf::from("data"),
+            retention: RetentionSettings::default(),
             workflows_dir: PathBuf::from("deploy/workflows"),
             max_active_runs: 1_024,
             max_queued_runs: 1_000,
@@ -102,6 +106,7 @@ impl settings::Settings for WorkflowSettings {
                 problems.add(&key, format!("is {most}"), "give a number from 1 to 100000");
             }
         }
+        self.retention.check("retention", problems);
         self.server.check("server", problems);
         self.telemetry.check("telemetry", problems);
         self.registry.check("registry", problems);

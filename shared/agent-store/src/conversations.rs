@@ -1,6 +1,7 @@
 //! Conversations: their turns from the run log, and the messages appended between turns.
 
 mod branch;
+mod idle;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -219,6 +220,11 @@ impl Conversations {
         for (run, _) in runs {
             self.inner.runs.delete(&run.run_id).await?;
         }
+        self.delete_without_runs(conversation_id).await
+    }
+
+    /// Deletes what a conversation has beside its runs.
+    async fn delete_without_runs(&self, conversation_id: &str) -> Result<(), Failure> {
         for owner in [Some(conversation_id), copied_world(conversation_id)] {
             let Some(owner) = owner else { continue };
             let states = self.inner.store.delete_states(owner).await;

@@ -187,6 +187,29 @@ impl AgentStore {
         rows.iter().map(conversation_row).collect()
     }
 
+    /// Returns when messages were appended to a conversation or a state of it was changed, the last time.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub(crate) async fn last_change(&self, id: &str) -> Result<Option<Timestamp>, StoreError> {
+        let last: Option<i64> = sqlx::query_scalar(
+            "SELECT max(created) FROM (SELECT created FROM appended_messages WHERE conversation_id = ?1 \
+             UNION ALL SELECT created FROM private_states WHERE conversation_id = ?1)",
+        )
+        .bind(id)
+        .fetch_one(self.database.reader())
+        .await?;
+        Ok(last.map(Timestamp::from_unix_nanos))
+    }
+
+    /// Returns free pages of the file in one step. Returns the number of bytes; zero when few are left.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    pub async fn reclaim(&self) -> Result<u64, StoreError> {
+        Ok(self.database.reclaim().await?)
+    }
+
     /// Deletes a conversation and what was appended to it.
     ///
     /// # Errors

@@ -38,6 +38,12 @@ impl Timestamp {
         Self(self.0.saturating_add(nanos))
     }
 
+    /// Returns the point `delay` earlier, held at the epoch.
+    pub fn minus(self, delay: Duration) -> Self {
+        let nanos = i64::try_from(delay.as_nanos()).unwrap_or(i64::MAX);
+        Self::from_unix_nanos(self.0.saturating_sub(nanos))
+    }
+
     /// Returns how long after `earlier` this point is; zero when it is not.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let nanos = self.0.saturating_sub(earlier.0).max(0);

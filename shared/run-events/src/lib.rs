@@ -10,7 +10,8 @@
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
 //! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
-//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`Unanswered`]
+//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`retention`]
+//! deletes runs that ended long ago, unless something still needs them. [`Unanswered`]
 //! decides how a call of a run ends for which the registry returns no result.
 
 mod active;
@@ -39,6 +40,7 @@ mod questions;
 mod recorder;
 mod resource;
 mod rest;
+pub mod retention;
 mod runs;
 mod service;
 mod start;
@@ -65,6 +67,7 @@ pub use forwarded_sequences::ForwardedSequences;
 pub use meta::RunMeta;
 pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};
 pub use rest::Departure;
+pub use retention::{Neighbours, RetentionSettings};
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
 pub use unanswered::Unanswered;

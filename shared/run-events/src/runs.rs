@@ -8,7 +8,8 @@ use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
 use grpc_kit::{Drain, Failure, Transport};
 use run_log::{
-    Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunSummary, StateFilter, StorageError,
+    DeleteError, Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunState, RunSummary,
+    StateFilter, StorageError,
 };
 use tonic::Status;
 
@@ -213,13 +214,39 @@ impl Runs {
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a storage that does not work.
     pub async fn delete(&self, run_id: &str) -> Result<(), Failure> {
-        if let Some(before) = self.before_deletion.get() {
-            let summary = self.store.find(run_id).await?;
-            if summary.state != run_log::RunState::Open {
-                before(summary.id).await?;
-            }
+        let summary = self.store.find(run_id).await?;
+        if summary.state != RunState::Open {
+            self.delete_what_belongs_to(summary.id).await?;
         }
         self.store.delete(run_id).await
+    }
+
+    /// Deletes a finished run with all that belongs to it and the name of its request; nothing if it is gone.
+    ///
+    /// # Errors
+    /// RUN_NOT_FINISHED, or a storage that does not work.
+    pub async fn forget(&self, run: RunId) -> Result<(), Failure> {
+        let summary = self.store.logs.summary(run).await;
+        match summary.map_err(|error| storage_failure(&error))? {
+            None => return Ok(()),
+            // This refuses it.
+            Some(open) if open.state == RunState::Open => {
+                return self.store.delete(&run.to_string()).await;
+            }
+            Some(_) => self.delete_what_belongs_to(run).await?,
+        }
+        match self.store.logs.forget(run).await {
+            Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => Ok(()),
+            Err(DeleteError::Storage(error)) => Err(storage_failure(&error)),
+        }
+    }
+
+    /// Deletes what belongs to a finished run and lies elsewhere.
+    pub(crate) async fn delete_what_belongs_to(&self, run: RunId) -> Result<(), Failure> {
+        match self.before_deletion.get() {
+            Some(before) => before(run).await,
+            None => Ok(()),
+        }
     }
 
     /// Lets `before` delete what belongs to a finished run before the run itself is deleted, so that a

@@ -71,6 +71,8 @@ pub struct StartRun {
     pub grant: Option<common::CallGrant>,
     /// The runs above, outermost first; nothing takes them from the present call.
     pub path: Option<Vec<String>>,
+    /// The run of which it is a fork.
+    pub forks: Option<RunId>,
 }
 
 /// A run that was started, now or before.
@@ -166,6 +168,8 @@ impl Runs {
         run.subject = start.subject;
         run.conversation = start.conversation_id;
         run.request = request_key(start.scope, &start.request_id, start.body_hash)?;
+        run.parent = meta.path.last().and_then(|above| above.parse().ok());
+        run.forks = start.forks;
         run.deadline = Some(deadline);
         run.durability = durability;
         run.meta = meta.encode()?;

@@ -211,8 +211,34 @@ impl Engine {
         Ok(())
     }
 
+    /// Deletes a finished run with the name of its request; a small run in one commit.
+    pub(crate) async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
+        let cell = self.registry.cell(run);
+        let row = self.store.row(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        if row.summary.state == RunState::Open {
+            return Err(DeleteError::Open);
+        }
+        let last = row.summary.last_sequence;
+        if last > DELETED_TOGETHER {
+            self.send(&cell, row.key, Some(Deletion::Hide)).await?;
+            self.delete_events(&cell, row.key, last).await?;
+        }
+        Ok(self.send(&cell, row.key, Some(Deletion::Forget)).await?)
+    }
+
     /// Deletes what is left of a hidden run.
     pub(crate) async fn delete_hidden(
+        &self,
+        cell: &Arc<RunCell>,
+        key: i64,
+        last: u64,
+    ) -> Result<(), StorageError> {
+        self.delete_events(cell, key, last).await?;
+        self.send(cell, key, Some(Deletion::Run)).await
+    }
+
+    /// Deletes the events of a hidden run in portions.
+    async fn delete_events(
         &self,
         cell: &Arc<RunCell>,
         key: i64,
@@ -224,7 +250,11 @@ impl Engine {
             let events = Deletion::Events { up_to };
             self.send(cell, key, Some(events)).await?;
         }
-        self.send(cell, key, Some(Deletion::Run)).await
+        Ok(())
+    }
+
+    pub(crate) async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+        self.store.is_named(run).await
     }
 
     /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.

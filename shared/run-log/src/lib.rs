@@ -11,7 +11,7 @@
 //! wrong. [`log`] is the contract; [`writer`] and [`follower`] are its two handles. Behind them,
 //! `cell` holds what the process knows of a live run, `step` is the unit that is stored and `sink`
 //! the way to where it is stored, and `engine` does everything that does not depend on where that
-//! is: [`sqlite`] or [`memory`]; [`router`] picks between the two.
+//! is: [`sqlite`] or [`memory`]; [`router`] picks between the two. [`retention`] deletes what ended long ago.
 //!
 //! # What is promised
 //!
@@ -45,6 +45,7 @@ pub mod limits;
 pub mod log;
 pub mod memory;
 mod memory_store;
+pub mod retention;
 pub mod router;
 pub mod run;
 mod sink;
@@ -60,6 +61,7 @@ pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::{Created, Fault, Reopened, RunLog, Verification};
 pub use memory::{MemoryLimits, MemoryRunLog};
+pub use retention::{Ages, Keeper, Passed, Retention, RetentionError};
 pub use router::RunLogs;
 pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
 pub use sqlite::SqliteRunLog;

@@ -121,6 +121,33 @@ pub trait RunLog: Send + Sync {
     /// [`DeleteError`] when the run is not there or is open, or cannot be deleted.
     async fn delete(&self, run: RunId) -> Result<(), DeleteError>;
 
+    /// Deletes a finished run as [`RunLog::delete`] does, and with it the name of its request, which may then
+    /// start another run. A run of up to 4,096 events goes in one commit.
+    ///
+    /// # Errors
+    /// As [`RunLog::delete`].
+    async fn forget(&self, run: RunId) -> Result<(), DeleteError>;
+
+    /// Whether a fork of the run is kept, or a run that it started is open.
+    ///
+    /// # Errors
+    /// [`StorageError`] when that cannot be read.
+    async fn is_named(&self, run: RunId) -> Result<bool, StorageError>;
+
+    /// Frees request ids of deleted runs that had ended before a time, up to some hundreds in one commit.
+    /// Returns their number; zero when none is left.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be deleted.
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError>;
+
+    /// Returns up to 1 MiB of what deleted runs left to the file system, in one commit. Returns the number of
+    /// bytes; zero when little is left.
+    ///
+    /// # Errors
+    /// [`StorageError`] when the file cannot be written.
+    async fn reclaim(&self) -> Result<u64, StorageError>;
+
     /// Stores what was accepted, then ends. Later calls answer [`StorageError::Closed`], and so do
     /// followers.
     async fn close(&self);
@@ -195,10 +222,10 @@ pub enum Fault {
     EndMismatch,
 }
 
-/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; only closing
-/// differs between them.
+/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; what
+/// concerns the file or the memory differs between them.
 macro_rules! delegate_to_engine {
-    ($log:ty, { $close:item }) => {
+    ($log:ty, { $($own:item)* }) => {
         #[async_trait]
         impl RunLog for $log {
             async fn create(
@@ -284,7 +311,15 @@ macro_rules! delegate_to_engine {
                 self.engine.delete(run).await
             }
 
-            $close
+            async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
+                self.engine.forget(run).await
+            }
+
+            async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+                self.engine.is_named(run).await
+            }
+
+            $($own)*
         }
     };
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, atomic::AtomicI64};
 
 use async_trait::async_trait;
-use core_types::{Durability, RequestId, RunId};
+use core_types::{Durability, RequestId, RunId, Timestamp};
 
 use crate::{
     CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, ReadError,
@@ -40,6 +40,14 @@ impl MemoryRunLog {
 }
 
 crate::log::delegate_to_engine!(MemoryRunLog, {
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        Ok(self.store.forget_requests(before))
+    }
+
+    async fn reclaim(&self) -> Result<u64, StorageError> {
+        Ok(0)
+    }
+
     async fn close(&self) {
         self.store.close();
         self.engine.registry.close();

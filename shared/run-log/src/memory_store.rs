@@ -79,6 +79,11 @@ impl MemoryStore {
         lock(&self.state).closed = true;
     }
 
+    /// Deletes the names of requests whose runs were deleted and had ended before a time. Returns their number.
+    pub(crate) fn forget_requests(&self, before: Timestamp) -> u64 {
+        lock(&self.state).forget_requests(before)
+    }
+
     /// Stores a step at once; `chain` is the locked chain of its run.
     pub(crate) fn apply(&self, mut step: Step, chain: &mut Chain) {
         if let Err(error) = chain.admits(step.epoch) {
@@ -111,8 +116,10 @@ impl State {
             }
         }
         if let Some(deletion) = step.deletion {
-            if deletion == Deletion::Hide {
-                self.delete(step.key);
+            match deletion {
+                Deletion::Hide => self.delete(step.key),
+                Deletion::Forget => self.forget(step.key),
+                Deletion::Events { .. } | Deletion::Run => {}
             }
             return Ok(());
         }
@@ -166,6 +173,7 @@ impl State {
             conversation: run.conversation,
             request: run.request,
             parent: run.parent,
+            forks: run.forks,
             state: RunState::Open,
             phase: 0,
             created: run.created,
@@ -194,14 +202,28 @@ impl State {
         );
     }
 
+    /// Deletes a run with the name of its request.
+    fn forget(&mut self, key: i64) {
+        self.finished.retain(|finished| *finished != key);
+        self.remove(key);
+    }
+
+    /// Deletes the names of requests whose runs were deleted and had ended before a time.
+    fn forget_requests(&mut self, before: Timestamp) -> u64 {
+        let runs = self.runs.iter();
+        let old = runs.filter(|(_, run)| run.deleted && run.summary.finished < Some(before));
+        let old: Vec<i64> = old.map(|(key, _)| *key).collect();
+        old.iter().for_each(|key| self.forget(*key));
+        old.len() as u64
+    }
+
     /// Deletes all of a run but the name of its request.
     fn delete(&mut self, key: i64) {
         let Some(run) = self.runs.get_mut(&key) else {
             return;
         };
         if run.summary.request.is_none() {
-            self.finished.retain(|finished| *finished != key);
-            return self.remove(key);
+            return self.forget(key);
         }
         self.bytes -= run.bytes;
         run.bytes = 0;
@@ -352,6 +374,15 @@ impl Store for MemoryStore {
         due.sort_by_key(|run| (run.due, run.id));
         due.truncate(limit);
         Ok(due)
+    }
+
+    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+        let state = lock(&self.state);
+        let mut runs = state.runs.values().filter(|other| !other.deleted);
+        Ok(runs.any(|MemoryRun { summary, .. }| {
+            let is_open = summary.state == RunState::Open;
+            summary.forks == Some(run) || (is_open && summary.parent == Some(run))
+        }))
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {

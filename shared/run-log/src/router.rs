@@ -226,6 +226,23 @@ impl RunLog for RunLogs {
         self.holder(run).await?.delete(run).await
     }
 
+    async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
+        self.holder(run).await?.forget(run).await
+    }
+
+    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+        Ok(self.memory.is_named(run).await? || self.sync.is_named(run).await?)
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        let in_memory = self.memory.forget_requests(before).await?;
+        Ok(in_memory + self.sync.forget_requests(before).await?)
+    }
+
+    async fn reclaim(&self) -> Result<u64, StorageError> {
+        self.sync.reclaim().await
+    }
+
     async fn close(&self) {
         self.memory.close().await;
         self.sync.close().await;

@@ -31,6 +31,8 @@ pub struct NewRun {
     pub request: Option<RequestKey>,
     /// The run that started it.
     pub parent: Option<RunId>,
+    /// The run of which it is a fork.
+    pub forks: Option<RunId>,
     /// When it was created.
     pub created: Timestamp,
     /// When it must have ended.
@@ -42,7 +44,7 @@ pub struct NewRun {
 }
 
 impl NewRun {
-    /// Returns a durable run without subject, request, parent, deadline and meta.
+    /// Returns a durable run without subject, request, parent, origin, deadline and meta.
     pub fn new(id: RunId, kind: impl Into<String>, created: Timestamp) -> Self {
         Self {
             id,
@@ -51,6 +53,7 @@ impl NewRun {
             conversation: String::new(),
             request: None,
             parent: None,
+            forks: None,
             created,
             deadline: None,
             durability: Durability::Sync,
@@ -83,6 +86,8 @@ pub struct RunSummary {
     pub request: Option<RequestKey>,
     /// The run that started it.
     pub parent: Option<RunId>,
+    /// The run of which it is a fork.
+    pub forks: Option<RunId>,
     /// Whether it has ended.
     pub state: RunState,
     /// The owner's code of the phase in which it is while it is open; zero at first.

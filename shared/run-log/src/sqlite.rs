@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, atomic::AtomicI64};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use core_types::{Durability, RequestId, RunId};
+use core_types::{Durability, RequestId, RunId, Timestamp};
 use sql_store::{Migrations, OpenError, SqliteDatabase, SqliteOptions};
 use sqlx::migrate::Migrator;
 use tokio::{
@@ -23,10 +23,12 @@ use crate::{
     engine::Engine,
     sink::{Queue, Sink},
 };
+use chore::Chore;
 use committer::Committer;
 use rows::SqliteStore;
 
 mod batch;
+mod chore;
 mod committer;
 mod rows;
 
@@ -53,6 +55,7 @@ const PREPARED_STATEMENTS: usize = 300;
 pub struct SqliteRunLog {
     engine: Engine,
     database: SqliteDatabase,
+    chores: mpsc::Sender<Chore>,
     closing: Arc<Notify>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -88,10 +91,11 @@ impl SqliteRunLog {
             .map_err(failed)?;
 
         let (steps, queued) = mpsc::channel(QUEUED_STEPS);
+        let (chores, asked) = mpsc::channel(1);
         let (committed, groups) = mpsc::channel(QUEUED_GROUPS);
         let closing = Arc::new(Notify::new());
         let committer = Committer::new(database.clone(), connection, committed, window);
-        let commit = tokio::spawn(committer.run(queued, Arc::clone(&closing)));
+        let commit = tokio::spawn(committer.run(queued, asked, Arc::clone(&closing)));
         let publish = tokio::spawn(committer::publish(groups));
 
         let room = Arc::new(Semaphore::new(QUEUED_BYTES));
@@ -107,6 +111,7 @@ impl SqliteRunLog {
         Ok(Self {
             engine,
             database,
+            chores,
             closing,
             tasks,
         })
@@ -133,6 +138,14 @@ async fn finish_deletions(engine: &Engine, database: &SqliteDatabase) -> Result<
 }
 
 crate::log::delegate_to_engine!(SqliteRunLog, {
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        chore::ask(&self.chores, chore::Work::ForgetRequests { before }).await
+    }
+
+    async fn reclaim(&self) -> Result<u64, StorageError> {
+        chore::ask(&self.chores, chore::Work::Reclaim).await
+    }
+
     async fn close(&self) {
         self.closing.notify_one();
         let tasks = std::mem::take(&mut *lock(&self.tasks));

@@ -50,6 +50,8 @@ pub(crate) enum Deletion {
     },
     /// Deletes the rest. If a request created the run, its name stays taken.
     Run,
+    /// Deletes the rest and the name of the request.
+    Forget,
 }
 
 /// Why a step was not stored.
@@ -96,6 +98,9 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
 
     /// Returns when the first resting run is due.
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
+
+    /// Whether a fork of the run is kept, or a run that it started is open.
+    async fn is_named(&self, run: RunId) -> Result<bool, StorageError>;
 
     /// Returns a run that is not deleted.
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError>;

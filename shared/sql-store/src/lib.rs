@@ -2,7 +2,8 @@
 //!
 //! In order: [`data_dir`] is the directory that holds every file of an embedded installation,
 //! [`sqlite`] opens one database file in it, [`migrations`] brings that file to the present shape,
-//! and [`error_class`] sorts what a database may answer into the few cases a caller acts on.
+//! [`vacuum`] returns the space of what was deleted, and [`error_class`] sorts what a database may answer
+//! into the few cases a caller acts on.
 //!
 //! # One file per component
 //!
@@ -24,6 +25,7 @@ pub mod data_dir;
 pub mod error_class;
 pub mod migrations;
 pub mod sqlite;
+pub mod vacuum;
 
 pub use data_dir::{DataDir, DataDirError};
 pub use error_class::{ErrorClass, StoreError, classify};

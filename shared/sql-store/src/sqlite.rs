@@ -16,15 +16,13 @@ use sqlx::{
     },
 };
 
-use crate::{ErrorClass, Migrations, classify};
+use crate::{ErrorClass, Migrations, classify, vacuum, vacuum::PAGE_BYTES};
 
 /// Files up to this size are checked for damage whenever they are opened.
 const CHECKED_AT_OPEN_BYTES: u64 = 64 << 20;
 
 /// The write-ahead log is cut back to this size after a long reader let it grow.
 const JOURNAL_SIZE_LIMIT_BYTES: u64 = 64 << 20;
-
-const PAGE_BYTES: u64 = 4096;
 
 /// How to open a database file.
 #[derive(Clone, Debug)]
@@ -155,6 +153,10 @@ impl SqliteDatabase {
         if existing_bytes > 0 && existing_bytes <= CHECKED_AT_OPEN_BYTES {
             database.check().await?;
         }
+        if let Err(error) = vacuum::convert(&database.writer, &options.path, existing_bytes).await {
+            // It is used as it is, and the next start tries again.
+            tracing::warn!(path = %options.path.display(), %error, "the file keeps the space of what is deleted");
+        }
         for component in migrations {
             component
                 .run(&database.writer)
@@ -200,6 +202,14 @@ impl SqliteDatabase {
     /// The database's error.
     pub async fn connect_writer(&self) -> Result<SqliteConnection, sqlx::Error> {
         self.writer_options.connect().await
+    }
+
+    /// Returns free pages to the file system in one short transaction, as [`vacuum::reclaim`] does.
+    ///
+    /// # Errors
+    /// The database's error.
+    pub async fn reclaim(&self) -> Result<u64, sqlx::Error> {
+        vacuum::reclaim(&mut *self.writer.acquire().await?).await
     }
 
     /// Walks through the whole file and reports damage of its structure.

@@ -42,6 +42,8 @@ pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
 /// What kind of failure it was: a gRPC code, a category of a tool failure.
 pub const ERROR_TYPE: &str = "error.type";
 
+/// The store that something concerns, by the name of its file.
+pub const STORE: &str = "tavern.store";
 /// The run that something belongs to.
 pub const RUN_ID: &str = "tavern.run.id";
 /// The node of a workflow.

@@ -72,9 +72,9 @@ use contracts::tavern::registry::v1::{CallState, GetCallRequest};
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::ListRuntimesRequest;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use core_types::Timestamp;
+use core_types::{RunOwner, Timestamp};
 use grpc_kit::Transport;
-use run_events::{End, Recorder, RunControl, Waits};
+use run_events::{End, Neighbours, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tonic::Status;
 
@@ -111,12 +111,16 @@ pub struct Peers {
     pub conversations: ConversationServiceClient<Transport>,
     /// The turns of agents.
     pub turns: RunServiceClient<Transport>,
+    /// Those that know whether a run that ended is still needed.
+    pub neighbours: Neighbours,
 }
 
 impl Peers {
     /// Reaches the registry, the sandbox and the agent runtime.
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
+            neighbours: Neighbours::new(registry.clone())
+                .with(RunOwner::Agent, RunServiceClient::new(agent.clone())),
             calls: CallServiceClient::new(registry.clone()),
             tools: ToolRegistryServiceClient::new(registry),
             sandbox: ScriptSandboxServiceClient::new(sandbox),

@@ -137,6 +137,11 @@ impl Stack {
         self.uri(&GATEWAY)
     }
 
+    /// Sets an environment variable of every process from the next start on.
+    pub fn set_env(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.builder.environment.push((key.into(), value.into()));
+    }
+
     /// Returns the directory that holds data and logs of the stack.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -176,6 +176,7 @@ impl SceneRunner {
             owner_data: json!({"scene": new.scene.text, "scene_revision": new.revision}),
             first_events: Vec::new(),
             path: None,
+            forks: None,
         };
         match inner.runs.start(start).await? {
             Started::Replayed(run) => Ok((run, true)),

@@ -241,6 +241,7 @@ fn run_of(plan: &Plan) -> StartRun {
         owner_data: serde_json::to_value(plan).expect("a plan has only text keys"),
         first_events: Vec::new(),
         path: None,
+        forks: None,
     }
 }
 

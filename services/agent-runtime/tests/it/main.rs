@@ -18,6 +18,7 @@ mod nonces;
 mod profiles;
 mod projects;
 mod replays;
+mod retention;
 mod revisions;
 mod scenes;
 mod shipped;

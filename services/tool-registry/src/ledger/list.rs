@@ -50,6 +50,21 @@ impl Ledger {
         }
     }
 
+    /// Whether an entry is in doubt and no decision stands in its place, or cannot be read.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn is_undecided(&self, summary: &RunSummary) -> Result<bool, Status> {
+        let in_doubt = RunState::Finished(CallStatus::InDoubt.into());
+        if summary.state != in_doubt {
+            return Ok(false);
+        }
+        if super::entry::record_of(summary).is_err() {
+            return Ok(true);
+        }
+        Ok(!self.is_replaced(summary).await?)
+    }
+
     /// Whether an entry was in doubt and a decision stands in its place.
     async fn is_replaced(&self, summary: &RunSummary) -> Result<bool, Status> {
         let in_doubt = RunState::Finished(CallStatus::InDoubt.into());

@@ -37,13 +37,17 @@ impl ApprovalStore {
         Self { database }
     }
 
+    pub(super) fn database(&self) -> &SqliteDatabase {
+        &self.database
+    }
+
     /// Saves a new approval, or what became of it.
     pub(crate) async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
         let document = serde_json::to_string(approval).expect("an approval has text keys only");
         let statement = sqlx::query(
             "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
-             expires, document_json, call_json) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
-             ON CONFLICT (approval_id) DO UPDATE SET state = excluded.state, \
+             expires, document_json, call_json, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+             ON CONFLICT (approval_id) DO UPDATE SET state = excluded.state, ended = excluded.ended, \
              document_json = excluded.document_json",
         );
         statement
@@ -56,6 +60,7 @@ impl ApprovalStore {
             .bind(approval.expires)
             .bind(document)
             .bind(call_json)
+            .bind(approval.ended)
             .execute(self.database.writer())
             .await?;
         Ok(())
@@ -153,7 +158,7 @@ impl ApprovalStore {
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
+pub(super) fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
     let document: String = row.try_get(0)?;
     let approval = serde_json::from_str(&document)
         .map_err(|error| StoreError::Failed(sqlx::Error::Decode(error.into())))?;

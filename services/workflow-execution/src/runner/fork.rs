@@ -259,6 +259,7 @@ fn start_of(request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
             true => String::new(),
             false => meta.conversation_id.clone(),
         },
+        forks: request.run_id.parse().ok(),
         ..start_by(
             SCOPE,
             &request.request_id,

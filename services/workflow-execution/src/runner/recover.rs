@@ -69,9 +69,7 @@ async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
     let used = inner.runs.metas_of_open_runs(definition_of).await;
     let used: HashSet<Hash> =
         used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    let kept = i64::try_from(REQUESTS_ARE_KEPT.as_nanos()).unwrap_or(i64::MAX);
-    let before = inner.clock.now().unix_nanos().saturating_sub(kept);
-    let before = core_types::Timestamp::from_unix_nanos(before);
+    let before = inner.clock.now().minus(REQUESTS_ARE_KEPT);
     let forgotten = inner.definitions.forget_unused(used, before).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "forgot definitions that no run needs");

@@ -325,6 +325,7 @@ pub(super) fn start_by(
         owner_data: Value::Null,
         first_events: Vec::new(),
         path: None,
+        forks: None,
     }
 }
 

@@ -56,6 +56,7 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
         owner_data: serde_json::json!({ "step": 1 }),
         first_events: Vec::new(),
         path: None,
+        forks: None,
     }
 }
 

@@ -182,7 +182,7 @@ async fn insert_run(
     let request = run.request.as_ref();
     let inserted = sqlx::query(
         "INSERT INTO runs (key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-         created, deadline, meta, batched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+         forks, created, deadline, meta, batched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(key)
     .bind(run.id.to_string())
@@ -193,6 +193,7 @@ async fn insert_run(
     .bind(request.map(|request| request.request_id.as_str()))
     .bind(request.map(|request| request.body_hash.0.to_vec()))
     .bind(run.parent.map(|parent| parent.to_string()))
+    .bind(run.forks.map(|forks| forks.to_string()))
     .bind(run.created.unix_nanos())
     .bind(run.deadline.map(Timestamp::unix_nanos))
     .bind(run.meta.to_vec())
@@ -226,6 +227,12 @@ async fn delete_run(connection: &mut SqliteConnection, step: &Step) -> Result<()
                 sqlx::query("UPDATE runs SET hidden = FALSE, meta = x'' WHERE key = ? AND hidden")
                     .bind(step.key);
             emptied.execute(connection).await.map(drop)
+        }
+        Some(Deletion::Forget) => {
+            let events = sqlx::query("DELETE FROM events WHERE run = ?").bind(step.key);
+            events.execute(&mut *connection).await?;
+            let run = sqlx::query("DELETE FROM runs WHERE key = ? AND state IS NOT NULL");
+            run.bind(step.key).execute(connection).await.map(drop)
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use super::batch::{self, InsertTexts};
+use super::chore::{self, Chore};
 use crate::{
     AppendError, StorageError,
     step::{Step, StepError},
@@ -67,7 +68,12 @@ impl Committer {
     }
 
     /// Commits what comes, group by group, until the queue is closed and empty.
-    pub(super) async fn run(mut self, mut queued: mpsc::Receiver<Step>, closing: Arc<Notify>) {
+    pub(super) async fn run(
+        mut self,
+        mut queued: mpsc::Receiver<Step>,
+        mut chores: mpsc::Receiver<Chore>,
+        closing: Arc<Notify>,
+    ) {
         let mut carried = None;
         loop {
             let first = match carried.take() {
@@ -77,6 +83,10 @@ impl Committer {
                         Some(step) => step,
                         None => break,
                     },
+                    Some(chore) = chores.recv() => {
+                        self.carry_out(chore).await;
+                        continue;
+                    }
                     () = closing.notified() => {
                         // What is queued is still received; nothing more is let in.
                         queued.close();
@@ -143,13 +153,28 @@ impl Committer {
         }
     }
 
-    async fn try_store(&mut self, group: &[Step]) -> Result<Vec<usize>, sqlx::Error> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            None => self
-                .connection
-                .insert(self.database.connect_writer().await?),
+    /// Does what no step waits for, between two groups.
+    async fn carry_out(&mut self, chore: Chore) {
+        let done = match self.connection().await {
+            Ok(connection) => chore::carry_out(connection, chore.work).await,
+            Err(error) => Err(error),
         };
+        // A caller that has gone away misses nothing but the answer.
+        let _ = chore.reply.send(done.map_err(StorageError::from));
+    }
+
+    async fn connection(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
+        match &mut self.connection {
+            Some(connection) => Ok(connection),
+            none => Ok(none.insert(self.database.connect_writer().await?)),
+        }
+    }
+
+    async fn try_store(&mut self, group: &[Step]) -> Result<Vec<usize>, sqlx::Error> {
+        if self.connection.is_none() {
+            self.connection = Some(self.database.connect_writer().await?);
+        }
+        let connection = self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)?;
         batch::store(connection, &mut self.texts, group).await
     }
 

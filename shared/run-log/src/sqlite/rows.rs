@@ -29,7 +29,7 @@ impl SqliteStore {
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
 const SELECT_COLUMNS: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-     state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
+     forks, state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence";
 
 #[derive(FromRow)]
@@ -43,6 +43,7 @@ struct StoredRun {
     request_id: Option<String>,
     body_hash: Option<Vec<u8>>,
     parent: Option<String>,
+    forks: Option<String>,
     state: Option<i32>,
     phase: i32,
     batched: bool,
@@ -76,6 +77,7 @@ impl TryFrom<StoredRun> for RunRow {
             _ => None,
         };
         let parent = stored.parent.map(|parent| parent.parse()).transpose();
+        let forks = stored.forks.map(|forks| forks.parse()).transpose();
         let end = match (stored.end_sequence, stored.end_hash) {
             (Some(sequence), Some(end_hash)) => Some(Head {
                 sequence: u64::try_from(sequence).map_err(|_| corrupt("end_sequence"))?,
@@ -92,6 +94,7 @@ impl TryFrom<StoredRun> for RunRow {
             conversation: stored.conversation,
             request,
             parent: parent.map_err(|_| corrupt("parent"))?,
+            forks: forks.map_err(|_| corrupt("forks"))?,
             state: stored.state.map_or(RunState::Open, RunState::Finished),
             phase: stored.phase,
             created: Timestamp::from_unix_nanos(stored.created),
@@ -295,6 +298,13 @@ impl Store for SqliteStore {
         let runs = stored.into_iter();
         runs.map(|stored| RunRow::try_from(stored).map(|row| row.summary))
             .collect()
+    }
+
+    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE forks = ?1 AND NOT deleted) \
+                   OR EXISTS (SELECT 1 FROM runs WHERE parent = ?1 AND state IS NULL)";
+        let named = sqlx::query_scalar(sql).bind(run.to_string());
+        Ok(named.fetch_one(self.database.reader()).await?)
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::fixture::{at, sqlite_at, start};
 
-const FILE: &str = "RUN_LOG_APPENDER_FILE";
+pub(crate) const FILE: &str = "RUN_LOG_APPENDER_FILE";
 const RUNS: usize = 8;
 /// So many refused appends end the process.
 const FAILURES: usize = 40;
@@ -31,10 +31,17 @@ pub(crate) struct Appender {
 pub(crate) struct Report {
     pub(crate) acknowledged: HashMap<(RunId, u64), String>,
     pub(crate) failures: usize,
+    /// The number of runs that it began to delete.
+    pub(crate) deleted: usize,
 }
 
 /// Starts an appender, by way of a shell if there is something to do first.
 pub(crate) fn spawn(file: &Path, shell: Option<&str>) -> Appender {
+    spawn_test("appender::appends_for_its_parent", file, shell)
+}
+
+/// Starts one test of this binary, which finds the file by [`FILE`].
+pub(crate) fn spawn_test(test: &str, file: &Path, shell: Option<&str>) -> Appender {
     let binary = env::current_exe().unwrap();
     let mut command = match shell {
         Some(script) => {
@@ -44,12 +51,7 @@ pub(crate) fn spawn(file: &Path, shell: Option<&str>) -> Appender {
         }
         None => Command::new(binary),
     };
-    command.args([
-        "--exact",
-        "appender::appends_for_its_parent",
-        "--nocapture",
-        "--quiet",
-    ]);
+    command.args(["--exact", test, "--nocapture", "--quiet"]);
     let mut process = command
         .env(FILE, file)
         .stdin(Stdio::null())
@@ -93,6 +95,7 @@ impl Appender {
                 report.acknowledged.insert(key, hash.to_owned());
             }
             ["refused"] => report.failures += 1,
+            ["deletes"] => report.deleted += 1,
             _ => {}
         }
         !line.is_empty()
@@ -129,7 +132,7 @@ impl Report {
     }
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // One write per line: the pipe keeps what was written before a kill.
     std::io::stdout()
         .lock()

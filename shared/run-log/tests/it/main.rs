@@ -36,5 +36,6 @@ mod follow;
 mod lists;
 mod model;
 mod reopen;
+mod retention;
 mod storage_full;
 mod tamper;

@@ -176,3 +176,74 @@ async fn damaged_files_are_refused() {
     fs::write(&path, sound).unwrap();
     open(&path, &[table()]).await.unwrap();
 }
+
+async fn pages(database: &SqliteDatabase) -> Result<(i64, i64), sqlx::Error> {
+    let read = async |text| {
+        let number = sqlx::query_scalar(text);
+        number.fetch_one(database.writer()).await
+    };
+    let (count, free) = (read("PRAGMA page_count"), read("PRAGMA freelist_count"));
+    Ok((count.await?, free.await?))
+}
+
+#[tokio::test]
+async fn free_pages_go_back_in_steps_until_few_are_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let filled = migrations(
+        "filled",
+        &["CREATE TABLE t (x); \
+           WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4000) \
+           INSERT INTO t SELECT randomblob(3000) FROM n"],
+    );
+    let database = open(&dir.path().join("a.db"), &[filled]).await.unwrap();
+    let (full, _) = pages(&database).await.unwrap();
+    assert_eq!(database.reclaim().await.unwrap(), 0, "nothing is free");
+    sqlx::query("DELETE FROM t")
+        .execute(database.writer())
+        .await
+        .unwrap();
+    assert_eq!(
+        database.reclaim().await.unwrap(),
+        1 << 20,
+        "a step is 1 MiB"
+    );
+    let mut steps = 1;
+    while database.reclaim().await.unwrap() > 0 {
+        steps += 1;
+    }
+    assert!(steps > 10, "{steps}");
+    let (left, free) = pages(&database).await.unwrap();
+    assert!(
+        left < full / 20 && free <= 16,
+        "{left} of {full}, {free} free"
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_an_earlier_version_learns_to_return_its_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    let table = migrations("table", &["CREATE TABLE t (x)"]);
+    open(&path, &[table]).await.unwrap().close().await;
+    let earlier = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
+    let mut earlier = sqlx::ConnectOptions::connect(&earlier).await.unwrap();
+    for text in [
+        "PRAGMA auto_vacuum = NONE",
+        "VACUUM",
+        "INSERT INTO t VALUES (7)",
+    ] {
+        sqlx::query(text).execute(&mut earlier).await.unwrap();
+    }
+    drop(earlier);
+    let database = open(&path, &[table]).await.unwrap();
+    let mode: i64 = sqlx::query_scalar("PRAGMA auto_vacuum")
+        .fetch_one(database.writer())
+        .await
+        .unwrap();
+    assert_eq!(mode, 2);
+    let kept: i64 = sqlx::query_scalar("SELECT x FROM t")
+        .fetch_one(database.reader())
+        .await
+        .unwrap();
+    assert_eq!(kept, 7);
+}

@@ -160,7 +160,7 @@ async fn start(stack: &Stack, carrier: Carrier) -> anyhow::Result<String> {
     Ok(until(&stack.gateway(), request, dispatched).await?.0)
 }
 
-async fn start_workflow(stack: &Stack, id: &str) -> anyhow::Result<String> {
+pub(crate) async fn start_workflow(stack: &Stack, id: &str) -> anyhow::Result<String> {
     let request = StartRunRequest {
         target: Some(Target::WorkflowId(id.to_owned())),
         ..StartRunRequest::default()

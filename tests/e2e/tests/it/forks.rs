@@ -46,7 +46,7 @@ fn prepare(deploy: &Path) -> anyhow::Result<()> {
 }
 
 /// Forks a turn at its first answer by the command line. Returns the run.
-fn fork(stack: &Stack, turn: &Followed, edit: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn fork(stack: &Stack, turn: &Followed, edit: &[&str]) -> anyhow::Result<String> {
     let mut events = turn.events.iter();
     let answer = events.find(|event| matches!(event.kind, Some(Kind::ModelAnswered(_))));
     let answer = answer.context("the model answered")?.sequence.to_string();

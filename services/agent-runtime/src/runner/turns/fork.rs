@@ -111,6 +111,7 @@ impl Turns {
             input_is_model_text: beginning.input_is_model_text,
             options: new.options,
             first_events: beginning.first_events,
+            forks: Some(turn.id),
             ..run_of(&plan)
         };
         match inner.runs.start(start).await? {

@@ -93,6 +93,7 @@ impl Invocations {
             }),
             first_events: parsed_events(&parsed),
             path: Some(now.path().steps().to_vec()),
+            forks: None,
         };
         let recorder = match self.runs.start(start).await? {
             Started::Replayed(run) => return Ok((run.run_id, true)),

@@ -1,0 +1,190 @@
+//! The end of what the registry keeps: entries of the ledger and approvals go with the runs that made the
+//! calls, once they are old.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use contracts::tavern::{
+    agent::v1::{GetConversationRequest, conversation_service_client::ConversationServiceClient},
+    common::v1::{CallStatus, ErrorReason},
+};
+use core_types::{RunId, Timestamp};
+use grpc_kit::Transport;
+use run_events::{
+    Neighbours, RetentionSettings, Runs,
+    retention::{NothingBesides, Sweeper, Swept},
+};
+use run_log::{Keeper, RunSummary};
+use tonic::Status;
+
+use crate::{approvals::Approvals, ledger::Ledger, store::StoreError};
+
+/// How many approvals are looked at and deleted together.
+const PAGE: usize = 64;
+/// After how many approvals that stay a pass ends; the next one continues there.
+const MOST_KEPT: usize = 4_096;
+
+/// The ledger and the approvals, and what is asked before something of them is deleted.
+pub(crate) struct SweptLedger {
+    ledger: Ledger,
+    approvals: Approvals,
+    settings: RetentionSettings,
+    /// The owners of runs.
+    neighbours: Neighbours,
+    /// The conversations for which decisions stand.
+    conversations: ConversationServiceClient<Transport>,
+    /// The runs that made calls, and whether each was there in this pass. Locked for a look or a change, never
+    /// across an await, as is what follows.
+    runs: Mutex<HashMap<RunId, bool>>,
+    /// Where the next pass over the approvals continues: time of creation and id.
+    after: Mutex<(i64, String)>,
+}
+
+/// Begins to delete invocations, entries of the ledger and approvals that ended long ago, until the service
+/// ends.
+pub(crate) fn begin(
+    settings: RetentionSettings,
+    runs: &Runs,
+    calls: (&Ledger, &Approvals),
+    neighbours: Neighbours,
+    conversations: ConversationServiceClient<Transport>,
+) {
+    let beside = Arc::new(NothingBesides);
+    let name = "tool-registry.runs.db";
+    runs.retain(name, settings, neighbours.clone(), beside);
+    let (ledger, approvals) = calls;
+    let log = Arc::new(ledger.logs().clone());
+    let (success, clock) = (CallStatus::Succeeded.into(), ledger.clock());
+    let sweeper = Sweeper::new("tool-registry.effects.db", log, settings, success, clock);
+    let swept = SweptLedger {
+        ledger: ledger.clone(),
+        approvals: approvals.clone(),
+        settings,
+        neighbours,
+        conversations,
+        runs: Mutex::default(),
+        after: Mutex::default(),
+    };
+    runs.sweep(sweeper, swept);
+}
+
+fn store_failed(error: StoreError) -> Status {
+    grpc_kit::internal(&error)
+}
+
+#[async_trait]
+impl Keeper for &SweptLedger {
+    async fn must_stay(&self, entry: &RunSummary) -> Result<bool, Box<dyn Error + Send + Sync>> {
+        if self.ledger.is_undecided(entry).await? {
+            return Ok(true);
+        }
+        match entry.parent {
+            Some(run) => Ok(self.has_run(&run.to_string()).await?),
+            None => Ok(false),
+        }
+    }
+
+    async fn before_deletion(&self, _: &RunSummary) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Swept for SweptLedger {
+    async fn begin(&self, now: Timestamp) -> Result<(Box<dyn Keeper + '_>, u64), Status> {
+        self.runs().clear();
+        let bytes = self.sweep_approvals(now).await?;
+        Ok((Box::new(self), bytes))
+    }
+}
+
+impl SweptLedger {
+    /// Deletes old approvals whose run and entry are gone. Returns the bytes that went back to the file system.
+    async fn sweep_approvals(&self, now: Timestamp) -> Result<u64, Status> {
+        let ages = (self.settings.succeeded(), self.settings.failed());
+        let (Some(succeeded), Some(failed)) = ages else {
+            return Ok(0);
+        };
+        let before = now.minus(succeeded.max(failed));
+        self.approvals
+            .expire_overdue()
+            .await
+            .map_err(store_failed)?;
+        let mut kept = 0;
+        while kept < MOST_KEPT {
+            let begun = std::time::Instant::now();
+            let (created, id) = { self.after().clone() };
+            let page = self
+                .approvals
+                .ended_before(before, (created, &id), PAGE)
+                .await
+                .map_err(store_failed)?;
+            let next = page.last().map(|(last, _)| (last.created, last.id.clone()));
+            let mut leaving = Vec::new();
+            for (ended, remembered_for) in page {
+                let stays = self.has_run(&ended.run_id).await?
+                    || self.ledger.has_entry(&ended.effect_id).await?
+                    || self.has_conversation(&remembered_for).await?;
+                match stays {
+                    true => kept += 1,
+                    false => leaving.push(ended.id),
+                }
+            }
+            if !leaving.is_empty() {
+                self.approvals
+                    .delete(&leaving)
+                    .await
+                    .map_err(store_failed)?;
+            }
+            let is_last = next.is_none();
+            *self.after() = next.unwrap_or_default();
+            if is_last {
+                break;
+            }
+            run_log::retention::rest_since(begun).await;
+        }
+        let returned = run_log::retention::in_steps(|| self.approvals.reclaim());
+        returned.await.map_err(store_failed)
+    }
+
+    /// Whether a conversation is there still; the empty id names none.
+    async fn has_conversation(&self, conversation_id: &str) -> Result<bool, Status> {
+        if conversation_id.is_empty() {
+            return Ok(false);
+        }
+        let request = GetConversationRequest {
+            conversation_id: conversation_id.to_owned(),
+        };
+        match self.conversations.clone().get_conversation(request).await {
+            Ok(_) => Ok(true),
+            Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::ConversationNotFound) => {
+                Ok(false)
+            }
+            Err(status) => Err(status),
+        }
+    }
+
+    /// Whether the run of this id is there still. A text that is no such id names none.
+    async fn has_run(&self, run_id: &str) -> Result<bool, Status> {
+        let Ok(run) = run_id.parse::<RunId>() else {
+            return Ok(false);
+        };
+        let known = { self.runs().get(&run).copied() };
+        if let Some(is_there) = known {
+            return Ok(is_there);
+        }
+        let is_there = self.neighbours.run(run).await?.is_some();
+        self.runs().insert(run, is_there);
+        Ok(is_there)
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, bool>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn after(&self) -> MutexGuard<'_, (i64, String)> {
+        self.after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

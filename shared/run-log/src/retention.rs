@@ -1,0 +1,260 @@
+//! Deletion of runs that ended long ago, in steps between which other runs append.
+//!
+//! A pass walks the finished runs from the oldest on. It deletes a few at a time and rests after each group for
+//! as long as the group took, so that appends have at least half of the time. A pass that is cut off leaves
+//! nothing behind that the next one, or the next start, does not delete.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use core_types::Timestamp;
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
+
+use crate::{
+    DeleteError, Order, RunCursor, RunFilter, RunLog, RunState, RunSummary, StateFilter,
+    StorageError,
+};
+
+/// How many runs are listed at a time.
+const PAGE: usize = 256;
+/// How many runs are asked about at once.
+const ASKED_TOGETHER: usize = 16;
+/// The most runs that are deleted at once.
+const GROUP_RUNS: usize = 64;
+/// Where a group takes no further run, in events.
+const GROUP_EVENTS: u64 = 1_024;
+/// After how many runs that stay a pass ends; the next one continues there.
+const MOST_KEPT: u64 = 20_000;
+/// The bounds of the rest after a group.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
+const LONGEST_REST: Duration = Duration::from_millis(250);
+
+/// How long runs are kept after their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ages {
+    /// The owner's code of a run that succeeded.
+    pub success: i32,
+    /// How long a run that succeeded is kept; `None` for ever.
+    pub succeeded: Option<Duration>,
+    /// How long a run that ended otherwise is kept; `None` for ever.
+    pub others: Option<Duration>,
+}
+
+impl Ages {
+    /// Returns the shorter of the two; nothing if all runs are kept for ever.
+    pub fn shortest(&self) -> Option<Duration> {
+        self.succeeded.into_iter().chain(self.others).min()
+    }
+
+    /// Returns the longer of the two; nothing if some runs are kept for ever.
+    fn longest(&self) -> Option<Duration> {
+        let both = self.succeeded.zip(self.others);
+        both.map(|(succeeded, others)| succeeded.max(others))
+    }
+
+    /// Whether a run ended so long ago that it is not kept.
+    fn are_over(&self, run: &RunSummary, now: Timestamp) -> bool {
+        let age = match run.state {
+            RunState::Open => None,
+            RunState::Finished(code) if code == self.success => self.succeeded,
+            RunState::Finished(_) => self.others,
+        };
+        let end = age.zip(run.finished);
+        end.is_some_and(|(age, finished)| finished.plus(age) <= now)
+    }
+}
+
+/// What the owner of a log knows of its runs.
+#[async_trait]
+pub trait Keeper: Send + Sync {
+    /// Whether a finished run must stay although it is old.
+    ///
+    /// # Errors
+    /// Why that cannot be known; the pass ends, and the run stays.
+    async fn must_stay(
+        &self,
+        run: &RunSummary,
+    ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Deletes what belongs to a run and lies elsewhere, before the run itself.
+    ///
+    /// # Errors
+    /// Why it cannot be deleted; the pass ends, and the run stays.
+    async fn before_deletion(
+        &self,
+        run: &RunSummary,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// A reason for which a pass ended early. The next pass tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum RetentionError {
+    /// The log cannot be read or written.
+    #[error("the run log does not work")]
+    Storage(#[from] StorageError),
+    /// The owner does not know whether a run must stay, or cannot delete what belongs to it.
+    #[error("it is not known whether a run must stay")]
+    Keeper(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What a pass did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// The number of runs that were deleted.
+    pub runs: u64,
+    /// The number of runs that were looked at and stay.
+    pub kept: u64,
+    /// The number of request ids that were freed, of runs that had been deleted before.
+    pub requests: u64,
+    /// The number of bytes that went back to the file system.
+    pub bytes: u64,
+}
+
+/// Deletes the runs of a log that ended long ago, pass by pass.
+pub struct Retention {
+    log: Arc<dyn RunLog>,
+    ages: Ages,
+    /// Where the next pass continues.
+    after: Option<RunCursor>,
+}
+
+impl std::fmt::Debug for Retention {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Retention")
+            .field("ages", &self.ages)
+            .field("after", &self.after)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Retention {
+    /// Takes a log and says how long its runs are kept.
+    pub fn new(log: Arc<dyn RunLog>, ages: Ages) -> Self {
+        Self {
+            log,
+            ages,
+            after: None,
+        }
+    }
+
+    /// Deletes what is old at `now`, and returns the space of what was deleted to the file system.
+    ///
+    /// # Errors
+    /// [`RetentionError`] when the pass ended early.
+    pub async fn pass(
+        &mut self,
+        now: Timestamp,
+        keeper: &dyn Keeper,
+    ) -> Result<Passed, RetentionError> {
+        let mut passed = Passed::default();
+        if let Some(shortest) = self.ages.shortest() {
+            let filter = RunFilter {
+                state: StateFilter::Finished,
+                // No run ends before it is created.
+                created_before: Some(now.minus(shortest)),
+                ..RunFilter::default()
+            };
+            while passed.kept < MOST_KEPT {
+                let after = self.after.as_ref();
+                let page = self.log.list(&filter, Order::OldestFirst, after, PAGE);
+                let page = page.await?;
+                let looked_at = page.runs.len() as u64;
+                let deleted = self.delete_from(page.runs, now, keeper).await?;
+                passed.runs += deleted;
+                passed.kept += looked_at - deleted;
+                self.after = page.next;
+                if self.after.is_none() {
+                    break;
+                }
+            }
+        }
+        if let Some(longest) = self.ages.longest() {
+            let before = now.minus(longest);
+            passed.requests = in_steps(|| self.log.forget_requests(before)).await?;
+        }
+        passed.bytes = in_steps(|| self.log.reclaim()).await?;
+        Ok(passed)
+    }
+
+    /// Deletes those runs that are old and need not stay. Returns their number.
+    async fn delete_from(
+        &self,
+        mut runs: Vec<RunSummary>,
+        now: Timestamp,
+        keeper: &dyn Keeper,
+    ) -> Result<u64, RetentionError> {
+        runs.retain(|run| self.ages.are_over(run, now));
+        let judged = stream::iter(runs).map(|run| async move {
+            let stays = self.log.is_named(run.id).await?
+                || keeper
+                    .must_stay(&run)
+                    .await
+                    .map_err(RetentionError::Keeper)?;
+            Ok::<_, RetentionError>((!stays).then_some(run))
+        });
+        let leaving: Vec<_> = judged.buffered(ASKED_TOGETHER).try_collect().await?;
+        let leaving: Vec<_> = leaving.into_iter().flatten().collect();
+        for group in groups(&leaving) {
+            let begun = Instant::now();
+            try_join_all(group.iter().map(|run| self.delete(run, keeper))).await?;
+            rest_since(begun).await;
+        }
+        Ok(leaving.len() as u64)
+    }
+
+    async fn delete(&self, run: &RunSummary, keeper: &dyn Keeper) -> Result<(), RetentionError> {
+        let before = keeper.before_deletion(run).await;
+        before.map_err(RetentionError::Keeper)?;
+        match self.log.forget(run.id).await {
+            // Another deletion was faster. A run that has ended does not open again.
+            Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => Ok(()),
+            Err(DeleteError::Storage(error)) => Err(error.into()),
+        }
+    }
+}
+
+/// Splits runs into groups that are small in number and in events.
+fn groups(mut runs: &[RunSummary]) -> Vec<&[RunSummary]> {
+    let mut groups = Vec::new();
+    while !runs.is_empty() {
+        let mut events = 0;
+        let fits = |run: &&RunSummary| {
+            events += run.last_sequence;
+            events <= GROUP_EVENTS
+        };
+        let size = runs.iter().take(GROUP_RUNS).take_while(fits).count();
+        let (group, rest) = runs.split_at(size.max(1));
+        groups.push(group);
+        runs = rest;
+    }
+    groups
+}
+
+/// Repeats a step until it returns zero, with rests. Returns the sum.
+///
+/// # Errors
+/// That of the step.
+pub async fn in_steps<E, F>(step: impl Fn() -> F) -> Result<u64, E>
+where
+    F: Future<Output = Result<u64, E>>,
+{
+    let mut sum = 0;
+    loop {
+        let begun = Instant::now();
+        match step().await? {
+            0 => return Ok(sum),
+            done => sum += done,
+        }
+        rest_since(begun).await;
+    }
+}
+
+/// Rests for as long as the work took, within bounds.
+pub async fn rest_since(begun: Instant) {
+    let rest = begun.elapsed().clamp(SHORTEST_REST, LONGEST_REST);
+    tokio::time::sleep(rest).await;
+}

@@ -1,0 +1,54 @@
+//! Work on the file that no run waits for. The committing task does it between two groups, a short
+//! transaction at a time, so that neither waits for the other's lock.
+
+use core_types::Timestamp;
+use sqlx::SqliteConnection;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::StorageError;
+
+/// The most request ids that are freed in one transaction.
+const REQUESTS: i64 = 256;
+
+/// One piece of work, and where its answer goes.
+#[derive(Debug)]
+pub(super) struct Chore {
+    pub(super) work: Work,
+    pub(super) reply: oneshot::Sender<Result<u64, StorageError>>,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    /// Frees request ids of deleted runs that had ended before a time.
+    ForgetRequests {
+        /// The time.
+        before: Timestamp,
+    },
+    /// Returns free pages to the file system.
+    Reclaim,
+}
+
+/// Asks the committing task for a piece of work and waits until it is done.
+pub(super) async fn ask(chores: &mpsc::Sender<Chore>, work: Work) -> Result<u64, StorageError> {
+    let (reply, answer) = oneshot::channel();
+    let sent = chores.send(Chore { work, reply }).await;
+    sent.map_err(|_| StorageError::Closed)?;
+    answer.await.map_err(|_| StorageError::Closed)?
+}
+
+/// Does a piece of work; returns the number of request ids or bytes.
+pub(super) async fn carry_out(
+    connection: &mut SqliteConnection,
+    work: Work,
+) -> Result<u64, sqlx::Error> {
+    match work {
+        Work::ForgetRequests { before } => {
+            let sql = "DELETE FROM runs WHERE key IN (SELECT key FROM runs \
+                       WHERE deleted AND NOT hidden AND finished < ? LIMIT ?)";
+            let deleted = sqlx::query(sql).bind(before.unix_nanos()).bind(REQUESTS);
+            Ok(deleted.execute(connection).await?.rows_affected())
+        }
+        Work::Reclaim => sql_store::vacuum::reclaim(connection).await,
+    }
+}

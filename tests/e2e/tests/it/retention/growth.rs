@@ -1,0 +1,187 @@
+//! A steady rate of turns, each with a call and a conversation, in a directory that does not grow.
+//!
+//! `TAVERN_TEST_GROWTH` sets the number of turns; `make bars` has 100,000 of them, with a retention of a minute.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use contracts::tavern::common::v1::RunState;
+use contracts::tavern::registry::v1::ListCallsRequest;
+use contracts::tavern::run::v1::ListRunsRequest;
+use serde_json::json;
+use testkit::{Stack, eventually, invoke};
+use tokio::sync::Semaphore;
+use tokio::time::MissedTickBehavior;
+
+use super::keep_for;
+use crate::text::user_message;
+
+/// Turns in `make test`.
+const TURNS: u32 = 300;
+/// Turns under way at once, at the most.
+const AT_ONCE: usize = 16;
+/// How much larger it may be at the end, in hundredths.
+const MOST_GROWTH: u64 = 120;
+
+/// After how many turns the directory is measured, how often one begins, how long each is kept, and how many
+/// are kept when it is measured.
+struct Size {
+    first: u32,
+    turns: u32,
+    pace: Duration,
+    kept: Duration,
+    most: usize,
+}
+
+fn size() -> anyhow::Result<Size> {
+    match std::env::var("TAVERN_TEST_GROWTH") {
+        Ok(number) => {
+            let turns = number.parse().context("TAVERN_TEST_GROWTH is no number")?;
+            Ok(Size {
+                first: turns / 10,
+                turns,
+                pace: Duration::from_millis(10),
+                kept: Duration::from_secs(60),
+                most: 6_000,
+            })
+        }
+        Err(_) => Ok(Size {
+            first: TURNS / 3,
+            turns: TURNS,
+            pace: Duration::from_millis(20),
+            kept: Duration::from_secs(1),
+            most: 0,
+        }),
+    }
+}
+
+fn prepare(deploy: &Path) -> anyhow::Result<()> {
+    for directory in ["agents", "models", "plugins", "workflows"] {
+        std::fs::create_dir(deploy.join(directory))?;
+    }
+    let profile = json!({
+        "id": "scribe",
+        "name": "scribe",
+        "tool_ids_inventory": ["UpdatePrivateStateTool"],
+        "initial_private_state_values": {"mood": "calm"},
+        "custom_metadata": {"tavern": {"model": "scribe"}},
+    });
+    std::fs::write(deploy.join("agents/scribe.json"), profile.to_string())?;
+    let call = "<ACTION><UpdatePrivateStateTool><key>mood</key><value>merry</value>\
+                </UpdatePrivateStateTool></ACTION>";
+    let script = json!({"turns": [{"answer": {"text": call}}, {"answer": {"text": "Done."}}]});
+    std::fs::write(deploy.join("models/scribe.json"), script.to_string())?;
+    let models = "[models.scribe]\nprovider = \"scripted\"\nscript = \"scribe.json\"\n";
+    Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+}
+
+/// Plays turns, one after each pace.
+async fn play(stack: &Stack, turns: u32, pace: Duration) -> anyhow::Result<()> {
+    let mut ticks = tokio::time::interval(pace);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let mut playing = tokio::task::JoinSet::new();
+    for _ in 0..turns {
+        ticks.tick().await;
+        let place = Arc::clone(&room).acquire_owned().await?;
+        let gateway = stack.gateway();
+        playing.spawn(async move {
+            let turn = invoke(&gateway, user_message("scribe", "Be merry.")).await?;
+            drop(place);
+            ensure!(turn.run.state() == RunState::Succeeded, "{:?}", turn.run);
+            Ok(())
+        });
+    }
+    while let Some(played) = playing.join_next().await {
+        played??;
+    }
+    Ok(())
+}
+
+/// Returns the number of runs that are kept.
+async fn kept(stack: &Stack) -> anyhow::Result<usize> {
+    let mut request = ListRunsRequest {
+        page_size: 500,
+        ..ListRunsRequest::default()
+    };
+    let mut kept = 0;
+    loop {
+        let page = stack.runs().list_runs(request.clone()).await?.into_inner();
+        kept += page.runs.len();
+        if page.next_page_token.is_empty() {
+            return Ok(kept);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+async fn until_kept(stack: &Stack, most: usize) -> anyhow::Result<()> {
+    eventually("old runs and their calls to go", || async {
+        let calls = stack.calls().list_calls(ListCallsRequest::default()).await;
+        let calls = calls.ok()?.into_inner().calls.len();
+        (kept(stack).await.ok()? <= most && (most > 0 || calls == 0)).then_some(())
+    })
+    .await
+}
+
+/// Returns the sizes of the files once no more than `most` runs are kept, and starts the services again.
+async fn measure(stack: &mut Stack, most: usize) -> anyhow::Result<BTreeMap<PathBuf, u64>> {
+    until_kept(stack, most).await?;
+    if most == 0 {
+        // Until this turn is gone too, whole passes are made, which return the space of those before.
+        play(stack, 1, Duration::from_millis(1)).await?;
+        until_kept(stack, 0).await?;
+    }
+    // What is in write-ahead logs moves into the files.
+    stack.terminate()?;
+    let mut sizes = BTreeMap::new();
+    note_sizes(&stack.directory().join("data"), &mut sizes)?;
+    stack.restart().await?;
+    Ok(sizes)
+}
+
+fn note_sizes(directory: &Path, sizes: &mut BTreeMap<PathBuf, u64>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        match metadata.is_dir() {
+            true => note_sizes(&entry.path(), sizes)?,
+            false => drop(sizes.insert(entry.path(), metadata.len())),
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_does_not_grow_at_a_steady_rate() -> anyhow::Result<()> {
+    let Size {
+        first,
+        turns,
+        pace,
+        kept,
+        most,
+    } = size()?;
+    let deploy = tempfile::tempdir()?;
+    prepare(deploy.path())?;
+    let mut stack = Stack::builder().deploy(deploy.path()).start().await?;
+    keep_for(&mut stack, kept);
+    stack.restart().await?;
+    play(&stack, first, pace).await?;
+    let before = measure(&mut stack, most).await?;
+    play(&stack, turns - first, pace).await?;
+    let after = measure(&mut stack, most).await?;
+    let sum = |sizes: &BTreeMap<PathBuf, u64>| sizes.values().sum::<u64>();
+    println!(
+        "{} bytes after {first} turns, {} after {turns}",
+        sum(&before),
+        sum(&after)
+    );
+    ensure!(
+        sum(&after) * 100 <= sum(&before) * MOST_GROWTH,
+        "{before:#?} after {first} turns became {after:#?} after {turns}"
+    );
+    Ok(())
+}
