@@ -22,8 +22,18 @@ const GAP: &str = "  ";
 /// left out before any id is cut.
 pub(crate) fn print_table(rows: &[Vec<String>], spare: Option<usize>) {
     let width = terminal_columns().unwrap_or(usize::MAX);
-    for line in fit(rows, spare, width) {
+    let one_line = |row: &Vec<String>| row.iter().map(|cell| first_line(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(one_line).collect();
+    for line in fit(&rows, spare, width) {
         print(&format!("{line}\n"));
+    }
+}
+
+/// Returns the first line of a cell, with `…` in the place of those behind it.
+fn first_line(cell: &str) -> String {
+    match cell.split_once('\n') {
+        Some((first, _)) => format!("{first}…"),
+        None => cell.to_owned(),
     }
 }
 
@@ -147,6 +157,15 @@ mod tests {
             assert_eq!(lines[1], expected, "{width}");
             assert!(lines.iter().all(|line| line.chars().count() <= width));
         }
+    }
+
+    #[test]
+    fn a_cell_of_several_lines_shows_the_first() {
+        assert_eq!(
+            first_line("it failed\nOn standard output:\n1"),
+            "it failed…"
+        );
+        assert_eq!(first_line("it failed"), "it failed");
     }
 
     #[test]
