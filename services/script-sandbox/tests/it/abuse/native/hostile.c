@@ -99,6 +99,10 @@ static void execute_from_memory(char *self) {
 
 static void attack_the_kernel(void) {
   char buffer[4096] = {0};
+  /* Without a sandbox it becomes traced below, and a signal, as at the end of its child, would stop it for ever. */
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, NULL);
   say("io_uring_setup", syscall(425, 8, buffer));
   say("bpf", syscall(321, 0, buffer, 128));
   say("perf_event_open", syscall(298, buffer, 0, -1, -1, 0));
