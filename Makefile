@@ -101,7 +101,7 @@ console: $(CONSOLE)/node_modules/.package-lock.json ## Build the page at /consol
 
 .PHONY: bench
 bench: check-rust ## Measure against the floor of this machine (the profile that ships)
-	@$(CARGO) build --locked --profile dist --bin tavern --bin sandbox-launcher
+	@$(CARGO) build --locked --profile dist --workspace --exclude bench --bins
 	@$(CARGO) run --locked --profile dist --package bench
 
 # How often processes are killed below runs, and connections below followers.

@@ -6,6 +6,7 @@ mod call;
 mod durable;
 mod edges;
 mod follow;
+mod outstanding;
 mod parse;
 mod script;
 mod serve;
@@ -27,6 +28,8 @@ pub(crate) enum Benchmark {
     Parse,
     /// A tool call through gateway and registry.
     Call,
+    /// Many callers at once, of one process and of five.
+    Outstanding,
     /// Nodes of a workflow, in memory.
     Workflow,
     /// Results of nodes that are reused.
@@ -51,9 +54,10 @@ pub(crate) enum Benchmark {
 
 impl Benchmark {
     /// All, in the order of the table.
-    pub(crate) const ALL: [Benchmark; 12] = [
+    pub(crate) const ALL: [Benchmark; 13] = [
         Benchmark::Parse,
         Benchmark::Call,
+        Benchmark::Outstanding,
         Benchmark::Workflow,
         Benchmark::Cached,
         Benchmark::Durable,
@@ -74,6 +78,7 @@ impl Benchmark {
         match self {
             Benchmark::Parse => parse::run(effort),
             Benchmark::Call => call::run(effort).await,
+            Benchmark::Outstanding => outstanding::run(effort).await,
             Benchmark::Workflow => workflow::run(effort).await,
             Benchmark::Cached => cached::run(effort).await,
             Benchmark::Durable => durable::run(effort).await,

@@ -35,14 +35,15 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns where cargo puts the binaries of the profile that the test was built with.
+/// Returns where cargo puts the binaries of the profile that this program was built with.
 pub(crate) fn binary_directory() -> anyhow::Result<PathBuf> {
-    let test = std::env::current_exe().context("a test knows its own path")?;
-    // A test stands in `deps`, beside which the binaries are.
-    let directory = test
-        .parent()
-        .and_then(Path::parent)
-        .context("a test stands in `deps`")?;
+    let own = std::env::current_exe().context("a program knows its own path")?;
+    let directory = own.parent().context("a program stands in a directory")?;
+    // A test stands in `deps`, beside which the binaries are; the benchmarks are one of them.
+    let directory = match directory.ends_with("deps") {
+        true => directory.parent().context("`deps` stands in a directory")?,
+        false => directory,
+    };
     Ok(directory.to_owned())
 }
 

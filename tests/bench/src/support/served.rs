@@ -101,7 +101,7 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let path = own.parent().unwrap_or(Path::new(".")).join(name);
     ensure!(
         path.exists(),
-        "{} is missing; run `cargo build --profile dist --bin tavern --bin sandbox-launcher` first",
+        "{} is missing; run `cargo build --profile dist --workspace --exclude bench --bins` first",
         path.display()
     );
     Ok(path)
