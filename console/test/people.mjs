@@ -64,9 +64,7 @@ async function approve({ page, complaints, picture }) {
   await send(page, "giver", "Give the ring.");
   await state(page, 1, "waiting (approval)");
   await picture("waits");
-  await states(page, "waiting (approval)");
-  await open(page, "Inbox", "1");
-  const approval = page.getByRole("region", { name: "Approvals" }).getByRole("article");
+  const approval = await waitingEntry(page, { section: "Approvals", shown: "waiting (approval)" });
   await approval.getByText("workflow:grant_item").waitFor();
   const decision = approval.getByRole("form", { name: "Decide" });
   await decision.getByRole("button", { name: "Approve" }).click();
@@ -95,10 +93,7 @@ async function approve({ page, complaints, picture }) {
 /** A call in doubt is counted, found and resolved. */
 async function resolve({ page, picture }) {
   await begin(page, "doubter", "Append it.");
-  await state(page, 1, "waiting (in doubt)");
-  await states(page, "waiting (in doubt)");
-  await open(page, "Inbox", "1");
-  const doubtful = page.getByRole("region", { name: "Calls in doubt" }).getByRole("article");
+  const doubtful = await waitingEntry(page, { section: "Calls in doubt", shown: "waiting (in doubt)" });
   await doubtful.getByText("ledger.append_in_haste", { exact: true }).waitFor();
   await doubtful.getByRole("button", { name: "Took effect" }).waitFor();
   await picture("doubt");
@@ -113,10 +108,7 @@ async function resolve({ page, picture }) {
 /** A question of an agent is counted, found, answered, and gone. */
 async function answer({ page, picture }) {
   await begin(page, "asker", "I have a cough.");
-  await state(page, 1, "waiting (question)");
-  await states(page, "waiting");
-  await open(page, "Inbox", "1");
-  const question = page.getByRole("region", { name: "Questions" }).getByRole("article");
+  const question = await waitingEntry(page, { section: "Questions", shown: "waiting (question)", listed: "waiting" });
   await question.getByText("Which herb?").waitFor();
   await picture("question");
   await question.getByRole("button", { name: "sage" }).click();
@@ -148,6 +140,17 @@ async function send(page, to, text) {
 async function begin(page, to, text) {
   await page.getByRole("link", { name: /^(All conversations|New conversation)$/ }).filter({ visible: true }).first().click();
   await send(page, to, text);
+}
+
+/**
+ * Returns the entry of the turn that waits, the only one of the inbox. `shown` is the state of the turn in its
+ * conversation, `listed` that of its run in the list of runs.
+ */
+async function waitingEntry(page, { section, shown, listed = shown }) {
+  await state(page, 1, shown);
+  await states(page, listed);
+  await open(page, "Inbox", "1");
+  return page.getByRole("region", { name: section }).getByRole("article");
 }
 
 /** Opens a view by its place in the bar; `count` is the number beside its name. */

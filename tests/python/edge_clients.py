@@ -260,8 +260,10 @@ def use_session_of_people(address):
             return (None, first["end"]) if "end" in first else (first["message"], receive(kind)["end"])
 
         def wait_for(method, field, request):
-            """Returns the first item of a list once there is one."""
+            """Returns the first item of a list once there is one, within a minute."""
+            patience = time.monotonic() + 60
             while not (found := post(address, method, request).get(field)):
+                assert time.monotonic() < patience, f"{method} lists nothing"
                 time.sleep(0.05)
             return found[0]
 

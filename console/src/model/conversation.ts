@@ -8,7 +8,7 @@ import { arrange, type Earlier } from "./parts.ts";
 import { go, route } from "./route.ts";
 import { follow, type Followed } from "./run.ts";
 
-/** Parts that are shown at first, and how many are added at a time. */
+/** Parts that are shown at first, and that are added at a time. */
 const PARTS = 8;
 /** The most messages of a conversation that are read. */
 const MESSAGES = 10_000;
@@ -58,7 +58,7 @@ export function say(profileId: string, userMessage: string): void {
   });
 }
 
-/** Shows more of the parts before those that are shown. */
+/** Shows more of the earlier parts. */
 export function showEarlier(): void {
   const { earlier, parts } = opened.value;
   opened.value = { ...opened.value, earlier: earlier.slice(0, -PARTS), parts: [...earlier.slice(-PARTS).map(followed), ...parts] };

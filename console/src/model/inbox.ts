@@ -1,4 +1,4 @@
-// Everything that waits for people, over all runs: approvals, questions and calls in doubt.
+// The decisions that wait for people, over all runs: approvals, questions and calls in doubt.
 
 import { computed, signal } from "@preact/signals";
 
@@ -9,7 +9,7 @@ import type { Approval, Call, Question, RunEvent } from "../api/types.ts";
 const INTERVAL = 5_000;
 /** Milliseconds in which several reasons to look become one. */
 const SOON = 250;
-/** Elements of a list at first, and how many are added at a time. */
+/** Elements of a list at first, and that are added at a time. */
 const PAGE = 50;
 /** The most elements of a list; the server returns no more in one page. */
 const MOST = 500;
@@ -22,21 +22,21 @@ export interface Waiting<Element> {
   problem: string;
 }
 
-export const approvals = kind<Approval>("registry.v1.ApprovalService/ListApprovals", "approvals", { state: "APPROVAL_STATE_PENDING" });
-export const questions = kind<Question>("run.v1.RunService/ListQuestions", "questions");
-export const doubts = kind<Call>("registry.v1.CallService/ListCalls", "calls", { state: "CALL_STATE_IN_DOUBT" });
+export const approvals = waitingList<Approval>("registry.v1.ApprovalService/ListApprovals", "approvals", { state: "APPROVAL_STATE_PENDING" });
+export const questions = waitingList<Question>("run.v1.RunService/ListQuestions", "questions");
+export const doubts = waitingList<Call>("registry.v1.CallService/ListCalls", "calls", { state: "CALL_STATE_IN_DOUBT" });
 
 const KINDS = [approvals, questions, doubts] as const;
 
-/** How many decisions wait, in words; empty if none do. */
+/** The number of decisions that wait, in words; empty if none do. */
 export const count = computed(() => {
   const lists = KINDS.map(({ waiting }) => waiting.value);
   const sum = lists.reduce((sum, { elements = [] }) => sum + elements.length, 0);
   return sum === 0 ? "" : `${sum}${lists.some(({ more }) => more) ? "+" : ""}`;
 });
 
-/** Keeps the lists as they are on the server until the function that is returned is called. */
-export function keep(): () => void {
+/** Reads the lists again and again until the function that is returned is called. */
+export function poll(): () => void {
   const look = () => void (document.visibilityState === "visible" && refresh());
   const timer = setInterval(look, INTERVAL);
   document.addEventListener("visibilitychange", look);
@@ -53,8 +53,8 @@ export function refresh(): void {
 
 let soon: ReturnType<typeof setTimeout> | undefined;
 
-/** Looks again after an event that adds or ends a wait for people. */
-export function noticed(event: RunEvent): void {
+/** Reads the lists again after an event that adds or ends a wait for people. */
+export function refreshAfter(event: RunEvent): void {
   const { approvalRequested, approvalEnded, nodeWaiting, nodeWoken, callInDoubt, callDecided } = event;
   if (!(approvalRequested ?? approvalEnded ?? nodeWaiting ?? nodeWoken ?? callInDoubt ?? callDecided)) return;
   soon ??= setTimeout(() => {
@@ -63,8 +63,8 @@ export function noticed(event: RunEvent): void {
   }, SOON);
 }
 
-/** A list of one kind; `field` holds its elements in the answer of `method`. */
-function kind<Element>(method: string, field: string, condition: object = {}) {
+/** Returns the list of one kind of decision; `field` holds its elements in the answer of `method`. */
+function waitingList<Element>(method: string, field: string, condition: object = {}) {
   const waiting = signal<Waiting<Element>>({ more: false, problem: "" });
   let pageSize = PAGE;
   let last = 0;

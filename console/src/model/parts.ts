@@ -5,7 +5,7 @@ import type { Conversation, Message } from "../api/types.ts";
 /** A message of no turn, or the run of a turn with its place among the turns, from 1. */
 export type Earlier = { key: string; message: Message } | { key: string; number: number; runId: string };
 
-/** Returns the parts of a conversation in their order, those that wait for their turn last. */
+/** Returns the parts of a conversation in their order, queued turns last. */
 export function arrange(messages: Message[], { activeRunId, queuedRunIds = [] }: Pick<Conversation, "activeRunId" | "queuedRunIds">): Earlier[] {
   const parts: Earlier[] = [];
   const known = new Set<string>();

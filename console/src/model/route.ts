@@ -1,4 +1,4 @@
-// Which view is shown: the part of the address after `#`.
+// The view that is shown: the part of the address after `#`.
 
 import { signal } from "@preact/signals";
 

@@ -5,7 +5,7 @@ import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { call, Refusal } from "../api/connect.ts";
 import { stream } from "../api/session.ts";
 import type { WatchRecord } from "../api/types.ts";
-import { noticed } from "./inbox.ts";
+import { refreshAfter } from "./inbox.ts";
 import { EMPTY, record, type Timeline } from "./timeline.ts";
 
 /** Milliseconds before a broken connection is tried again. */
@@ -81,7 +81,7 @@ export function follow(runId: string, target: object = {}, began: (runId: string
     const next = message.record as WatchRecord | undefined;
     if (!next) return;
     change({ timeline: record(run.value.timeline, next), connected: true });
-    if (next.event) noticed(next.event);
+    if (next.event) refreshAfter(next.event);
   };
   void toItsEnd(run, { requestId: fresh(), ...target }, receive, change, () => wanted);
   const stop = () => {

@@ -1,8 +1,8 @@
-// What happened in a run, as a tree: made from its events one by one, without side effects.
+// A run as a tree: made from its events one by one, without side effects.
 
 import type { CallError, RunEvent, RunOutcome, Wait, WatchRecord } from "../api/types.ts";
 
-/** How far a piece of work is; the last word of the contract's name of its state. */
+/** The state of a piece of work; the last word of the contract's name of its state. */
 export type State = "running" | "waiting" | "succeeded" | "failed" | "cancelled" | "skipped" | string;
 
 export interface Prose {
@@ -24,7 +24,7 @@ export interface Work {
   nodeId?: string;
   input?: string;
   output: { text: string; wrong: boolean }[];
-  /** What its script reported last; the fraction is from 0 to 1. */
+  /** The last report of its script; the fraction is from 0 to 1. */
   progress?: { fraction?: number; message: string };
   result?: string;
   error?: CallError;
@@ -41,7 +41,7 @@ export interface Pause {
   /** The run whose node waits. */
   runId: string;
   wait: Wait;
-  /** What woke it; missing while it waits. */
+  /** The cause that woke it; missing while it waits. */
   woken?: string;
 }
 
@@ -52,7 +52,7 @@ export interface Consent {
   approvalId: string;
   effectId: string;
   toolId: string;
-  /** What became of it; missing while it waits. */
+  /** Its end, in words; missing while it waits. */
   ended?: string;
 }
 
@@ -64,11 +64,11 @@ export interface Doubt {
   toolId: string;
   /** Whether its run waits for a decision. */
   waits: boolean;
-  /** What was decided; missing while nothing is. */
+  /** The decision, in words; missing while nothing is. */
   decided?: string;
 }
 
-/** What a streaming output of a workflow has so far. */
+/** The content of a streaming output of a workflow so far. */
 export interface Live {
   kind: "live";
   key: string;
@@ -196,7 +196,7 @@ function add(items: Item[], event: RunEvent): Item[] {
   return work(items, event);
 }
 
-/** What wakes an agent of a scene, in words. */
+/** The causes that wake an agent of a scene, in words. */
 const WOKEN: Record<string, string> = {
   CAUSE_TIMER: "its time came",
   CAUSE_EVENT: "an event came",
@@ -292,7 +292,7 @@ function work(items: Item[], event: RunEvent): Item[] {
   return decision(items, event);
 }
 
-/** What a decision about a call in doubt is in words, by the status that it sets; any other: no effect. */
+/** The decisions about a call in doubt in words, by the status that it sets; any other: no effect. */
 const DECIDED: Record<string, string> = { "": "it is called again", CALL_STATUS_SUCCEEDED: "it took effect" };
 
 function decision(items: Item[], event: RunEvent): Item[] {

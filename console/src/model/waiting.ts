@@ -31,7 +31,7 @@ function look(items: Item[]): { reasons: string[]; busy: boolean } {
   return { reasons: [...reasons, ...inside], busy };
 }
 
-/** Returns whether a node only stands for others that are under way: those inside of it, and its calls. */
+/** Returns whether a node only stands for work that is under way: nodes inside of it, and its calls. */
 function stands({ kind, id }: Work, works: Work[]): boolean {
   const open = works.filter(({ state }) => ["running", "waiting", "in doubt"].includes(state));
   return kind === "node" && open.some((work) => work.nodeId === id || work.id.startsWith(`${id}#`) || work.id.startsWith(`${id}/`));

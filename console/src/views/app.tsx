@@ -1,7 +1,7 @@
 import { useEffect } from "preact/hooks";
 
 import { openConversation, opened } from "../model/conversation.ts";
-import { count, keep } from "../model/inbox.ts";
+import { count, poll } from "../model/inbox.ts";
 import { address, go, route } from "../model/route.ts";
 import { open } from "../model/run.ts";
 import { ChatView } from "./chat.tsx";
@@ -30,7 +30,7 @@ export function App() {
     addEventListener("keydown", shortcut);
     return () => removeEventListener("keydown", shortcut);
   }, []);
-  useEffect(keep, []);
+  useEffect(poll, []);
   useEffect(() => {
     document.title = count.value ? `(${count.value}) Tavern` : "Tavern";
   }, [count.value]);

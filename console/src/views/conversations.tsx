@@ -5,6 +5,7 @@ import type { Conversation, Message } from "../api/types.ts";
 import { openConversation } from "../model/conversation.ts";
 import { address } from "../model/route.ts";
 import { useLoaded } from "./load.ts";
+import { Pages, usePlace } from "./pages.tsx";
 import { time } from "./text.ts";
 import { StateMark } from "./timeline.tsx";
 
@@ -20,8 +21,8 @@ interface Page {
 
 /** The conversations, the newest first, a page at a time; read again after `changes`. */
 export function Conversations({ chosen, changes }: { chosen: string; changes: string }) {
-  const [tokens, setTokens] = useState<string[]>([]);
-  const pageToken = tokens.at(-1) ?? "";
+  const place = usePlace();
+  const { pageToken } = place;
   const load = () => call<Page>("agent.v1.ConversationService/ListConversations", { pageSize: PAGE, pageToken });
   const page = useLoaded(load, `${pageToken} ${changes}`);
   const conversations = page.value?.conversations ?? [];
@@ -37,16 +38,7 @@ export function Conversations({ chosen, changes }: { chosen: string; changes: st
           </li>
         ))}
       </ul>
-      {(tokens.length > 0 || next) && (
-        <div class="pages">
-          <button type="button" class="quiet-button" disabled={tokens.length === 0} onClick={() => setTokens(tokens.slice(0, -1))}>
-            Newer
-          </button>
-          <button type="button" class="quiet-button" disabled={!next} onClick={() => next && setTokens([...tokens, next])}>
-            Older
-          </button>
-        </div>
-      )}
+      {(pageToken || next) && <Pages place={place} next={next} />}
     </nav>
   );
 }

@@ -6,7 +6,7 @@ import { address } from "../model/route.ts";
 import { word, type Doubt } from "../model/timeline.ts";
 import { pretty, time } from "./text.ts";
 
-/** What can be decided about a call in doubt: the word of the contract, that of the page, and what it means. */
+/** Decisions about a call in doubt: the word of the contract, that of the page, and its meaning. */
 const DECISIONS = [
   { decision: "TOOK_EFFECT", title: "Took effect", meaning: "The call succeeded, with this output." },
   { decision: "DID_NOT", title: "Did not", meaning: "The call failed, and may be tried again." },

@@ -5,7 +5,7 @@ import type { Item, State } from "../model/timeline.ts";
 
 /** Characters of a label that a box has room for. */
 const MOST = 17;
-/** How much larger a graph is drawn by one step, and at most; 1 fits its pane. */
+/** The factor of one step, and the largest of all steps; 1 fits the pane. */
 const ZOOM = { step: 1.5, most: 12 };
 /** Pixels of the pane's height, if the graph needs them. */
 const HEIGHT = { least: 180, most: 420 };

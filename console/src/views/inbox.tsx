@@ -5,7 +5,7 @@ import { ApprovalEntry } from "./approval.tsx";
 import { DoubtEntry } from "./doubt.tsx";
 import { QuestionEntry } from "./wait.tsx";
 
-/** Everything that waits for people, over all runs, each to be decided here. */
+/** The decisions that wait for people, over all runs, each to be made here. */
 export function InboxView() {
   return (
     <div class="scroll">

@@ -34,7 +34,7 @@ export function Scroll({ children }: { children: ComponentChildren }) {
   );
 }
 
-/** A run as it grows: its state and all that happened in it; `children` stand beside its state. */
+/** A run as it grows: its state and the events in it; `children` stand beside its state. */
 export function Log({ run, children }: { run: Shown; children?: ComponentChildren }) {
   const [problem, setProblem] = useState("");
   const { runId, timeline } = run;
@@ -62,7 +62,7 @@ export function Log({ run, children }: { run: Shown; children?: ComponentChildre
   );
 }
 
-/** How a run ended, and why. */
+/** The state in which a run ended, and the reason. */
 export function End({ run }: { run: Shown }) {
   const { ended, outcome, state } = run.timeline;
   if (!ended) return null;

@@ -5,6 +5,7 @@ import type { Run } from "../api/types.ts";
 import { address } from "../model/route.ts";
 import { word } from "../model/timeline.ts";
 import { useLoaded } from "./load.ts";
+import { Pages, usePlace } from "./pages.tsx";
 import { time } from "./text.ts";
 import { StateMark } from "./timeline.tsx";
 
@@ -18,9 +19,8 @@ interface Page {
 export function RunsView() {
   const [state, setState] = useState("UNSPECIFIED");
   const [subject, setSubject] = useState("");
-  // The tokens of the pages before the one that is shown.
-  const [tokens, setTokens] = useState<string[]>([]);
-  const request = { state: `RUN_STATE_${state}`, subject, pageSize: 50, pageToken: tokens.at(-1) ?? "" };
+  const place = usePlace();
+  const request = { state: `RUN_STATE_${state}`, subject, pageSize: 50, pageToken: place.pageToken };
   const load = () => call<Page>("run.v1.RunService/ListRuns", request);
   const page = useLoaded(load, JSON.stringify(request));
   const runs = page.value?.runs ?? [];
@@ -34,7 +34,7 @@ export function RunsView() {
             <select
               value={state}
               onChange={(event) => {
-                setTokens([]);
+                place.go([]);
                 setState(event.currentTarget.value);
               }}
             >
@@ -51,7 +51,7 @@ export function RunsView() {
               maxLength={256}
               placeholder="any"
               onChange={(event) => {
-                setTokens([]);
+                place.go([]);
                 setSubject(event.currentTarget.value.trim());
               }}
             />
@@ -71,14 +71,7 @@ export function RunsView() {
             </li>
           ))}
         </ul>
-        <div class="pages">
-          <button type="button" class="quiet-button" disabled={tokens.length === 0} onClick={() => setTokens(tokens.slice(0, -1))}>
-            Newer
-          </button>
-          <button type="button" class="quiet-button" disabled={!next} onClick={() => next && setTokens([...tokens, next])}>
-            Older
-          </button>
-        </div>
+        <Pages place={place} next={next} />
       </section>
     </div>
   );

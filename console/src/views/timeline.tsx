@@ -7,7 +7,7 @@ import { DoubtRow } from "./doubt.tsx";
 import { pretty } from "./text.ts";
 import { WaitRow } from "./wait.tsx";
 
-/** What people see; text is only ever text. */
+/** The items of a timeline; text is only ever text. */
 export function Items({ items }: { items: Item[] }) {
   return (
     <ol class="items">

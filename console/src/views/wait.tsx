@@ -18,7 +18,7 @@ export function QuestionEntry({ question: { runId, parentPath = [], wait }, answ
   );
 }
 
-/** What a node waits for; a question to a person can be answered here. */
+/** The wait of a node; a question to a person can be answered here. */
 export function WaitRow({ pause: { runId, wait, woken }, answered }: { pause: Pause; answered?: () => void }) {
   const asks = wait.kind === "WAIT_KIND_HUMAN_INPUT";
   return (

@@ -31,7 +31,7 @@ pub struct Peers {
     pub workflows: WorkflowServiceClient<Transport>,
     /// The runs of workflow-execution.
     pub workflow_runs: RunServiceClient<Transport>,
-    /// Those that know whether a run that ended is still needed.
+    /// Services that know whether a run that ended is still needed.
     pub neighbours: Neighbours,
 }
 

@@ -38,7 +38,7 @@ use crate::{
     runner::{
         Runner, RunnerParts,
         answers::Answers,
-        retention::OldConversations,
+        retention::IdleConversations,
         scenes::{SCENE, SceneParts, SceneRunner, running::RunningScenes},
         turns::Turns,
     },
@@ -98,7 +98,7 @@ pub struct AgentRuntime {
     store: AgentStore,
     retention: RetentionSettings,
     neighbours: Neighbours,
-    old_conversations: Arc<OldConversations>,
+    idle_conversations: Arc<IdleConversations>,
     agent: AgentRpc,
     a2a: A2aRpc,
     profile: ProfileRpc,
@@ -138,7 +138,7 @@ pub async fn build(
     let mut following = base.follow_files(settings.follow_agents_dir);
     following.push(until_dropped(answers.run(opened)));
     let parts = base.scene_parts(turns.clone());
-    let old_conversations = base.old_conversations(settings.conversation_retention);
+    let idle_conversations = base.idle_conversations(settings.conversation_retention);
     let Base {
         runs,
         store,
@@ -189,7 +189,7 @@ pub async fn build(
         store,
         retention: settings.retention,
         neighbours: peers.neighbours.clone(),
-        old_conversations,
+        idle_conversations,
         a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
         profile: ProfileRpc::new(profiles.clone(), running_scenes.clone(), surroundings),
@@ -324,9 +324,9 @@ impl Base {
         }
     }
 
-    fn old_conversations(&self, age: Duration) -> Arc<OldConversations> {
+    fn idle_conversations(&self, age: Duration) -> Arc<IdleConversations> {
         let (conversations, store) = (self.conversations.clone(), self.store.clone());
-        Arc::new(OldConversations::new(conversations, store, age))
+        Arc::new(IdleConversations::new(conversations, store, age))
     }
 
     fn answers(&self, turns: Turns) -> Answers {
@@ -373,7 +373,7 @@ impl AgentRuntime {
                 false => self.runner.resume(open),
             }
         }
-        let (neighbours, beside) = (self.neighbours.clone(), self.old_conversations.clone());
+        let (neighbours, beside) = (self.neighbours.clone(), self.idle_conversations.clone());
         self.runs
             .retain("agent-runtime.runs.db", self.retention, neighbours, beside);
         Ok(())

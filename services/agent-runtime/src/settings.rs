@@ -23,9 +23,9 @@ pub struct AgentSettings {
     pub workflow: grpc_kit::ClientSettings,
     /// Where turns are stored. Default `data`.
     pub data_dir: PathBuf,
-    /// How long scenes and turns outside of conversations are kept after their end.
+    /// Times for which scenes and turns outside of conversations are kept after their end.
     pub retention: RetentionSettings,
-    /// How long a conversation is kept, with its turns, after its last turn, message or change of a state,
+    /// The time for which a conversation is kept, with its turns, after its last turn, message or change of a state,
     /// from `1s` to `3650d`; `0s` keeps it for ever. Default `30d`.
     #[serde(with = "settings::DurationText")]
     pub conversation_retention: Duration,

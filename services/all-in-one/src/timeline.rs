@@ -18,10 +18,10 @@ pub(crate) use waits::decide_by;
 /// characters.
 const WIDTH: usize = 100;
 
-/// What stands before the text of a line, in characters.
+/// The columns before the text of a line, in characters.
 const MARGIN: usize = 23;
 
-/// How many lines of a result are shown on a terminal.
+/// The most lines of a result that are shown on a terminal.
 const MOST_LINES: usize = 6;
 
 /// Draws the events of a run and its end.
@@ -32,11 +32,11 @@ pub(crate) fn draw(events: &[RunEvent], run: &Run) -> String {
     text
 }
 
-/// How lines look.
+/// The look of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// The longest line of what a tool or a node returned, in characters; nothing where all of it is
-    /// shown. Whatever else is said is always shown whole.
+    /// The longest line of a result of a tool or a node, in characters; nothing where results are shown
+    /// whole, as all other texts are.
     pub(crate) width: Option<usize>,
     /// Whether the kind of each line is coloured.
     pub(crate) colour: bool,
@@ -83,7 +83,7 @@ pub(crate) fn terminal_columns() -> Option<usize> {
 pub(crate) struct Timeline {
     style: Style,
     text: String,
-    /// When the run began, in nanoseconds since the epoch; nothing before the first event.
+    /// The time at which the run began, in nanoseconds since the epoch; nothing before the first event.
     start: Option<i64>,
     /// The time of the last event, in nanoseconds since the epoch.
     last: i64,
@@ -371,13 +371,13 @@ impl Timeline {
         }
     }
 
-    /// Writes what someone said, or what happened.
+    /// Writes a message or an event, whole.
     fn line(&mut self, event: &RunEvent, word: &str, text: &str) {
         let at = millis(nanos(event) - self.start.unwrap_or_default());
         self.push(&at, event.parent_path.len(), word, text);
     }
 
-    /// Writes what a tool or a node returned, which may be cut.
+    /// Writes the result of a tool or a node, cut to the width of the style.
     fn result(&mut self, event: &RunEvent, word: &str, text: &str) {
         let Some(width) = self.style.width else {
             return self.line(event, word, text);
@@ -388,8 +388,7 @@ impl Timeline {
         if !more.is_empty() {
             shown.push(format!("... {} more lines", more.len()));
         }
-        let is_long = |line: &&str| line.chars().nth(width).is_some();
-        self.has_cut |= !more.is_empty() || first.iter().any(is_long);
+        self.has_cut |= !more.is_empty() || first.iter().any(|line| exceeds(line, width));
         self.line(event, word, &shown.join("\n"));
     }
 
@@ -421,6 +420,11 @@ fn coloured(word: &str, colour: bool) -> String {
     }
 }
 
+/// Whether a line has more than `width` characters.
+fn exceeds(line: &str, width: usize) -> bool {
+    line.chars().nth(width).is_some()
+}
+
 /// Cuts a line and replaces control characters, so that no output of a tool can steer the terminal.
 pub(crate) fn cut(line: &str, width: usize) -> String {
     let shown: String = line
@@ -434,7 +438,7 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
             }
         })
         .collect();
-    if line.chars().nth(width).is_some() {
+    if exceeds(line, width) {
         format!("{shown}...")
     } else {
         shown

@@ -1,4 +1,4 @@
-//! Which tools a text may speak of.
+//! The tools that a text may call.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::domain::scope::Scope;
 use crate::peers::Peers;
 use crate::renewed::Renewed;
 
-/// How long a catalogue is used before the registry is asked again.
+/// The time for which a catalogue is used before the registry is asked again.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
 /// The greatest age of a catalogue that is used while the registry is asked.
 const STALE_FOR: Duration = Duration::from_secs(30);
 
-/// How many tools the registry returns in a page.
+/// The number of tools that the registry returns in a page.
 const PAGE: i32 = 500;
 
 /// The most ids that the registry takes at once.

@@ -16,27 +16,27 @@ const MOST_TEXT: usize = 1024 * 1024;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GatewaySettings {
-    /// Where and how to listen. Default address: 127.0.0.1:7401.
+    /// The listener and its limits. Default address: 127.0.0.1:7401.
     pub server: ServerSettings,
     /// Logs, traces and metrics.
     pub telemetry: TelemetrySettings,
-    /// Where tool-registry is. Default: http://127.0.0.1:7402.
+    /// The address of tool-registry. Default: http://127.0.0.1:7402.
     pub registry: ClientSettings,
-    /// Where workflow-execution is. Default: http://127.0.0.1:7403.
+    /// The address of workflow-execution. Default: http://127.0.0.1:7403.
     pub workflow: ClientSettings,
-    /// Where script-sandbox is, whose methods the gateway passes on. Default: http://127.0.0.1:7404.
+    /// The address of script-sandbox, whose methods the gateway passes on. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
-    /// Where agent-runtime is. Default: http://127.0.0.1:7405.
+    /// The address of agent-runtime. Default: http://127.0.0.1:7405.
     pub agent: ClientSettings,
-    /// Who may call by anything but gRPC.
+    /// Access by all protocols but gRPC.
     pub http: HttpSettings,
     /// The largest text that is read, in bytes. Default and most: 1MiB.
     #[serde(with = "settings::SizeText")]
     pub max_text: usize,
 }
 
-/// Who may call by plain HTTP, and with it by Connect, gRPC-Web, WebSocket and event streams. By
-/// default only clients and pages of this machine may.
+/// Access by plain HTTP, and with it by Connect, gRPC-Web, WebSocket and event streams. By default only
+/// clients and pages of this machine may call.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HttpSettings {
@@ -49,7 +49,7 @@ pub struct HttpSettings {
     /// Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their
     /// `x-forwarded-proto` and `x-forwarded-host` state at which address a client reached the gateway, so
     /// that its own pages may call over https; a listed proxy must overwrite both headers of its clients.
-    /// Those of other peers are ignored. Default: none.
+    /// Headers of other peers are ignored. Default: none.
     pub proxies: Vec<String>,
     /// The profile id of the agent whose card stands at `/.well-known/agent-card.json`; every agent has one
     /// below `/a2a/AGENT` too. Default: the first agent by id.

@@ -110,7 +110,7 @@ fn devices(proc: bool) -> Step {
         fs::write(&target, "").at(Layer::Root, naming("making room for", &target))?;
         rustix::mount::mount_bind(on_host(&target), &target)
             .at(Layer::Root, naming("binding", &target))?;
-        // What is read-only is the node with its times, which is the host's; the device can be written to.
+        // The node, with its times, is the host's and becomes read-only; the device can still be written to.
         let attributes =
             libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         sys::mount_attributes(&c_path(&target)?, attributes, false)

@@ -419,7 +419,7 @@ impl Approvals {
         self.inner.store.delete(ids).await
     }
 
-    /// Returns free pages of the file in one step. Returns the number of bytes; zero when few are left.
+    /// Returns free pages to the file system in one step. Returns the number of bytes; zero when few are free.
     ///
     /// # Errors
     /// The store fails.

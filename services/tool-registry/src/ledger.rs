@@ -107,14 +107,7 @@ impl Ledger {
             self.catch_up().await;
         }
         let request_id = request_id_of(effect)?;
-        let mut last = None;
-        for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
-            let found = self.by_request(&scope_of(attempt), &request_id).await?;
-            if let Some(summary) = found {
-                last = Some((attempt, summary));
-                break;
-            }
-        }
+        let last = self.last_attempt(&request_id, attempt).await?;
         let Some((attempt, summary)) = last else {
             return Ok(LedgerEntry::Absent);
         };
@@ -145,13 +138,23 @@ impl Ledger {
             return Ok(false);
         };
         self.catch_up().await;
-        for attempt in (1..=MAX_ATTEMPTS).rev() {
-            let found = self.by_request(&scope_of(attempt), &request_id).await?;
-            if found.is_some() {
-                return Ok(true);
+        let last = self.last_attempt(&request_id, MAX_ATTEMPTS).await?;
+        Ok(last.is_some())
+    }
+
+    /// Returns the last attempt at an effect up to `attempt`, by its number.
+    async fn last_attempt(
+        &self,
+        request_id: &RequestId,
+        attempt: u32,
+    ) -> Result<Option<(u32, RunSummary)>, Status> {
+        for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
+            let found = self.by_request(&scope_of(attempt), request_id).await?;
+            if let Some(summary) = found {
+                return Ok(Some((attempt, summary)));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// Returns one attempt at an effect as it was dispatched, whatever was decided about it.

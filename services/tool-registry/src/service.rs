@@ -241,7 +241,7 @@ impl ToolRegistry {
     }
 }
 
-/// Returns those who know whether a run that ended is still needed; `own` leads to this service.
+/// Returns the services that know whether a run that ended is still needed; `own` leads to this service.
 fn neighbours_of(peers: &Peers, own: Transport) -> Neighbours {
     Neighbours::new(own)
         .with(RunOwner::Workflow, peers.workflow_runs.clone())

@@ -26,7 +26,7 @@ pub struct RegistrySettings {
     pub telemetry: TelemetrySettings,
     /// Where databases and workspaces are. Default: `data/tool-registry`.
     pub data_dir: PathBuf,
-    /// How long invocations, entries of the ledger and approvals are kept after their end.
+    /// Times for which invocations, entries of the ledger and approvals are kept after their end.
     pub retention: RetentionSettings,
     /// The directory of plugins; empty for none. Default: none.
     pub plugins_dir: PathBuf,

@@ -6,7 +6,7 @@ use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceSer
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use grpc_kit::Services;
-use run_events::{Neighbours, RetentionSettings, Runs, retention::NothingBesides};
+use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 
@@ -124,7 +124,7 @@ impl WorkflowExecution {
         runner::recover(&self.inner).await?;
         self.inner.runs.wake_when_due();
         self.inner.ticker.start(&self.inner);
-        let (name, beside) = ("workflow-execution.runs.db", Arc::new(NothingBesides));
+        let (name, beside) = ("workflow-execution.runs.db", Arc::new(RunsOnly));
         let neighbours = self.neighbours.clone();
         self.inner
             .runs

@@ -34,7 +34,7 @@ pub struct WorkflowSettings {
     pub batch_window: Duration,
     /// Where saved definitions and runs are kept. Default `data`.
     pub data_dir: PathBuf,
-    /// How long runs are kept after their end.
+    /// Times for which runs are kept after their end.
     pub retention: RetentionSettings,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
     /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.

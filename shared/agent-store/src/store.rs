@@ -187,7 +187,7 @@ impl AgentStore {
         rows.iter().map(conversation_row).collect()
     }
 
-    /// Returns when messages were appended to a conversation or a state of it was changed, the last time.
+    /// Returns the last time at which messages were appended to a conversation or a state of it was changed.
     ///
     /// # Errors
     /// A database that does not work.
@@ -202,7 +202,7 @@ impl AgentStore {
         Ok(last.map(Timestamp::from_unix_nanos))
     }
 
-    /// Returns free pages of the file in one step. Returns the number of bytes; zero when few are left.
+    /// Returns free pages to the file system in one step. Returns the number of bytes; zero when few are free.
     ///
     /// # Errors
     /// A database that does not work.

@@ -182,7 +182,12 @@ impl Failure {
         let violations = reported(self.violations, room);
         // Clients that show only the message shall see the first violation at least.
         if let Some(first) = violations.first() {
-            message.push_str(&format!(": {}: {}", first.field, first.description));
+            message.push_str(": ");
+            // A problem of the whole request has no field.
+            if !first.field.is_empty() {
+                message.push_str(&format!("{}: ", first.field));
+            }
+            message.push_str(&first.description);
             cut(&mut message);
             if count > 1 {
                 message.push_str(&format!(" (and {} more)", count - 1));
@@ -316,6 +321,13 @@ pub fn retry_after(status: &Status) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_problem_of_the_whole_request_is_named_without_a_field() {
+        let failure = Failure::invalid_fields().violation("", "it is not JSON");
+        let status = failure.into_status();
+        assert_eq!(status.message(), "the request is not valid: it is not JSON");
+    }
 
     #[test]
     fn what_is_written_can_be_read() {

@@ -1,4 +1,4 @@
-//! What happens around every RPC, over a socket and in process alike.
+//! The frame of every RPC, over a socket and in process alike.
 //!
 //! [`Stack::serve`] is the whole of it, in order. It never fails and never panics: whatever goes
 //! wrong becomes a response with a status.
@@ -41,14 +41,14 @@ pub(crate) use frames::Lengths;
 pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
 use span::ObservedRpc;
 
-/// How long a caller that was shed has to wait.
+/// The time that a caller which was shed has to wait.
 const SHED_RETRY: Duration = Duration::from_millis(500);
 
-/// How long health and reflection streams continue when the server drains: they have nothing to
-/// finish.
+/// The time for which health and reflection streams continue when the server drains: they have nothing
+/// to finish.
 const INFRASTRUCTURE_DRAIN: Duration = Duration::from_millis(200);
 
-/// Where a request came from.
+/// The origin of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     /// The peer; missing in process.
@@ -63,9 +63,9 @@ pub(crate) struct Origin {
     pub(crate) ending: bool,
     /// Closes the connection; missing in process.
     pub(crate) close: Option<CancellationToken>,
-    /// What bounds the streams of the peer and of the connection; empty in process.
+    /// The rooms for streams of the peer and of the connection; empty in process.
     pub(crate) streams: Vec<StreamRoom>,
-    /// What bounds the large messages of a stream: in process, what bounds the caller's own answer.
+    /// The bound of the large messages of a stream: in process, that of the caller's own answer.
     pub(crate) large_message: Option<LargeMessage>,
 }
 
@@ -105,7 +105,7 @@ struct Limits {
     trace_trust: TraceTrust,
 }
 
-/// What was decided about one RPC before its handler runs.
+/// The decisions about an RPC before its handler runs.
 struct Admitted {
     context: CallContext,
     deadline: Instant,
@@ -154,7 +154,7 @@ impl Stack {
         request: Request<Body>,
         method: Option<Method>,
         origin: Origin,
-        rpc: Arc<ObservedRpc>,
+        rpc: ObservedRpc,
     ) -> Response<Body> {
         let admitted = match self.admit(&request, method.as_ref(), &origin) {
             Ok(admitted) => admitted,
@@ -261,7 +261,7 @@ impl Stack {
         response: Response<Body>,
         admitted: Admitted,
         origin: &Origin,
-        rpc: Arc<ObservedRpc>,
+        rpc: ObservedRpc,
     ) -> Response<Body> {
         let (parts, body) = response.into_parts();
         if let Some(status) = Status::from_header_map(&parts.headers) {
@@ -309,12 +309,12 @@ fn contain(panic: &(dyn Any + Send)) -> Status {
     failure::internal_status(&trace_id)
 }
 
-/// How many calls in process are served in one task, one inside the other: a hop to another task costs
+/// The most calls in process that are served in one task, one inside the other: a hop to another task costs
 /// more than most handlers, but each call that is served in its caller's task grows that task's stack.
 const MAX_DEPTH: u8 = 2;
 
 tokio::task_local! {
-    /// How many calls in process the present task is serving, one inside the other.
+    /// The number of calls in process that the present task is serving, one inside the other.
     static DEPTH: u8;
 }
 

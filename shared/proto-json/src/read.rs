@@ -51,7 +51,7 @@ fn read(
     }
 }
 
-/// How fields that a message does not have are treated.
+/// The treatment of fields that a message does not have.
 #[derive(Clone, Copy)]
 enum Unknown {
     Refused,

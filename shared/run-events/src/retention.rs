@@ -1,8 +1,9 @@
-//! Retention of runs: when passes are made, what they report, and what a run's owner knows that
-//! [`run_log::Retention`] does not.
+//! Retention of runs: the times of the passes and their metrics, and the knowledge of a run's owner that
+//! [`run_log::Retention`] lacks.
 
-mod keeper;
+mod guard;
 mod neighbours;
+mod run_cache;
 mod settings;
 
 use std::sync::{Arc, LazyLock};
@@ -12,16 +13,17 @@ use async_trait::async_trait;
 use contracts::tavern::common::v1::RunState;
 use core_types::{Clock, Timestamp};
 use opentelemetry::{KeyValue, metrics::Counter};
-use run_log::{Ages, Keeper, Passed, Retention, RetentionError, RunLog};
+use run_log::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods, RunLog};
 use tonic::Status;
 
-pub use keeper::{Besides, NothingBesides, RunKeeper};
+pub use guard::{RunGuard, RunsOnly, ServiceRetention};
 pub use neighbours::Neighbours;
+pub use run_cache::RunCache;
 pub use settings::{RetentionSettings, check_age};
 
 use crate::runs::Runs;
 
-/// The bounds of the time between two passes, of which four fit into the shortest age.
+/// The bounds of the time between two passes, of which four fit into the shortest time that runs are kept.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -53,13 +55,15 @@ impl Counters {
 
 /// The owner of a log whose old runs are deleted.
 #[async_trait]
-pub trait Swept: Send + Sync {
-    /// Deletes what is old beside the log, and returns what decides about its runs in this pass. The second
-    /// value is the number of bytes that went back to the file system.
+pub trait SweepTarget: Send + Sync {
+    /// Deletes what is old beside the log. Returns the guard of its runs for this pass, and what was deleted.
     ///
     /// # Errors
-    /// Why the pass cannot be made now.
-    async fn begin(&self, now: Timestamp) -> Result<(Box<dyn Keeper + '_>, u64), Status>;
+    /// The reason that the pass cannot be made now.
+    async fn begin(
+        &self,
+        now: Timestamp,
+    ) -> Result<(Box<dyn RetentionGuard + '_>, PassReport), Status>;
 }
 
 /// Makes the passes over one log.
@@ -72,8 +76,8 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Takes a log by the name of its file, and says how long its runs are kept. `success` is the state of one
-    /// that succeeded.
+    /// Takes a log, the name of its file and the times for which its runs are kept. `success` is the state of a
+    /// run that succeeded.
     pub fn new(
         name: &'static str,
         log: Arc<dyn RunLog>,
@@ -81,30 +85,30 @@ impl Sweeper {
         success: i32,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let ages = Ages {
+        let periods = RetentionPeriods {
             success,
             succeeded: settings.succeeded(),
             others: settings.failed(),
         };
-        let pause = ages.shortest().unwrap_or(LONGEST_PAUSE) / 4;
+        let pause = periods.shortest().unwrap_or(LONGEST_PAUSE) / 4;
         Self {
             name,
-            retention: Retention::new(log, ages),
+            retention: Retention::new(log, periods),
             pause: pause.clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
             clock,
         }
     }
 
     /// Makes a pass at once and then one after each pause, without end.
-    pub async fn run(mut self, owner: impl Swept) {
+    pub async fn run(mut self, target: impl SweepTarget) {
         loop {
-            match self.pass(&owner).await {
-                Ok(passed) if passed.runs + passed.requests + passed.bytes > 0 => tracing::info!(
+            match self.pass(&target).await {
+                Ok(report) if report.runs + report.requests + report.bytes > 0 => tracing::info!(
                     log = self.name,
-                    runs = passed.runs,
-                    kept = passed.kept,
-                    requests = passed.requests,
-                    bytes = passed.bytes,
+                    runs = report.runs,
+                    kept = report.kept,
+                    requests = report.requests,
+                    bytes = report.bytes,
                     "what ended long ago is deleted"
                 ),
                 Ok(_) => {}
@@ -121,60 +125,64 @@ impl Sweeper {
     /// Makes a pass.
     ///
     /// # Errors
-    /// Why it ended early.
-    pub async fn pass(&mut self, owner: &dyn Swept) -> Result<Passed, RetentionError> {
+    /// The reason that it ended early.
+    pub async fn pass(&mut self, target: &dyn SweepTarget) -> Result<PassReport, RetentionError> {
         let now = self.clock.now();
-        let begun = owner.begin(now).await;
-        let (keeper, bytes) = begun.map_err(|status| RetentionError::Keeper(status.into()))?;
-        let mut passed = self.retention.pass(now, &*keeper).await?;
-        passed.bytes += bytes;
+        let begun = target.begin(now).await;
+        let (guard, beside) = begun.map_err(|status| RetentionError::Guard(status.into()))?;
+        let mut report = self.retention.pass(now, &*guard).await?;
+        report.runs += beside.runs;
+        report.bytes += beside.bytes;
         let log = [KeyValue::new(telemetry::attributes::STORE, self.name)];
-        COUNTERS.runs.add(passed.runs, &log);
-        COUNTERS.bytes.add(passed.bytes, &log);
-        Ok(passed)
+        COUNTERS.runs.add(report.runs, &log);
+        COUNTERS.bytes.add(report.bytes, &log);
+        Ok(report)
     }
 }
 
-/// All runs of a service, with its neighbours and what it keeps beside them.
-struct SweptRuns {
+/// The runs of a service, its neighbours, and the retention of its other data.
+struct ServiceRuns {
     runs: Runs,
     neighbours: Neighbours,
-    besides: Arc<dyn Besides>,
+    service: Arc<dyn ServiceRetention>,
 }
 
 #[async_trait]
-impl Swept for SweptRuns {
-    async fn begin(&self, now: Timestamp) -> Result<(Box<dyn Keeper + '_>, u64), Status> {
-        let keeper = RunKeeper::new(&self.runs, &self.neighbours, &*self.besides);
-        let bytes = self.besides.sweep(now, &keeper).await?;
-        Ok((Box::new(keeper), bytes))
+impl SweepTarget for ServiceRuns {
+    async fn begin(
+        &self,
+        now: Timestamp,
+    ) -> Result<(Box<dyn RetentionGuard + '_>, PassReport), Status> {
+        let guard = RunGuard::new(&self.runs, &self.neighbours, &*self.service);
+        let beside = self.service.sweep(now, &guard).await?;
+        Ok((Box::new(guard), beside))
     }
 }
 
 impl Runs {
     /// Begins to delete runs that ended long ago, until the service ends. `name` is that of the log's file,
-    /// `besides` what the service keeps beside its runs.
+    /// `service` the retention of the other data of the service.
     pub fn retain(
         &self,
         name: &'static str,
         settings: RetentionSettings,
         neighbours: Neighbours,
-        besides: Arc<dyn Besides>,
+        service: Arc<dyn ServiceRetention>,
     ) {
         let log = Arc::new(self.store().logs.clone());
         let success = RunState::Succeeded.into();
         let clock = Arc::clone(self.clock());
         let sweeper = Sweeper::new(name, log, settings, success, clock);
-        let swept = SweptRuns {
+        let target = ServiceRuns {
             runs: self.clone(),
             neighbours,
-            besides,
+            service,
         };
-        self.sweep(sweeper, swept);
+        self.sweep(sweeper, target);
     }
 
     /// Begins to make the passes over another log of the service, until the service ends.
-    pub fn sweep(&self, sweeper: Sweeper, owner: impl Swept + 'static) {
-        self.executor().spawn(sweeper.run(owner));
+    pub fn sweep(&self, sweeper: Sweeper, target: impl SweepTarget + 'static) {
+        self.executor().spawn(sweeper.run(target));
     }
 }

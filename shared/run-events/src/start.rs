@@ -71,7 +71,7 @@ pub struct StartRun {
     pub grant: Option<common::CallGrant>,
     /// The runs above, outermost first; nothing takes them from the present call.
     pub path: Option<Vec<String>>,
-    /// The run of which it is a fork.
+    /// The run of which this one is a fork.
     pub forks: Option<RunId>,
 }
 

@@ -253,8 +253,8 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
-        self.store.is_named(run).await
+    pub(crate) async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
+        self.store.has_dependents(run).await
     }
 
     /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.

@@ -61,7 +61,7 @@ pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
 pub use log::{Created, Fault, Reopened, RunLog, Verification};
 pub use memory::{MemoryLimits, MemoryRunLog};
-pub use retention::{Ages, Keeper, Passed, Retention, RetentionError};
+pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
 pub use router::RunLogs;
 pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
 pub use sqlite::SqliteRunLog;

@@ -128,11 +128,11 @@ pub trait RunLog: Send + Sync {
     /// As [`RunLog::delete`].
     async fn forget(&self, run: RunId) -> Result<(), DeleteError>;
 
-    /// Whether a fork of the run is kept, or a run that it started is open.
+    /// Whether a fork of the run is in the log, or a run of the log that it started is open.
     ///
     /// # Errors
     /// [`StorageError`] when that cannot be read.
-    async fn is_named(&self, run: RunId) -> Result<bool, StorageError>;
+    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError>;
 
     /// Frees request ids of deleted runs that had ended before a time, up to some hundreds in one commit.
     /// Returns their number; zero when none is left.
@@ -141,8 +141,8 @@ pub trait RunLog: Send + Sync {
     /// [`StorageError`] when they cannot be deleted.
     async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError>;
 
-    /// Returns up to 1 MiB of what deleted runs left to the file system, in one commit. Returns the number of
-    /// bytes; zero when little is left.
+    /// Returns up to 1 MiB of free space to the file system, in one commit. Returns the number of bytes; zero when
+    /// little is free.
     ///
     /// # Errors
     /// [`StorageError`] when the file cannot be written.
@@ -315,8 +315,8 @@ macro_rules! delegate_to_engine {
                 self.engine.forget(run).await
             }
 
-            async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
-                self.engine.is_named(run).await
+            async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
+                self.engine.has_dependents(run).await
             }
 
             $($own)*

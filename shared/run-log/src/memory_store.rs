@@ -376,7 +376,7 @@ impl Store for MemoryStore {
         Ok(due)
     }
 
-    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
         let state = lock(&self.state);
         let mut runs = state.runs.values().filter(|other| !other.deleted);
         Ok(runs.any(|MemoryRun { summary, .. }| {

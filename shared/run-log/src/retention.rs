@@ -1,8 +1,9 @@
 //! Deletion of runs that ended long ago, in steps between which other runs append.
 //!
 //! A pass walks the finished runs from the oldest on. It deletes a few at a time and rests after each group for
-//! as long as the group took, so that appends have at least half of the time. A pass that is cut off leaves
-//! nothing behind that the next one, or the next start, does not delete.
+//! as long as the group took, so that appends have at least half of the time; so it does after a page of runs
+//! that all stay. A pass that is cut off leaves nothing behind that the next one, or the next start, does not
+//! delete.
 
 use std::{
     sync::Arc,
@@ -18,32 +19,32 @@ use crate::{
     StorageError,
 };
 
-/// How many runs are listed at a time.
+/// The number of runs that are listed at a time.
 const PAGE: usize = 256;
-/// How many runs are asked about at once.
+/// The number of runs that the guard is asked about at once.
 const ASKED_TOGETHER: usize = 16;
 /// The most runs that are deleted at once.
 const GROUP_RUNS: usize = 64;
-/// Where a group takes no further run, in events.
+/// The number of events at which a group takes no further run.
 const GROUP_EVENTS: u64 = 1_024;
-/// After how many runs that stay a pass ends; the next one continues there.
+/// The number of runs that stay after which a pass ends; the next one continues there.
 const MOST_KEPT: u64 = 20_000;
 /// The bounds of the rest after a group.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 const LONGEST_REST: Duration = Duration::from_millis(250);
 
-/// How long runs are kept after their end.
+/// Times for which runs are kept after their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ages {
+pub struct RetentionPeriods {
     /// The owner's code of a run that succeeded.
     pub success: i32,
-    /// How long a run that succeeded is kept; `None` for ever.
+    /// The time for which a run that succeeded is kept; `None` for ever.
     pub succeeded: Option<Duration>,
-    /// How long a run that ended otherwise is kept; `None` for ever.
+    /// The time for which a run that ended otherwise is kept; `None` for ever.
     pub others: Option<Duration>,
 }
 
-impl Ages {
+impl RetentionPeriods {
     /// Returns the shorter of the two; nothing if all runs are kept for ever.
     pub fn shortest(&self) -> Option<Duration> {
         self.succeeded.into_iter().chain(self.others).min()
@@ -56,24 +57,24 @@ impl Ages {
     }
 
     /// Whether a run ended so long ago that it is not kept.
-    fn are_over(&self, run: &RunSummary, now: Timestamp) -> bool {
-        let age = match run.state {
+    fn have_passed_for(&self, run: &RunSummary, now: Timestamp) -> bool {
+        let period = match run.state {
             RunState::Open => None,
             RunState::Finished(code) if code == self.success => self.succeeded,
             RunState::Finished(_) => self.others,
         };
-        let end = age.zip(run.finished);
-        end.is_some_and(|(age, finished)| finished.plus(age) <= now)
+        let end = period.zip(run.finished);
+        end.is_some_and(|(period, finished)| finished.plus(period) <= now)
     }
 }
 
-/// What the owner of a log knows of its runs.
+/// The owner of a log, which decides about runs whose time has passed.
 #[async_trait]
-pub trait Keeper: Send + Sync {
+pub trait RetentionGuard: Send + Sync {
     /// Whether a finished run must stay although it is old.
     ///
     /// # Errors
-    /// Why that cannot be known; the pass ends, and the run stays.
+    /// The reason that it is not known; the pass ends, and the run stays.
     async fn must_stay(
         &self,
         run: &RunSummary,
@@ -82,7 +83,7 @@ pub trait Keeper: Send + Sync {
     /// Deletes what belongs to a run and lies elsewhere, before the run itself.
     ///
     /// # Errors
-    /// Why it cannot be deleted; the pass ends, and the run stays.
+    /// The reason that it cannot be deleted; the pass ends, and the run stays.
     async fn before_deletion(
         &self,
         run: &RunSummary,
@@ -95,14 +96,14 @@ pub enum RetentionError {
     /// The log cannot be read or written.
     #[error("the run log does not work")]
     Storage(#[from] StorageError),
-    /// The owner does not know whether a run must stay, or cannot delete what belongs to it.
-    #[error("it is not known whether a run must stay")]
-    Keeper(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The guard does not know whether a run must stay, or cannot delete what belongs to it.
+    #[error("the owner of the runs cannot release them")]
+    Guard(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What a pass did.
+/// Numbers of what a pass deleted and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
+pub struct PassReport {
     /// The number of runs that were deleted.
     pub runs: u64,
     /// The number of runs that were looked at and stay.
@@ -116,8 +117,8 @@ pub struct Passed {
 /// Deletes the runs of a log that ended long ago, pass by pass.
 pub struct Retention {
     log: Arc<dyn RunLog>,
-    ages: Ages,
-    /// Where the next pass continues.
+    periods: RetentionPeriods,
+    /// The place at which the next pass continues.
     after: Option<RunCursor>,
 }
 
@@ -125,18 +126,18 @@ impl std::fmt::Debug for Retention {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Retention")
-            .field("ages", &self.ages)
+            .field("periods", &self.periods)
             .field("after", &self.after)
             .finish_non_exhaustive()
     }
 }
 
 impl Retention {
-    /// Takes a log and says how long its runs are kept.
-    pub fn new(log: Arc<dyn RunLog>, ages: Ages) -> Self {
+    /// Takes a log, and the times for which its runs are kept.
+    pub fn new(log: Arc<dyn RunLog>, periods: RetentionPeriods) -> Self {
         Self {
             log,
-            ages,
+            periods,
             after: None,
         }
     }
@@ -148,36 +149,40 @@ impl Retention {
     pub async fn pass(
         &mut self,
         now: Timestamp,
-        keeper: &dyn Keeper,
-    ) -> Result<Passed, RetentionError> {
-        let mut passed = Passed::default();
-        if let Some(shortest) = self.ages.shortest() {
+        guard: &dyn RetentionGuard,
+    ) -> Result<PassReport, RetentionError> {
+        let mut report = PassReport::default();
+        if let Some(shortest) = self.periods.shortest() {
             let filter = RunFilter {
                 state: StateFilter::Finished,
                 // No run ends before it is created.
                 created_before: Some(now.minus(shortest)),
                 ..RunFilter::default()
             };
-            while passed.kept < MOST_KEPT {
+            while report.kept < MOST_KEPT {
+                let begun = Instant::now();
                 let after = self.after.as_ref();
                 let page = self.log.list(&filter, Order::OldestFirst, after, PAGE);
                 let page = page.await?;
                 let looked_at = page.runs.len() as u64;
-                let deleted = self.delete_from(page.runs, now, keeper).await?;
-                passed.runs += deleted;
-                passed.kept += looked_at - deleted;
+                let deleted = self.delete_from(page.runs, now, guard).await?;
+                report.runs += deleted;
+                report.kept += looked_at - deleted;
                 self.after = page.next;
                 if self.after.is_none() {
                     break;
                 }
+                if deleted == 0 {
+                    rest_since(begun).await;
+                }
             }
         }
-        if let Some(longest) = self.ages.longest() {
+        if let Some(longest) = self.periods.longest() {
             let before = now.minus(longest);
-            passed.requests = in_steps(|| self.log.forget_requests(before)).await?;
+            report.requests = in_steps(|| self.log.forget_requests(before)).await?;
         }
-        passed.bytes = in_steps(|| self.log.reclaim()).await?;
-        Ok(passed)
+        report.bytes = in_steps(|| self.log.reclaim()).await?;
+        Ok(report)
     }
 
     /// Deletes those runs that are old and need not stay. Returns their number.
@@ -185,30 +190,31 @@ impl Retention {
         &self,
         mut runs: Vec<RunSummary>,
         now: Timestamp,
-        keeper: &dyn Keeper,
+        guard: &dyn RetentionGuard,
     ) -> Result<u64, RetentionError> {
-        runs.retain(|run| self.ages.are_over(run, now));
+        runs.retain(|run| self.periods.have_passed_for(run, now));
         let judged = stream::iter(runs).map(|run| async move {
-            let stays = self.log.is_named(run.id).await?
-                || keeper
-                    .must_stay(&run)
-                    .await
-                    .map_err(RetentionError::Keeper)?;
+            let stays = self.log.has_dependents(run.id).await?
+                || guard.must_stay(&run).await.map_err(RetentionError::Guard)?;
             Ok::<_, RetentionError>((!stays).then_some(run))
         });
         let leaving: Vec<_> = judged.buffered(ASKED_TOGETHER).try_collect().await?;
         let leaving: Vec<_> = leaving.into_iter().flatten().collect();
         for group in groups(&leaving) {
             let begun = Instant::now();
-            try_join_all(group.iter().map(|run| self.delete(run, keeper))).await?;
+            try_join_all(group.iter().map(|run| self.delete(run, guard))).await?;
             rest_since(begun).await;
         }
         Ok(leaving.len() as u64)
     }
 
-    async fn delete(&self, run: &RunSummary, keeper: &dyn Keeper) -> Result<(), RetentionError> {
-        let before = keeper.before_deletion(run).await;
-        before.map_err(RetentionError::Keeper)?;
+    async fn delete(
+        &self,
+        run: &RunSummary,
+        guard: &dyn RetentionGuard,
+    ) -> Result<(), RetentionError> {
+        let before = guard.before_deletion(run).await;
+        before.map_err(RetentionError::Guard)?;
         match self.log.forget(run.id).await {
             // Another deletion was faster. A run that has ended does not open again.
             Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => Ok(()),

@@ -230,8 +230,8 @@ impl RunLog for RunLogs {
         self.holder(run).await?.forget(run).await
     }
 
-    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
-        Ok(self.memory.is_named(run).await? || self.sync.is_named(run).await?)
+    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
+        Ok(self.memory.has_dependents(run).await? || self.sync.has_dependents(run).await?)
     }
 
     async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {

@@ -23,13 +23,13 @@ use crate::{
     engine::Engine,
     sink::{Queue, Sink},
 };
-use chore::Chore;
 use committer::Committer;
+use maintenance::MaintenanceTask;
 use rows::SqliteStore;
 
 mod batch;
-mod chore;
 mod committer;
+mod maintenance;
 mod rows;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
@@ -55,7 +55,7 @@ const PREPARED_STATEMENTS: usize = 300;
 pub struct SqliteRunLog {
     engine: Engine,
     database: SqliteDatabase,
-    chores: mpsc::Sender<Chore>,
+    maintenance: mpsc::Sender<MaintenanceTask>,
     closing: Arc<Notify>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -91,7 +91,7 @@ impl SqliteRunLog {
             .map_err(failed)?;
 
         let (steps, queued) = mpsc::channel(QUEUED_STEPS);
-        let (chores, asked) = mpsc::channel(1);
+        let (maintenance, asked) = mpsc::channel(1);
         let (committed, groups) = mpsc::channel(QUEUED_GROUPS);
         let closing = Arc::new(Notify::new());
         let committer = Committer::new(database.clone(), connection, committed, window);
@@ -111,7 +111,7 @@ impl SqliteRunLog {
         Ok(Self {
             engine,
             database,
-            chores,
+            maintenance,
             closing,
             tasks,
         })
@@ -139,11 +139,15 @@ async fn finish_deletions(engine: &Engine, database: &SqliteDatabase) -> Result<
 
 crate::log::delegate_to_engine!(SqliteRunLog, {
     async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
-        chore::ask(&self.chores, chore::Work::ForgetRequests { before }).await
+        maintenance::ask(
+            &self.maintenance,
+            maintenance::Work::ForgetRequests { before },
+        )
+        .await
     }
 
     async fn reclaim(&self) -> Result<u64, StorageError> {
-        chore::ask(&self.chores, chore::Work::Reclaim).await
+        maintenance::ask(&self.maintenance, maintenance::Work::Reclaim).await
     }
 
     async fn close(&self) {

@@ -99,8 +99,8 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     /// Returns when the first resting run is due.
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
 
-    /// Whether a fork of the run is kept, or a run that it started is open.
-    async fn is_named(&self, run: RunId) -> Result<bool, StorageError>;
+    /// Whether a fork of the run is stored, or a stored run that it started is open.
+    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError>;
 
     /// Returns a run that is not deleted.
     async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError>;

@@ -71,7 +71,7 @@ pub fn tasks_of(user: u32) -> u64 {
 /// All processes of this host at one moment, by parent.
 struct ProcSnapshot {
     taken: Instant,
-    /// See [`process::last_made`], from before the walk.
+    /// The mark of [`process::last_made`] from before the walk.
     last_made: Option<String>,
     children: HashMap<u32, Vec<Process>>,
 }

@@ -217,12 +217,13 @@ fn epoll_watches(concurrent_scripts: u32) -> u64 {
     share.map_or(MOST, |share| share.min(MOST))
 }
 
-/// How many files each process may have open where no cgroup counts what the kernel keeps of them: so many
-/// that all processes together hold no more than the limit on memory, beside their memory itself.
+/// Returns the number of files that each process may have open where no cgroup counts the memory that the
+/// kernel keeps of them: all processes together hold no more than the limit on memory, beside their memory
+/// itself.
 fn uncounted_files(limits: &Limits) -> u64 {
     /// The most that the kernel keeps of one, in bytes: half of a pipe beyond those of a user that may be larger.
     const EACH: u64 = 5 << 10;
-    /// What interpreters need.
+    /// The least that interpreters need.
     const LEAST: u64 = 32;
     let files = limits.memory as u64 / EACH / u64::from(limits.processes.max(1));
     files.max(LEAST)

@@ -31,7 +31,7 @@ pub struct NoUser;
 #[derive(Debug)]
 struct Known {
     free: Vec<u32>,
-    /// Those that others held when they were tried last stand at the end.
+    /// Users that were held elsewhere at the last attempt stand at the end.
     not_held: VecDeque<u32>,
     /// The sole use of user ids among the services of this host.
     ///

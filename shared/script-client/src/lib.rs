@@ -126,6 +126,11 @@ impl Written {
     }
 }
 
+/// Whether a part of standard output is missing from a response, between its beginning and its end.
+pub fn is_cut(response: &ExecuteResponse) -> bool {
+    Cut::of(response.stdout_truncated_bytes, &response.stdout_end).missing > 0
+}
+
 /// The part of a stream that was not sent.
 #[derive(Clone, Copy)]
 struct Cut<'a> {
@@ -227,4 +232,40 @@ fn cancelled() -> Broken {
             false => Status::unavailable("the sandbox shut down"),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the text that is reported of a stream that was cut, and its bytes.
+    fn cut(sent: &[u8], truncated: u64, end: &[u8]) -> (String, Vec<u8>) {
+        let mut written = Written::default();
+        let text = written.take(sent) + &written.finish(Cut::of(truncated, end));
+        (text, written.bytes)
+    }
+
+    #[test]
+    fn a_line_counts_the_bytes_that_are_missing_before_the_end_of_a_stream() {
+        let (text, bytes) = cut(b"begin", 105, b"n\nend");
+        assert_eq!(
+            text,
+            "begin\n[100 bytes of output are left out here]\nn\nend"
+        );
+        assert_eq!(bytes, text.as_bytes());
+        let (text, bytes) = cut("石".as_bytes().split_at(2).0, 10, "\u{77f3}".as_bytes());
+        assert_eq!(text, "\u{fffd}\n[7 bytes of output are left out here]\n石");
+        assert!(bytes.ends_with("石".as_bytes()));
+    }
+
+    #[test]
+    fn a_stream_of_which_nothing_is_missing_is_whole() {
+        let (begin, end) = "a石b".as_bytes().split_at(2);
+        let (text, bytes) = cut(begin, end.len() as u64, end);
+        assert_eq!(
+            (text.as_str(), bytes.as_slice()),
+            ("a石b", "a石b".as_bytes())
+        );
+        assert_eq!(cut(b"a", 0, b"").0, "a");
+    }
 }

@@ -1,4 +1,4 @@
-//! The space that deleted rows leave: free pages, which go back to the file system in steps.
+//! Return of the space that deleted rows leave: free pages go back to the file system in steps.
 
 use std::path::Path;
 
@@ -7,13 +7,13 @@ use sqlx::{SqliteConnection, sqlite::SqlitePool};
 /// Larger files of earlier versions are not converted at the start.
 const CONVERTED_AT_OPEN_BYTES: u64 = 64 << 20;
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The most pages of one step, 1 MiB.
+/// The largest number of pages of one step, 1 MiB.
 const STEP_PAGES: u64 = 256;
 /// The number of pages that stay free in any case.
 const SPARE_PAGES: u64 = 16;
 /// The part of a file that stays free for what is written next.
 const SPARE_PART: u64 = 20;
-/// What `PRAGMA auto_vacuum` returns for a file whose free pages can be returned in steps.
+/// The answer of `PRAGMA auto_vacuum` for a file whose free pages can be returned in steps.
 const INCREMENTAL: i64 = 2;
 
 /// Returns up to 1 MiB of free pages to the file system, in one transaction. Returns the number of bytes; zero
@@ -41,8 +41,8 @@ pub async fn reclaim(connection: &mut SqliteConnection) -> Result<u64, sqlx::Err
     Ok(pages.saturating_sub(left) * PAGE_BYTES)
 }
 
-/// Makes a file one that can return pages in steps, be it new or of an earlier version, unless it is so large
-/// that its service would start late; then the log says what to do.
+/// Converts a file, new or of an earlier version, so that it can return pages in steps. A file so large that its
+/// service would start late stays as it is, and the log states the remedy.
 pub(crate) async fn convert(pool: &SqlitePool, path: &Path, bytes: u64) -> Result<(), sqlx::Error> {
     let mut connection = pool.acquire().await?;
     if mode(&mut connection).await? == INCREMENTAL {

@@ -15,14 +15,14 @@ pub const RPC_STATUS_CODE: &str = "rpc.grpc.status_code";
 /// The address of the peer without its port; `local` in process.
 pub const PEER_ADDRESS: &str = "network.peer.address";
 
-/// What is done with a model, tool or agent: `chat`, `execute_tool`, `invoke_agent` or
+/// The operation on a model, tool or agent: `chat`, `execute_tool`, `invoke_agent` or
 /// `invoke_workflow`.
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
 /// The model that was asked for.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-/// Who serves the model, such as `openai`.
+/// The provider of the model, such as `openai`.
 pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
-/// Why the model stopped.
+/// The model's reasons to stop.
 pub const RESPONSE_FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 /// Tokens of the request.
 pub const USAGE_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
@@ -39,7 +39,7 @@ pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 /// The id of the conversation.
 pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
 
-/// What kind of failure it was: a gRPC code, a category of a tool failure.
+/// The kind of a failure: a gRPC code, a category of a tool failure.
 pub const ERROR_TYPE: &str = "error.type";
 
 /// The store that something concerns, by the name of its file.
@@ -52,7 +52,7 @@ pub const NODE_ID: &str = "tavern.node.id";
 pub const NODE_TYPE: &str = "tavern.node.type";
 /// The runtime of a script.
 pub const SCRIPT_RUNTIME: &str = "tavern.sandbox.runtime";
-/// What ran in the sandbox: `script`, `stream`, `session` or `cell`.
+/// The kind of work in the sandbox: `script`, `stream`, `session` or `cell`.
 pub const SANDBOX_WHAT: &str = "tavern.sandbox.what";
 /// Whether an interpreter had waited for a script.
 pub const WARM_START: &str = "tavern.sandbox.warm_start";

@@ -31,7 +31,7 @@ const SCOPE: &str = "tavern";
 /// The longest that a dropped guard waits for its last export.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What writes about exporting must not itself be exported, or the exporter feeds itself.
+/// The sources of logs about exporting, which must not be exported, or the exporter feeds itself.
 const NEVER_EXPORTED: [&str; 9] = [
     "h2",
     "hyper",
@@ -55,7 +55,7 @@ pub enum TelemetryError {
     Exporter {
         /// Traces, metrics or logs.
         signal: &'static str,
-        /// Why.
+        /// The cause.
         source: ExporterBuildError,
     },
     /// The log filter is wrong.

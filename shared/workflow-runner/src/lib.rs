@@ -111,7 +111,7 @@ pub struct Peers {
     pub conversations: ConversationServiceClient<Transport>,
     /// The turns of agents.
     pub turns: RunServiceClient<Transport>,
-    /// Those that know whether a run that ended is still needed.
+    /// The services that know whether a run that ended is still needed.
     pub neighbours: Neighbours,
 }
 

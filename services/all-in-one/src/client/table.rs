@@ -14,7 +14,7 @@ const MIDDLE: usize = 10;
 /// The least width of the ids in the first column, in characters.
 const ID: usize = 13;
 
-/// What stands between two columns.
+/// The gap between two columns.
 const GAP: &str = "  ";
 
 /// Prints rows as a table with aligned columns. What does not fit the terminal is cut: the last column
@@ -29,7 +29,7 @@ pub(crate) fn print_table(rows: &[Vec<String>], spare: Option<usize>) {
     }
 }
 
-/// Returns the first line of a cell, with `…` in the place of those behind it.
+/// Returns the first line of a cell, with `…` in the place of further lines.
 fn first_line(cell: &str) -> String {
     match cell.split_once('\n') {
         Some((first, _)) => format!("{first}…"),

@@ -1,11 +1,11 @@
 //! A2A over plain HTTP: the cards of agents, JSON-RPC, and HTTP with JSON.
 //!
-//! Everything is answered by the methods of `lf.a2a.v1.A2AService`, which gRPC clients call.
+//! Requests are answered by the methods of `lf.a2a.v1.A2AService`, which gRPC clients call.
 //!
-//! - `card`: who an agent is, at the addresses where clients look for it.
-//! - `json_rpc`: `POST /a2a`; `envelope` is what stands around its answers.
-//! - `rest`: the addresses below `/a2a/`; `rules` are those of the proto file.
-//! - `stream`: answers that come one after the other, as server-sent events.
+//! - `card`: the card of an agent, at its well-known addresses.
+//! - `json_rpc`: `POST /a2a`; `envelope` writes the JSON-RPC object around an answer.
+//! - `rest`: the addresses below `/a2a/`; `rules` finds their methods in the options of the proto file.
+//! - `stream`: answers of several messages, as server-sent events.
 //! - `error`: statuses in the words of each binding.
 
 mod card;
@@ -19,19 +19,20 @@ mod stream;
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
 use grpc_kit::Calls;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use prost_reflect::MethodDescriptor;
 use serde_json::Value;
 use tonic::Status;
 
 use super::json_call::JsonCall;
+use super::method::content_type;
 use super::public::PublicAddress;
 use super::{call, contract};
 use card::CardAtRoot;
 
 const SERVICE: &str = "lf.a2a.v1.A2AService";
 
-/// Where clients look for the card of a server, or of an agent below its address.
+/// The well-known path of a card: of the server, or of an agent below its address.
 const CARD: &str = "/.well-known/agent-card.json";
 
 /// Returns the routes; `agent` names the agent whose card stands at the root, and may be empty.
@@ -43,7 +44,7 @@ pub(super) fn routes(agent: &str) -> Router {
         .route("/a2a/{*path}", any(rest::answer))
 }
 
-/// A request as it came over HTTP.
+/// The caller of a request by HTTP: its access to the services, its headers and its address.
 #[derive(Clone, Debug)]
 struct A2aCaller {
     calls: Calls,
@@ -81,14 +82,11 @@ impl A2aCaller {
 
 /// Returns a method of A2A by its name.
 fn method(name: &str) -> Option<MethodDescriptor> {
-    let mut methods = contract::methods(&[SERVICE]).into_iter();
-    methods.find(|method| method.name() == name)
+    contract::method(SERVICE, name)
 }
 
 /// Whether a body is JSON by its content type; a form may come from any web page.
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
+    let kind = content_type(headers);
     matches!(kind, "application/json" | "application/a2a+json")
 }

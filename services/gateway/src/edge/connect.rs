@@ -4,7 +4,7 @@
 //! - `stream`: messages with heads, and the status as the last of them.
 //! - `error`: statuses as Connect JSON.
 //! - `query`: the message in the address of a request by GET.
-//! - `compression`, `timeout`: what their headers say.
+//! - `compression`, `timeout`: the headers of these names.
 
 mod compression;
 mod error;
@@ -26,19 +26,19 @@ pub(super) use error::{code_name, details, http_error, http_status, to_json as e
 pub(super) use stream::answer as stream;
 pub(super) use unary::{answer as unary, visit, without_message};
 
-/// How deep a message may be nested; its size is bounded before it is read.
+/// Limits of a message in JSON, above all its depth; its size is bounded before it is read.
 const JSON_LIMITS: JsonLimits = JsonLimits {
     max_bytes: usize::MAX,
     max_depth: 128,
     max_number_chars: 1_024,
 };
 
-/// How messages are written.
+/// The form in which messages are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Encoding {
-    /// As proto3 JSON.
+    /// Proto3 JSON.
     Json,
-    /// As protobuf.
+    /// Protobuf.
     Proto,
 }
 
@@ -99,9 +99,9 @@ impl AsRef<[u8]> for Written {
 pub(super) fn parse_json(bytes: &[u8]) -> Result<Value, Status> {
     let invalid = |problem: String| Status::from(Failure::invalid_fields().violation("", problem));
     let text =
-        std::str::from_utf8(bytes).map_err(|error| invalid(format!("is not UTF-8: {error}")))?;
+        std::str::from_utf8(bytes).map_err(|error| invalid(format!("it is not UTF-8: {error}")))?;
     json_schema::parse_json_strict_with(text, &JSON_LIMITS)
-        .map_err(|error| invalid(format!("is not valid JSON: {error}")))
+        .map_err(|error| invalid(format!("it is not valid JSON: {error}")))
 }
 
 /// Makes protobuf of a JSON value.

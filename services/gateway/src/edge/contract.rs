@@ -20,6 +20,13 @@ pub(super) fn methods(services: &[&str]) -> Vec<MethodDescriptor> {
         .collect()
 }
 
+/// Returns a method of a service by its name.
+pub(super) fn method(service: &str, name: &str) -> Option<MethodDescriptor> {
+    let service = POOL.get_service_by_name(service)?;
+    let mut methods = service.methods();
+    methods.find(|method| method.name() == name)
+}
+
 /// Returns an option of methods by its full name.
 pub(super) fn option(name: &str) -> Option<ExtensionDescriptor> {
     POOL.get_extension_by_name(name)

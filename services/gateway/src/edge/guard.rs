@@ -1,4 +1,4 @@
-//! Which hosts and origins may call.
+//! The hosts and origins that may call.
 //!
 //! A browser sends requests for whatever page it shows, and a page can give a name of its own to the
 //! address of this server. So a request is refused unless its host is a name of this server, and its
@@ -21,11 +21,11 @@ use crate::settings::HttpSettings;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// What scripts of listed origins may send.
+/// Headers that scripts of listed origins may send.
 const ALLOWED_HEADERS: &str = "content-type, authorization, connect-protocol-version, \
     connect-timeout-ms, grpc-timeout, x-grpc-web, x-user-agent, last-event-id, traceparent";
 
-/// What scripts of listed origins may read.
+/// Headers that scripts of listed origins may read.
 const EXPOSED_HEADERS: &str = "grpc-status, grpc-message, grpc-status-details-bin";
 
 /// The hosts and origins that may call.
@@ -36,14 +36,14 @@ pub(super) struct Guard {
     proxies: Proxies,
 }
 
-/// Why a request was refused.
+/// The refusal of a request.
 #[derive(Debug, PartialEq, Eq)]
 struct Refusal {
     status: StatusCode,
     line: &'static str,
 }
 
-/// Where an admitted request comes from.
+/// The origin of an admitted request.
 #[derive(Debug, PartialEq, Eq)]
 enum Caller {
     /// No page, or a page of this server.

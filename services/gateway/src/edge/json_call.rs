@@ -12,7 +12,7 @@ use super::call::Answer;
 use super::connect::{self, Encoding};
 use super::{contract, frames};
 
-/// A call that was begun.
+/// A call under way.
 #[derive(Debug)]
 pub(super) struct JsonCall {
     answer: Answer,
@@ -23,7 +23,7 @@ impl JsonCall {
     /// Calls a method.
     ///
     /// # Errors
-    /// What in the request does not fit its message, by its path.
+    /// `INVALID_FIELDS` with every field of the request that is wrong, by its path.
     pub(super) async fn start(
         calls: Calls,
         metadata: HeaderMap,
@@ -40,7 +40,7 @@ impl JsonCall {
     /// text is sent; `None` at the end of the answer. Nothing is lost if it is not awaited to its end.
     ///
     /// # Errors
-    /// What the method reported, or what went wrong on the way.
+    /// The failure that the method reported, or that of the connection to it.
     pub(super) async fn next(&mut self) -> Result<Option<(String, Bytes)>, Status> {
         let Some(message) = self.answer.next().await? else {
             return Ok(None);
@@ -53,7 +53,7 @@ impl JsonCall {
     /// Returns the only message of an answer as JSON.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// The errors of [`next`](Self::next), and an answer without a message.
     pub(super) async fn only(mut self) -> Result<String, Status> {
         let message = self.next().await?;
         // The status comes after the message.

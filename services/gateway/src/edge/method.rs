@@ -28,7 +28,7 @@ pub(super) fn routes(services: &[&str]) -> Router {
     })
 }
 
-/// Returns the route of what may be asked for by GET: one answer, and no side effects.
+/// Returns the GET route of a method that has one answer and no side effects.
 fn visits(method: &Arc<MethodDescriptor>) -> MethodRouter {
     let streams = method.is_client_streaming() || method.is_server_streaming();
     if streams || !contract::has_no_side_effects(method) {
@@ -44,7 +44,7 @@ fn visits(method: &Arc<MethodDescriptor>) -> MethodRouter {
 
 /// Answers in the protocol that the content type names.
 async fn answer(method: &MethodDescriptor, calls: Calls, request: Request) -> Response {
-    let kind = kind_of(request.headers()).to_owned();
+    let kind = content_type(request.headers()).to_owned();
     let streams = method.is_client_streaming() || method.is_server_streaming();
     match (kind.as_str(), streams) {
         ("application/json", false) => connect::unary(method, Encoding::Json, calls, request).await,
@@ -65,7 +65,7 @@ async fn answer(method: &MethodDescriptor, calls: Calls, request: Request) -> Re
 }
 
 /// Returns the content type without its parameters.
-fn kind_of(headers: &HeaderMap) -> &str {
+pub(super) fn content_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()

@@ -1,7 +1,7 @@
 //! The address of the server as the client of a request knows it.
 //!
 //! Behind a proxy that is not the address at which the request arrives. A listed proxy states it in
-//! `x-forwarded-proto` and `x-forwarded-host`; from everyone else both headers are ignored.
+//! `x-forwarded-proto` and `x-forwarded-host`; from other peers both headers are ignored.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -26,7 +26,7 @@ use super::json_call::JsonCall;
 use super::websocket::{self, CloseCode, bounded, send};
 use super::{call, contract};
 
-/// What a request may ask for, and the method that answers it.
+/// The names of requests, with the service and the method that answer each.
 const REQUESTS: [(&str, &str, &str); 6] = [
     (
         "invokeText",
@@ -50,7 +50,7 @@ const MAX_OPEN: usize = 16;
 /// The longest id of a request, in bytes.
 const MAX_ID: usize = 64;
 
-/// What goes to the client.
+/// A frame for the client.
 struct Piece {
     /// The id of the request.
     id: Arc<str>,
@@ -210,9 +210,7 @@ fn method_of(frame: Map<String, Value>) -> Option<(MethodDescriptor, Value)> {
         return None;
     };
     let (_, service, method) = REQUESTS.into_iter().find(|(known, ..)| *known == name)?;
-    let mut methods = contract::methods(&[service]).into_iter();
-    let method = methods.find(|descriptor| descriptor.name() == method)?;
-    Some((method, request))
+    Some((contract::method(service, method)?, request))
 }
 
 /// Returns the frames that answer a request.

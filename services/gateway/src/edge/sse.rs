@@ -1,16 +1,21 @@
 //! Server-sent events: the records of a run for an `EventSource`.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use async_stream::stream;
 use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use futures::Stream;
+use http::{HeaderName, StatusCode, header};
 
 use super::connect::{Written, error_to_json, http_error};
 use super::watch::{END, Follow, Form, Record, Watch};
 
-/// How a client waits before it reconnects, in milliseconds: the default of browsers is seconds.
+/// The time that a stream is silent before a comment keeps its connection open.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+
+/// The pause of a client before it reconnects, in milliseconds: the default of browsers is seconds.
 const RETRY: &str = "retry: 500\n\n";
 
 /// Answers with the records as events. `event` is the kind of the record, `data` its JSON, `id` the
@@ -47,9 +52,18 @@ pub(super) async fn answer(follow: Follow) -> Response {
             }
         }
     };
+    respond(pieces)
+}
+
+/// Answers with server-sent events, as the pieces of them come.
+pub(super) fn respond<P: Into<Bytes>>(
+    pieces: impl Stream<Item = Result<P, Infallible>> + Send + 'static,
+) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-store"),
+        // Proxies such as nginx would hold the pieces back.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, Body::from_stream(pieces)).into_response()
 }

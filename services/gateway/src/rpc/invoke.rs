@@ -20,14 +20,14 @@ use super::GatewayRpc;
 use super::request::check_calls;
 use super::runs::until_drained;
 
-/// What a run is started from.
+/// The request that starts a run.
 pub(super) struct Invocation {
     request_id: String,
     target: Option<Target>,
     options: Option<RunOptions>,
 }
 
-/// Who gets a text.
+/// The receiver of a text.
 enum Target {
     Calls(CallsTarget),
     Agent(AgentTarget),

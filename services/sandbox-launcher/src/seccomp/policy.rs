@@ -220,8 +220,8 @@ fn threads_and_processes() -> Entry {
     }
 }
 
-/// Signals to the script's own processes, but for the one by which the kernel ends a forbidden call: who
-/// is ended by it has made one.
+/// Signals to the script's own processes, but for the signal by which the kernel ends a process that makes a
+/// forbidden call: it is evidence of such a call.
 fn signals(profile: Profile) -> [Entry; 3] {
     let calls = [
         (libc::SYS_kill, 1),
@@ -253,17 +253,19 @@ fn memory() -> [Entry; 2] {
     ]
 }
 
-/// Questions that name a process or its clock. Without processes of its own a script could ask them of
-/// those of others; it keeps those about itself and about the clocks that all share.
+/// Questions that name a process or its clock. A script that sees foreign processes keeps the questions
+/// about itself and about the clocks that all processes share.
 fn processes(profile: Profile) -> Vec<Entry> {
     /// The highest number of a clock that belongs to no process.
     const LAST_SHARED_CLOCK: u64 = libc::CLOCK_TAI as u64;
-    let clocks =
-        || (0..=LAST_SHARED_CLOCK).map(|clock| vec![Condition::masked(0, LOWER_HALF, clock)]);
-    let itself = || [vec![Condition::masked(0, LOWER_HALF, 0)]];
-    let asked = |number, own: Vec<Vec<Condition>>, errno| match profile.own_processes {
-        true => Entry::always(number, Answer::Allow),
-        false => Entry::allowed_if(number, own, errno),
+    /// The number by which a process names itself.
+    const ITSELF: u64 = 0;
+    let asked = |number, last: u64, errno| {
+        let shared = (0..=last).map(|value| vec![Condition::masked(0, LOWER_HALF, value)]);
+        match profile.own_processes {
+            true => Entry::always(number, Answer::Allow),
+            false => Entry::allowed_if(number, shared, errno),
+        }
     };
     let of_clocks = [
         libc::SYS_clock_gettime,
@@ -272,8 +274,8 @@ fn processes(profile: Profile) -> Vec<Entry> {
     ];
     let of_processes = [libc::SYS_getpgid, libc::SYS_getsid];
     let mut entries = vec![Entry::allowed(libc::SYS_capget, profile.own_processes)];
-    entries.extend(of_clocks.map(|number| asked(number, clocks().collect(), EINVAL)));
-    entries.extend(of_processes.map(|number| asked(number, itself().to_vec(), EPERM)));
+    entries.extend(of_clocks.map(|number| asked(number, LAST_SHARED_CLOCK, EINVAL)));
+    entries.extend(of_processes.map(|number| asked(number, ITSELF, EPERM)));
     entries
 }
 

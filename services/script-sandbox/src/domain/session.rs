@@ -152,7 +152,7 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Whether it is asked for by the key of another one.
+    /// Whether it has the key of another session, of the same caller and runtime.
     pub fn has_key_of(&self, other: &Self) -> bool {
         !self.key.is_empty()
             && (&self.caller, &self.runtime, &self.key)

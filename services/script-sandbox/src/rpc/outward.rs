@@ -71,7 +71,7 @@ pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteRespon
     }
 }
 
-/// The end of what was read of a stream and not kept.
+/// Returns the end of the part of a stream that was not kept.
 pub(super) fn end_of(captured: &Captured) -> Vec<u8> {
     captured.end.iter().copied().collect()
 }

@@ -87,13 +87,13 @@ pub enum CellEvent {
 pub struct CellEnd {
     /// How.
     pub outcome: CellOutcome,
-    /// Why it was interrupted, if it was.
+    /// The reason of its interruption, if it was interrupted.
     pub interruption: Option<Interruption>,
     /// Why the session ended, if it did.
     pub session_end: Option<SessionEnd>,
     /// How long it ran.
     pub wall_time: Duration,
-    /// How much of standard output was sent, and the end of what was not.
+    /// The figures of standard output, and the end of the part that was not sent.
     pub stdout: Captured,
     /// The same of standard error.
     pub stderr: Captured,
@@ -132,7 +132,7 @@ pub struct Sessions {
 pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<SessionOrder>,
-    /// How the last session of the same key ended, if that is remembered.
+    /// The end of the previous session of the same key, if that is remembered.
     pub(crate) predecessor: Option<SessionEnd>,
 }
 
@@ -146,12 +146,12 @@ pub(crate) enum SessionLookup {
     Found(String),
 }
 
-/// Where a session comes from.
+/// The origin of a session.
 #[derive(Debug)]
 pub enum SessionOrigin {
     /// It was made.
     New {
-        /// How the last session of the same key ended, if that is remembered.
+        /// The end of the previous session of the same key, if that is remembered.
         predecessor: Option<SessionEnd>,
     },
     /// An earlier request with the same id has made it.
@@ -195,15 +195,16 @@ impl Sessions {
                 };
             }
         }
-        let of_key = entries.values().map(|entry| entry.view.borrow());
-        let of_key = of_key.filter(|other| view.has_key_of(other));
-        let (ended, living): (Vec<_>, Vec<_>) = of_key.partition(|other| other.end().is_some());
-        if let Some(found) = living.first() {
-            return Ok(SessionLookup::Found(found.id.clone()));
+        let mut predecessor: Option<SessionEnd> = None;
+        for entry in entries.values() {
+            let other = entry.view.borrow();
+            match other.end() {
+                _ if !view.has_key_of(&other) => {}
+                None => return Ok(SessionLookup::Found(other.id.clone())),
+                Some(end) if predecessor.as_ref().is_some_and(|last| last.at > end.at) => {}
+                Some(end) => predecessor = Some(end.clone()),
+            }
         }
-        let last = ended.iter().filter_map(|other| other.end());
-        let predecessor = last.max_by_key(|end| end.at).cloned();
-        drop((ended, living));
         for (limit, maximum, caller) in [
             (
                 OF_CALLER,

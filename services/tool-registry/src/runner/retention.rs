@@ -1,7 +1,6 @@
-//! The end of what the registry keeps: entries of the ledger and approvals go with the runs that made the
+//! Retention of what the registry keeps: entries of the ledger and approvals go after the runs that made the
 //! calls, once they are old.
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,20 +13,20 @@ use core_types::{RunId, Timestamp};
 use grpc_kit::Transport;
 use run_events::{
     Neighbours, RetentionSettings, Runs,
-    retention::{NothingBesides, Sweeper, Swept},
+    retention::{RunCache, RunsOnly, SweepTarget, Sweeper},
 };
-use run_log::{Keeper, RunSummary};
+use run_log::{PassReport, RetentionGuard, RunSummary};
 use tonic::Status;
 
 use crate::{approvals::Approvals, ledger::Ledger, store::StoreError};
 
-/// How many approvals are looked at and deleted together.
+/// The number of approvals that are looked at and deleted together.
 const PAGE: usize = 64;
-/// After how many approvals that stay a pass ends; the next one continues there.
+/// The number of approvals that stay after which a pass ends; the next one continues there.
 const MOST_KEPT: usize = 4_096;
 
-/// The ledger and the approvals, and what is asked before something of them is deleted.
-pub(crate) struct SweptLedger {
+/// The ledger and the approvals, with the services that are asked before something of them is deleted.
+pub(crate) struct LedgerRetention {
     ledger: Ledger,
     approvals: Approvals,
     settings: RetentionSettings,
@@ -35,10 +34,10 @@ pub(crate) struct SweptLedger {
     neighbours: Neighbours,
     /// The conversations for which decisions stand.
     conversations: ConversationServiceClient<Transport>,
-    /// The runs that made calls, and whether each was there in this pass. Locked for a look or a change, never
-    /// across an await, as is what follows.
-    runs: Mutex<HashMap<RunId, bool>>,
-    /// Where the next pass over the approvals continues: time of creation and id.
+    /// Whether runs that made calls were there in this pass.
+    runs: RunCache,
+    /// The place at which the next pass over the approvals continues: time of creation and id. Locked for a look
+    /// or a change, never across an await.
     after: Mutex<(i64, String)>,
 }
 
@@ -51,23 +50,22 @@ pub(crate) fn begin(
     neighbours: Neighbours,
     conversations: ConversationServiceClient<Transport>,
 ) {
-    let beside = Arc::new(NothingBesides);
     let name = "tool-registry.runs.db";
-    runs.retain(name, settings, neighbours.clone(), beside);
+    runs.retain(name, settings, neighbours.clone(), Arc::new(RunsOnly));
     let (ledger, approvals) = calls;
     let log = Arc::new(ledger.logs().clone());
     let (success, clock) = (CallStatus::Succeeded.into(), ledger.clock());
     let sweeper = Sweeper::new("tool-registry.effects.db", log, settings, success, clock);
-    let swept = SweptLedger {
+    let target = LedgerRetention {
         ledger: ledger.clone(),
         approvals: approvals.clone(),
         settings,
         neighbours,
         conversations,
-        runs: Mutex::default(),
+        runs: RunCache::default(),
         after: Mutex::default(),
     };
-    runs.sweep(sweeper, swept);
+    runs.sweep(sweeper, target);
 }
 
 fn store_failed(error: StoreError) -> Status {
@@ -75,7 +73,7 @@ fn store_failed(error: StoreError) -> Status {
 }
 
 #[async_trait]
-impl Keeper for &SweptLedger {
+impl RetentionGuard for &LedgerRetention {
     async fn must_stay(&self, entry: &RunSummary) -> Result<bool, Box<dyn Error + Send + Sync>> {
         if self.ledger.is_undecided(entry).await? {
             return Ok(true);
@@ -92,19 +90,25 @@ impl Keeper for &SweptLedger {
 }
 
 #[async_trait]
-impl Swept for SweptLedger {
-    async fn begin(&self, now: Timestamp) -> Result<(Box<dyn Keeper + '_>, u64), Status> {
-        self.runs().clear();
-        let bytes = self.sweep_approvals(now).await?;
-        Ok((Box::new(self), bytes))
+impl SweepTarget for LedgerRetention {
+    async fn begin(
+        &self,
+        now: Timestamp,
+    ) -> Result<(Box<dyn RetentionGuard + '_>, PassReport), Status> {
+        self.runs.clear();
+        let beside = PassReport {
+            bytes: self.sweep_approvals(now).await?,
+            ..PassReport::default()
+        };
+        Ok((Box::new(self), beside))
     }
 }
 
-impl SweptLedger {
+impl LedgerRetention {
     /// Deletes old approvals whose run and entry are gone. Returns the bytes that went back to the file system.
     async fn sweep_approvals(&self, now: Timestamp) -> Result<u64, Status> {
-        let ages = (self.settings.succeeded(), self.settings.failed());
-        let (Some(succeeded), Some(failed)) = ages else {
+        let periods = self.settings.succeeded().zip(self.settings.failed());
+        let Some((succeeded, failed)) = periods else {
             return Ok(0);
         };
         let before = now.minus(succeeded.max(failed));
@@ -124,9 +128,10 @@ impl SweptLedger {
             let next = page.last().map(|(last, _)| (last.created, last.id.clone()));
             let mut leaving = Vec::new();
             for (ended, remembered_for) in page {
+                // The entry last: it takes a look-up for each attempt.
                 let stays = self.has_run(&ended.run_id).await?
-                    || self.ledger.has_entry(&ended.effect_id).await?
-                    || self.has_conversation(&remembered_for).await?;
+                    || self.has_conversation(&remembered_for).await?
+                    || self.ledger.has_entry(&ended.effect_id).await?;
                 match stays {
                     true => kept += 1,
                     false => leaving.push(ended.id),
@@ -171,17 +176,8 @@ impl SweptLedger {
         let Ok(run) = run_id.parse::<RunId>() else {
             return Ok(false);
         };
-        let known = { self.runs().get(&run).copied() };
-        if let Some(is_there) = known {
-            return Ok(is_there);
-        }
-        let is_there = self.neighbours.run(run).await?.is_some();
-        self.runs().insert(run, is_there);
-        Ok(is_there)
-    }
-
-    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, bool>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        let found = async { Ok(self.neighbours.run(run).await?.is_some()) };
+        self.runs.get_or(run, found).await
     }
 
     fn after(&self) -> MutexGuard<'_, (i64, String)> {

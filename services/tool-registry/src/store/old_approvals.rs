@@ -65,7 +65,7 @@ impl ApprovalStore {
         Ok(transaction.commit().await?)
     }
 
-    /// Returns free pages of the file in one step. Returns the number of bytes.
+    /// Returns free pages to the file system in one step. Returns the number of bytes.
     pub(crate) async fn reclaim(&self) -> Result<u64, StoreError> {
         Ok(self.database().reclaim().await?)
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use core_types::{RunId, Timestamp};
 use grpc_kit::Failure;
-use run_events::{retention::RunKeeper, store_failure};
+use run_events::{retention::RunGuard, store_failure};
 use tonic::Status;
 
 use super::Conversations;
@@ -32,7 +32,7 @@ impl Conversations {
     }
 
     /// Deletes a conversation with its turns, messages and states, if nothing has happened in it since
-    /// `before` and none of its turns must stay. Returns whether it is gone.
+    /// `before` and none of its turns must stay. Returns the number of its turns; nothing if it stays.
     ///
     /// # Errors
     /// A status when it is not known whether a turn must stay, or a storage that does not work.
@@ -40,29 +40,31 @@ impl Conversations {
         &self,
         conversation_id: &str,
         before: Timestamp,
-        keeper: &RunKeeper<'_>,
-    ) -> Result<bool, Status> {
+        guard: &RunGuard<'_>,
+    ) -> Result<Option<u64>, Status> {
         let _one_at_a_time = self.lock(conversation_id).await;
         let Some(row) = self.find(conversation_id).await? else {
-            return Ok(true);
+            return Ok(Some(0));
         };
         let changed = self.inner.store.last_change(conversation_id).await;
         let changed = changed.map_err(|error| store_failure(&error))?;
         if changed.max(Some(row.created)) >= Some(before)
-            || !keeper.can_end_conversation(conversation_id, before).await?
+            || !guard.can_end_conversation(conversation_id, before).await?
         {
-            return Ok(false);
+            return Ok(None);
         }
-        for (run, _) in self.inner.runs.by_conversation(conversation_id).await? {
+        let turns = self.inner.runs.by_conversation(conversation_id).await?;
+        for (run, _) in &turns {
             if let Ok(run) = run.run_id.parse::<RunId>() {
                 self.inner.runs.forget(run).await?;
             }
         }
         self.delete_without_runs(conversation_id).await?;
-        Ok(true)
+        Ok(Some(turns.len() as u64))
     }
 
-    /// Returns free space of the store in one step. Returns the number of bytes; zero when little is left.
+    /// Returns free space of the store to the file system in one step. Returns the number of bytes; zero when
+    /// little is free.
     ///
     /// # Errors
     /// A storage that does not work.

@@ -76,28 +76,28 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// What bounds a response.
+/// The bounds of a response.
 pub(super) struct Bounds {
-    /// When it must be over.
+    /// The time at which it must be over.
     pub(super) deadline: Instant,
     /// The longest pause between two messages.
     pub(super) idle: Option<Duration>,
-    /// What ends it early, and how long after.
+    /// The drain that ends it early, and the time until then.
     pub(super) drain: Option<(Drain, Duration)>,
     /// Closes the connection, for a peer that does not read.
     pub(super) close: Option<CancellationToken>,
-    /// What bounds large messages to the peer.
+    /// The bound of large messages to the peer.
     pub(super) large_message: Option<LargeMessage>,
     /// The largest message.
     pub(super) max_message: usize,
 }
 
-/// What a response holds until it is over.
+/// The guards that a response holds until it is over.
 pub(super) struct ResponseGuards {
     /// The context of the call, for what the handler's stream calls.
     pub(super) context: CallContext,
-    /// The call as it is observed.
-    pub(super) rpc: Arc<ObservedRpc>,
+    /// The span and the measurement of the call.
+    pub(super) rpc: ObservedRpc,
     /// Counts the messages of the connection.
     pub(super) sent: Arc<AtomicU64>,
     /// The places among the calls or streams.
@@ -113,7 +113,7 @@ pub(super) struct ResponseBody {
     deadline: Pin<Box<Sleep>>,
     idle: Option<(Duration, Pin<Box<Sleep>>)>,
     drain: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// What ends the body once its last good messages are out.
+    /// The status that ends the body once its last good messages are out.
     ending: Option<Status>,
     watchdog: Option<Watchdog>,
     large_message: Option<LargeMessage>,

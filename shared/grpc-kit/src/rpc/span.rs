@@ -41,15 +41,15 @@ impl ObservedRpc {
         method: Option<&Method>,
         origin: &Origin,
         trust: TraceTrust,
-    ) -> Arc<Self> {
+    ) -> Self {
         if method.is_some_and(|method| &*method.service == HEALTH) {
-            return Arc::new(Self {
+            return Self {
                 span: Span::none(),
                 measured: None,
-            });
+            };
         }
         let unknown = || Arc::from("unknown");
-        Arc::new(Self {
+        Self {
             span: begin(request, method, origin, trust),
             measured: Some(Measured {
                 service: method.map_or_else(unknown, |method| Arc::clone(&method.service)),
@@ -57,7 +57,7 @@ impl ObservedRpc {
                 begun: Instant::now(),
                 has_ended: AtomicBool::new(false),
             }),
-        })
+        }
     }
 
     /// Returns the span.
@@ -65,7 +65,7 @@ impl ObservedRpc {
         &self.span
     }
 
-    /// Records how the RPC ended; the first report counts.
+    /// Records the end of the RPC; the first report counts.
     pub(super) fn end(&self, code: Code, message: &str) {
         if self.measure(code) {
             end(&self.span, code, message);
@@ -87,7 +87,7 @@ impl ObservedRpc {
 }
 
 impl Drop for ObservedRpc {
-    /// An RPC that is dropped before its end was given up by its caller.
+    /// Records an RPC that is dropped before its end: its caller gave it up.
     fn drop(&mut self) {
         self.measure(Code::Cancelled);
     }
@@ -135,7 +135,7 @@ fn begin(
     span
 }
 
-/// Records how the RPC ended.
+/// Records the end of the RPC in its span.
 fn end(span: &Span, code: Code, message: &str) {
     spans::set(span, RPC_STATUS_CODE, i64::from(i32::from(code)));
     // Only what is the server's fault marks a server's span as failed.

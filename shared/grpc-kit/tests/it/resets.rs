@@ -1,4 +1,4 @@
-//! Streams and connections that a server ends without a word of its own, as one does that ends itself.
+//! Streams and connections that a server ends without a status, as a server that is killed does.
 
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::settings::ClientSettings;
@@ -10,14 +10,14 @@ use tonic::{Code, Status};
 
 use crate::probe::Client;
 
-/// How a server ends a stream.
+/// The end of a stream by its server.
 #[derive(Clone, Copy, Debug)]
 enum End {
     /// Before it answers, with this reason.
     Reset(Reason),
-    /// Behind the head of its answer, with this reason.
-    ResetBehindHead(Reason),
-    /// It ends the connection behind the head of its answer.
+    /// After the head of its answer, with this reason.
+    ResetAfterHead(Reason),
+    /// With its connection, after the head of its answer.
     Close,
 }
 
@@ -33,7 +33,7 @@ async fn serve(listener: TcpListener, end: End) {
         let head = head.body(()).unwrap();
         match end {
             End::Reset(reason) => respond.send_reset(reason),
-            End::ResetBehindHead(reason) => {
+            End::ResetAfterHead(reason) => {
                 respond
                     .send_response(head, false)
                     .unwrap()
@@ -47,7 +47,7 @@ async fn serve(listener: TcpListener, end: End) {
     }
 }
 
-/// Returns how a call and a stream end.
+/// Returns the statuses with which a call and a stream end.
 async fn ends(end: End) -> [Status; 2] {
     let mut statuses = Vec::new();
     for streams in [false, true] {
@@ -69,7 +69,7 @@ async fn ends(end: End) -> [Status; 2] {
 }
 
 #[tokio::test]
-async fn whatever_ends_a_stream_without_a_word_of_the_server_is_that_it_is_not_there() {
+async fn a_stream_that_its_server_ends_without_a_status_is_an_unavailable_dependency() {
     let reasons = [
         Reason::NO_ERROR,
         Reason::PROTOCOL_ERROR,
@@ -83,7 +83,7 @@ async fn whatever_ends_a_stream_without_a_word_of_the_server_is_that_it_is_not_t
     ];
     let resets = reasons
         .into_iter()
-        .flat_map(|reason| [End::Reset(reason), End::ResetBehindHead(reason)]);
+        .flat_map(|reason| [End::Reset(reason), End::ResetAfterHead(reason)]);
     for end in resets.chain([End::Close]) {
         for status in ends(end).await {
             assert_eq!(status.code(), Code::Unavailable, "{end:?}: {status}");

@@ -1,4 +1,4 @@
-//! What the services around a run know of it.
+//! Questions to the services around a run before it is deleted.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use core_types::{RunId, RunOwner};
 use grpc_kit::Transport;
 use tonic::Status;
 
-/// The most that one page of a list holds.
+/// The largest page of a list.
 const PAGE: i32 = 500;
 
 /// The services that are asked before a run is deleted: the registry, and those that own runs.

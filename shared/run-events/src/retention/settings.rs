@@ -1,4 +1,4 @@
-//! How long runs are kept, as an operator sets it.
+//! Settings of the operator for how long runs are kept.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use settings::Problems;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
-/// How long runs are kept after their end.
+/// Times for which runs are kept after their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RetentionSettings {
-    /// How long what succeeded is kept after its end, from `1s` to `3650d`; `0s` keeps it for ever. Default
+    /// The time for which what succeeded is kept after its end, from `1s` to `3650d`; `0s` keeps it for ever. Default
     /// `30d`.
     #[serde(with = "settings::DurationText")]
     pub succeeded: Duration,
-    /// How long what failed, was cancelled or ended in doubt is kept after its end, from `1s` to `3650d`; `0s`
+    /// The time for which what failed, was cancelled or ended in doubt is kept after its end, from `1s` to `3650d`; `0s`
     /// keeps it for ever. Default `30d`.
     #[serde(with = "settings::DurationText")]
     pub failed: Duration,
@@ -34,17 +34,17 @@ impl Default for RetentionSettings {
 }
 
 impl RetentionSettings {
-    /// Returns how long what succeeded is kept; nothing for ever.
+    /// Returns the time for which what succeeded is kept; nothing for ever.
     pub fn succeeded(&self) -> Option<Duration> {
         Some(self.succeeded).filter(|age| !age.is_zero())
     }
 
-    /// Returns how long what ended otherwise is kept; nothing for ever.
+    /// Returns the time for which what ended otherwise is kept; nothing for ever.
     pub fn failed(&self) -> Option<Duration> {
         Some(self.failed).filter(|age| !age.is_zero())
     }
 
-    /// Adds what is wrong with them, with keys below `key`.
+    /// Adds the problems of these settings, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
         for (name, age) in [("succeeded", self.succeeded), ("failed", self.failed)] {
             check_age(&format!("{key}.{name}"), age, problems);

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::batch::{self, InsertTexts};
-use super::chore::{self, Chore};
+use super::maintenance::{self, MaintenanceTask};
 use crate::{
     AppendError, StorageError,
     step::{Step, StepError},
@@ -71,7 +71,7 @@ impl Committer {
     pub(super) async fn run(
         mut self,
         mut queued: mpsc::Receiver<Step>,
-        mut chores: mpsc::Receiver<Chore>,
+        mut tasks: mpsc::Receiver<MaintenanceTask>,
         closing: Arc<Notify>,
     ) {
         let mut carried = None;
@@ -83,8 +83,8 @@ impl Committer {
                         Some(step) => step,
                         None => break,
                     },
-                    Some(chore) = chores.recv() => {
-                        self.carry_out(chore).await;
+                    Some(task) = tasks.recv() => {
+                        self.maintain(task).await;
                         continue;
                     }
                     () = closing.notified() => {
@@ -153,28 +153,29 @@ impl Committer {
         }
     }
 
-    /// Does what no step waits for, between two groups.
-    async fn carry_out(&mut self, chore: Chore) {
-        let done = match self.connection().await {
-            Ok(connection) => chore::carry_out(connection, chore.work).await,
+    /// Does a step of maintenance, between two groups.
+    async fn maintain(&mut self, task: MaintenanceTask) {
+        let done = match connected(&mut self.connection, &self.database).await {
+            Ok(connection) => maintenance::carry_out(connection, task.work).await,
             Err(error) => Err(error),
         };
+        if done.is_err() {
+            self.disconnect().await;
+        }
         // A caller that has gone away misses nothing but the answer.
-        let _ = chore.reply.send(done.map_err(StorageError::from));
+        let _ = task.reply.send(done.map_err(StorageError::from));
     }
 
-    async fn connection(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
-        match &mut self.connection {
-            Some(connection) => Ok(connection),
-            none => Ok(none.insert(self.database.connect_writer().await?)),
+    /// Throws the connection away, of which nothing can be trusted after a failure.
+    async fn disconnect(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // That it may not close cleanly is expected.
+            connection.close().await.unwrap_or_default();
         }
     }
 
     async fn try_store(&mut self, group: &[Step]) -> Result<Vec<usize>, sqlx::Error> {
-        if self.connection.is_none() {
-            self.connection = Some(self.database.connect_writer().await?);
-        }
-        let connection = self.connection.as_mut().ok_or(sqlx::Error::WorkerCrashed)?;
+        let connection = connected(&mut self.connection, &self.database).await?;
         batch::store(connection, &mut self.texts, group).await
     }
 
@@ -212,10 +213,7 @@ impl Committer {
         }
         tracing::warn!(%error, steps = group.len(), "a commit of the run log failed");
         let attempted = self.connection.is_some();
-        if let Some(connection) = self.connection.take() {
-            // It is being thrown away; that it may not close cleanly is expected.
-            connection.close().await.unwrap_or_default();
-        }
+        self.disconnect().await;
         let failure = AppendError::Storage(StorageError::from(error));
         for mut step in group {
             let cell = Arc::clone(&step.cell);
@@ -239,10 +237,8 @@ impl Committer {
 
     /// Returns whether a step is stored, or `None` when that cannot be read.
     async fn look_up(&mut self, step: &Step) -> Option<bool> {
-        if self.connection.is_none() {
-            self.connection = self.database.connect_writer().await.ok();
-        }
-        batch::is_stored(self.connection.as_mut()?, step).await.ok()
+        let connection = connected(&mut self.connection, &self.database).await;
+        batch::is_stored(connection.ok()?, step).await.ok()
     }
 
     /// Someone else has written to these runs: their writers have lost them.
@@ -252,6 +248,17 @@ impl Committer {
             let cell = Arc::clone(&step.cell);
             step.reject(&mut cell.chain(), AppendError::Fenced);
         }
+    }
+}
+
+/// Returns the connection that writes, a new one if there is none.
+async fn connected<'a>(
+    connection: &'a mut Option<SqliteConnection>,
+    database: &SqliteDatabase,
+) -> Result<&'a mut SqliteConnection, sqlx::Error> {
+    match connection {
+        Some(connection) => Ok(connection),
+        none => Ok(none.insert(database.connect_writer().await?)),
     }
 }
 

@@ -300,7 +300,7 @@ impl Store for SqliteStore {
             .collect()
     }
 
-    async fn is_named(&self, run: RunId) -> Result<bool, StorageError> {
+    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
         let sql = "SELECT EXISTS (SELECT 1 FROM runs WHERE forks = ?1 AND NOT deleted) \
                    OR EXISTS (SELECT 1 FROM runs WHERE parent = ?1 AND state IS NULL)";
         let named = sqlx::query_scalar(sql).bind(run.to_string());

@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 use core_types::RunId;
 use run_log::{
-    Ages, Created, Keeper, NewRun, Order, Passed, Retention, RetentionError, RunFilter, RunLog,
-    RunSummary,
+    Created, NewRun, Order, PassReport, Retention, RetentionError, RetentionGuard,
+    RetentionPeriods, RunFilter, RunLog, RunSummary,
 };
 
 use crate::{
@@ -33,8 +33,8 @@ const FAILURE: i32 = 5;
 const SECOND: i64 = 1_000_000_000;
 
 /// One minute for what succeeded, ten for the rest.
-fn ages() -> Ages {
-    Ages {
+fn periods() -> RetentionPeriods {
+    RetentionPeriods {
         success: SUCCESS,
         succeeded: Some(Duration::from_secs(60)),
         others: Some(Duration::from_secs(600)),
@@ -52,7 +52,7 @@ struct Owner {
 }
 
 #[async_trait]
-impl Keeper for Owner {
+impl RetentionGuard for Owner {
     async fn must_stay(&self, run: &RunSummary) -> Result<bool, Box<dyn Error + Send + Sync>> {
         match self.knows_nothing {
             true => Err("the neighbour does not answer".into()),
@@ -71,7 +71,7 @@ impl Keeper for Owner {
 
 impl Fixture {
     fn retention(&self) -> Retention {
-        Retention::new(Arc::clone(&self.log), ages())
+        Retention::new(Arc::clone(&self.log), periods())
     }
 
     /// Creates a run at second `number` that ends at another one.
@@ -89,7 +89,7 @@ impl Fixture {
         }
     }
 
-    async fn pass(&self, second: i64) -> Passed {
+    async fn pass(&self, second: i64) -> PassReport {
         let now = at(second * SECOND);
         self.retention().pass(now, &Owner::default()).await.unwrap()
     }
@@ -167,7 +167,7 @@ async fn an_owner_keeps_a_run_and_deletes_what_belongs_to_one_that_goes(on: Fixt
     };
     let mut retention = on.retention();
     let refused = retention.pass(at(1_000 * SECOND), &unsure).await;
-    assert!(matches!(refused, Err(RetentionError::Keeper(_))));
+    assert!(matches!(refused, Err(RetentionError::Guard(_))));
     assert_eq!(on.left().await.len(), 4);
     let owner = Owner {
         kept: [run_id(2), run_id(3)].into(),
@@ -222,7 +222,7 @@ async fn runs_that_stay_keep_no_other_from_going(on: Fixture) {
 
 async fn size_of(path: &Path) -> u64 {
     let mut connection = side_door(path).await;
-    // What was written moves from the write-ahead log into the file.
+    // Written pages move from the write-ahead log into the file.
     sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
         .execute(&mut connection)
         .await
@@ -241,7 +241,7 @@ async fn the_file_shrinks_when_its_runs_go() {
         writer.finish(SUCCESS, events(101..=101)).await.unwrap();
     }
     let full = size_of(&path).await;
-    let passed = Retention::new(Arc::clone(&log), ages())
+    let passed = Retention::new(Arc::clone(&log), periods())
         .pass(at(1_000 * SECOND), &Owner::default())
         .await
         .unwrap();
@@ -291,7 +291,7 @@ async fn deletes_for_its_parent() {
         ..Owner::default()
     };
     let log: Arc<dyn RunLog> = Arc::new(sqlite_at(Path::new(&file)).await);
-    let mut retention = Retention::new(Arc::clone(&log), ages());
+    let mut retention = Retention::new(Arc::clone(&log), periods());
     let passed = retention.pass(at(1_000 * SECOND), &owner).await;
     passed.unwrap();
     log.close().await;
@@ -328,7 +328,7 @@ async fn a_pass_that_is_killed_is_finished_after_the_next_start() {
         let all = RunFilter::default();
         let page = log.list(&all, Order::OldestFirst, None, 500);
         for run in page.await.unwrap().runs {
-            // What is there is whole.
+            // Each run that is there is whole.
             let verified = log.verify(run.id).await.unwrap();
             assert!(
                 matches!(verified, run_log::Verification::Intact { events, .. } if events == run.last_sequence),

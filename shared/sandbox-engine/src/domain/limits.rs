@@ -91,7 +91,7 @@ impl Limits {
         result: MIB,
     };
 
-    /// Bytes of a stream that are kept. What is over it is read, counted and dropped, but for its end.
+    /// Returns the number of bytes of a stream that are kept. More is read, counted and dropped, but for its end.
     pub fn kept(&self, stream: Stream) -> usize {
         match stream {
             Stream::Stdout | Stream::Stderr => self.output,
@@ -99,8 +99,8 @@ impl Limits {
         }
     }
 
-    /// Bytes of a stream by which a script is ended: of a result, which is useless if it is cut, the first
-    /// over the limit; of output, 64 times what is kept.
+    /// Returns the number of bytes of a stream above which a script is ended: of a result, which is useless if
+    /// it is cut, its limit; of output, 64 times as much as is kept.
     pub fn flood(&self, stream: Stream) -> u64 {
         const FLOOD: u64 = 64;
         match stream {

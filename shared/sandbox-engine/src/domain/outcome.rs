@@ -81,7 +81,7 @@ impl Captured {
         self.end.extend(last);
     }
 
-    /// How many bytes it holds.
+    /// Returns the number of bytes that it holds.
     fn held(&self) -> usize {
         self.bytes.len() + self.end.len()
     }

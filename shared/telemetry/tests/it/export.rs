@@ -1,4 +1,4 @@
-//! What is exported, held against a receiver of OTLP.
+//! Exports, held against a receiver of OTLP.
 //!
 //! Telemetry is set up once per process, so the exporting program is this test binary again, informed
 //! by a variable where to export to.

@@ -14,13 +14,13 @@ use crate::series::{Series, Unit};
 use crate::support::in_process;
 use crate::table::Figure;
 
-/// How many callers there are at once, the fewest first.
+/// Numbers of callers at once, the fewest first.
 const CALLERS: [usize; 3] = [64, 200, 1_000];
 
-/// How many connections the callers share. The gateway takes 192 calls of each.
+/// The number of connections that the callers share. The gateway takes 192 calls of each.
 const CONNECTIONS: usize = 8;
 
-/// How often something is done in a round, whatever the number of callers.
+/// The number of calls in a round, for each number of callers.
 const WORK: usize = 4_000;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -43,12 +43,13 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
             gateways.push(in_process::connect(&stack.address()).await?);
         }
         let gateways = Arc::new(gateways);
+        let gateway = move |caller: usize| gateways[caller % CONNECTIONS].clone();
         let parse = {
-            let gateways = gateways.clone();
-            move |caller: usize| parse_text(gateways[caller % CONNECTIONS].clone())
+            let gateway = gateway.clone();
+            move |caller| parse_text(gateway(caller))
         };
         figures.extend(rates(&format!("ParseText in {place}"), parse, effort).await?);
-        let invoke = move |caller: usize| invoke_text(gateways[caller % CONNECTIONS].clone());
+        let invoke = move |caller| invoke_text(gateway(caller));
         figures.extend(rates(&format!("InvokeText in {place}"), invoke, effort).await?);
     }
     Ok(figures)

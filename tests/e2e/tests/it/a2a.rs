@@ -410,7 +410,7 @@ async fn g804_no_message_of_a_client_decides_an_approval() -> anyhow::Result<()>
     Ok(())
 }
 
-/// What may be wrong with a message, and how it is refused.
+/// A fault of a message, and its refusal.
 type Case = (
     fn(&mut SendMessageRequest, &mut Message),
     Code,

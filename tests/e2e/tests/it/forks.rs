@@ -23,26 +23,37 @@ fn calls(note: &str, mood: &str) -> String {
     )
 }
 
-fn prepare(deploy: &Path) -> anyhow::Result<()> {
+/// Writes the agent `scribe` with some tools, and its model, which plays some turns.
+pub(crate) fn write_scribe(
+    deploy: &Path,
+    tools: &[&str],
+    turns: &serde_json::Value,
+) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
     }
     let profile = json!({
         "id": "scribe",
         "name": "scribe",
-        "tool_ids_inventory": ["ledger.append", "UpdatePrivateStateTool"],
+        "tool_ids_inventory": tools,
         "initial_private_state_values": {"mood": "calm"},
         "custom_metadata": {"tavern": {"model": "scribe"}},
     });
     std::fs::write(deploy.join("agents/scribe.json"), profile.to_string())?;
-    // Long enough for a kill before the last answer.
-    let script = json!({"turns": [
-        {"answer": {"text": calls("ink", "merry")}},
-        {"answer": {"text": "Done.", "delay": "400ms"}},
-    ]});
+    let script = json!({"turns": turns});
     std::fs::write(deploy.join("models/scribe.json"), script.to_string())?;
     let models = "[models.scribe]\nprovider = \"scripted\"\nscript = \"scribe.json\"\n";
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+}
+
+fn prepare(deploy: &Path) -> anyhow::Result<()> {
+    // Long enough for a kill before the last answer.
+    let turns = json!([
+        {"answer": {"text": calls("ink", "merry")}},
+        {"answer": {"text": "Done.", "delay": "400ms"}},
+    ]);
+    let tools = ["ledger.append", "UpdatePrivateStateTool"];
+    write_scribe(deploy, &tools, &turns)
 }
 
 /// Forks a turn at its first answer by the command line. Returns the run.

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::text::failing_agents;
 use crate::{a2a, console, edges, foreign};
 
-/// Where Debian puts the program.
+/// The path of the program on Debian.
 const NGINX: &str = "/usr/sbin/nginx";
 
 /// nginx with the configuration that ships, in front of a stack; it ends with this.

@@ -1,4 +1,4 @@
-//! What ended long ago goes, in every service, and what is still needed stays.
+//! Retention in every service: what ended long ago goes, and what is still needed stays.
 
 mod growth;
 
@@ -70,7 +70,7 @@ fn approvals(stack: &Stack) -> anyhow::Result<ApprovalServiceClient<grpc_kit::Tr
     Ok(ApprovalServiceClient::new(grpc_kit::remote(&settings)?))
 }
 
-/// Sets how long everything is kept from the next start on.
+/// Sets the time for which everything is kept from the next start on.
 fn keep_for(stack: &mut Stack, kept: Duration) {
     let kept = format!("{}ms", kept.as_millis());
     for service in ["REGISTRY", "WORKFLOW", "AGENT"] {
@@ -135,7 +135,7 @@ async fn put_workflows(world: &World) -> anyhow::Result<()> {
     world.put_workflow("above", &above).await
 }
 
-/// Returns the ids of the runs in a state of which the list names something.
+/// Returns the runs of a subject, each with its state.
 async fn runs_of(stack: &Stack, subject: &str) -> anyhow::Result<Vec<(String, RunState)>> {
     let request = ListRunsRequest {
         subject: subject.to_owned(),
@@ -228,7 +228,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
     let open_doubt = await_doubt(stack).await?;
     ensure!(open_doubt.run_id == forked, "{open_doubt:?}");
     let source_effects = effects_of(stack, &source.run.run_id).await?;
-    let fork_run = collect_open(stack, &forked).await?;
+    let fork_conversation = conversation_of(stack, &forked).await?;
 
     // A workflow that waits, above one that has ended.
     let above = start_workflow(stack, "above").await?;
@@ -250,7 +250,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
         runs: set(&[&source.run.run_id, &forked, &above, &child, &lost]),
         calls: set(&[&open_doubt.effect_id, &lost_doubt.effect_id]),
         approvals: set(&[&waiting]),
-        conversations: set(&[&source.run.conversation_id, &fork_run]),
+        conversations: set(&[&source.run.conversation_id, &fork_conversation]),
     };
     stays.calls.extend(source_effects);
     stays.calls.extend(flow_effects);
@@ -284,7 +284,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
     await_left(stack, &nothing).await.context("the rest goes")
 }
 
-/// Waits until the services list this and nothing else.
+/// Waits until the services list what is expected and nothing else.
 async fn await_left(stack: &Stack, expected: &Kept) -> anyhow::Result<()> {
     let settled = eventually("the rest to be as expected", || async {
         (Kept::of(stack).await.ok()? == *expected).then_some(())
@@ -305,8 +305,8 @@ async fn effects_of(stack: &Stack, run_id: &str) -> anyhow::Result<Vec<String>> 
     Ok(calls.into_iter().map(|call| call.effect_id).collect())
 }
 
-/// Returns the conversation of a run that is open.
-async fn collect_open(stack: &Stack, run_id: &str) -> anyhow::Result<String> {
+/// Returns the conversation of a run.
+async fn conversation_of(stack: &Stack, run_id: &str) -> anyhow::Result<String> {
     let request = contracts::tavern::run::v1::GetRunRequest {
         run_id: run_id.to_owned(),
     };

@@ -1,7 +1,7 @@
 //! One trace leads from the gateway to the script's process, and says what happened on the way.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use contracts::tavern::common::v1::{RunState, run_event::Kind};
 use contracts::tavern::registry::v1::GetToolRequest;
@@ -23,6 +23,7 @@ const SERVICES: [(&str, &str); 5] = [
 /// Five processes whose telemetry goes to a receiver.
 struct Observed {
     stack: Stack,
+    /// The file of the receiver: a line for each span, metric and log.
     out: PathBuf,
     _receiver: PythonServer,
     _directory: TempDir,
@@ -47,7 +48,7 @@ impl Observed {
         })
     }
 
-    /// Returns what has arrived of a kind.
+    /// Returns the lines of a kind that have arrived.
     fn arrived(&self, kind: &str) -> Vec<Value> {
         let lines = std::fs::read_to_string(&self.out).unwrap_or_default();
         let lines = lines.lines().map(serde_json::from_str::<Value>);
@@ -57,15 +58,27 @@ impl Observed {
             .collect()
     }
 
+    /// Returns the spans of a trace that have arrived, by their ids.
+    fn spans(&self, trace_id: &str) -> HashMap<String, Value> {
+        let spans = self.arrived("span").into_iter();
+        let of_trace = spans.filter(|span| span["trace_id"] == trace_id);
+        of_trace
+            .map(|span| {
+                let id = span["span_id"].as_str().unwrap_or_default().to_owned();
+                (id, span)
+            })
+            .collect()
+    }
+
     /// Returns the spans of the trace of a run once those have arrived that begin with `names`.
     async fn trace(
         &self,
         run: &Followed,
         names: &[&str],
     ) -> anyhow::Result<HashMap<String, Value>> {
-        let trace_id = run.events[0].trace_id.clone();
+        let trace_id = run.events[0].trace_id.as_str();
         eventually("the spans to arrive", || async {
-            let spans = spans_of(&self.out, &trace_id)?;
+            let spans = self.spans(trace_id);
             let arrived = |name: &&str| named(&spans, name).is_some();
             names.iter().all(arrived).then_some(spans)
         })
@@ -96,12 +109,8 @@ async fn a_tool_that_starts_while_its_model_writes_is_below_the_turn() -> anyhow
     let attributes = &tool["attributes"];
     let effect = format!("{}/1/0", run.run.run_id);
     assert_eq!(attributes["gen_ai.tool.call.id"], json!(effect), "{tool}");
-    let mut above = Vec::new();
-    let mut span = tool;
-    while let Some(parent) = span["parent_span_id"].as_str().and_then(|id| spans.get(id)) {
-        above.push(parent["name"].as_str().unwrap_or_default());
-        span = parent;
-    }
+    let above = up_from(&spans, tool).into_iter();
+    let above: Vec<&str> = above.filter_map(|span| span["name"].as_str()).collect();
     assert!(above.contains(&"invoke_agent early_bird"), "{above:?}");
     assert!(
         !above.iter().any(|name| name.starts_with("chat")),
@@ -139,7 +148,7 @@ async fn each_service_measures_its_rpcs_and_health_checks_make_no_spans() -> any
     let observed = Observed::start(Stack::builder()).await?;
     let call = "<ACTION><CodeInterpreter:execute><language>python</language>\
                 <code>print(1)</code></CodeInterpreter:execute></ACTION>";
-    invoke(&observed.stack.gateway(), model_text(call)).await?;
+    let run = invoke(&observed.stack.gateway(), model_text(call)).await?;
     let unknown = observed
         .stack
         .registry()
@@ -178,7 +187,14 @@ async fn each_service_measures_its_rpcs_and_health_checks_make_no_spans() -> any
         })
         .await?;
     }
-    // The services ask each other whether they are ready; the receiver has heard from each by now.
+    // The services ask each other whether they are ready before they answer. Each exports its spans in their
+    // order, so the spans of these checks would have arrived before those of the run.
+    let called = [
+        INVOKE_TEXT,
+        "tavern.registry.v1.CallService/InvokeCalls",
+        "tavern.sandbox.v1.ScriptSandboxService/ExecuteStream",
+    ];
+    observed.trace(&run, &called).await?;
     let health = observed.arrived("span").into_iter();
     let health: Vec<Value> = health
         .filter(|span| {
@@ -194,10 +210,9 @@ async fn each_service_measures_its_rpcs_and_health_checks_make_no_spans() -> any
 #[tokio::test(flavor = "multi_thread")]
 async fn one_trace_leads_from_invoke_text_to_the_script() -> anyhow::Result<()> {
     let observed = Observed::start(Stack::builder()).await?;
-    let (stack, out) = (&observed.stack, &observed.out);
     let call = "<ACTION><CodeInterpreter:execute><language>python</language>\
                 <code>import os; print(os.environ['TRACEPARENT'])</code></CodeInterpreter:execute></ACTION>";
-    let run = invoke(&stack.gateway(), model_text(call)).await?;
+    let run = invoke(&observed.stack.gateway(), model_text(call)).await?;
     let trace_id = run.events[0].trace_id.clone();
     let output = run.events.iter().find_map(|event| match &event.kind {
         Some(Kind::CallSettled(settled)) => settled.result.clone(),
@@ -211,7 +226,7 @@ async fn one_trace_leads_from_invoke_text_to_the_script() -> anyhow::Result<()> 
 
     let wanted = ["gateway", "tool-registry", "script-sandbox"];
     let spans = eventually("the spans to arrive", || async {
-        let spans = spans_of(out, &trace_id)?;
+        let spans = observed.spans(&trace_id);
         let has = |service: &str| spans.values().any(|span| span["service"] == service);
         wanted.iter().all(|service| has(service)).then_some(spans)
     })
@@ -242,30 +257,13 @@ async fn one_trace_leads_from_invoke_text_to_the_script() -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Reads the spans of a trace that have arrived, by their ids.
-fn spans_of(out: &Path, trace_id: &str) -> Option<HashMap<String, Value>> {
-    let lines = std::fs::read_to_string(out).ok()?;
-    let parsed = lines
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let of_trace = parsed.filter(|line| line["kind"] == "span" && line["trace_id"] == trace_id);
-    Some(
-        of_trace
-            .map(|span| {
-                (
-                    span["span_id"].as_str().unwrap_or_default().to_owned(),
-                    span,
-                )
-            })
-            .collect(),
-    )
+/// Returns a span and the spans above it, as far as they have arrived; the root is the last.
+fn up_from<'a>(spans: &'a HashMap<String, Value>, span: &'a Value) -> Vec<&'a Value> {
+    let parent = |span: &&'a Value| spans.get(span["parent_span_id"].as_str()?);
+    std::iter::successors(Some(span), parent).collect()
 }
 
-/// Follows the parents of a span as far as they have arrived.
+/// Returns the root above a span.
 fn root_of<'a>(spans: &'a HashMap<String, Value>, span: &'a Value) -> &'a Value {
-    let mut span = span;
-    while let Some(parent) = span["parent_span_id"].as_str().and_then(|id| spans.get(id)) {
-        span = parent;
-    }
-    span
+    up_from(spans, span).last().unwrap_or(&span)
 }

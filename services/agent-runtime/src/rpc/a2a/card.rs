@@ -1,4 +1,4 @@
-//! What an agent says of itself.
+//! The card of an agent, by which clients of A2A find it.
 
 use agent_domain::{profile::Profile, spelling};
 use call_wire::NamedTools;
@@ -11,8 +11,8 @@ use tonic::Status;
 use super::{A2aRpc, VERSION, tenant_of};
 use crate::error::no_such_profile;
 
-/// How the gateway is reached, and where below its address. Without an address the gateway completes each
-/// for clients of plain HTTP.
+/// The bindings of the gateway, each with its path below the gateway's address. Where that address is not
+/// set, the gateway adds it for clients of plain HTTP.
 const INTERFACES: [(&str, &str); 3] = [("JSONRPC", "/a2a"), ("HTTP+JSON", "/a2a"), ("GRPC", "")];
 
 impl A2aRpc {

@@ -1,4 +1,4 @@
-//! Which method an address means: the option `google.api.http` of each method.
+//! The method that an address stands for: the option `google.api.http` of each method.
 
 use std::sync::LazyLock;
 
@@ -28,7 +28,7 @@ enum Segment {
     },
 }
 
-/// How an address was understood.
+/// The meaning of an address.
 #[derive(Debug)]
 pub(super) enum Found {
     /// A method, and the fields that the address has values for.

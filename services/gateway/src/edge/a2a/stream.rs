@@ -1,28 +1,24 @@
-//! Answers that come one after the other, as server-sent events.
+//! Answers of several messages, as server-sent events.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
 use async_stream::stream;
-use axum::body::{Body, Bytes};
-use axum::response::{IntoResponse, Response};
-use http::header;
+use axum::body::Bytes;
+use axum::response::Response;
 use serde_json::Value;
 use tonic::Status;
 
 use super::{envelope, error};
 use crate::edge::connect::Written;
 use crate::edge::json_call::JsonCall;
+use crate::edge::sse::{self, SILENCE};
 
-/// How long a stream may be silent: proxies close such that are longer.
-const SILENCE: Duration = Duration::from_secs(15);
-
-/// How each message is written.
+/// The binding whose form each message has.
 #[derive(Clone, Debug)]
 pub(super) enum Binding {
-    /// As it is.
+    /// HTTP with JSON: the message as it is.
     Rest,
-    /// As the result of the request with this id.
+    /// JSON-RPC: the result of the request with this id.
     JsonRpc(Value),
 }
 
@@ -45,10 +41,10 @@ impl Binding {
     }
 }
 
-/// Answers with what a method reports.
+/// Answers with the messages of a call.
 ///
 /// # Errors
-/// What is known to be wrong before the first message.
+/// The failure of the call before its first message.
 pub(super) async fn answer(mut call: JsonCall, binding: Binding) -> Result<Response, Status> {
     let mut next = call.next().await?;
     let pieces = stream! {
@@ -67,9 +63,5 @@ pub(super) async fn answer(mut call: JsonCall, binding: Binding) -> Result<Respo
             };
         }
     };
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok(sse::respond(pieces))
 }

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::time::Duration;
 
 use async_stream::stream;
 use axum::Json;
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{RunOutcome, RunState, StopReason};
@@ -15,22 +13,20 @@ use contracts::tavern::gateway::v1::InvokeTextResponse;
 use contracts::tavern::run::v1::CancelRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
-use http::{HeaderName, StatusCode, header};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tonic::{Status, Streaming};
 
 use super::activity::{Activity, AnswerPiece};
 use super::error;
 use super::request::Chunks;
-
-/// The time that a stream is silent before a comment keeps its connection open.
-const SILENCE: Duration = Duration::from_secs(10);
+use crate::edge::sse::{self, SILENCE};
 
 /// A run that was started for a client.
 pub(super) struct Run {
     pub(super) records: Streaming<InvokeTextResponse>,
     pub(super) model: String,
-    /// Where the run is cancelled if its client goes away; `None` if the client can come back for it.
+    /// The service that cancels the run if its client goes away; `None` if the client can come back for it.
     pub(super) cancel: Option<RunServiceClient<Calls>>,
 }
 
@@ -42,9 +38,9 @@ struct Completion {
     pieces: VecDeque<AnswerPiece>,
     model: String,
     run_id: String,
-    /// When the run began, in seconds since 1970.
+    /// The time at which the run began, in seconds since 1970.
     created: i64,
-    /// Where the run is cancelled if its client goes away.
+    /// The service that cancels the run if its client goes away.
     cancel: Option<RunServiceClient<Calls>>,
 }
 
@@ -66,7 +62,7 @@ impl Drop for Completion {
     }
 }
 
-/// What comes next.
+/// The next step of an answer.
 enum Next {
     Piece(AnswerPiece),
     /// The run ended with this answer, for a reason.
@@ -268,13 +264,7 @@ pub(super) fn in_chunks(run: Run, chunks: Chunks) -> Response {
         }
     };
     let pieces = futures::StreamExt::map(pieces, Ok::<_, Infallible>);
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-        // Proxies such as nginx would hold the chunks back.
-        (HeaderName::from_static("x-accel-buffering"), "no"),
-    ];
-    (headers, Body::from_stream(pieces)).into_response()
+    sse::respond(pieces)
 }
 
 /// Thoughts have two names, and clients read one of them.

@@ -39,7 +39,7 @@ impl Sandbox {
         )
     }
 
-    /// Makes or finds a session and waits until it is ready; returns it and where it comes from.
+    /// Makes or finds a session and waits until it is ready; returns it with its origin.
     ///
     /// # Errors
     /// When it is refused, or its interpreter did not become ready.

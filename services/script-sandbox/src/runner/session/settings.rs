@@ -12,8 +12,8 @@ pub struct SessionSettings {
     /// refused. They are not counted in
     /// `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
-    /// How many sessions of one caller live at once. One more takes the place of an evictable one of the same
-    /// caller that is idle, or is refused. Default 8.
+    /// The most sessions of one caller at once. One more takes the place of an idle, evictable session of the
+    /// same caller, or is refused. Default 8.
     pub per_caller: u32,
     /// How many sessions are remembered that have ended; the oldest is forgotten first. Default 256.
     pub remembered: u32,

@@ -307,19 +307,26 @@ time.sleep(600)
     everywhere(async |host| ends(&host, "python3", &source, memory_of(128), &["memory"]).await);
 }
 
-/// Opens what the kernel keeps in memory that is no process's, in several processes; each says how many.
-const OPEN_OBJECTS: &str = "
-import os
-def open_all():
-    count, kept = 0, []
-    try:
-        while True: kept.append(MAKE); count += 1
-    except OSError: pass
-    print(count, flush=True)
+/// Lets four processes count one after the other; each prints its number.
+fn in_four_processes(count: &str) -> String {
+    format!(
+        "import os
+{count}
 for _ in range(4):
     pid = os.fork()
-    if pid == 0: open_all(); os._exit(0)
+    if pid == 0: print(count(), flush=True); os._exit(0)
     os.waitpid(pid, 0)
+"
+    )
+}
+
+/// Opens what the kernel keeps in memory that is no process's, as often as it may.
+const OPEN_OBJECTS: &str = "
+def count():
+    kept = []
+    try:
+        while True: kept.append(MAKE)
+    except OSError: return len(kept)
 ";
 
 #[test]
@@ -334,7 +341,7 @@ fn e19_files_that_no_cgroup_counts_are_bounded_by_the_memory_of_the_script() {
                 open_files: Some(1000),
                 ..memory_of(256)
             };
-            let source = OPEN_OBJECTS.replace("MAKE", make);
+            let source = in_four_processes(&OPEN_OBJECTS.replace("MAKE", make));
             let response = host.run(limited(python(&source), limits)).await;
             expect_class(&response, &["exited 0"]);
             let text = stdout(&response);
@@ -347,21 +354,17 @@ fn e19_files_that_no_cgroup_counts_are_bounded_by_the_memory_of_the_script() {
     });
 }
 
-/// Adds many watches to epoll in several processes; each says how many it has.
+/// Adds many watches to epoll.
 const WATCHES: &str = "
-import os, select
-def watch():
+import select
+def count():
     watches, epolls, pipes = 0, [], [os.pipe() for _ in range(60)]
     try:
         for _ in range(100):
             epolls.append(select.epoll())
             for end in sum(pipes, ()): epolls[-1].register(end); watches += 1
     except OSError: pass
-    print(watches, flush=True)
-for _ in range(4):
-    pid = os.fork()
-    if pid == 0: watch(); os._exit(0)
-    os.waitpid(pid, 0)
+    return watches
 ";
 
 #[test]
@@ -369,10 +372,10 @@ fn e19_watches_that_are_counted_with_those_of_the_service_are_bounded() {
     /// What a script may add that has the service's user.
     const MOST: u64 = 16_384;
     let sum = |text: &str| -> u64 { text.lines().map(|line| line.parse::<u64>().unwrap()).sum() };
-    let all = sum(&unconfined_python(WATCHES));
+    let all = sum(&unconfined_python(&in_four_processes(WATCHES)));
     assert_eq!(all, 48_000);
     everywhere(async |host| {
-        let response = host.python(WATCHES).await;
+        let response = host.python(&in_four_processes(WATCHES)).await;
         expect_class(&response, &["exited 0"]);
         let watches = sum(&stdout(&response));
         if is_root() {

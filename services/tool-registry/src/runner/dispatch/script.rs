@@ -100,15 +100,16 @@ fn answer_of(response: &ExecuteResponse) -> Result<Value, Failure> {
         ..JsonLimits::default()
     };
     json_schema::parse_json_strict_with(text, &limits).map_err(|error| {
-        let begin: String = text.chars().take(120).collect();
-        let is_cut = response.result_json.is_empty() && response.stdout_truncated_bytes > 0;
-        let message = if is_cut {
-            format!(
+        if response.result_json.is_empty() && script_client::is_cut(response) {
+            let message = format!(
                 "the script's answer has more than {} bytes, which is more than is kept of standard \
                  output; answer less, and write everything else to standard error",
                 response.stdout_bytes
-            )
-        } else if begin.is_empty() {
+            );
+            return Failure::limit("output_limit", message);
+        }
+        let begin: String = text.chars().take(120).collect();
+        let message = if begin.is_empty() {
             "the script answered nothing; it must write one JSON value to standard output"
                 .to_owned()
         } else {

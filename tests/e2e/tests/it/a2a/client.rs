@@ -209,7 +209,7 @@ pub(super) fn a2a(code: Code, reason: &str) -> (Code, String) {
     (code, reason.to_owned())
 }
 
-/// What a client puts together from a stream: the states, and the answer.
+/// The content of a stream as a client puts it together: the states, and the answer.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) states: Vec<TaskState>,

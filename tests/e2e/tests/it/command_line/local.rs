@@ -45,7 +45,7 @@ fn no_meaning_of_a_setting_contradicts_its_default() -> anyhow::Result<()> {
         ("gateway", "server.listen = \"127.0.0.1:7401\"  # default"),
         (
             "gateway",
-            "# agent: Where agent-runtime is. Default: http://127.0.0.1:7405.",
+            "# agent: The address of agent-runtime. Default: http://127.0.0.1:7405.",
         ),
         (
             "agent-runtime",

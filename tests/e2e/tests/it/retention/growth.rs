@@ -17,22 +17,27 @@ use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 
 use super::keep_for;
+use crate::forks::write_scribe;
 use crate::text::user_message;
 
 /// Turns in `make test`.
 const TURNS: u32 = 300;
 /// Turns under way at once, at the most.
 const AT_ONCE: usize = 16;
-/// How much larger it may be at the end, in hundredths.
+/// The largest size at the end, in hundredths of that after the first turns.
 const MOST_GROWTH: u64 = 120;
 
-/// After how many turns the directory is measured, how often one begins, how long each is kept, and how many
-/// are kept when it is measured.
+/// The extent of the test.
 struct Size {
+    /// The number of turns before the first measurement.
     first: u32,
+    /// The number of turns before the second one.
     turns: u32,
+    /// The time from the start of a turn to that of the next.
     pace: Duration,
+    /// The time for which runs are kept.
     kept: Duration,
+    /// The largest number of runs that are kept at a measurement.
     most: usize,
 }
 
@@ -59,23 +64,10 @@ fn size() -> anyhow::Result<Size> {
 }
 
 fn prepare(deploy: &Path) -> anyhow::Result<()> {
-    for directory in ["agents", "models", "plugins", "workflows"] {
-        std::fs::create_dir(deploy.join(directory))?;
-    }
-    let profile = json!({
-        "id": "scribe",
-        "name": "scribe",
-        "tool_ids_inventory": ["UpdatePrivateStateTool"],
-        "initial_private_state_values": {"mood": "calm"},
-        "custom_metadata": {"tavern": {"model": "scribe"}},
-    });
-    std::fs::write(deploy.join("agents/scribe.json"), profile.to_string())?;
     let call = "<ACTION><UpdatePrivateStateTool><key>mood</key><value>merry</value>\
                 </UpdatePrivateStateTool></ACTION>";
-    let script = json!({"turns": [{"answer": {"text": call}}, {"answer": {"text": "Done."}}]});
-    std::fs::write(deploy.join("models/scribe.json"), script.to_string())?;
-    let models = "[models.scribe]\nprovider = \"scripted\"\nscript = \"scribe.json\"\n";
-    Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
+    let turns = json!([{"answer": {"text": call}}, {"answer": {"text": "Done."}}]);
+    write_scribe(deploy, &["UpdatePrivateStateTool"], &turns)
 }
 
 /// Plays turns, one after each pace.
@@ -135,7 +127,7 @@ async fn measure(stack: &mut Stack, most: usize) -> anyhow::Result<BTreeMap<Path
         play(stack, 1, Duration::from_millis(1)).await?;
         until_kept(stack, 0).await?;
     }
-    // What is in write-ahead logs moves into the files.
+    // The content of write-ahead logs moves into the files.
     stack.terminate()?;
     let mut sizes = BTreeMap::new();
     note_sizes(&stack.directory().join("data"), &mut sizes)?;

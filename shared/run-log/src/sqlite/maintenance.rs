@@ -1,5 +1,5 @@
-//! Work on the file that no run waits for. The committing task does it between two groups, a short
-//! transaction at a time, so that neither waits for the other's lock.
+//! Maintenance of the file, for which no run waits. The committing task does it between two groups, a short
+//! transaction at a time, so that neither waits for the lock of the other.
 
 use core_types::Timestamp;
 use sqlx::SqliteConnection;
@@ -7,17 +7,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::StorageError;
 
-/// The most request ids that are freed in one transaction.
+/// The largest number of request ids that are freed in one transaction.
 const REQUESTS: i64 = 256;
 
-/// One piece of work, and where its answer goes.
+/// One step of maintenance, and the way of its answer.
 #[derive(Debug)]
-pub(super) struct Chore {
+pub(super) struct MaintenanceTask {
     pub(super) work: Work,
     pub(super) reply: oneshot::Sender<Result<u64, StorageError>>,
 }
 
-/// What is to be done.
+/// The kinds of maintenance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     /// Frees request ids of deleted runs that had ended before a time.
@@ -29,15 +29,18 @@ pub(super) enum Work {
     Reclaim,
 }
 
-/// Asks the committing task for a piece of work and waits until it is done.
-pub(super) async fn ask(chores: &mpsc::Sender<Chore>, work: Work) -> Result<u64, StorageError> {
+/// Asks the committing task for a step and waits until it is done.
+pub(super) async fn ask(
+    tasks: &mpsc::Sender<MaintenanceTask>,
+    work: Work,
+) -> Result<u64, StorageError> {
     let (reply, answer) = oneshot::channel();
-    let sent = chores.send(Chore { work, reply }).await;
+    let sent = tasks.send(MaintenanceTask { work, reply }).await;
     sent.map_err(|_| StorageError::Closed)?;
     answer.await.map_err(|_| StorageError::Closed)?
 }
 
-/// Does a piece of work; returns the number of request ids or bytes.
+/// Does a step. Returns the number of request ids or bytes.
 pub(super) async fn carry_out(
     connection: &mut SqliteConnection,
     work: Work,

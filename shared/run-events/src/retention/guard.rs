@@ -1,85 +1,85 @@
-//! Which runs must stay although they are old.
+//! Decisions about old runs: the guard of the runs of a service.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use core_types::{RunId, Timestamp};
-use run_log::{Keeper, Order, RunFilter, RunLog, RunState, RunSummary};
+use run_log::{Order, PassReport, RetentionGuard, RunFilter, RunLog, RunState, RunSummary};
 use tokio::sync::OnceCell;
 use tonic::Status;
 
-use super::Neighbours;
+use super::{Neighbours, RunCache};
 use crate::failure::storage_failure;
 use crate::meta::RunMeta;
 use crate::runs::Runs;
 use crate::store::PAGE;
 
-/// What a service keeps beside its runs.
+/// Retention of what a service keeps beside its runs.
 #[async_trait]
-pub trait Besides: Send + Sync {
+pub trait ServiceRetention: Send + Sync {
     /// Whether a finished run must stay for a reason that only its service knows.
     ///
     /// # Errors
     /// A status when that cannot be known.
     async fn must_stay(&self, run: &RunSummary) -> Result<bool, Status>;
 
-    /// Deletes what is old beside the runs. Returns the number of bytes that went back to the file system.
+    /// Deletes what is old beside the runs. Returns the numbers of runs that went with it, and of bytes that went
+    /// back to the file system.
     ///
     /// # Errors
     /// A status when it cannot be deleted.
-    async fn sweep(&self, now: Timestamp, keeper: &RunKeeper<'_>) -> Result<u64, Status>;
+    async fn sweep(&self, now: Timestamp, guard: &RunGuard<'_>) -> Result<PassReport, Status>;
 }
 
-/// A service that keeps nothing beside its runs.
+/// The retention of a service that keeps nothing beside its runs.
 #[derive(Clone, Copy, Debug)]
-pub struct NothingBesides;
+pub struct RunsOnly;
 
 #[async_trait]
-impl Besides for NothingBesides {
+impl ServiceRetention for RunsOnly {
     async fn must_stay(&self, _: &RunSummary) -> Result<bool, Status> {
         Ok(false)
     }
 
-    async fn sweep(&self, _: Timestamp, _: &RunKeeper<'_>) -> Result<u64, Status> {
-        Ok(0)
+    async fn sweep(&self, _: Timestamp, _: &RunGuard<'_>) -> Result<PassReport, Status> {
+        Ok(PassReport::default())
     }
 }
 
-/// What is known of the runs of a service during one pass.
-pub struct RunKeeper<'a> {
+/// The guard of the runs of a service during one pass.
+pub struct RunGuard<'a> {
     runs: &'a Runs,
     neighbours: &'a Neighbours,
-    besides: &'a dyn Besides,
-    /// The runs of which calls are under way, once one was asked about. What ended before the pass begins
-    /// none.
+    service: &'a dyn ServiceRetention,
+    /// The runs of which calls are under way, once one was asked about. A run that ended before the pass makes no
+    /// further call.
     busy: OnceCell<HashSet<String>>,
-    /// The runs above others, and whether each is open. Locked for a look or a change, never across an await.
-    above: Mutex<HashMap<RunId, bool>>,
+    /// Whether runs above others are open.
+    above: RunCache,
 }
 
-impl std::fmt::Debug for RunKeeper<'_> {
+impl std::fmt::Debug for RunGuard<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("RunKeeper")
+            .debug_struct("RunGuard")
             .field("runs", self.runs)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> RunKeeper<'a> {
+impl<'a> RunGuard<'a> {
     pub(super) fn new(
         runs: &'a Runs,
         neighbours: &'a Neighbours,
-        besides: &'a dyn Besides,
+        service: &'a dyn ServiceRetention,
     ) -> Self {
         Self {
             runs,
             neighbours,
-            besides,
+            service,
             busy: OnceCell::new(),
-            above: Mutex::default(),
+            above: RunCache::default(),
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> RunKeeper<'a> {
             let page = page.await.map_err(|error| storage_failure(&error))?;
             for run in &page.runs {
                 let ended = run.state != RunState::Open && run.finished < Some(before);
-                if !ended || self.is_named(run).await? || self.is_in_use(run).await? {
+                if !ended || self.has_dependents(run).await? || self.is_in_use(run).await? {
                     return Ok(false);
                 }
             }
@@ -116,8 +116,8 @@ impl<'a> RunKeeper<'a> {
         }
     }
 
-    async fn is_named(&self, run: &RunSummary) -> Result<bool, Status> {
-        let named = self.runs.store().logs.is_named(run.id).await;
+    async fn has_dependents(&self, run: &RunSummary) -> Result<bool, Status> {
+        let named = self.runs.store().logs.has_dependents(run.id).await;
         Ok(named.map_err(|error| storage_failure(&error))?)
     }
 
@@ -139,12 +139,12 @@ impl<'a> RunKeeper<'a> {
     /// # Errors
     /// A status when its owner does not answer.
     pub async fn is_open(&self, run: RunId) -> Result<bool, Status> {
-        let known = { self.above().get(&run).copied() };
-        if let Some(is_open) = known {
-            return Ok(is_open);
-        }
+        self.above.get_or(run, self.ask_if_open(run)).await
+    }
+
+    async fn ask_if_open(&self, run: RunId) -> Result<bool, Status> {
         let store = self.runs.store();
-        let is_open = match run.owner().service() == store.owner {
+        Ok(match run.owner().service() == store.owner {
             true => {
                 let found = store.logs.summary(run).await;
                 let found = found.map_err(|error| storage_failure(&error))?;
@@ -154,20 +154,14 @@ impl<'a> RunKeeper<'a> {
                 let found = self.neighbours.run(run).await?;
                 found.is_some_and(|run| run.outcome.is_none())
             }
-        };
-        self.above().insert(run, is_open);
-        Ok(is_open)
-    }
-
-    fn above(&self) -> std::sync::MutexGuard<'_, HashMap<RunId, bool>> {
-        self.above.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 }
 
 #[async_trait]
-impl Keeper for RunKeeper<'_> {
+impl RetentionGuard for RunGuard<'_> {
     async fn must_stay(&self, run: &RunSummary) -> Result<bool, Box<dyn Error + Send + Sync>> {
-        Ok(self.besides.must_stay(run).await? || self.is_in_use(run).await?)
+        Ok(self.service.must_stay(run).await? || self.is_in_use(run).await?)
     }
 
     async fn before_deletion(&self, run: &RunSummary) -> Result<(), Box<dyn Error + Send + Sync>> {
