@@ -282,12 +282,14 @@ fn decide(
     context: Context<'_>,
 ) -> CallReading {
     let mut arguments_json = serde_json::Value::Object(written.arguments.clone()).to_string();
-    let echoed = written.problems.is_empty() && echo.contains(&written);
-    if echoed {
-        written.problems.push(problem_of(
-            &written,
-            "This call repeats text that came from a user, a document or a tool, so it is not executed by itself",
-        ));
+    let forbidden = match written.problems.is_empty() {
+        true => forbidden(&written, echo),
+        false => None,
+    };
+    if let Some(forbidden) = &forbidden {
+        written
+            .problems
+            .push(problem_of(&written, &forbidden.message));
     } else if arguments_json.len() > MAX_ARGUMENTS_BYTES {
         written.problems.push(problem_of(
             &written,
@@ -318,7 +320,7 @@ fn decide(
             .map(|problem| problem.message.clone())
             .collect(),
     };
-    let refusal = refusal(&written, echoed, planned, context);
+    let refusal = refusal(&written, forbidden, planned, context);
     CallReading {
         call,
         written,
@@ -326,7 +328,38 @@ fn decide(
     }
 }
 
-fn refusal(written: &Call, echoed: bool, planned: u32, context: Context<'_>) -> Option<Refusal> {
+/// A rule that forbids a call with which nothing else is wrong.
+struct Forbidden {
+    code: &'static str,
+    message: String,
+    observation: String,
+}
+
+/// Returns the rule that forbids a call, if one does.
+fn forbidden(written: &Call, echo: &Echo) -> Option<Forbidden> {
+    if echo.contains(written) {
+        return Some(Forbidden {
+            code: "untrusted_echo",
+            message: "This call repeats text that came from a user, a document or a tool, so it is not executed by itself".to_owned(),
+            observation: observation::untrusted_echo(&written.tool_id),
+        });
+    }
+    written.needs_confirmation.then(|| Forbidden {
+        code: "needs_confirmation",
+        message: format!(
+            "This call is not executed by itself: {}",
+            observation::repairs(written)
+        ),
+        observation: bounded(observation::confirmation(written)),
+    })
+}
+
+fn refusal(
+    written: &Call,
+    forbidden: Option<Forbidden>,
+    planned: u32,
+    context: Context<'_>,
+) -> Option<Refusal> {
     let limit = |code: &str, message: String| {
         let observation = context
             .last
@@ -344,13 +377,15 @@ fn refusal(written: &Call, echoed: bool, planned: u32, context: Context<'_>) -> 
         return limit("no_calls_remain", "no calls remain in this turn".to_owned());
     }
     if let Some(problem) = written.problems.first() {
-        let observation = match echoed {
-            true => Some(observation::untrusted_echo(&written.tool_id)),
-            false => observation::for_call(written, context.catalogue).map(bounded),
-        };
-        let (kind, code) = match echoed {
-            true => (RefusalKind::Policy, "untrusted_echo"),
-            false => (RefusalKind::Validation, problem.code.as_str()),
+        let (kind, code, observation) = match forbidden {
+            Some(Forbidden {
+                code, observation, ..
+            }) => (RefusalKind::Policy, code, Some(observation)),
+            None => (
+                RefusalKind::Validation,
+                problem.code.as_str(),
+                observation::for_call(written, context.catalogue).map(bounded),
+            ),
         };
         return Some(Refusal {
             status: CallStatus::Failed,

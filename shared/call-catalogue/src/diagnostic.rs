@@ -40,7 +40,7 @@ pub struct Diagnostic {
 pub struct Tolerance {
     /// The rule that allows it.
     pub rule: Rule,
-    /// How far it goes; [`Class::Repair`] asks for confirmation.
+    /// How far it goes; [`Class::Repair`] and [`Class::Doubt`] ask for confirmation.
     pub class: Class,
     /// Stable machine-readable code in snake case.
     pub code: String,
@@ -85,8 +85,32 @@ impl Tolerance {
             severity,
             code: self.code.clone(),
             span: self.span,
-            message: format!("'{}' was read as '{}'", self.before, self.after),
+            message: self.words(&self.before),
             hint: String::new(),
+        }
+    }
+
+    /// What was done, in words. `before` is what was written, as the reader may see it.
+    pub fn words(&self, before: &str) -> String {
+        match (self.code.as_str(), before.trim(), self.after.trim()) {
+            (MARK_INSIDE_VALUE, mark, _) => {
+                format!("'{mark}' stands inside a value and was read as a part of it")
+            }
+            ("two_blocks_in_one", mark, _) => {
+                format!("'{mark}' stands inside a value: fields of two blocks seem to be mixed")
+            }
+            ("cdata_mark_missing", text, _) => {
+                format!("a mark of CDATA without its other half was read as text in '{text}'")
+            }
+            ("last_value_wins", ..) => {
+                "a parameter is given more than once and its last value was taken".to_owned()
+            }
+            ("empty_value", "", "absent") => "an empty value was left out".to_owned(),
+            ("empty_value", "", after) => format!("an empty value was read as {after}"),
+            (_, "", "") => "a parameter is given more than once".to_owned(),
+            (_, "", after) => format!("{after} was missing and was supplied"),
+            (_, before, "") => format!("'{before}' was left out"),
+            (_, before, after) => format!("'{before}' was read as '{after}'"),
         }
     }
 }
@@ -103,6 +127,12 @@ pub fn cut(text: &str) -> String {
     }
     format!("{}...", &text[..end])
 }
+
+/// The code of a value that holds a mark which may have been meant to end it.
+pub const MARK_INSIDE_VALUE: &str = "mark_inside_value";
+
+/// The code of the remark on a block in a code fence that is never closed.
+pub const FENCE_NOT_CLOSED: &str = "fence_not_closed";
 
 /// The code of the remark on a marker that resembles one.
 pub const NEAR_MISS: &str = "near_miss_marker";

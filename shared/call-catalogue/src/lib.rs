@@ -25,7 +25,9 @@ mod span;
 pub use catalogue::{
     Catalogue, CatalogueError, Entry, NameReading, Parameter, Tool, ToolKind, ToolMatch, alias_of,
 };
-pub use diagnostic::{Diagnostic, NEAR_MISS, Severity, Tolerance, cut};
+pub use diagnostic::{
+    Diagnostic, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Severity, Tolerance, cut,
+};
 pub use dialect::Dialect;
 pub use problem::{Problem, ProblemCode};
 pub use rule::{Class, Rule};

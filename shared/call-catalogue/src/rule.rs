@@ -21,6 +21,10 @@ pub enum Rule {
     G6,
     /// Rule ids are an enum.
     G7,
+    /// A repair of a value never runs by itself.
+    G8,
+    /// A broken block is reported to the model.
+    G9,
     /// A nonce in the mark that opens a block.
     G1006,
     /// No schema: the text stays a string.
@@ -247,6 +251,8 @@ impl Rule {
         Rule::G5,
         Rule::G6,
         Rule::G7,
+        Rule::G8,
+        Rule::G9,
         Rule::G1006,
         Rule::C1,
         Rule::C2,
@@ -376,6 +382,16 @@ pub enum Class {
     Verbatim,
     /// Another spelling whose meaning cannot change.
     Spelling,
-    /// Structure or a value was supplied: the call does not run by itself.
+    /// Structure or a value was supplied: the call runs by itself only if its tool is read-only.
     Repair,
+    /// A repair after which a value may not be the one that was meant, or which left a parameter
+    /// out: the call never runs by itself (G8).
+    Doubt,
+}
+
+impl Class {
+    /// Whether a call that was read so runs by itself only if its tool is read-only, or never.
+    pub fn is_repair(self) -> bool {
+        matches!(self, Self::Repair | Self::Doubt)
+    }
 }

@@ -8,12 +8,13 @@ mod skeleton;
 
 use call_catalogue::names::listed;
 use call_catalogue::{
-    Catalogue, Class, Diagnostic, Dialect, NEAR_MISS, Problem, ProblemCode, Severity, Tolerance,
+    Catalogue, Diagnostic, Dialect, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Problem,
+    ProblemCode, Severity, Tolerance,
 };
 use call_text::{Block, Call, Parsed};
 use serde_json::Value;
 
-pub use neutralise::neutralise;
+pub use neutralise::{head_within, neutralise, tail_within};
 pub(crate) use skeleton::example as example_value;
 pub use skeleton::{corrected, outline, skeleton};
 
@@ -143,40 +144,78 @@ pub fn skipped(tool: &str, failed_tool: &str) -> String {
     format!("Observation: Tool {tool} was skipped because {failed_tool} failed before it.")
 }
 
-/// A call that does not run by itself because it was not written exactly.
+/// A call that does not run by itself because it had to be repaired: what was done, and what to do
+/// about it.
 pub fn confirmation(call: &Call) -> String {
-    let repairs = call.tolerances.iter();
-    let repairs = repairs.filter(|tolerance| tolerance.class == Class::Repair);
-    let mut reasons: Vec<String> = repairs.map(repair).collect();
-    reasons.dedup();
-    let why = if reasons.is_empty() {
-        "it can be read in more than one way".to_owned()
-    } else {
-        reasons.join(", ")
-    };
     format!(
-        "Observation: Error - Tool {} was not run: the call had to be repaired ({why}). Write the call again, exactly.",
-        call.tool_id
+        "Observation: Error - Tool {} was not run: {}. {}",
+        call.tool_id,
+        repairs(call),
+        advice(call)
     )
 }
 
-/// What was repaired, in words that say how to write it.
-fn repair(tolerance: &Tolerance) -> String {
-    let (before, after) = (neutralise(&tolerance.before), &tolerance.after);
-    match (before.trim(), after.trim()) {
-        ("", "") => "a parameter is given more than once".to_owned(),
-        ("", after) if tolerance.code == "empty_value" => {
-            format!("an empty value was read as {after}")
+/// What had to be repaired in a call, in words that name each mark and what was done.
+pub fn repairs(call: &Call) -> String {
+    let words = |tolerance: &Tolerance| tolerance.words(&neutralise(&tolerance.before));
+    let mut done: Vec<String> = repairs_of(call).map(words).collect();
+    done.dedup();
+    match done.is_empty() {
+        true => {
+            "a closing mark stands inside a value, so the call can be read in two ways".to_owned()
         }
-        ("", after) => format!("{after} was missing"),
-        (before, "") => format!("'{before}' was left out"),
-        (before, after) => format!("'{before}' was read as '{after}'"),
+        false => format!("the call had to be repaired ({})", done.join(", ")),
     }
 }
 
-/// The blocks that were left out of a message whose earlier blocks ran: how many calls, and of
-/// which tools (A1). It belongs behind the results of the calls that ran.
+fn repairs_of(call: &Call) -> impl Iterator<Item = &Tolerance> {
+    let tolerances = call.tolerances.iter();
+    tolerances.filter(|tolerance| tolerance.class.is_repair())
+}
+
+/// How to write the call instead. A mark inside a value is harmless in the form made for it.
+fn advice(call: &Call) -> &'static str {
+    let in_value = repairs_of(call).any(|done| done.code == MARK_INSIDE_VALUE);
+    match (call.ambiguous || in_value, call.dialect.is_field_based()) {
+        (false, _) => "Write the call again so that nothing has to be repaired.",
+        (true, true) => {
+            "If the mark belongs to the value, write the value between 「始ESCAPE」 and 「末ESCAPE」; \
+             otherwise write the call again without the mark."
+        }
+        (true, false) => {
+            "If the mark belongs to the value, write the value in <![CDATA[ and ]]>; otherwise write \
+             the call again without the mark."
+        }
+    }
+}
+
+/// What was left out of a message whose earlier blocks ran: how many calls, and of which tools (A1),
+/// and which calls were written in two dialects (A2). It belongs behind the results of the calls
+/// that ran.
 pub fn not_run(parsed: &Parsed) -> Option<String> {
+    let lines = [written_twice(parsed), later_blocks(parsed)];
+    let lines: Vec<String> = lines.into_iter().flatten().collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The calls that ran once, although two dialects hold them.
+fn written_twice(parsed: &Parsed) -> Option<String> {
+    let names: Vec<&str> = parsed
+        .repeated()
+        .map(|call| call.tool_id.as_str())
+        .collect();
+    let (count, what) = match names.len() {
+        0 => return None,
+        1 => ("1 call".to_owned(), "was not run a second time"),
+        count => (format!("{count} calls"), "were not run a second time"),
+    };
+    Some(format!(
+        "Observation: {count} ({}) {what}: the same call in another form is before it. Write each call once.",
+        neutralise(&listed(names.into_iter()))
+    ))
+}
+
+fn later_blocks(parsed: &Parsed) -> Option<String> {
     let left_out = |index: usize| parsed.blocks.get(index).is_some_and(|block| !block.runs);
     let blocks = parsed.blocks.iter().filter(|block| !block.runs).count();
     if blocks == 0 {
@@ -296,16 +335,24 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// A text whose fields stand behind a marker that opens no block.
-fn for_text(parsed: &Parsed) -> Option<String> {
-    let meant =
-        |remark: &&Diagnostic| remark.code == NEAR_MISS && remark.severity == Severity::Warning;
-    let remark = parsed.diagnostics.iter().find(meant)?;
-    Some(format!(
-        "Observation: Error - No tool was called: {}; {}",
-        neutralise(&remark.message),
-        remark.hint
-    ))
+/// What stands in the text and was meant as a call: fields behind a marker that opens no block, and
+/// blocks in a region that is never closed (G9). One line for each kind.
+fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
+    [NEAR_MISS, FENCE_NOT_CLOSED]
+        .into_iter()
+        .filter_map(|code| {
+            let meant =
+                |remark: &&Diagnostic| remark.code == code && remark.severity == Severity::Warning;
+            parsed.diagnostics.iter().find(meant)
+        })
+        .map(|remark| {
+            let outcome = match remark.code == NEAR_MISS {
+                true => "No tool was called: ",
+                false => "",
+            };
+            let said = neutralise(&remark.message);
+            format!("Observation: Error - {outcome}{said}; {}", remark.hint)
+        })
 }
 
 fn messages(problems: &[Problem]) -> String {

@@ -4,7 +4,7 @@ mod source;
 
 use std::sync::Arc;
 
-use call_catalogue::{Class, Diagnostic, Dialect, Problem, Span, Tolerance};
+use call_catalogue::{Diagnostic, Dialect, Problem, Span, Tolerance};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -49,6 +49,16 @@ impl Parsed {
                     .get(call.block)
                     .is_none_or(|block| block.problems.is_empty());
             call.runs && sound_block
+        })
+    }
+
+    /// The calls that do not run because a block directly before theirs holds them in another
+    /// dialect (A2).
+    pub fn repeated(&self) -> impl Iterator<Item = &Call> {
+        let calls = self.calls.iter().map(Arc::as_ref);
+        calls.filter(|call| {
+            let block = self.blocks.get(call.block);
+            !call.runs && block.is_some_and(|block| block.runs && block.problems.is_empty())
         })
     }
 
@@ -181,7 +191,8 @@ pub struct Call {
     pub problems: Vec<Problem>,
     /// More than one reading was possible.
     pub ambiguous: bool,
-    /// The repair rule: a repair or a second reading, and the tool is not declared read-only.
+    /// The repair rule: a repair, and the tool is not declared read-only, or a value that may not be
+    /// the one that was meant, whatever the tool (G8).
     pub needs_confirmation: bool,
     /// Whether its block runs.
     pub runs: bool,
@@ -202,7 +213,7 @@ impl Call {
     pub fn was_repaired(&self) -> bool {
         self.tolerances
             .iter()
-            .any(|tolerance| tolerance.class == Class::Repair)
+            .any(|tolerance| tolerance.class.is_repair())
     }
 
     /// The same bytes for the same call in every dialect: compact JSON with sorted keys.

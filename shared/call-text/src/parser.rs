@@ -4,6 +4,7 @@
 //! releases what cannot become a call, and hands the insides of blocks to the scanner of their
 //! dialect; regions in which nothing is a call (code, quotes, comments, thoughts) are walked here.
 
+mod adjacent;
 mod assembler;
 mod block;
 mod block_end;

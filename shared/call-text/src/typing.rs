@@ -91,7 +91,7 @@ pub(crate) fn type_block(
     let mut calls = Vec::with_capacity(raw.calls.len() + steps.len());
     let of_block = |call: &mut RawCall| {
         // A repair of the block is a repair of each of its calls.
-        let repairs = raw.notes.iter().filter(|note| note.class == Class::Repair);
+        let repairs = raw.notes.iter().filter(|note| note.class.is_repair());
         call.notes.extend(repairs.cloned());
         call.ambiguous |= doubtful;
         call.dialect.get_or_insert(scanned.dialect);

@@ -153,7 +153,7 @@ fn class_to_proto(class: Option<Class>) -> common::ToleranceClass {
         None => common::ToleranceClass::Unspecified,
         Some(Class::Verbatim) => common::ToleranceClass::Verbatim,
         Some(Class::Spelling) => common::ToleranceClass::Spelling,
-        Some(Class::Repair) => common::ToleranceClass::Repair,
+        Some(Class::Repair | Class::Doubt) => common::ToleranceClass::Repair,
     }
 }
 

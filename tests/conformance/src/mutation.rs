@@ -46,11 +46,24 @@ impl Random {
     }
 }
 
-/// The tools that the generated blocks call; all of them have effects.
-pub fn catalogue() -> Catalogue {
+/// What the tools that the generated blocks call do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effects {
+    /// They change something: a call that was repaired does not run by itself.
+    Some,
+    /// They only read: a call whose structure was repaired runs (G8).
+    None,
+}
+
+/// The tools that the generated blocks call.
+pub fn catalogue(effects: Effects) -> Catalogue {
     let tool = |id: &str, properties: Value, required: Value| {
         let parameters = json!({"type": "object", "properties": properties, "required": required});
-        Tool::new(id, "", parameters)
+        let tool = Tool::new(id, "", parameters);
+        match effects {
+            Effects::Some => tool,
+            Effects::None => tool.read_only(),
+        }
     };
     let tools = vec![
         tool(

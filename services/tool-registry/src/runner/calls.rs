@@ -90,7 +90,7 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Its place among the calls of its text.
     pub index: u32,
-    /// It was repaired or has two readings, so it runs only if its tool is read-only.
+    /// It was repaired or has two readings, so it does not run.
     pub needs_confirmation: bool,
     /// What the run below may use.
     pub grant: Option<CallGrant>,

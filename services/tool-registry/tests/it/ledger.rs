@@ -228,24 +228,24 @@ async fn a_call_in_memory_is_replayed_until_the_process_ends() {
 }
 
 #[tokio::test]
-async fn j27_a_call_that_needs_confirmation_runs_only_if_its_tool_is_read_only() {
+async fn j27_a_call_that_needs_confirmation_does_not_run_whatever_its_tool() {
     let fixture = Fixture::new().await;
     let unsure = |tool: &str, arguments| CallToolRequest {
         needs_confirmation: true,
         ..with_effect("", tool, arguments)
     };
     let write = json!({"filePath": "a", "content": "b"});
-    let (_, refused) = fixture
-        .finish(unsure("FileOperator.WriteFile", write))
-        .await;
-    assert_eq!(
-        (refused.status(), code_of(&refused)),
-        (CallStatus::Rejected, "needs_confirmation")
-    );
-    let (_, allowed) = fixture
-        .finish(unsure("FileOperator.ListFiles", json!({})))
-        .await;
-    assert_eq!(allowed.status(), CallStatus::Succeeded);
+    for (tool, arguments) in [
+        ("FileOperator.WriteFile", write),
+        ("FileOperator.ListFiles", json!({})),
+    ] {
+        let (_, refused) = fixture.finish(unsure(tool, arguments)).await;
+        assert_eq!(
+            (refused.status(), code_of(&refused)),
+            (CallStatus::Rejected, "needs_confirmation"),
+            "{tool}"
+        );
+    }
 }
 
 #[tokio::test]

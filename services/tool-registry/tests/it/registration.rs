@@ -210,13 +210,6 @@ async fn r012_effects_of_what_is_bound_cannot_be_declared_away() {
                 .map(|each| each.code.as_str())
                 .collect();
             assert_eq!(codes, vec!["effects_limited"; usize::from(!read_only)]);
-            let request = CallToolRequest {
-                needs_confirmation: true,
-                ..with_effect("", "bound", json!({"text": "x"}))
-            };
-            let (_, result) = fixture.finish(request).await;
-            let ran = result.status() == CallStatus::Succeeded;
-            assert_eq!(ran, read_only, "{implementation}: {result:?}");
         }
     }
 }

@@ -78,6 +78,32 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// The longest beginning of a text that has at most `most` bytes when its marks are broken.
+pub fn head_within(text: &str, most: usize) -> &str {
+    let mut head = &text[..text.floor_char_boundary(most)];
+    while let Some(excess) = excess(head, most) {
+        head = &head[..head.floor_char_boundary(head.len() - excess)];
+    }
+    head
+}
+
+/// The longest end of a text that has at most `most` bytes when its marks are broken.
+pub fn tail_within(text: &str, most: usize) -> &str {
+    let mut tail = &text[text.ceil_char_boundary(text.len().saturating_sub(most))..];
+    while let Some(excess) = excess(tail, most) {
+        tail = &tail[tail.ceil_char_boundary(excess)..];
+    }
+    tail
+}
+
+/// How many bytes of a text have to go at least for it to fit.
+fn excess(text: &str, most: usize) -> Option<usize> {
+    /// The most bytes that one byte becomes: a bracket.
+    const WIDEST: usize = BROKEN.len_utf8();
+    let excess = neutralise(text).len().checked_sub(most + 1)? + 1;
+    Some(excess.div_ceil(WIDEST))
+}
+
 /// Whether a mark round a thought that is no tag stands here.
 fn starts_thought_mark(text: &str) -> bool {
     let mut marks = thought::MARKS.iter();

@@ -91,10 +91,13 @@ fn a_repair_is_reported_as_the_mark_that_was_missing() {
     let line = observed("<ACTION><note><text>a</text></note>", FinishReason::Stop);
     assert_eq!(
         line,
-        "Observation: Error - Tool note was not run: the call had to be repaired (</ACTION> was missing). Write the call again, exactly."
+        "Observation: Error - Tool note was not run: the call had to be repaired (</ACTION> was missing and was supplied). Write the call again so that nothing has to be repaired."
     );
     let line = observed("<note><text>a</text></note></ACTION>", FinishReason::Stop);
-    assert!(line.contains("(<ACTION> was missing)"), "{line}");
+    assert!(
+        line.contains("(<ACTION> was missing and was supplied)"),
+        "{line}"
+    );
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl FieldScanner {
         if let Some(span) = self.raw.stray.iter().find(lost) {
             self.raw.notes.push(Tolerance::new(
                 Rule::T33,
-                Class::Repair,
+                Class::Doubt,
                 "lost_field",
                 *span,
                 span.of(feed.text).trim(),
@@ -315,9 +315,15 @@ impl FieldScanner {
             value.as_ptr() as usize - feed.text.as_ptr() as usize
         };
         let span = Span::new(start, start + value.len());
+        // What is left of delimiters is no part of the value that was meant, and without a value
+        // there may have been one.
+        let class = match value.is_empty() || inside::holds_marks(value) {
+            true => Class::Doubt,
+            false => Class::Repair,
+        };
         let note = Tolerance::new(
             Rule::T10,
-            Class::Repair,
+            class,
             "no_delimiters",
             Span::new(key.start, marker),
             value,
@@ -447,7 +453,7 @@ impl FieldScanner {
             .stray
             .iter()
             .any(|span| !span.of(feed.text).trim().is_empty());
-        if self.raw.fields.is_empty() && stray {
+        if self.raw.fields.is_empty() && stray && !key::is_cut(&feed.text[self.opened..]) {
             return Progress::NotABlock {
                 resume: self.opened,
             };

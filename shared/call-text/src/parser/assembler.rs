@@ -6,6 +6,7 @@ use call_catalogue::{
     Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span, ToolMatch,
 };
 
+use super::adjacent::Adjacent;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Early, ScannedBlock};
 use crate::typing::{self, TypedAhead};
@@ -28,6 +29,8 @@ pub(super) struct Assembler {
     held: Vec<PendingPiece>,
     /// End of the last block, for the question whether the next one is adjacent.
     last_block_end: usize,
+    /// The calls of the blocks before, up to the last text.
+    adjacent: Adjacent,
     /// End of the last mark that made a thought of everything before it.
     thought_until: usize,
     /// Why no further block runs.
@@ -44,6 +47,7 @@ impl Assembler {
             events: Vec::new(),
             held: Vec::new(),
             last_block_end: 0,
+            adjacent: Adjacent::default(),
             thought_until: 0,
             halted: None,
             most_diagnostics,
@@ -179,6 +183,7 @@ impl Assembler {
         self.held.clear();
         self.halted = None;
         self.last_block_end = end;
+        self.adjacent.clear();
         self.thought_until = end;
         let parsed = &mut self.parsed;
         parsed.segments.clear();
@@ -305,6 +310,13 @@ impl Assembler {
         for call in &mut typed.calls {
             call.runs = typed.block.runs && typed.block.problems.is_empty();
         }
+        let between = text.get(self.last_block_end..span.start);
+        if between.is_none_or(|between| !between.trim().is_empty()) {
+            self.adjacent.clear();
+        }
+        let repeated = self.adjacent.stop_repeated(&mut typed.calls);
+        let repeated = repeated.into_iter().filter_map(|at| typed.calls.get(at));
+        typed.diagnostics.extend(repeated.map(repeated_call));
         for diagnostic in typed.diagnostics {
             self.push_diagnostic(diagnostic);
         }
@@ -319,6 +331,7 @@ impl Assembler {
         self.segment(SegmentKind::Block(index), span);
         self.last_block_end = span.end;
         let calls: Vec<Arc<Call>> = typed.calls.into_iter().map(Arc::new).collect();
+        self.adjacent.add(&calls);
         if !self.quiet {
             self.events.push(Event::BlockClosed {
                 block: index,
@@ -458,6 +471,22 @@ impl Assembler {
         parsed.trailing_text = collect(SegmentKind::Trailing).trim().to_owned();
         parsed.thoughts = thoughts;
         parsed
+    }
+}
+
+/// The remark on a call that the block before holds in another dialect (A2).
+fn repeated_call(call: &Call) -> Diagnostic {
+    Diagnostic {
+        rule: Rule::A2,
+        class: Some(Class::Verbatim),
+        severity: Severity::Warning,
+        code: "call_in_two_dialects".to_owned(),
+        span: call.span,
+        message: format!(
+            "the call of {} in {} is the one before it, which runs once",
+            call.tool_id, call.dialect
+        ),
+        hint: "write each call once".to_owned(),
     }
 }
 

@@ -42,7 +42,9 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
     const SHORTEST: usize = 4;
     const LONGEST: usize = 256;
     let rest = text.get(at..).filter(|rest| rest.len() <= LONGEST)?;
-    if rest.len() < SHORTEST || rest.contains(['>', '\n']) && !rest.starts_with("<|") {
+    if rest.len() < SHORTEST
+        || rest.contains(['>', '\n']) && !rest.starts_with("<|") && !rest.starts_with("<<<[")
+    {
         return None;
     }
     let starts = |opener: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use call_catalogue::{Rule, Severity, Span, ToolMatch};
+use call_catalogue::{FENCE_NOT_CLOSED, Rule, Severity, Span, ToolMatch};
 use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
@@ -139,7 +139,7 @@ impl TextScanner {
             assembler.diagnose(
                 Rule::A7,
                 Severity::Warning,
-                "fence_not_closed",
+                FENCE_NOT_CLOSED,
                 Span::new(fence.start, text.len()),
                 message,
                 "write the block outside of a fence",

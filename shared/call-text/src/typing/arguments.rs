@@ -240,13 +240,17 @@ fn stray_as_value(
         *values = arguments;
         return;
     }
-    let note = |code, after: &str| {
-        Tolerance::new(Rule::A16, Class::Repair, code, span, text.trim(), after)
-    };
+    let note =
+        |class, code, after: &str| Tolerance::new(Rule::A16, class, code, span, text.trim(), after);
     if let ([only], true) = (entry.required.as_slice(), values.is_empty())
         && entry.schema().member(only).types().has(Types::STRING)
     {
-        typer.notes.push(note("text_as_parameter", only));
+        // What is left of the parameter's own tags shows that it was cut wrong.
+        let class = match text.contains('<') {
+            true => Class::Doubt,
+            false => Class::Repair,
+        };
+        typer.notes.push(note(class, "text_as_parameter", only));
         let content = Content::Markup(span);
         values.push(RawValue {
             name: Written::Other(only.clone()),
@@ -255,7 +259,7 @@ fn stray_as_value(
         });
         return;
     }
-    typer.notes.push(note("stray_text", ""));
+    typer.notes.push(note(Class::Doubt, "stray_text", ""));
 }
 
 /// The arguments in a text that is a JSON object of the tool's parameters, alone, in CDATA or in a
@@ -421,7 +425,7 @@ fn drop_attributes_beside_children(arguments: &mut Vec<Argument>, typer: &mut Ty
             let span = argument.raw.name_span;
             typer.notes.push(Tolerance::new(
                 Rule::N10,
-                Class::Repair,
+                Class::Doubt,
                 "attribute_overridden",
                 span,
                 &argument.name,

@@ -75,7 +75,8 @@ pub(crate) fn type_call(
         }
     }
     let read_only = entry.is_some_and(|entry| entry.tool.read_only);
-    let repaired = typer.notes.iter().any(|note| note.class == Class::Repair);
+    let repaired = typer.notes.iter().any(|note| note.class.is_repair());
+    let doubted = typer.notes.iter().any(|note| note.class == Class::Doubt) || raw.ambiguous;
     Call {
         block: 0,
         dialect: raw.dialect.unwrap_or(Dialect::Native),
@@ -87,7 +88,7 @@ pub(crate) fn type_call(
         tolerances: typer.notes,
         problems: typer.problems,
         ambiguous: raw.ambiguous,
-        needs_confirmation: (repaired || raw.ambiguous) && !read_only,
+        needs_confirmation: doubted || (repaired && !read_only),
         runs: true,
         control,
         provider_id: raw.provider_id,
@@ -225,7 +226,7 @@ fn repeated_parameter(
                 .clone()
                 .all(|argument| matches!(argument.raw.content, Content::Plain(_)))
         {
-            typer.note(Rule::T17, Class::Repair, "last_value_wins", &place, "", "");
+            typer.note(Rule::T17, Class::Doubt, "last_value_wins", &place, "", "");
             return values.pop().flatten();
         }
         let message = format!(

@@ -83,7 +83,7 @@ impl Typer<'_> {
         if noticed.stray_mark {
             self.note(
                 Rule::V8,
-                Class::Repair,
+                Class::Doubt,
                 "cdata_mark_missing",
                 place,
                 source,

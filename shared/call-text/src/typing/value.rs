@@ -361,7 +361,11 @@ impl Typer<'_> {
         } else {
             (None, "absent")
         };
-        self.note(Rule::C12, Class::Repair, "empty_value", place, "", name);
+        let class = match value {
+            Some(_) => Class::Repair,
+            None => Class::Doubt,
+        };
+        self.note(Rule::C12, class, "empty_value", place, "", name);
         value
     }
 

@@ -2,6 +2,7 @@
 
 mod benign;
 mod cases;
+mod cuts;
 mod injection;
 mod linear;
 mod mutations;

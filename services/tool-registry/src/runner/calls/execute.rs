@@ -213,10 +213,10 @@ impl Inner {
             );
             return Err(Failure::new(Category::Limit, "limit_exceeded", message));
         }
-        if call.needs_confirmation && !tool.flags().read_only {
+        if call.needs_confirmation {
             let message = format!(
-                "{} has effects, and its call was repaired or can be read in two ways, so it was not \
-                 carried out; write the call again exactly as it is meant",
+                "the call of {} was repaired or can be read in two ways, so it was not carried out; \
+                 write the call again exactly as it is meant",
                 tool.id()
             );
             return Err(Failure::new(

@@ -60,6 +60,15 @@ impl ElementScanner {
         }
     }
 
+    /// Whether the message ends inside the tag of the first call (G9): all that stands in the block
+    /// is the beginning of a tag.
+    fn is_cut_in_name(&self, feed: &Feed<'_>) -> bool {
+        const LONGEST: usize = 256;
+        let inside = feed.text[self.opened..].trim_start();
+        let tag = inside.strip_prefix(['<', '＜']);
+        self.raw.calls.is_empty() && tag.is_some_and(|tag| tag.len() <= LONGEST && is_cut_tag(tag))
+    }
+
     /// A `<` that starts no tag: CDATA and declarations are passed over whole (A5, V14).
     pub(super) fn not_a_tag(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
         for (open, close) in [("<![CDATA[", "]]>"), ("<?", "?>"), ("<!", ">")] {
@@ -78,6 +87,10 @@ impl ElementScanner {
                 Look::More => return Some(Progress::More),
                 Look::No => {}
             }
+        }
+        if feed.eof && self.is_cut_in_name(feed) {
+            self.pos = feed.len();
+            return None;
         }
         let width = feed.char_at(at).map_or(1, char::len_utf8);
         self.push_stray(Span::new(at, at + width));
@@ -196,6 +209,15 @@ impl ElementScanner {
             }
         }
     }
+}
+
+/// Whether a text may be a name and attributes of which the last one is not complete.
+fn is_cut_tag(text: &str) -> bool {
+    let letter = |c: char| c.is_alphanumeric() || "_-.:/=`".contains(c);
+    let attribute = |text: &str| text.chars().all(letter) || text.contains("=\"");
+    let (name, attributes) = text.split_once(' ').unwrap_or((text, ""));
+    let attributes = attributes.trim_start();
+    name.chars().all(letter) && !attributes.contains(['<', '>', '\n']) && attribute(attributes)
 }
 
 /// Whether a text is the opening line of a fence, as far as it is there.

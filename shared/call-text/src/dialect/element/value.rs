@@ -184,7 +184,7 @@ impl ValueScan {
             let Some(at) = found else {
                 self.pos = feed.len();
                 return if feed.eof {
-                    self.at_end(mode)
+                    self.at_end(feed, mode)
                 } else {
                     ElementStep::More
                 };
@@ -466,7 +466,7 @@ impl ValueScan {
     }
 
     /// No more text: the best place seen, if there is one.
-    fn at_end(&mut self, mode: &mut Mode) -> ElementStep {
+    fn at_end(&mut self, feed: &Feed<'_>, mode: &mut Mode) -> ElementStep {
         if mode.rewinds >= MOST_REWINDS {
             return ElementStep::Unclosed {
                 malformed_at: self.block_end_seen,
@@ -474,14 +474,13 @@ impl ValueScan {
         }
         if let Some(cut) = self.in_cdata_cut.filter(|_| self.in_cdata) {
             let span = Span::new(cut.inner_end, cut.inner_end);
-            self.notes.push(Tolerance::new(
-                Rule::V8,
-                Class::Repair,
-                "cdata_not_closed",
-                span,
-                "",
-                "]]>",
-            ));
+            let value = Span::new(self.inner_start, cut.inner_end).of(feed.text);
+            let class = match cdata::holds_remains(value) {
+                true => Class::Doubt,
+                false => Class::Repair,
+            };
+            let note = Tolerance::new(Rule::V8, class, "cdata_not_closed", span, "", "]]>");
+            self.notes.push(note);
             return self.go_back(cut, mode);
         }
         match self.counted.or(self.weak) {

@@ -1,6 +1,6 @@
 //! What stands inside a value and shows that its end was missed (T5, T9).
 
-use call_catalogue::{Class, Rule, Span, Tolerance};
+use call_catalogue::{Class, MARK_INSIDE_VALUE, Rule, Span, Tolerance};
 
 use super::command::CommandKey;
 use super::key;
@@ -19,10 +19,27 @@ pub(super) struct InnerMarks {
 }
 
 impl InnerMarks {
+    /// Adds what the marks in a value say about it to its tolerances, and gives that of a block that
+    /// took in the fields of another one. A repaired value that holds what may be left of a mark is
+    /// not certain to be the one that was meant.
+    pub(super) fn judge(
+        &self,
+        feed: &Feed<'_>,
+        value: Span,
+        notes: &mut Vec<Tolerance>,
+    ) -> Option<Tolerance> {
+        if holds_remains(value.of(feed.text)) {
+            let repairs = notes.iter_mut().filter(|note| note.class.is_repair());
+            repairs.for_each(|note| note.class = Class::Doubt);
+        }
+        notes.extend(self.note(feed));
+        self.crossing(feed)
+    }
+
     /// The tolerance of a block that took in the fields of another one.
-    pub(super) fn crossing(&self, feed: &Feed<'_>) -> Option<Tolerance> {
+    fn crossing(&self, feed: &Feed<'_>) -> Option<Tolerance> {
         let span = self.crossed?;
-        let (rule, class) = (Rule::T9, Class::Repair);
+        let (rule, class) = (Rule::T9, Class::Doubt);
         let mark = span.of(feed.text);
         Some(Tolerance::new(
             rule,
@@ -35,14 +52,14 @@ impl InnerMarks {
     }
 
     /// The tolerance of a value that was probably cut wrong.
-    pub(super) fn note(&self, feed: &Feed<'_>) -> Option<Tolerance> {
+    fn note(&self, feed: &Feed<'_>) -> Option<Tolerance> {
         let span = self.doubt?;
-        let (rule, class) = (Rule::T5, Class::Repair);
+        let (rule, class) = (Rule::T5, Class::Doubt);
         let before = span.of(feed.text);
         Some(Tolerance::new(
             rule,
             class,
-            "mark_inside_value",
+            MARK_INSIDE_VALUE,
             span,
             before,
             "",
@@ -54,6 +71,20 @@ impl InnerMarks {
 pub(super) fn holds_marks(text: &str) -> bool {
     let mut marks = ["始", "末", "»»", "««"].into_iter();
     marks.any(|mark| memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some())
+}
+
+/// Whether a text holds a delimiter or the mark of a block, or begins or ends with what may be left
+/// of one. What separates fields stands behind a delimiter.
+fn holds_remains(text: &str) -> bool {
+    const WIDEST: usize = 3;
+    let part = |c: char| "「」»«".contains(c);
+    let text = text.trim();
+    let blocks = ["<|[", "<<<["];
+    holds_marks(text)
+        || blocks.iter().any(|mark| text.contains(mark))
+        || text.ends_with([',', '，', ';', '；'])
+        || text.chars().take(WIDEST).any(part)
+        || text.chars().rev().take(WIDEST).any(part)
 }
 
 /// Whether a delimiter may begin with a character.

@@ -111,3 +111,12 @@ pub(super) fn trimmed(feed: &Feed<'_>, start: usize, end: usize) -> Span {
     let start = end - left.len();
     Span::new(start, start + left.trim_end_matches(ignorable).len())
 }
+
+/// Whether a block holds nothing but the beginning of the key that names its tool, behind which the
+/// message ends (G9).
+pub(super) fn is_cut(inside: &str) -> bool {
+    let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | '-' | ' ');
+    let begun = inside.trim().trim_end_matches(number).to_lowercase();
+    let mut first = ["command", "tool_name"].into_iter();
+    first.any(|key| key.starts_with(&begun))
+}

@@ -127,8 +127,7 @@ impl FieldValue {
             true => inside::look(feed, self.start.delimiters, inner),
             false => InnerMarks::default(),
         };
-        notes.extend(inside.note(feed));
-        self.crossing = inside.crossing(feed);
+        self.crossing = inside.judge(feed, inner, &mut notes);
         RawField {
             key: Written::At(self.start.key),
             reading: CommandKey::read(self.start.key.of(feed.text)),

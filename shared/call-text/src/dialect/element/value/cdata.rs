@@ -185,3 +185,15 @@ impl ValueScan {
         }
     }
 }
+
+/// Whether a value with a section that was not closed holds what may be left of the mark that
+/// should have closed it, or another mark in its place.
+pub(super) fn holds_remains(value: &str) -> bool {
+    const WIDEST: usize = 4;
+    let mut opened = memchr::memmem::find_iter(value.as_bytes(), "<![CDATA[");
+    if opened.nth(1).is_some() {
+        return true;
+    }
+    let mut tail = value.trim_end().chars().rev().take(WIDEST);
+    tail.any(|c| matches!(c, ']' | '>')) || value.contains("]]>")
+}

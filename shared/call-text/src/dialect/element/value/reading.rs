@@ -2,7 +2,9 @@
 //! that begins another parameter or another call, or the end of its call.
 
 use call_catalogue::schema::{Schema, Types};
-use call_catalogue::{Class, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch, names};
+use call_catalogue::{
+    Class, MARK_INSIDE_VALUE, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch, names,
+};
 
 use super::ValueScan;
 use crate::dialect::element::open::{is_generic_call, is_generic_parameter, names_call};
@@ -109,8 +111,8 @@ impl ValueScan {
         let span = span.or(in_section)?;
         Some(Doubt::Repair(Tolerance::new(
             Rule::V1,
-            Class::Repair,
-            "mark_inside_value",
+            Class::Doubt,
+            MARK_INSIDE_VALUE,
             span,
             span.of(feed.text),
             "",
