@@ -173,8 +173,8 @@ fn write(
         || (!is_string && text.contains(['<', '&']))
     {
         // One line break inside each end of CDATA belongs to the writing (V5); it protects those of
-        // the value.
-        let framed = if broken && frames {
+        // the value. Round blanks it would be one of them (V10).
+        let framed = if broken && frames && !text.trim().is_empty() {
             format!("\n{text}\n")
         } else {
             text.to_owned()

@@ -81,6 +81,9 @@ pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str
     noticed.stray_mark = false;
     let mut out = String::with_capacity(source.len());
     let mut seen = 0;
+    let blank = pieces.iter().all(|piece| match piece {
+        Piece::Text(text) | Piece::CData(text) => is_blank_text(text, schema),
+    });
     // The first section begins with a line break, so the last one ends with one (V5).
     let mut framed = false;
     for piece in &pieces {
@@ -95,7 +98,7 @@ pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str
                 let mut text = *text;
                 noticed.stray_mark |= (seen == 1 && cdata_opener(text).is_some())
                     || (seen == sections && text.ends_with("]]>"));
-                if seen == 1 && !schema.preserves_white_space() {
+                if seen == 1 && !blank && !schema.preserves_white_space() {
                     let width = first_break(text);
                     framed = width.is_some();
                     text = &text[width.unwrap_or(0)..];
@@ -206,12 +209,20 @@ fn without_outer_space<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
     if has_no_outer_space(source.as_bytes()) || schema.preserves_white_space() {
         return source;
     }
+    if is_blank_text(source, schema) {
+        return source;
+    }
     let body = laid_out(source);
     let broken = memchr::memchr(b'\n', body.as_bytes()).is_some();
     if broken || schema.is_raw() || schema.allows_exactly(body) {
         return body;
     }
     body.trim()
+}
+
+/// Whether a text under a schema is nothing but blanks: that is no layout, and stays (V10).
+fn is_blank_text(source: &str, schema: Schema<'_>) -> bool {
+    source.trim().is_empty() && schema.types().has(Types::STRING)
 }
 
 /// The text of a delimited value (T16).
