@@ -96,6 +96,9 @@ impl Tolerance {
             (MARK_INSIDE_VALUE, mark, _) => {
                 format!("'{mark}' stands inside a value and was read as a part of it")
             }
+            (COLON_MISSING, key, _) => {
+                format!("'{key}' has no colon before its value, and the field was left out")
+            }
             ("two_blocks_in_one", mark, _) => {
                 format!("'{mark}' stands inside a value: fields of two blocks seem to be mixed")
             }
@@ -127,6 +130,9 @@ pub fn cut(text: &str) -> String {
     }
     format!("{}...", &text[..end])
 }
+
+/// The code of a field that was left out as its key and its value have no colon between them.
+pub const COLON_MISSING: &str = "colon_missing";
 
 /// The code of a value that holds a mark which may have been meant to end it.
 pub const MARK_INSIDE_VALUE: &str = "mark_inside_value";

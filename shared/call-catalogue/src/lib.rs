@@ -26,7 +26,8 @@ pub use catalogue::{
     Catalogue, CatalogueError, Entry, NameReading, Parameter, Tool, ToolKind, ToolMatch, alias_of,
 };
 pub use diagnostic::{
-    Diagnostic, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Severity, Tolerance, cut,
+    COLON_MISSING, Diagnostic, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Severity, Tolerance,
+    cut,
 };
 pub use dialect::Dialect;
 pub use problem::{Problem, ProblemCode};

@@ -18,7 +18,8 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use call_catalogue::{
-    Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span, Tolerance, ToolMatch,
+    COLON_MISSING, Class, Diagnostic, Dialect, Problem, ProblemCode, Rule, Severity, Span,
+    Tolerance, ToolMatch,
 };
 use serde_json::Map;
 
@@ -187,6 +188,10 @@ fn calls_of_fields(
                 "; it has the fields {}",
                 steps.keys_seen.join(", ")
             ));
+        }
+        let mut lost = raw.notes.iter().filter(|note| note.code == COLON_MISSING);
+        if let Some(note) = lost.next() {
+            message.push_str(&format!("; {}", note.words(&note.before)));
         }
         raw.problems.push(Problem::new(
             ProblemCode::MissingCommand,

@@ -5,11 +5,11 @@
 
 pub(crate) mod command;
 mod inside;
-mod key;
+pub(crate) mod key;
 pub(crate) mod marks;
 mod value;
 
-use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
+use call_catalogue::{COLON_MISSING, Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 
 use self::command::CommandKey;
 use self::marks::{BlockFamily, Marker};
@@ -250,14 +250,17 @@ impl FieldScanner {
     fn note_lost_fields(&mut self, feed: &Feed<'_>) {
         let lost = |span: &&Span| inside::holds_marks(span.of(feed.text));
         if let Some(span) = self.raw.stray.iter().find(lost) {
-            self.raw.notes.push(Tolerance::new(
-                Rule::T33,
-                Class::Doubt,
-                "lost_field",
-                *span,
-                span.of(feed.text).trim(),
-                "",
-            ));
+            let head = &feed.text[self.opened..span.start];
+            let line = head
+                .rfind('\n')
+                .map_or(self.opened, |at| self.opened + at + 1);
+            let (code, lost) = match key::without_colon(&feed.text[line..]) {
+                Some(key) => (COLON_MISSING, key),
+                None => ("lost_field", span.of(feed.text).trim()),
+            };
+            let (rule, class) = (Rule::T33, Class::Doubt);
+            let note = Tolerance::new(rule, class, code, *span, lost, "");
+            self.raw.notes.push(note);
         }
     }
 

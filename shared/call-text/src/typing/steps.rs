@@ -22,6 +22,7 @@ use self::repeated::{Commands, place_repeated};
 use crate::StepControl;
 use crate::dialect::context::Context;
 use crate::dialect::fields::command::CommandKey;
+use crate::dialect::fields::key::without_colon;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 
 /// The calls of a block and what belongs to the block as a whole.
@@ -194,8 +195,12 @@ fn swallowed_field(
         of_block(key) || suffixes(key).any(|suffix| of_block(&key[..suffix.stem]))
     })?;
     let (key, found) = (field.key.of(text), inner.of(text));
+    let missing = match without_colon(&text[inner.start..]) {
+        Some(_) => "the colon behind it is missing",
+        None => "a delimiter is missing before it",
+    };
     let message = format!(
-        "The value of '{key}' holds the field '{found}': a delimiter is missing before it, or the value must be between 「始ESCAPE」 and 「末ESCAPE」"
+        "The value of '{key}' holds the field '{found}': {missing}, or the value must be between 「始ESCAPE」 and 「末ESCAPE」"
     );
     Some(
         Problem::new(ProblemCode::UnterminatedValue, Rule::T9, *inner, message)

@@ -19,7 +19,7 @@ const BLOCKS: &[&str] = &[
 
 const BEFORE: &str = "Let me look.";
 
-/// So much of a mark is not told from other text.
+/// A shorter beginning of a mark may be any other text.
 const SHORTEST: usize = 4;
 
 #[test]

@@ -120,3 +120,13 @@ pub(super) fn is_cut(inside: &str) -> bool {
     let mut first = ["command", "tool_name"].into_iter();
     first.any(|key| key.starts_with(&begun))
 }
+
+/// The key in a line that an opening delimiter follows without a colon.
+pub(crate) fn without_colon(line: &str) -> Option<&str> {
+    let near = line.floor_char_boundary(MOST_KEY_BYTES * 2);
+    let line = line[..near].lines().next()?;
+    let openers = Delimiters::ALL.iter().map(|own| own.opener());
+    let at = openers.filter_map(|opener| line.find(opener)).min()?;
+    let key = line[..at].trim();
+    (!key.is_empty() && key.chars().all(is_key_char)).then_some(key)
+}
