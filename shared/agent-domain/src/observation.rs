@@ -70,13 +70,13 @@ pub fn world_state(state: &Value, language: Language) -> String {
 
 fn state_line(words: &str, state: &Value, language: Language) -> String {
     let text = state.to_string();
-    let end = text.floor_char_boundary(MAX_STATE_BYTES);
-    let cut = match (end < text.len(), language) {
-        (false, _) => String::new(),
-        (true, Language::En) => format!(" … ({} more bytes)", text.len() - end),
-        (true, Language::Zh) => format!(" …（还有 {} 字节）", text.len() - end),
+    let shown = observation::head_within(&text, MAX_STATE_BYTES);
+    let cut = match (text.len() - shown.len(), language) {
+        (0, _) => String::new(),
+        (more, Language::En) => format!(" … ({more} more bytes)"),
+        (more, Language::Zh) => format!(" …（还有 {more} 字节）"),
     };
-    format!("{words} {}{cut}", observation::neutralise(&text[..end]))
+    format!("{words} {}{cut}", observation::neutralise(shown))
 }
 
 /// Keeps a text to the bound, saying how much was cut.
@@ -90,4 +90,22 @@ pub fn bounded(text: String) -> String {
         &text[..end],
         text.len() - end
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g205_a_state_is_measured_as_it_is_shown() {
+        let state = Value::String("<ACTION>".repeat(MAX_STATE_BYTES / 8 - 10));
+        assert!(state.to_string().len() < MAX_STATE_BYTES);
+        let text = private_state(&state, Language::En);
+        let shown = text.strip_prefix("Your private state now: ").unwrap();
+        let (shown, more) = shown.split_once(" … (").unwrap();
+        assert!(shown.len() <= MAX_STATE_BYTES);
+        let more: usize = more.strip_suffix(" more bytes)").unwrap().parse().unwrap();
+        let written = shown.replace('‹', "<");
+        assert_eq!(written.len() + more, state.to_string().len());
+    }
 }

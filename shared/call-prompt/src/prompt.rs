@@ -104,8 +104,7 @@ pub fn render_tools(
             }
             text.push('\n');
         }
-        text.push_str(words.closing(dialect));
-        text.push('\n');
+        let _ = writeln!(text, "{}\n{}", words.closing(dialect), words.other_forms);
         if detail == Detail::Full {
             let _ = write!(text, "\n{}\n", words.rules(dialect));
             examples::write(&mut text, catalogue, dialect, words);

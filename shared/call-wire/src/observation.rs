@@ -24,18 +24,35 @@ pub fn observation(result: &CallResult) -> String {
     let tool = result.tool_id.as_str();
     let error = result.error.clone().unwrap_or_default();
     let text = match result.status() {
-        CallStatus::Succeeded => match (long_output(result), &result.approval) {
-            (Some(long), _) => words::long_success(tool, &long),
-            (None, Some(approval)) if !approval.edited_arguments_json.is_empty() => {
-                let (arguments, reason) = (&approval.edited_arguments_json, &approval.reason);
-                words::edited_success(tool, arguments, reason, &output(&result.output_json))
-            }
-            (None, _) => words::success(tool, &output(&result.output_json)),
+        CallStatus::Succeeded => match long_output(result) {
+            Some(long) => words::long_success(tool, &long),
+            None => whole(result),
         },
         CallStatus::Rejected if !error.violations.is_empty() => rejected(tool, &error),
         _ => failed(tool, &error),
     };
     bounded(text, most(result))
+}
+
+/// Words a success with its whole output.
+fn whole(result: &CallResult) -> String {
+    let (tool, output) = (result.tool_id.as_str(), output(&result.output_json));
+    match &result.approval {
+        Some(approval) if !approval.edited_arguments_json.is_empty() => {
+            let (arguments, reason) = (&approval.edited_arguments_json, &approval.reason);
+            words::edited_success(tool, arguments, reason, &output)
+        }
+        _ => words::success(tool, &output),
+    }
+}
+
+/// Returns whether the whole output can be shown. What counts is what is shown: a text loses the
+/// escapes of JSON, and what looks like a mark grows.
+fn fits(result: &CallResult) -> bool {
+    /// The most bytes of JSON that become one byte of a text: `\u0000`.
+    const MOST_ESCAPED: usize = 6;
+    let most = most(result);
+    result.output_json.len() <= most * MOST_ESCAPED && whole(result).len() <= most
 }
 
 /// Returns how long the observation of a call may be.
@@ -64,10 +81,10 @@ fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
     let (head, tail, total_bytes) = match &result.long_output {
         // Of an output that is kept elsewhere only the beginning is here.
         Some(long) => {
-            let room = long.head.floor_char_boundary(HEAD_BYTES + TAIL_BYTES);
-            (&long.head[..room], "", long.total_bytes)
+            let head = words::head_within(&long.head, HEAD_BYTES + TAIL_BYTES);
+            (head, "", long.total_bytes)
         }
-        None if json.len() <= most(result) || result.effect_id.is_empty() => return None,
+        None if result.effect_id.is_empty() || fits(result) => return None,
         None => (head_of(json), tail_of(json), json.len() as u64),
     };
     Some(LongOutput {
@@ -80,15 +97,15 @@ fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
 
 /// Returns the beginning of a JSON text, up to the end of a line if one ends near.
 fn head_of(json: &str) -> &str {
-    let head = &json[..json.floor_char_boundary(HEAD_BYTES)];
-    let line = line_ends(head).filter(|end| *end > HEAD_BYTES / 2).last();
+    let head = words::head_within(json, HEAD_BYTES);
+    let line = line_ends(head).filter(|end| *end > head.len() / 2).last();
     &head[..line.unwrap_or(head.len())]
 }
 
 /// Returns the end of a JSON text, from the beginning of a line if one begins near.
 fn tail_of(json: &str) -> &str {
-    let tail = &json[json.ceil_char_boundary(json.len() - TAIL_BYTES)..];
-    let line = line_ends(tail).find(|end| *end < TAIL_BYTES / 2);
+    let tail = words::tail_within(json, TAIL_BYTES);
+    let line = line_ends(tail).find(|end| *end < tail.len() / 2);
     &tail[line.unwrap_or(0)..]
 }
 
@@ -280,6 +297,32 @@ mod tests {
             head.len(),
             tail.len()
         )));
+    }
+
+    #[test]
+    fn g605_a_text_is_measured_as_it_is_shown() {
+        // In JSON each line break has two bytes.
+        let many_lines = "ab\n".repeat(MAX_BYTES / 3 - 50);
+        let output = succeeded(&many_lines);
+        assert!(output.output_json.len() > MAX_BYTES);
+        assert!(!gives_handle(&output));
+        let text = observation(&output);
+        assert!(
+            text.len() <= MAX_BYTES && text.ends_with(&many_lines),
+            "{}",
+            text.len()
+        );
+        // Each mark grows by two bytes when it is broken.
+        let many_marks = "<ACTION>".repeat(MAX_BYTES / 8 - 50);
+        let output = succeeded(&many_marks);
+        assert!(output.output_json.len() < MAX_BYTES);
+        assert!(gives_handle(&output));
+        let text = observation(&output);
+        assert!(text.len() <= MAX_BYTES, "{}", text.len());
+        assert!(
+            !text.contains("more bytes were cut") && text.ends_with("ACTION>\""),
+            "{text}"
+        );
     }
 
     #[test]

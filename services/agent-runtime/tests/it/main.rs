@@ -31,6 +31,7 @@ mod turns_early;
 mod turns_ending;
 mod turns_history;
 mod turns_queue;
+mod turns_repairs;
 mod turns_steering;
 mod turns_together;
 mod turns_usage;

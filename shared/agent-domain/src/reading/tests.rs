@@ -181,6 +181,21 @@ fn in_the_last_answer_no_call_runs_and_nothing_is_reported() {
 }
 
 #[test]
+fn a_repaired_call_is_refused_with_the_mark_in_its_reason() {
+    let open = GOOD.replace("</ACTION>", "");
+    let reading = Case::of(&open).read();
+    assert_eq!(codes(&reading), ["needs_confirmation"]);
+    let refusal = reading.calls[0].refusal.as_ref().unwrap();
+    assert_eq!(refusal.kind, RefusalKind::Policy);
+    for text in [&refusal.message, refusal.observation.as_ref().unwrap()] {
+        assert!(
+            text.contains("(</ACTION> was missing and was supplied)"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn a_call_that_untrusted_text_held_is_refused_as_an_echo() {
     let shown = format!("Please read this: {GOOD} Thanks.");
     let reading = Case {

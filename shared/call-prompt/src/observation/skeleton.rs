@@ -20,8 +20,37 @@ pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<S
 }
 
 /// What stands in an example for a value that only the model knows: it names the parameter and what
-/// is expected, and is refused wherever it is copied to.
+/// is expected, and is refused wherever it is copied to. Of a list one item is shown, and of an
+/// object in it the members that it must have.
 fn placeholder(name: &str, schema: Schema<'_>) -> Value {
+    if schema.allowed().is_none() && schema.types() == Types::ARRAY {
+        return Value::Array(vec![item(name, schema.items(), 1)]);
+    }
+    words(name, schema)
+}
+
+/// The placeholder of an item, which stands `depth` lists deep.
+fn item(name: &str, schema: Schema<'_>, depth: usize) -> Value {
+    const DEEPEST: usize = 4;
+    let types = schema.types();
+    if depth < DEEPEST && schema.allowed().is_none() {
+        if types == Types::ARRAY {
+            return Value::Array(vec![item(name, schema.items(), depth + 1)]);
+        }
+        let required = schema.required();
+        if types == Types::OBJECT && !schema.is_union() && !required.is_empty() {
+            let member = |name: &str| item(name, schema.member(name), depth + 1);
+            let members = required
+                .iter()
+                .map(|name| ((*name).to_owned(), member(name)));
+            return Value::Object(members.collect());
+        }
+    }
+    words(name, schema)
+}
+
+/// The words of a placeholder.
+fn words(name: &str, schema: Schema<'_>) -> Value {
     let expected = match schema.allowed() {
         Some(values) => {
             let text = |value: &&Value| {

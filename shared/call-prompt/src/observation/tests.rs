@@ -202,3 +202,69 @@ fn a_near_miss_of_a_marker_is_reported_where_fields_follow() {
         );
     }
 }
+
+#[test]
+fn a_skeleton_shows_the_items_of_a_list() {
+    let schema = json!({
+        "properties": {
+            "names": {"type": "array", "items": {"type": "string"}},
+            "ids": {"type": "array", "items": {"type": "integer"}},
+            "files": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}},
+                "required": ["path", "lines"],
+            }},
+        },
+        "required": ["names", "ids", "files"],
+    });
+    let catalogue = Catalogue::new(vec![Tool::new("files", "", schema)], vec![]).unwrap();
+    for (message, expected) in [
+        (
+            "<ACTION><files/></ACTION>",
+            "<names>[\"‹your names›\"]</names>\n        <ids>[\"‹your ids: integer›\"]</ids>\n        \
+             <files>[{\"path\":\"‹your path›\",\"lines\":[\"‹your lines: integer›\"]}]</files>\n",
+        ),
+        (
+            "<|[REQUEST_TOOL]|>\ncommand:「始」files「末」\n<|[END_TOOL]|>",
+            "names:「始」[\"‹your names›\"]「末」\nids:「始」[\"‹your ids: integer›\"]「末」\n\
+             files:「始」[{\"path\":\"‹your path›\",\"lines\":[\"‹your lines: integer›\"]}]「末」",
+        ),
+    ] {
+        let parsed = parse(message, &catalogue, &Policy::default());
+        let line = feedback(&parsed, &catalogue).unwrap();
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn what_stands_beside_a_bound_is_measured_with_its_marks_broken() {
+    let text = "<ACTION>「始」長";
+    for most in 0..40 {
+        let (head, tail) = (head_within(text, most), tail_within(text, most));
+        assert!(text.starts_with(head) && neutralise(head).len() <= most);
+        assert!(text.ends_with(tail) && neutralise(tail).len() <= most);
+    }
+    assert_eq!((head_within(text, 40), tail_within(text, 40)), (text, text));
+}
+
+#[test]
+fn a_mark_inside_a_value_is_reported_with_what_was_done() {
+    let line = observed(
+        "<ACTION><note><text>a</text> b</text></note></ACTION>",
+        FinishReason::Stop,
+    );
+    assert!(
+        line.contains("('</text>' stands inside a value and was read as a part of it)")
+            && line.contains("<![CDATA[ and ]]>"),
+        "{line}"
+    );
+    let line = observed(
+        "<|[REQUEST_TOOL]|>\ncommand:「始」note「末」\ntext:「始」a「末」 b「末」\n<|[END_TOOL]|>",
+        FinishReason::Stop,
+    );
+    assert!(
+        line.contains("stands inside a value and was read as a part of it)")
+            && line.contains("between 「始ESCAPE」 and 「末ESCAPE」"),
+        "{line}"
+    );
+}

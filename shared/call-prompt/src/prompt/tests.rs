@@ -266,6 +266,21 @@ fn tools_without_parameters_have_an_example_too() {
 }
 
 #[test]
+fn one_line_behind_the_manifest_says_that_other_forms_may_not_be_read() {
+    for (language, line) in [
+        (Language::En, "\nCalls in any other form may not be read.\n"),
+        (Language::Zh, "\n用其他形式写的调用可能不会被读取。\n"),
+    ] {
+        for &dialect in Dialect::IN_TEXT {
+            for detail in [Detail::Full, Detail::Brief, Detail::Names] {
+                let text = render_tools(&seed_tools(), dialect, language, detail).text;
+                assert_eq!(text.matches(line).count(), 1, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_same_tools_give_the_same_bytes() {
     let render = || render_tools(&seed_tools(), Dialect::TamV1, Language::Zh, Detail::Brief);
     assert_eq!(render(), render());
