@@ -28,8 +28,9 @@ impl InnerMarks {
         value: Span,
         notes: &mut Vec<Tolerance>,
     ) -> Option<Tolerance> {
-        if holds_remains(value.of(feed.text)) {
-            let repairs = notes.iter_mut().filter(|note| note.class.is_repair());
+        let repairs = notes.iter_mut().filter(|note| note.class.is_repair());
+        let mut repairs = repairs.peekable();
+        if repairs.peek().is_some() && holds_remains(value.of(feed.text)) {
             repairs.for_each(|note| note.class = Class::Doubt);
         }
         notes.extend(self.note(feed));
