@@ -25,6 +25,10 @@ fn in_pieces(
 fn joined(events: Vec<Event>) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::new();
     for event in events {
+        // A stream may have opened the block that a closing mark makes a thought of.
+        if matches!(event, Event::Thought { takes_back, .. } if takes_back) {
+            out.retain(|event| !is_of_open_block(event));
+        }
         match (out.last_mut(), &event) {
             (
                 Some(Event::Text {
@@ -73,6 +77,13 @@ fn joined(events: Vec<Event>) -> Vec<Event> {
         }
     }
     out
+}
+
+fn is_of_open_block(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::BlockOpened { .. } | Event::CallOpened { .. } | Event::ArgumentDelta { .. }
+    )
 }
 
 fn every_byte_is_in_one_segment(text: &str, parsed: &Parsed) {
