@@ -9,6 +9,10 @@ const BLOCK_STARTS: &[&str] = &[
     "<action>",
     "<|[request_tool]|>",
     "<<<[tool_request]>>>",
+    // With a nonce.
+    "<action ",
+    "<|[request_tool ",
+    "<<<[tool_request ",
     "<tool_call",
     "<invoke ",
     "<function=",
