@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use call_catalogue::Dialect;
+use call_catalogue::{Dialect, TrainedFormat};
 use call_prompt::prompt::Language;
 use call_text::Policy;
 use serde::{Deserialize, Serialize};
@@ -197,6 +197,9 @@ pub struct Plan {
     /// The dialect that the model is taught and its answers are read in; if missing, ACTION is
     /// taught and any is read.
     pub dialect: Option<Dialect>,
+    /// The formats of trained models in which answers are read as well; all of them if missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub formats: Option<Vec<TrainedFormat>>,
     /// The language of the list of tools.
     pub language: Language,
     /// How the model is offered its tools.
@@ -285,6 +288,7 @@ impl Plan {
     pub fn policy(&self) -> Policy {
         Policy {
             dialect: self.dialect,
+            formats: self.formats.clone(),
             nonce: self.nonce.clone(),
             ..Policy::default()
         }

@@ -190,7 +190,7 @@ impl Reader {
             self.decide(call.clone(), context);
         }
         let of_text = [
-            observation::for_blocks(&parsed),
+            observation::for_blocks(&parsed, context.dialect, context.catalogue),
             observation::not_run(&parsed),
         ];
         let of_text: Vec<String> = of_text.into_iter().flatten().collect();

@@ -140,5 +140,8 @@ pub const MARK_INSIDE_VALUE: &str = "mark_inside_value";
 /// The code of the remark on a block in a code fence that is never closed.
 pub const FENCE_NOT_CLOSED: &str = "fence_not_closed";
 
+/// The code of the remark on a closing mark that closes no block.
+pub const LONE_CLOSE: &str = "closing_mark_without_block";
+
 /// The code of the remark on a marker that resembles one.
 pub const NEAR_MISS: &str = "near_miss_marker";

@@ -14,6 +14,7 @@ pub mod canonical;
 mod catalogue;
 mod diagnostic;
 mod dialect;
+mod format;
 pub mod names;
 pub mod placeholder;
 mod problem;
@@ -26,10 +27,11 @@ pub use catalogue::{
     Catalogue, CatalogueError, Entry, NameReading, Parameter, Tool, ToolKind, ToolMatch, alias_of,
 };
 pub use diagnostic::{
-    COLON_MISSING, Diagnostic, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Severity, Tolerance,
-    cut,
+    COLON_MISSING, Diagnostic, FENCE_NOT_CLOSED, LONE_CLOSE, MARK_INSIDE_VALUE, NEAR_MISS,
+    Severity, Tolerance, cut,
 };
 pub use dialect::Dialect;
+pub use format::TrainedFormat;
 pub use problem::{Problem, ProblemCode};
 pub use rule::{Class, Rule};
 pub use span::Span;

@@ -55,6 +55,8 @@ pub enum ProblemCode {
     StrictViolation,
     /// A placeholder of an example was copied (T35).
     PlaceholderValue,
+    /// A call in a format that is not read (G9).
+    UnreadFormat,
     /// The value breaks its schema in a way that has no other code here.
     #[serde(untagged)]
     Schema(ViolationCode),
@@ -100,6 +102,7 @@ impl ProblemCode {
             Self::LimitExceeded => "limit_exceeded",
             Self::StrictViolation => "strict_violation",
             Self::PlaceholderValue => "placeholder_value",
+            Self::UnreadFormat => "unread_format",
             Self::Schema(code) => code.as_str(),
         }
     }

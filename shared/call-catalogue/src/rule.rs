@@ -239,6 +239,24 @@ pub enum Rule {
     L8,
     /// Description template.
     L9,
+    /// The calls of GLM.
+    F1,
+    /// JSON that is the whole message.
+    F2,
+    /// The calls of DeepSeek.
+    F3,
+    /// The calls of gpt-oss.
+    F4,
+    /// The calls of Kimi.
+    F5,
+    /// The calls of Mistral.
+    F6,
+    /// Namespaces before the names of tags.
+    F7,
+    /// JSON inside a tag.
+    F8,
+    /// Formats that are named and not read.
+    F9,
 }
 
 impl Rule {
@@ -360,6 +378,15 @@ impl Rule {
         Rule::L7,
         Rule::L8,
         Rule::L9,
+        Rule::F1,
+        Rule::F2,
+        Rule::F3,
+        Rule::F4,
+        Rule::F5,
+        Rule::F6,
+        Rule::F7,
+        Rule::F8,
+        Rule::F9,
     ];
 
     /// The id as it is written, for instance `A10`.

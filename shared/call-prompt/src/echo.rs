@@ -6,9 +6,14 @@
 //! text, or if the text writes its tool's name in the place of a call's name and holds every one of its
 //! values behind it.
 
+use std::borrow::Cow;
+
 use call_catalogue::{alias_of, names};
 use call_text::{Call, Parsed, decode_entities};
 use unicode_normalization::UnicodeNormalization;
+
+/// The most layers of JSON text in JSON text that are read.
+const MOST_LAYERS: usize = 3;
 
 /// Untrusted texts, prepared for comparison.
 #[derive(Debug, Clone, Default)]
@@ -24,8 +29,14 @@ impl Echo {
         for text in untrusted {
             let plain = normalise(text);
             let decoded = normalise(&decode_entities(text));
-            if text.contains('\\') {
-                texts.push(normalise(&unescape_json(text)));
+            // A call in JSON may stand in the JSON of a result, and that in another one.
+            let mut layer = Cow::Borrowed(text);
+            for _ in 0..MOST_LAYERS {
+                if !layer.contains('\\') {
+                    break;
+                }
+                layer = Cow::Owned(unescape_json(&layer));
+                texts.push(normalise(&layer));
             }
             if decoded != plain {
                 texts.push(decoded);
@@ -120,6 +131,14 @@ fn written_as_call(text: &str, name: &str) -> Option<usize> {
         "\"tool_name\":\"",
         "\"function\":\"",
         "'name':'",
+        // The formats of trained models, after compatibility folding.
+        "<tool_call>",
+        "begin|>",
+        "sep|>",
+        "functions.",
+        "to=",
+        "[tool_calls]",
+        "action:",
     ];
     memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).find(|at| {
         let head = &text[..*at];

@@ -8,7 +8,7 @@ mod skeleton;
 
 use call_catalogue::names::listed;
 use call_catalogue::{
-    Catalogue, Diagnostic, Dialect, FENCE_NOT_CLOSED, MARK_INSIDE_VALUE, NEAR_MISS, Problem,
+    Catalogue, Dialect, FENCE_NOT_CLOSED, LONE_CLOSE, MARK_INSIDE_VALUE, NEAR_MISS, Problem,
     ProblemCode, Severity, Tolerance,
 };
 use call_text::{Block, Call, Parsed};
@@ -300,12 +300,44 @@ pub fn for_block(block: &Block) -> Option<String> {
     ))
 }
 
+/// A block in a format that is not read: its calls stand behind it as `dialect` writes them (G9).
+fn for_unread(
+    index: usize,
+    parsed: &Parsed,
+    dialect: Dialect,
+    catalogue: &Catalogue,
+) -> Option<String> {
+    let block = parsed.blocks.get(index)?;
+    let mut line = for_block(block)?;
+    let is_unread = |problem: &Problem| problem.code == ProblemCode::UnreadFormat;
+    if !block.problems.iter().any(is_unread) {
+        return Some(line);
+    }
+    let calls = parsed.calls.iter().filter(|call| call.block == index);
+    let examples = calls.filter_map(|call| skeleton::corrected_in(call, dialect, catalogue));
+    let examples: Vec<String> = examples.collect();
+    match examples.is_empty() {
+        true => {
+            let mark = dialect.opening_mark(None);
+            line.push_str(&format!(
+                ". Write it behind {mark}, as the list of tools shows"
+            ));
+        }
+        false => {
+            line.push_str("\nWrite it like this:\n");
+            line.push_str(&examples.join("\n"));
+        }
+    }
+    Some(line)
+}
+
 /// Everything that a model should read about blocks that should have run and that no call could
-/// be read from: one line per block. `None` if there is no such block.
-pub fn for_blocks(parsed: &Parsed) -> Option<String> {
-    let refused = parsed.blocks.iter().filter(|block| block.runs);
-    let lines = refused.filter_map(for_block).chain(for_text(parsed));
-    let lines: Vec<String> = lines.collect();
+/// be read from: one line per block. `None` if there is no such block. Examples are written in
+/// `dialect`, which the model is taught.
+pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
+    let refused = (0..parsed.blocks.len()).filter(|index| parsed.blocks[*index].runs);
+    let refused = refused.filter_map(|index| for_unread(index, parsed, dialect, catalogue));
+    let lines: Vec<String> = refused.chain(for_text(parsed)).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
@@ -320,7 +352,7 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
         .filter(|(_, block)| block.runs)
     {
         match for_block(block) {
-            Some(line) => lines.push(line),
+            Some(_) => lines.extend(for_unread(index, parsed, Dialect::Action, catalogue)),
             None => lines.extend(
                 parsed
                     .calls
@@ -338,21 +370,33 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
 /// What stands in the text and was meant as a call: fields behind a marker that opens no block, and
 /// blocks in a region that is never closed (G9). One line for each kind.
 fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
-    [NEAR_MISS, FENCE_NOT_CLOSED]
+    let remark_of = |code: &str| {
+        let remarks = parsed.diagnostics.iter();
+        remarks.clone().find(|remark| remark.code == code)
+    };
+    let meant = [NEAR_MISS, FENCE_NOT_CLOSED]
         .into_iter()
-        .filter_map(|code| {
-            let meant =
-                |remark: &&Diagnostic| remark.code == code && remark.severity == Severity::Warning;
-            parsed.diagnostics.iter().find(meant)
-        })
-        .map(|remark| {
-            let outcome = match remark.code == NEAR_MISS {
-                true => "No tool was called: ",
-                false => "",
-            };
-            let said = neutralise(&remark.message);
-            format!("Observation: Error - {outcome}{said}; {}", remark.hint)
-        })
+        .filter_map(move |code| {
+            remark_of(code).filter(|remark| remark.severity == Severity::Warning)
+        });
+    let said = meant.map(|remark| {
+        let outcome = match remark.code == NEAR_MISS {
+            true => "No tool was called: ",
+            false => "",
+        };
+        let said = neutralise(&remark.message);
+        format!("Observation: Error - {outcome}{said}; {}", remark.hint)
+    });
+    // Behind the calls that ran, what a lone mark closes is a call as well; a doubled mark closes nothing.
+    let doubled = parsed.trailing_text.trim_start().starts_with("</");
+    let closes = remark_of(LONE_CLOSE).filter(|_| !parsed.blocks.is_empty() && !doubled);
+    said.chain(closes.map(|remark| {
+        format!(
+            "Observation: Error - {}; {}",
+            neutralise(&remark.message),
+            remark.hint
+        )
+    }))
 }
 
 fn messages(problems: &[Problem]) -> String {

@@ -5,3 +5,4 @@ pub(crate) mod element;
 pub(crate) mod fields;
 pub(crate) mod json;
 pub(crate) mod raw;
+pub(crate) mod trained;

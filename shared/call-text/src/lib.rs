@@ -14,14 +14,15 @@ pub mod native;
 mod parsed;
 mod parser;
 mod policy;
-mod scan;
-pub mod thought;
 mod typing;
+
+use text_scan as scan;
 
 pub use event::{Event, ToolState};
 pub use parsed::{
     Block, BlockEnd, Call, Parsed, RawArgument, Segment, SegmentKind, SourceText, StepControl,
 };
 pub use parser::{Parser, parse, parse_finished};
-pub use policy::{FencePolicy, FinishReason, Limits, MultiBlock, NameMatch, Policy, Repair};
+pub use policy::{FencePolicy, FinishReason, MultiBlock, NameMatch, Policy, Repair};
+pub use text_scan::{Limits, thought};
 pub use typing::text::decode_entities;

@@ -9,11 +9,13 @@ mod assembler;
 mod block;
 mod block_end;
 mod code;
+mod mark_search;
 mod regions;
 mod remarks;
 mod sought;
 mod text_scanner;
 mod thoughts;
+mod trained;
 
 use std::cell::Cell;
 

@@ -1,7 +1,8 @@
 //! What a caller may decide about parsing.
 
-use call_catalogue::Dialect;
+use call_catalogue::{Dialect, TrainedFormat};
 use serde::{Deserialize, Serialize};
+use text_scan::Limits;
 
 /// Which blocks of a message run (A1, T2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -80,52 +81,15 @@ impl FinishReason {
     }
 }
 
-/// Upper bounds of what is read (V13). Zero means zero, never unlimited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Bytes of one message; what follows is kept as text and not scanned. Default 1 MiB.
-    pub message_bytes: usize,
-    /// Bytes of one block. Default 256 KiB + 64 KiB of markup.
-    pub block_bytes: usize,
-    /// Bytes of one value. Default 256 KiB.
-    pub value_bytes: usize,
-    /// Nesting of one value. Default 32.
-    pub depth: usize,
-    /// Calls in one message. Default 64.
-    pub calls: usize,
-    /// Parameters of one call. Default 256.
-    pub parameters: usize,
-    /// Bytes of one tag, attributes included. Default 1024.
-    pub tag_bytes: usize,
-    /// Bytes of one name. Default 128.
-    pub name_bytes: usize,
-    /// Diagnostics kept; later ones are counted in one last remark. Default 256.
-    pub diagnostics: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            message_bytes: 1 << 20,
-            block_bytes: 320 << 10,
-            value_bytes: 256 << 10,
-            depth: 32,
-            calls: 64,
-            parameters: 256,
-            tag_bytes: 1024,
-            name_bytes: 128,
-            diagnostics: 256,
-        }
-    }
-}
-
 /// The switches of a parse.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// The only dialect to read; `None` reads all and reports which one was met.
     pub dialect: Option<Dialect>,
+    /// The formats of trained models that are read beside the tag dialects; `None` reads all. A call in another one is
+    /// a broken block.
+    pub formats: Option<Vec<TrainedFormat>>,
     /// Which blocks run.
     pub multi_block: MultiBlock,
     /// When a fenced block is a call.
@@ -152,6 +116,7 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             dialect: None,
+            formats: None,
             multi_block: MultiBlock::default(),
             fence: FencePolicy::default(),
             action_names: NameMatch::Exact,
@@ -173,5 +138,17 @@ impl Policy {
             dialect: Some(dialect),
             ..Self::default()
         }
+    }
+
+    /// Whether calls in the formats of trained models are looked for: wherever the tag dialects are read.
+    pub(crate) fn seeks_formats(&self) -> bool {
+        self.dialect
+            .is_none_or(|fixed| matches!(fixed, Dialect::ToolTag | Dialect::ToolJson))
+    }
+
+    /// Whether calls in a format are read.
+    pub(crate) fn reads(&self, format: TrainedFormat) -> bool {
+        let formats = self.formats.as_ref();
+        self.seeks_formats() && formats.is_none_or(|formats| formats.contains(&format))
     }
 }

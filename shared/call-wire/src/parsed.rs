@@ -1,6 +1,6 @@
 //! A parsed text as a message.
 
-use call_catalogue::{Catalogue, Class, Diagnostic, Severity, Span, Tolerance};
+use call_catalogue::{Catalogue, Class, Diagnostic, Dialect, Severity, Span, Tolerance};
 use call_prompt::echo::Echo;
 use call_prompt::{lint, observation};
 use call_text::StepControl;
@@ -18,7 +18,8 @@ use crate::problem::problem_to_proto;
 /// is wrong with single calls stands with them and is reported when they are refused.
 pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> common::ParsedText {
     let calls: Vec<_> = parsed.runnable().collect();
-    let mut observation = observation::for_blocks(parsed).unwrap_or_default();
+    let mut observation =
+        observation::for_blocks(parsed, Dialect::Action, catalogue).unwrap_or_default();
     let mut left_out = observation::not_run(parsed).unwrap_or_default();
     if calls.is_empty() && !left_out.is_empty() {
         observation.push('\n');

@@ -120,7 +120,12 @@ impl Node for ParseLlmDecision {
             );
         }
         let shown = call.value(MESSAGES).map(|value| untrusted(value));
-        let mut requests = requests(&parsed, &catalogue, shown.as_deref());
+        let mut requests = requests(
+            &parsed,
+            only.unwrap_or(Dialect::Action),
+            &catalogue,
+            shown.as_deref(),
+        );
         let left_out = observation::not_run(&parsed);
         let observed = requests
             .iter()
@@ -154,7 +159,12 @@ fn untrusted(given: &Value) -> Vec<String> {
 
 /// Lists the calls in their order, and after them the block of which none could be read: behind it nothing
 /// runs.
-fn requests(parsed: &Parsed, catalogue: &Catalogue, shown: Option<&[String]>) -> Vec<Value> {
+fn requests(
+    parsed: &Parsed,
+    taught: Dialect,
+    catalogue: &Catalogue,
+    shown: Option<&[String]>,
+) -> Vec<Value> {
     let echo = shown.map(|texts| Echo::new(texts.iter().map(String::as_str)));
     let mut requests = Vec::new();
     for call in parsed.runnable() {
@@ -162,7 +172,7 @@ fn requests(parsed: &Parsed, catalogue: &Catalogue, shown: Option<&[String]>) ->
         let echoed = echo.as_ref().is_some_and(|echo| echo.contains(call));
         requests.push(request(call, index, catalogue, echoed, echo.is_some()));
     }
-    if let Some(broken) = observation::for_blocks(parsed) {
+    if let Some(broken) = observation::for_blocks(parsed, taught, catalogue) {
         let index = requests.len();
         requests.push(json!({
             "id": format!("call_{index}"),

@@ -8,12 +8,13 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 29] = [
+const SHARED: [(&str, &[&str]); 30] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
     ("call-catalogue", &["json-schema"]),
-    ("call-text", &["call-catalogue", "json-schema"]),
+    ("text-scan", &["call-catalogue"]),
+    ("call-text", &["call-catalogue", "json-schema", "text-scan"]),
     ("call-prompt", &["call-catalogue", "call-text"]),
     ("canonical-json", &[]),
     ("cel-guard", &[]),

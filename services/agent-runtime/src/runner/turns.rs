@@ -311,6 +311,7 @@ impl Inner {
             system_prompt: prompt.unwrap_or_else(|| profile.system_prompt()),
             opening_dialect: turn.dialect,
             dialect: settings.dialect,
+            formats: settings.formats.clone(),
             language: settings.language.unwrap_or_default(),
             tools: settings.tools.unwrap_or_default(),
             temperature: turn.sampling.temperature.or(settings.temperature),

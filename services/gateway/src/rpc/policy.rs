@@ -1,6 +1,6 @@
 //! How a text is read, from the wire.
 
-use call_catalogue::Dialect;
+use call_catalogue::{Dialect, TrainedFormat};
 use call_text::{FencePolicy, MultiBlock, NameMatch, Policy, Repair};
 use contracts::tavern::gateway::v1 as wire;
 
@@ -40,8 +40,32 @@ pub(super) fn read_policy(
     }
     policy.bare_tools = given.bare_tools;
     policy.vcp_last_wins = given.vcp_last_wins;
+    policy.formats = read_formats(&given.formats, problems);
     policy.nonce = read_nonce("policy.nonce", given.nonce, problems);
     policy
+}
+
+/// Reads the formats of trained models; all of them if none is named.
+fn read_formats(words: &[String], problems: &mut Problems) -> Option<Vec<TrainedFormat>> {
+    const NONE: &str = "none";
+    let named = words.iter().filter(|word| words.len() > 1 || *word != NONE);
+    let formats = named.filter_map(|word| {
+        let format = TrainedFormat::from_word(word);
+        if format.is_none() {
+            let known: Vec<&str> = TrainedFormat::ALL
+                .iter()
+                .map(|format| format.as_str())
+                .collect();
+            let known = known.join(", ");
+            problems.add(
+                "policy.formats",
+                format!("'{word}' is none of {known}, or {NONE} alone"),
+            );
+        }
+        format
+    });
+    let formats = formats.collect();
+    (!words.is_empty()).then_some(formats)
 }
 
 /// Reads a nonce; none if it is empty.
@@ -65,8 +89,25 @@ mod tests {
     }
 
     #[test]
+    fn formats_are_named_by_words() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let mut problems = Problems::new();
+            let formats = read_formats(&words, &mut problems);
+            (formats, problems.is_empty())
+        };
+        assert_eq!(read(&[]), (None, true));
+        assert_eq!(read(&["none"]), (Some(Vec::new()), true));
+        assert_eq!(read(&["json"]), (Some(vec![TrainedFormat::Json]), true));
+        for wrong in [&["none", "json"][..], &["JSON"], &[""]] {
+            assert!(!read(wrong).1, "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn every_switch_reaches_the_parser() {
         let given = wire::ParsePolicy {
+            formats: vec!["kimi".to_owned(), "glm".to_owned()],
             multi_block: wire::MultiBlock::First.into(),
             fence: wire::FencePolicy::Never.into(),
             name_match: wire::NameMatch::Normalized.into(),
@@ -78,6 +119,8 @@ mod tests {
         };
         let policy = read_policy(Some(given), Some(Dialect::Vcp), &mut Problems::new());
         assert_eq!(policy.dialect, Some(Dialect::Vcp));
+        let formats = vec![TrainedFormat::Kimi, TrainedFormat::Glm];
+        assert_eq!(policy.formats, Some(formats));
         assert_eq!(policy.multi_block, MultiBlock::First);
         assert_eq!(policy.fence, FencePolicy::Never);
         assert_eq!(policy.action_names, NameMatch::Normalized);

@@ -1,7 +1,7 @@
 //! `custom_metadata.tavern`: what a profile says to Tavern. Unlike the rest of a profile it is strict
 //! (rule G101).
 
-use call_catalogue::Dialect;
+use call_catalogue::{Dialect, TrainedFormat};
 use call_prompt::prompt::Language;
 use serde_json::{Map, Value};
 
@@ -26,10 +26,11 @@ const MAX_FALLBACKS: usize = 16;
 const MAX_REDUCTIONS: usize = 16;
 
 /// The settings that are read.
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "model",
     "fallbacks",
     "dialect",
+    "formats",
     "tools",
     "language",
     "system_prompt",
@@ -69,6 +70,8 @@ pub struct TavernSection {
     /// The dialect that the agent is taught and read in; ACTION is taught and any is read if
     /// missing.
     pub dialect: Option<Dialect>,
+    /// The formats of trained models in which answers are read as well; all of them if missing.
+    pub formats: Option<Vec<TrainedFormat>>,
     /// The language of the list of tools; English if missing.
     pub language: Option<Language>,
     /// The instructions before the list of tools; made from name and description if missing.
@@ -115,6 +118,7 @@ impl TavernSection {
         Self {
             model: self.model.clone().or_else(|| profile.model.clone()),
             dialect: self.dialect.or(profile.dialect),
+            formats: self.formats.clone().or_else(|| profile.formats.clone()),
             language: self.language.or(profile.language),
             system_prompt: self
                 .system_prompt
@@ -153,6 +157,15 @@ pub(super) fn read(reader: &mut DocumentReader, profile: &Map<String, Value>) ->
     read_section(reader, section, PLACE)
 }
 
+/// The words for the formats of trained models.
+fn formats() -> String {
+    let words: Vec<&str> = TrainedFormat::ALL
+        .iter()
+        .map(|format| format.as_str())
+        .collect();
+    format!("a list of {}", words.join(", "))
+}
+
 /// Reads the section at a place of a document; one that is missing is empty.
 pub(crate) fn read_section(
     reader: &mut DocumentReader,
@@ -180,6 +193,10 @@ pub(crate) fn read_section(
                 taught.find(|dialect| Some(dialect.as_str()) == value.as_str())
             },
         ),
+        formats: section.read("formats", &formats(), |value| {
+            let known = |value: &Value| TrainedFormat::from_word(value.as_str()?);
+            value.as_array()?.iter().map(known).collect()
+        }),
         tools: section.read("tools", "text, native or both", |value| {
             let mut all = ToolOffer::ALL.into_iter();
             all.find(|offer| Some(offer.as_str()) == value.as_str())

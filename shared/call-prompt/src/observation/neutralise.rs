@@ -22,6 +22,20 @@ const NAMES: &[&str] = &[
     "function_results",
     "function_result",
     "observation",
+    "arg_key",
+    "arg_value",
+    "toolcall",
+    "functioncall",
+    "start_function_call",
+];
+
+/// Marks in square brackets that are broken.
+const BRACKETED: &[&str] = &[
+    "[TOOL_CALLS]",
+    "[TOOL_CALL]",
+    "[/TOOL_CALL]",
+    "[ARGS]",
+    "[CALL_ID]",
 ];
 
 const WORDS: &[(&str, &str)] = &[
@@ -47,7 +61,8 @@ pub fn neutralise(text: &str) -> Cow<'_, str> {
     let mut rest = &text[first..];
     while let Some(c) = rest.chars().next() {
         let width = c.len_utf8();
-        let in_thought = starts_thought_mark(rest);
+        let in_thought =
+            starts_thought_mark(rest) || BRACKETED.iter().any(|mark| rest.starts_with(mark));
         if matches!(c, '<' | '＜') && (in_thought || starts_mark(&rest[width..])) {
             out.push(BROKEN);
             changed = true;
@@ -134,8 +149,10 @@ fn starts_mark(after: &str) -> bool {
         .collect();
     let name = folded(&name);
     let first = name.split(':').next().unwrap_or_default();
+    let last = name.rsplit(':').next().unwrap_or_default();
     let mut names = NAMES.iter().chain(&thought::NAMES);
-    names.any(|known| [name.as_str(), first].contains(known))
+    names.any(|known| [name.as_str(), first, last].contains(known))
+        || last == "parameter" && last != name
 }
 
 /// Lower case after compatibility folding, so that full-width letters are seen.

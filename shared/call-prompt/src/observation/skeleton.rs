@@ -82,6 +82,11 @@ pub fn skeleton(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<
 /// The call with what was right kept, near misses renamed and placeholders for what is missing or
 /// wrong; `None` if it cannot be written.
 pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
+    corrected_in(call, call.dialect, catalogue)
+}
+
+/// The same in another dialect than the one that it was written in.
+pub(super) fn corrected_in(call: &Call, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
     let tool = catalogue.tool(&call.tool_id)?;
     let schema = Schema::root(&tool.parameters);
     let is_wrong = |name: &str| {
@@ -117,7 +122,7 @@ pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
             arguments.insert(name.to_owned(), placeholder(name, schema.member(name)));
         }
     }
-    render::render_unchecked(&tool.id, &arguments, call.dialect, catalogue).ok()
+    render::render_unchecked(&tool.id, &arguments, dialect, catalogue).ok()
 }
 
 /// An example value: the schema's own, or one that shows the type.

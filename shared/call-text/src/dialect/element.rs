@@ -4,6 +4,7 @@
 //! into calls and top-level parameters; what is inside a parameter is stage two's business.
 
 mod ahead;
+mod bare;
 mod between;
 mod call;
 mod mode;
@@ -51,6 +52,8 @@ pub(crate) struct ElementScanner {
     mode: Mode,
     /// Lower-case name of the tag that closes the block; `None` if the call's own close does.
     wrapper: Option<&'static str>,
+    /// A tag with a namespace was met.
+    namespaced: bool,
     /// Nested wrappers that are open (A6).
     nested: usize,
     /// Began with a tool element instead of the wrapper (A11).
@@ -87,6 +90,7 @@ impl ElementScanner {
             state: ElementState::Body,
             mode: Mode::default(),
             wrapper: None,
+            namespaced: tag.whole != tag.name,
             nested: 0,
             missing_open: false,
             scan: None,
@@ -99,6 +103,9 @@ impl ElementScanner {
             seeks_arguments: opening != Opening::BareTool,
             in_stray: false,
         };
+        if tag.whole != tag.name {
+            scanner.note_namespace(tag, feed, context);
+        }
         match opening {
             Opening::Wrapper(name) => {
                 scanner.wrapper = Some(name);
@@ -135,6 +142,11 @@ impl ElementScanner {
         let open = !matches!(self.state, ElementState::Body | ElementState::Json { .. });
         let closed = self.raw.calls.len() - usize::from(open && !self.raw.calls.is_empty());
         (self.wrapper == Some("action")).then(|| &self.raw.calls[..closed])
+    }
+
+    /// Whether text stands where the first call of a `<tool_call>` would.
+    pub(crate) fn may_be_glm(&self) -> bool {
+        self.wrapper == Some("tool_call") && !self.has_calls()
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -238,9 +250,7 @@ impl ElementScanner {
             return Some(self.truncated(feed, context));
         }
         if self.missing_open && !self.at_wrapper_or_call(feed, at, context) {
-            return Some(Progress::NotABlock {
-                resume: self.opened,
-            });
+            return Some(self.bare_call(feed, context));
         }
         match feed.bytes()[at] {
             b'{' | b'[' if !self.in_stray && (self.raw.calls.is_empty() || self.saw_json) => {
@@ -249,6 +259,16 @@ impl ElementScanner {
                     end: JsonEnd::at(at),
                 };
                 return None;
+            }
+            b'`' if !self.in_stray
+                && self.wrapper != Some("action")
+                && (self.raw.calls.is_empty() || self.saw_json) =>
+            {
+                match self.fence_mark(feed, at) {
+                    Look::Yes(()) => return None,
+                    Look::More => return Some(Progress::More),
+                    Look::No => return self.stray_in_body(feed, at),
+                }
             }
             b'<' => {}
             _ if feed.text[at..].starts_with('＜') => {}
@@ -269,7 +289,7 @@ impl ElementScanner {
                 self.push_stray(tag.span);
                 None
             }
-            TagKind::Open if is_wrapper && self.wrapper == Some("action") => {
+            TagKind::Open if is_wrapper && tag.named(feed.text).is_none() => {
                 self.open_nested(&tag, feed)
             }
             _ if self.raw.calls.len() >= context.policy.limits.calls => {
@@ -345,12 +365,8 @@ impl ElementScanner {
             });
         }
         if self.nested == 1 {
-            let problem = Problem::new(
-                ProblemCode::MalformedBlock,
-                Rule::A6,
-                tag.span,
-                "<ACTION> is nested more than once",
-            );
+            let message = format!("{} is nested more than once", tag.span.of(feed.text));
+            let problem = Problem::new(ProblemCode::MalformedBlock, Rule::A6, tag.span, message);
             self.raw.problems.push(problem);
         }
         self.note(
@@ -368,7 +384,10 @@ impl ElementScanner {
 
     /// The message ended inside the block (A10).
     fn truncated(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
-        if self.missing_open || (self.raw.calls.is_empty() && self.has_stray(feed)) {
+        if self.missing_open {
+            return self.bare_call(feed, context);
+        }
+        if self.raw.calls.is_empty() && self.has_stray(feed) {
             return Progress::NotABlock {
                 resume: self.opened,
             };
@@ -437,6 +456,7 @@ impl ElementScanner {
         let surroundings = surroundings::Surroundings {
             context,
             wrapper: self.wrapper,
+            namespaced: self.namespaced,
             call_tag: self.call_tag.of(feed.text),
             entry: self.tool.map(|tool| context.catalogue.entry(tool)),
             assigned: scan.is_generic(),

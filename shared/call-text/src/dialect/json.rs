@@ -4,12 +4,17 @@ use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance
 use serde_json::{Map, Value};
 
 use super::raw::{Content, RawBlock, RawCall, RawValue, Written};
-use crate::scan::json;
+use crate::scan::json::{self, Slip};
 
 /// Reads the JSON value at `span` as one call or a list of calls.
 pub(crate) fn read_calls(text: &str, span: Span, in_action: bool, block: &mut RawBlock) {
-    let value = match json::parse(span.of(text)) {
-        Ok(value) => value,
+    let value = match json::parse_spelled(span.of(text)) {
+        Ok((value, slips)) => {
+            block
+                .notes
+                .extend(slips.into_iter().map(|slip| spelling(slip, span)));
+            value
+        }
         Err(error) => {
             block.problems.push(
                 Problem::new(
@@ -58,6 +63,34 @@ pub(crate) fn read_calls(text: &str, span: Span, in_action: bool, block: &mut Ra
     }
 }
 
+/// The note on a slip of spelling in JSON.
+fn spelling(slip: Slip, span: Span) -> Tolerance {
+    Tolerance::new(
+        Rule::F8,
+        Class::Spelling,
+        slip.code,
+        span,
+        slip.before,
+        slip.after,
+    )
+}
+
+/// The members of the arguments object at `span`.
+pub(crate) fn arguments_at(text: &str, span: Span, call: &mut RawCall) -> Vec<RawValue> {
+    match json::parse_spelled(span.of(text)) {
+        Ok((value, slips)) => {
+            call.notes
+                .extend(slips.into_iter().map(|slip| spelling(slip, span)));
+            arguments_of(Some(value), span, &mut call.problems)
+        }
+        Err(_) => arguments_of(
+            Some(Value::String(span.of(text).to_owned())),
+            span,
+            &mut call.problems,
+        ),
+    }
+}
+
 /// The call in `{"name": …, "arguments": {…}}` and its common variants.
 fn call_of(value: Value, span: Span) -> Option<RawCall> {
     let Value::Object(map) = value else {
@@ -77,17 +110,30 @@ fn call_of(value: Value, span: Span) -> Option<RawCall> {
     })
 }
 
+/// The keys under which the name of a tool stands.
+const NAMES: &[&str] = &[
+    "name",
+    "toolName",
+    "tool",
+    "tool_name",
+    "function",
+    "command",
+];
+/// The keys under which the arguments stand.
+const ARGUMENTS: &[&str] = &["arguments", "parameters", "args", "params", "input"];
+
+/// Whether the name of a tool may stand under a key.
+pub(crate) fn is_name_key(key: &str) -> bool {
+    NAMES.contains(&key)
+}
+
+/// Whether the arguments may stand under a key.
+pub(crate) fn is_argument_key(key: &str) -> bool {
+    ARGUMENTS.contains(&key)
+}
+
 /// The tool's name and the arguments in an object that is a call, whatever its members are called.
 pub(crate) fn name_and_arguments(call: &Map<String, Value>) -> Option<(&str, Option<&Value>)> {
-    const NAMES: &[&str] = &[
-        "name",
-        "toolName",
-        "tool",
-        "tool_name",
-        "function",
-        "command",
-    ];
-    const ARGUMENTS: &[&str] = &["arguments", "parameters", "args", "params", "input"];
     let call = call
         .get("function")
         .and_then(Value::as_object)

@@ -96,6 +96,12 @@ impl Assembler {
         !self.held.is_empty()
     }
 
+    /// Whether no text is held beside the blocks and the marks of their fences.
+    pub(super) fn holds_blocks_only(&self, text: &str) -> bool {
+        let is_text = |item: &PendingPiece| matches!(item, PendingPiece::Text(span) if !span.of(text).trim().is_empty());
+        !self.held.iter().any(is_text)
+    }
+
     pub(super) fn hold(&mut self, item: PendingPiece) {
         self.held.push(item);
     }

@@ -10,6 +10,7 @@ use crate::dialect::element::{ElementScanner, Opening, opening};
 use crate::dialect::fields::FieldScanner;
 use crate::dialect::fields::marks::{self, Marker};
 use crate::dialect::raw::{Early, Progress, ScannedBlock};
+use crate::dialect::trained::{Around, TrainedScanner};
 use crate::scan::tag::{self, Tag};
 use crate::scan::{Feed, Look};
 use crate::typing::TypedAhead;
@@ -18,6 +19,7 @@ use crate::typing::TypedAhead;
 enum Scanner {
     Elements(Box<ElementScanner>),
     Fields(Box<FieldScanner>),
+    Trained(Box<TrainedScanner>),
 }
 
 /// A fence whose content is blocks so far.
@@ -69,6 +71,18 @@ impl BlockScan {
         ))))
     }
 
+    pub(super) fn trained(scanner: TrainedScanner) -> Self {
+        Self::new(Scanner::Trained(Box::new(scanner)))
+    }
+
+    /// A block that may turn out to be text.
+    pub(super) fn doubted(scanner: TrainedScanner) -> Self {
+        Self {
+            uncertain: true,
+            ..Self::trained(scanner)
+        }
+    }
+
     pub(super) fn elements(
         what: Opening,
         tag: &Tag,
@@ -85,6 +99,13 @@ impl BlockScan {
 
     /// The block that starts at a position, if one does.
     pub(super) fn at(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> BlockStart {
+        let has_nonce = context.policy.nonce.is_some();
+        match TrainedScanner::opened(feed, context, at) {
+            _ if has_nonce => {}
+            Look::Yes(scanner) => return BlockStart::Block(Box::new(Self::trained(scanner))),
+            Look::More if at < feed.len() => return BlockStart::More,
+            _ => {}
+        }
         if at >= feed.len() || !feed.text[at..].starts_with(['<', '＜']) {
             return BlockStart::Nothing;
         }
@@ -114,6 +135,26 @@ impl BlockScan {
         }
     }
 
+    /// The block that the JSON value in a fence is, if the fence is all that the message holds.
+    pub(super) fn json_in_fence(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Option<Self> {
+        let may = context.policy.nonce.is_none();
+        let scanner = may
+            .then(|| TrainedScanner::json(feed, context, at, Around::Fence))
+            .flatten();
+        scanner.map(Self::doubted)
+    }
+
+    /// Whether it began with a tool's element and may be text.
+    pub(super) fn is_bare_tool(&self) -> bool {
+        self.uncertain && matches!(self.scanner, Scanner::Elements(_))
+    }
+
+    /// Whether it is a call in a trained format that stands first in a fence.
+    pub(super) fn is_lone_in_fence(&self) -> bool {
+        let first = |tried: &FenceTry| tried.done.is_empty();
+        matches!(self.scanner, Scanner::Trained(_)) && self.fence.as_ref().is_some_and(first)
+    }
+
     pub(super) fn in_fence(&mut self, fence: Fence) {
         self.fence = Some(FenceTry {
             fence,
@@ -126,6 +167,7 @@ impl BlockScan {
         match &self.scanner {
             Scanner::Elements(scanner) => scanner.start(),
             Scanner::Fields(scanner) => scanner.start(),
+            Scanner::Trained(scanner) => scanner.start(),
         }
     }
 
@@ -133,20 +175,34 @@ impl BlockScan {
         match &self.scanner {
             Scanner::Elements(scanner) => scanner.dialect(),
             Scanner::Fields(scanner) => scanner.dialect(),
+            Scanner::Trained(scanner) => scanner.dialect(),
         }
     }
 
     fn is_doubtful(&self) -> bool {
         match &self.scanner {
-            Scanner::Elements(_) => false,
+            Scanner::Elements(_) | Scanner::Trained(_) => false,
             Scanner::Fields(scanner) => scanner.doubtful,
         }
     }
 
     pub(super) fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
-        match &mut self.scanner {
-            Scanner::Elements(scanner) => scanner.step(feed, context, &mut self.early),
-            Scanner::Fields(scanner) => scanner.step(feed, context, &mut self.early),
+        loop {
+            let progress = match &mut self.scanner {
+                Scanner::Elements(scanner) => scanner.step(feed, context, &mut self.early),
+                Scanner::Fields(scanner) => scanner.step(feed, context, &mut self.early),
+                Scanner::Trained(scanner) => scanner.step(feed, context),
+            };
+            match (&self.scanner, progress) {
+                // No tag, and perhaps a name (F1).
+                (Scanner::Elements(scanner), Progress::NotABlock { resume })
+                    if scanner.may_be_glm() && context.policy.seeks_formats() =>
+                {
+                    let glm = TrainedScanner::glm(scanner.start(), resume);
+                    self.scanner = Scanner::Trained(Box::new(glm));
+                }
+                _ => return progress,
+            }
         }
     }
 
@@ -167,6 +223,7 @@ impl BlockScan {
                 self.ahead
                     .fields(scanner.fields(), dialect, feed.text, context);
             }
+            Scanner::Trained(_) => {}
         }
     }
 
@@ -202,6 +259,7 @@ impl BlockScan {
         let raw = match self.scanner {
             Scanner::Elements(scanner) => scanner.take(),
             Scanner::Fields(scanner) => scanner.take(),
+            Scanner::Trained(scanner) => scanner.take(),
         };
         (
             ScannedBlock {

@@ -31,6 +31,14 @@ impl TextScanner {
             assembler.settle(false, feed.text, context);
         }
         let progress = scan.step(feed, context);
+        if let Progress::Closed { end, .. } = progress
+            && end != BlockEnd::Closed
+            && scan.is_lone_in_fence()
+        {
+            // The message ends in the call, and the fence with it (G9).
+            self.pass_fence_mark(scan.start(), assembler);
+            scan.fence = None;
+        }
         match progress {
             Progress::More => {
                 scan.report(feed, context, assembler);
@@ -42,7 +50,7 @@ impl TextScanner {
                 match &scan.fence {
                     Some(tried) => self.as_plain_fence(tried.fence),
                     None => {
-                        if scan.uncertain {
+                        if scan.is_bare_tool() {
                             let span = Span::new(scan.start(), resume);
                             let message = "a tool element without <ACTION> is text".to_owned();
                             assembler.diagnose(
@@ -100,6 +108,15 @@ impl TextScanner {
         }
     }
 
+    /// Keeps the mark of a fence round a block from the published text.
+    fn pass_fence_mark(&mut self, block: usize, assembler: &mut Assembler) {
+        assembler.segment(
+            SegmentKind::Fence,
+            Span::new(self.released.min(block), block),
+        );
+        self.released = block;
+    }
+
     /// Behind a block in a fence: the fence closes, or another block follows, or all is text.
     fn after_block_in_fence(
         &mut self,
@@ -137,6 +154,21 @@ impl TextScanner {
                 return Step::Wait;
             }
             Look::No => {}
+        }
+        let rest = feed.text[next..].trim_end();
+        if feed.eof && scan.is_lone_in_fence() && rest.bytes().all(|byte| byte == fence.mark) {
+            self.pass_fence_mark(scan.start(), assembler);
+            let (mut scanned, doubtful, _) = scan.into_scanned(at, BlockEnd::Closed);
+            let message = "the code fence round the call is not closed";
+            let problem =
+                Problem::new(ProblemCode::MalformedBlock, Rule::G9, scanned.span, message);
+            scanned.raw.problems.push(problem);
+            assembler.block(scanned, doubtful, TypedAhead::default(), feed.text, context);
+            assembler.segment(SegmentKind::Fence, Span::new(at, feed.len()));
+            self.pos = feed.len();
+            self.released = feed.len();
+            self.place = ScanState::Text;
+            return Step::Continue;
         }
         match BlockScan::at(feed, context, next) {
             BlockStart::Block(mut following) => {

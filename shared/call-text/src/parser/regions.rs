@@ -3,6 +3,8 @@
 use call_catalogue::{Dialect, Rule, Severity, Span};
 
 use super::assembler::Assembler;
+use crate::dialect::trained;
+use crate::scan::tag;
 use crate::scan::{Feed, Look};
 
 const BLOCK_STARTS: &[&str] = &[
@@ -20,7 +22,7 @@ const BLOCK_STARTS: &[&str] = &[
 
 pub(super) fn starts_block(feed: &Feed<'_>, at: usize) -> Look<()> {
     let mut more = false;
-    for start in BLOCK_STARTS {
+    for start in BLOCK_STARTS.iter().chain(trained::OPENERS) {
         match feed.literal_any_case(at, start) {
             Look::Yes(_) => return Look::Yes(()),
             Look::More => more = true,
@@ -33,7 +35,7 @@ pub(super) fn starts_block(feed: &Feed<'_>, at: usize) -> Look<()> {
 /// Whether a region without calls holds what looks like a block, for a remark.
 pub(super) fn holds_block(text: &str) -> bool {
     memchr::memchr_iter(b'<', text.as_bytes()).any(|at| {
-        BLOCK_STARTS.iter().any(|start| {
+        BLOCK_STARTS.iter().chain(trained::OPENERS).any(|start| {
             text.as_bytes()
                 .get(at..at + start.len())
                 .is_some_and(|found| found.eq_ignore_ascii_case(start.as_bytes()))
@@ -51,6 +53,8 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
     {
         return None;
     }
+    let whole = rest;
+    let rest = &*tag::without_namespace(rest);
     let starts = |opener: &str| {
         let head = rest.get(..opener.len().min(rest.len()));
         head.is_some_and(|head| opener[..head.len()].eq_ignore_ascii_case(head))
@@ -60,6 +64,7 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
     match rest {
         _ if is_cut("<|[REQUEST_TOOL]|>") => Some(Dialect::TamV1),
         _ if is_cut("<<<[TOOL_REQUEST]>>>") => Some(Dialect::Vcp),
+        _ if trained::is_cut(whole) => Some(Dialect::ToolJson),
         _ if is_cut("<ACTION>") || starts("<ACTION ") => Some(Dialect::Action),
         _ => ["<tool_call", "<invoke ", "<function=", "<function_calls"]
             .iter()

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use call_catalogue::{Rule, Severity, Span};
+use call_catalogue::{LONE_CLOSE, Rule, Severity, Span};
 use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
@@ -73,7 +73,7 @@ impl TextScanner {
         assembler.diagnose(
             rule,
             Severity::Hint,
-            "closing_mark_without_block",
+            LONE_CLOSE,
             span,
             message,
             "begin the block with its opening mark",

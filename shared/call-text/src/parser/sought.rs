@@ -12,6 +12,13 @@ pub(super) struct Sought {
 }
 
 impl Sought {
+    /// Searches the last bytes again when more text has arrived: a find of more than one byte may have begun in them.
+    pub(super) fn search_again(&mut self, bytes: usize) {
+        if self.found.is_none() {
+            self.until = self.until.saturating_sub(bytes);
+        }
+    }
+
     /// The first find at or behind `from` and before `limit`.
     pub(super) fn next(
         &mut self,

@@ -1,19 +1,17 @@
 //! Walking the text between blocks.
 
-use std::sync::LazyLock;
-
 use call_catalogue::{FENCE_NOT_CLOSED, Rule, Severity, Span, ToolMatch};
-use memchr::memmem::Finder;
 
 use super::assembler::Assembler;
 use super::block::{BlockScan, BlockStart};
 use super::code::{self, Fence, InlineSearch};
+use super::mark_search::{MarkSearch, WIDEST_INDENT};
 use super::regions::{closes_block, holds_block, remark_on_lookalikes};
-use super::sought::Sought;
 use crate::FencePolicy;
 use crate::dialect::context::Context;
 use crate::dialect::element::{Opening, opening};
 use crate::dialect::fields::marks;
+use crate::dialect::trained;
 use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::thought::{self, Thought};
@@ -43,14 +41,7 @@ pub(super) struct TextScanner {
     pub(super) released: usize,
     /// Start of the line in which `pos` stands.
     line: usize,
-    /// Next ASCII mark, as far as known.
-    ascii: Sought,
-    /// Next square bracket, as far as known.
-    square: Sought,
-    /// Next full-width bracket, as far as known.
-    wide: Sought,
-    /// Next triangle, as far as known.
-    triangle: Sought,
+    marks: MarkSearch,
     inline: InlineSearch,
     /// Up to where inline code of a width is known not to close.
     unclosed_code: [usize; 9],
@@ -65,14 +56,13 @@ pub(super) struct TextScanner {
     pub(super) lone_close: bool,
     /// The closing tag of a tool before the first block: it matters only if a block follows.
     pub(super) tool_close: Option<Span>,
+    /// The head of a message of gpt-oss was met.
+    pub(super) heads: bool,
     /// A block in a quotation was remarked on.
     pub(super) quoted: bool,
     /// Up to where fields outside of a block were looked for.
     pub(super) fields_sought: usize,
 }
-
-static WIDE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("＜"));
-static TRIANGLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("◁"));
 
 const MOST_BARE_TOOLS: usize = 16;
 const MOST_FENCES: usize = 16;
@@ -172,8 +162,8 @@ impl TextScanner {
     }
 
     fn text(&mut self, feed: &Feed<'_>, context: &Context<'_>, assembler: &mut Assembler) -> Step {
-        let Some(at) = self.next_special(feed) else {
-            return self.release_all(feed, assembler);
+        let Some(at) = self.marks.next(feed, self.pos) else {
+            return self.release_words(feed, assembler);
         };
         self.note_line(feed, at);
         self.pos = at;
@@ -183,20 +173,19 @@ impl TextScanner {
         }
     }
 
-    /// The next byte that may mean something.
-    fn next_special(&mut self, feed: &Feed<'_>) -> Option<usize> {
-        let from = self.pos;
-        let ascii = |text: &[u8]| memchr::memchr3(b'<', b'`', b'~', text);
-        let mut next = self.ascii.next(feed, from, feed.len(), ascii);
-        let square = |text: &[u8]| memchr::memchr(b'[', text);
-        let wide = |text: &[u8]| WIDE.find(text);
-        let triangle = |text: &[u8]| TRIANGLE.find(text);
-        let limit = |next: Option<usize>| next.unwrap_or(feed.len());
-        next = self.square.next(feed, from, limit(next), square).or(next);
-        next = self.wide.next(feed, from, limit(next), wide).or(next);
-        self.triangle
-            .next(feed, from, limit(next), triangle)
-            .or(next)
+    /// Releases the rest of the text, in which nothing begins but perhaps the word before a call.
+    fn release_words(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
+        self.marks.search_end_again();
+        let cut = trained::cut_word(feed.text).filter(|_| !feed.eof);
+        let Some(at) = cut.filter(|at| *at >= self.pos) else {
+            return self.release_all(feed, assembler);
+        };
+        self.note_line(feed, at);
+        if !self.starts_line(feed, at) {
+            return self.release_all(feed, assembler);
+        }
+        self.pos = at;
+        self.wait_at(feed, at, assembler)
     }
 
     /// Keeps the start of the current line.
@@ -208,8 +197,7 @@ impl TextScanner {
     }
 
     /// Whether only white space, or nothing, stands before a position in its line.
-    fn starts_line(&self, feed: &Feed<'_>, at: usize) -> bool {
-        const WIDEST_INDENT: usize = 64;
+    pub(super) fn starts_line(&self, feed: &Feed<'_>, at: usize) -> bool {
         at - self.line <= WIDEST_INDENT && feed.text[self.line..at].trim().is_empty()
     }
 
@@ -236,11 +224,14 @@ impl TextScanner {
             self.release(feed, at, assembler);
             return Step::Wait;
         }
-        let _ = context;
         if self.starts_line(feed, at) {
             match code::opening(feed, at, width) {
                 Look::Yes(fence) => {
                     self.release(feed, at, assembler);
+                    if let Some(scan) = self.tool_code(feed, context, &fence) {
+                        self.place = ScanState::Block(Box::new(scan));
+                        return Step::Continue;
+                    }
                     self.place = ScanState::FenceStart(fence);
                     self.region = at;
                     self.region_had_block = false;
@@ -273,7 +264,7 @@ impl TextScanner {
                 self.pos = at;
                 // What stands before a mark cannot become a call or a thought, inline code or not.
                 let open = feed.text[at..]
-                    .find(['<', '＜', thought::FIRST[0], thought::FIRST[1]])
+                    .find(['<', '＜', '{', '\n', thought::FIRST[0], thought::FIRST[1]])
                     .map_or(feed.len(), |offset| at + offset);
                 self.release(feed, open, assembler);
                 return Step::Wait;
@@ -296,11 +287,16 @@ impl TextScanner {
             self.pos = at + step;
             return Step::Continue;
         }
-        if let Some(step) = self.thought_mark(feed, at, assembler) {
+        let mark = self.trained_mark(feed, context, at, assembler);
+        let mark = mark.or_else(|| self.message_head(feed, at, assembler));
+        if let Some(step) = mark.or_else(|| self.thought_mark(feed, at, assembler)) {
             return step;
         }
         if !matches!(feed.char_at(at), Some('<' | '＜')) {
             self.pos = at + step;
+            if feed.eof && !self.in_quote(feed, at) {
+                self.cut_opener(feed, context, at, assembler);
+            }
             return Step::Continue;
         }
         match feed.literal(at, "<!--") {
@@ -437,7 +433,19 @@ impl TextScanner {
             if at == feed.len() && !feed.eof {
                 return Step::Wait;
             }
-            match BlockScan::at(feed, context, at) {
+            let alone = self.is_alone(feed, assembler, fence.start);
+            let json = || {
+                alone
+                    .then(|| BlockScan::json_in_fence(feed, context, at))
+                    .flatten()
+            };
+            let start = match BlockScan::at(feed, context, at) {
+                BlockStart::Nothing => json().map_or(BlockStart::Nothing, |scan| {
+                    BlockStart::Block(Box::new(scan))
+                }),
+                start => start,
+            };
+            match start {
                 BlockStart::Block(mut scan) => {
                     self.fences += 1;
                     scan.in_fence(fence);

@@ -17,6 +17,7 @@ use super::value::{MOST_TRIALS, Typer, ValuePlace, escape_pointer};
 use super::{Source, refuse, text, tool_problem};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall, RawValue};
+use crate::dialect::trained;
 use crate::{Call, RawArgument, StepControl};
 
 /// Types a call. `hints` are the encoding hints by written name, `fetched` the parameters whose
@@ -35,9 +36,7 @@ pub(crate) fn type_call(
         problems: std::mem::take(&mut raw.problems),
         trials: MOST_TRIALS,
     };
-    let found = raw
-        .found
-        .unwrap_or_else(|| context.catalogue.find(&raw.name));
+    let found = found(&mut raw, context);
     let entry = match found {
         ToolMatch::Visible(index, _) => Some(context.catalogue.entry(index)),
         other => {
@@ -93,6 +92,19 @@ pub(crate) fn type_call(
         control,
         provider_id: raw.provider_id,
     }
+}
+
+/// Finds the tool of a call. A name that calls nothing is tried without what servers put round names (F4).
+fn found(raw: &mut RawCall, context: &Context<'_>) -> ToolMatch {
+    let found = raw
+        .found
+        .unwrap_or_else(|| context.catalogue.find(&raw.name));
+    let plain = trained::function_name(&raw.name);
+    if found != ToolMatch::Unknown || plain.len() == raw.name.len() {
+        return found;
+    }
+    raw.name = plain.to_owned();
+    context.catalogue.find(&raw.name)
 }
 
 /// Takes `archery` off the elements and attributes of a call whose tool has no such parameter, and

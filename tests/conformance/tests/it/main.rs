@@ -8,3 +8,4 @@ mod linear;
 mod mutations;
 mod promises;
 mod reference;
+mod trained;

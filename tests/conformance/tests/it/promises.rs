@@ -247,9 +247,14 @@ fn closes(text: &str) -> bool {
         "</function_calls>",
         "＞",
         "</ action >",
+        "<｜tool▁calls▁end｜>",
+        "section_end|>",
+        "<|call|>",
     ]
     .iter()
     .any(|end| text.ends_with(end))
+        // Where the mark at the end also ends the answer, servers cut it off.
+        || text.ends_with('}') && (text.contains("<|message|>") || text.contains("[args]"))
 }
 
 /// Pieces of which hostile texts are made.
@@ -333,6 +338,43 @@ const PIECES: &[&str] = &[
     ":",
     "<ping/>",
     "text: b\n",
+    "<tool_call>",
+    "</tool_call>",
+    "note\n",
+    "<arg_key>text</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_call_begin|>functions.note:0",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call_end|>",
+    "<|start|>assistant",
+    "<|channel|>commentary to=functions.note <|constrain|>json",
+    "<|channel|>commentary",
+    "<|message|>",
+    "<|call|>",
+    "<|end|>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "{\"text\": \"a\"}",
+    "{\"name\": \"note\", \"arguments\": {\"text\": \"a\"}}",
+    "\n",
+    "```json\n",
+    "```tool_code\n",
+    "\n```\n",
+    "[note(text=\"a\")]",
+    "functools[",
+    "\nAction: note\nAction Input: ",
+    "Action",
+    "<|python_tag|>",
+    "[TOOL_CALL]",
+    "<minimax:tool_call>",
+    "<｜DSML｜invoke name=\"note\">",
 ];
 
 fn soup() -> impl Strategy<Value = String> {

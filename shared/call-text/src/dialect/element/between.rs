@@ -1,6 +1,6 @@
 //! What stands between the parts of a block: text that belongs to nothing, CDATA, JSON.
 
-use call_catalogue::Span;
+use call_catalogue::{Class, Rule, Span};
 
 use super::{ElementScanner, ElementState};
 use crate::dialect::raw::Progress;
@@ -35,6 +35,24 @@ impl ElementScanner {
             Some(at) => Look::Yes(at),
             None => gap::skip(feed, self.pos, &mut self.gap, &mut self.ahead.comments),
         }
+    }
+
+    /// Passes the mark of a fence round the JSON of a call (F8).
+    pub(super) fn fence_mark(&mut self, feed: &Feed<'_>, at: usize) -> Look<()> {
+        const LONGEST: usize = 32;
+        let rest = &feed.text[at..];
+        let head = &rest[..rest.floor_char_boundary(LONGEST)];
+        let line = head.split(['\n', '{', '[', '<']).next().unwrap_or_default();
+        if line.len() == rest.len() && !feed.eof {
+            return Look::More;
+        }
+        if !is_fence(line) {
+            return Look::No;
+        }
+        let span = Span::new(at, at + line.len());
+        self.note(Rule::F8, Class::Spelling, "fence_in_block", span, feed, "");
+        self.pos = span.end;
+        Look::Yes(())
     }
 
     /// Text up to the next bracket belongs to nothing.
@@ -213,7 +231,7 @@ impl ElementScanner {
 
 /// Whether a text may be a name and attributes of which the last one is not complete.
 fn is_cut_tag(text: &str) -> bool {
-    let letter = |c: char| c.is_alphanumeric() || "_-.:/=`".contains(c);
+    let letter = |c: char| c.is_alphanumeric() || "_-.:/=`｜".contains(c);
     let attribute = |text: &str| text.chars().all(letter) || text.contains("=\"");
     let (name, attributes) = text.split_once(' ').unwrap_or((text, ""));
     let attributes = attributes.trim_start();

@@ -13,6 +13,20 @@ use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue, Written};
 use crate::scan::tag::{Tag, TagKind};
 use crate::scan::{Feed, Look};
 
+/// The name of a call's tag: with its namespace only where a tool has that name (F7).
+fn called(tag: &Tag, text: &str, context: &Context<'_>) -> Span {
+    let visible = || {
+        matches!(
+            context.catalogue.find(tag.whole.of(text)),
+            ToolMatch::Visible(..)
+        )
+    };
+    match tag.whole == tag.name || visible() {
+        true => tag.whole,
+        false => tag.name,
+    }
+}
+
 impl ElementScanner {
     /// Enters a call whose opening tag was read.
     pub(super) fn open_call(
@@ -23,7 +37,8 @@ impl ElementScanner {
         early: &mut Vec<Early>,
     ) {
         let text = feed.text;
-        let written = tag.name.of(text);
+        let written_span = called(tag, text, context);
+        let written = written_span.of(text);
         let mut call = RawCall {
             span: tag.span,
             ..RawCall::default()
@@ -49,7 +64,7 @@ impl ElementScanner {
                 found = context.catalogue.find(name);
                 (name, span)
             }
-            None => (written, tag.name),
+            None => (written, written_span),
         };
         self.tool = None;
         if let ToolMatch::Visible(index, reading) = found {
@@ -87,6 +102,9 @@ impl ElementScanner {
         }
         self.raw.calls.push(call);
         self.call_tag = tag.name;
+        if tag.whole != tag.name && !direct && !std::mem::replace(&mut self.namespaced, true) {
+            self.note_namespace(tag, feed, context);
+        }
         self.pos = tag.span.end;
         self.state = if tag.kind == TagKind::Empty {
             ElementState::Body
@@ -134,6 +152,7 @@ impl ElementScanner {
         let around = Surroundings {
             context,
             wrapper: self.wrapper,
+            namespaced: self.namespaced,
             call_tag: self.call_tag.of(feed.text),
             entry: self.tool.map(|tool| context.catalogue.entry(tool)),
             assigned: false,
@@ -177,6 +196,7 @@ impl ElementScanner {
         let limit = context.policy.limits.parameters;
         let in_action = self.wrapper == Some("action");
         let written = tag.name.of(text);
+        self.namespaced |= tag.whole != tag.name;
         let tool = self.tool.map(|tool| context.catalogue.entry(tool));
         let generic = is_generic_parameter(written)
             && tag.named(text).is_some()

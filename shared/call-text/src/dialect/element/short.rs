@@ -92,6 +92,7 @@ impl ElementScanner {
         let around = Surroundings {
             context,
             wrapper: self.wrapper,
+            namespaced: self.namespaced,
             call_tag: self.call_tag.of(feed.text),
             entry: self.tool.map(|tool| context.catalogue.entry(tool)),
             assigned: opened.generic,

@@ -13,6 +13,8 @@ use crate::scan::tag::Tag;
 pub(super) struct Surroundings<'s> {
     pub(super) context: &'s Context<'s>,
     pub(super) wrapper: Option<&'static str>,
+    /// Tags have namespaces, so that their first letters differ from those of their names.
+    pub(super) namespaced: bool,
     pub(super) call_tag: &'s str,
     pub(super) entry: Option<&'s Entry>,
     /// Parameters are written `<parameter name="x">`.
@@ -77,7 +79,7 @@ impl Surroundings<'_> {
 
     /// Whether a tag that starts with this byte after `<` or `</` can matter here.
     pub(super) fn may_matter(&self, first: u8, own: &str) -> bool {
-        if !first.is_ascii_alphanumeric() {
+        if self.namespaced || !first.is_ascii_alphanumeric() {
             return true;
         }
         let starts = |name: &str| {

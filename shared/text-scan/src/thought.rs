@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use crate::scan::tag::{Tag, TagKind};
-use crate::scan::{Feed, Look};
+use crate::tag::{Tag, TagKind};
+use crate::{Feed, Look};
 
 /// The names of tags round a thought.
 pub const NAMES: [&str; 7] = [
@@ -39,7 +39,7 @@ const FINAL: [&str; 2] = [
 
 /// A thought, by what ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Thought {
+pub enum Thought {
     /// `</name>`.
     Tag(String),
     /// One of the marks.
@@ -50,7 +50,7 @@ pub(crate) enum Thought {
 
 impl Thought {
     /// The thought that a tag opens; none if it opens something else.
-    pub(crate) fn of_tag(tag: &Tag, text: &str) -> Option<Self> {
+    pub fn of_tag(tag: &Tag, text: &str) -> Option<Self> {
         let name = tag.name.of(text);
         let is_known = || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
         (tag.kind == TagKind::Open && is_known()).then(|| Self::Tag(name.to_ascii_lowercase()))
@@ -58,7 +58,7 @@ impl Thought {
 
     /// The thought that a mark opens which is no tag, and the place behind the mark; no thought where the mark is
     /// all of it.
-    pub(crate) fn opened(feed: &Feed<'_>, at: usize) -> Look<(Option<Self>, usize)> {
+    pub fn opened(feed: &Feed<'_>, at: usize) -> Look<(Option<Self>, usize)> {
         let marks = MARKS
             .iter()
             .map(|(open, close)| (*open, Some(Self::Mark(close))));
@@ -74,7 +74,7 @@ impl Thought {
     }
 
     /// The next place at which it may end, or a block may begin.
-    pub(crate) fn next_mark(&self, feed: &Feed<'_>, from: usize) -> Option<usize> {
+    pub fn next_mark(&self, feed: &Feed<'_>, from: usize) -> Option<usize> {
         let own = match self {
             Self::Mark(close) => close.as_bytes()[0],
             Self::Tag(_) | Self::Analysis => b'<',
@@ -83,7 +83,7 @@ impl Thought {
     }
 
     /// The place where the text continues, if the thought ends here.
-    pub(crate) fn end(&self, feed: &Feed<'_>, at: usize) -> Look<usize> {
+    pub fn end(&self, feed: &Feed<'_>, at: usize) -> Look<usize> {
         match self {
             Self::Tag(name) => closing_tag(feed, at, [name.as_str()]),
             Self::Mark(close) => feed.literal(at, close),
@@ -101,14 +101,14 @@ impl Thought {
 }
 
 /// The place behind a mark that closes any thought, if one stands here.
-pub(crate) fn closed(feed: &Feed<'_>, at: usize) -> Look<usize> {
+pub fn closed(feed: &Feed<'_>, at: usize) -> Look<usize> {
     let marks = MARKS.iter();
     let marks = marks.map(|(_, close)| feed.literal(at, close));
     first(marks.chain([closing_tag(feed, at, NAMES)]))
 }
 
 /// The place behind the last mark from `from` to `to` that closes any thought.
-pub(crate) fn last_closed(feed: &Feed<'_>, from: usize, to: usize) -> Option<usize> {
+pub fn last_closed(feed: &Feed<'_>, from: usize, to: usize) -> Option<usize> {
     let begins = |c: char| c == '<' || FIRST.contains(&c);
     feed.count(to - from);
     let mut places = feed.text[from..to].rmatch_indices(begins);

@@ -4,14 +4,14 @@ use super::{Feed, Look};
 
 /// How far a gap was skipped already.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct GapMemo {
+pub struct GapMemo {
     from: usize,
     at: usize,
 }
 
 /// Where the next comment end is, as far as known.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct CommentMemo {
+pub struct CommentMemo {
     from: usize,
     searched: usize,
     found: Option<usize>,
@@ -19,7 +19,7 @@ pub(crate) struct CommentMemo {
 
 impl CommentMemo {
     /// First position after the `-->` that ends a comment whose body starts at `from`.
-    pub(crate) fn end(&mut self, feed: &Feed<'_>, from: usize) -> Look<usize> {
+    pub fn end(&mut self, feed: &Feed<'_>, from: usize) -> Look<usize> {
         let known = self.searched >= self.from && from >= self.from && self.searched > 0;
         if known && let Some(found) = self.found.filter(|found| *found >= from) {
             return Look::Yes(found + 3);
@@ -47,7 +47,7 @@ impl CommentMemo {
 }
 
 /// First position after white space and comments; *no* if a comment never ends.
-pub(crate) fn skip(
+pub fn skip(
     feed: &Feed<'_>,
     from: usize,
     memo: &mut GapMemo,

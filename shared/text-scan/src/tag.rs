@@ -1,5 +1,7 @@
 //! Tags as models write them: any id as a name (N7), attributes, drifted spellings (A4, V12).
 
+use std::borrow::Cow;
+
 use call_catalogue::Span;
 
 use super::{Feed, Look};
@@ -7,8 +9,10 @@ use crate::Limits;
 
 /// What a tag does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TagKind {
+pub enum TagKind {
+    /// Opens an element.
     Open,
+    /// Closes an element.
     Close,
     /// Opens and closes at once; only a slash directly before `>` does that (N9).
     Empty,
@@ -16,31 +20,39 @@ pub(crate) enum TagKind {
 
 /// `key="value"` in a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Attribute {
-    pub(crate) name: Span,
-    pub(crate) value: Span,
+pub struct Attribute {
+    /// The name.
+    pub name: Span,
+    /// The value, without its quotes.
+    pub value: Span,
 }
 
 /// A tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tag {
-    pub(crate) kind: TagKind,
-    pub(crate) name: Span,
+pub struct Tag {
+    /// What it does.
+    pub kind: TagKind,
+    /// The name without its namespace (F7).
+    pub name: Span,
+    /// The name as written.
+    pub whole: Span,
     /// The `x` of `<function=x>`.
-    pub(crate) assigned: Option<Span>,
-    pub(crate) attributes: Vec<Attribute>,
-    pub(crate) span: Span,
+    pub assigned: Option<Span>,
+    /// Its attributes, in the order written.
+    pub attributes: Vec<Attribute>,
+    /// The place of the whole tag.
+    pub span: Span,
     /// Written with full-width brackets or smart quotes (V12).
-    pub(crate) wide: bool,
+    pub wide: bool,
     /// Space stood between the bracket and the name.
-    pub(crate) spaced: bool,
+    pub spaced: bool,
     /// Brackets and a name of letters, digits and the usual signs, and nothing else.
-    pub(crate) plain: bool,
+    pub plain: bool,
 }
 
 impl Tag {
     /// The value of the `name` attribute, or the assigned name.
-    pub(crate) fn named<'t>(&self, text: &'t str) -> Option<(&'t str, Span)> {
+    pub fn named<'t>(&self, text: &'t str) -> Option<(&'t str, Span)> {
         if let Some(span) = self.assigned {
             return Some((span.of(text), span));
         }
@@ -57,14 +69,14 @@ const NONCE: &str = "n";
 
 impl Attribute {
     /// Whether it holds the nonce.
-    pub(crate) fn is_nonce(&self, feed: &Feed<'_>) -> bool {
+    pub fn is_nonce(&self, feed: &Feed<'_>) -> bool {
         self.name.of(feed.text) == NONCE && feed.nonce == Some(self.value.of(feed.text))
     }
 }
 
 impl Tag {
     /// Whether it may open a block as far as the nonce goes.
-    pub(crate) fn has_nonce(&self, feed: &Feed<'_>) -> bool {
+    pub fn has_nonce(&self, feed: &Feed<'_>) -> bool {
         feed.nonce.is_none()
             || self
                 .attributes
@@ -78,7 +90,7 @@ const WIDE_OPEN: char = '＜';
 const WIDE_CLOSE: char = '＞';
 
 /// Reads the tag that starts at `at`, where a `<` or `＜` stands.
-pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
+pub fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
     if let Some(tag) = read_plain(feed, at, limits) {
         feed.count(tag.span.len());
         return Look::Yes(tag);
@@ -100,7 +112,7 @@ pub(crate) fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
 
 /// What the first bytes behind a `<` show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Glance<'t> {
+pub enum Glance<'t> {
     /// If this is a tag, then one of this name, which is made of letters, digits and the usual signs.
     Name(&'t str),
     /// No tag starts here, as in most code.
@@ -110,7 +122,7 @@ pub(crate) enum Glance<'t> {
 }
 
 /// A first look at the tag that may start at `at`, where a `<` stands.
-pub(crate) fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
+pub fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     let slash = feed.bytes().get(at + 1) == Some(&b'/');
     let start = feed.skip_space(at + 1 + usize::from(slash));
     let rest = &feed.bytes()[start..];
@@ -124,7 +136,7 @@ pub(crate) fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     match rest[width] {
         byte if ends_no_name(byte) => Glance::Nothing,
         byte if width > 0 && (matches!(byte, b'>' | b'=') || byte.is_ascii_whitespace()) => {
-            Glance::Name(&feed.text[start..start + width])
+            Glance::Name(local(&feed.text[start..start + width]))
         }
         _ => Glance::Unclear,
     }
@@ -164,14 +176,15 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
         return None;
     }
     let start = at + 1 + usize::from(kind == TagKind::Close);
-    let name = Span::new(start, start + width);
-    let span = Span::new(at, name.end + 1);
+    let whole = Span::new(start, start + width);
+    let span = Span::new(at, whole.end + 1);
     if span.len() > limits.tag_bytes {
         return None;
     }
     Some(Tag {
         kind,
-        name,
+        name: local_span(whole, feed.text),
+        whole,
         assigned: None,
         attributes: Vec::new(),
         span,
@@ -179,6 +192,43 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
         spaced: false,
         plain: true,
     })
+}
+
+/// The name of a tag without the namespace that a model family puts before the usual names (F7), such as that of
+/// `minimax:tool_call` and `｜DSML｜invoke`.
+fn local(name: &str) -> &str {
+    const NAMES: [&str; 6] = [
+        "tool_call",
+        "tool_calls",
+        "function_calls",
+        "function",
+        "invoke",
+        "parameter",
+    ];
+    match name.rsplit_once([':', '｜']) {
+        Some((namespace, local)) if !namespace.is_empty() && NAMES.contains(&local) => local,
+        _ => name,
+    }
+}
+
+/// The beginning of a tag without the namespace before its name, as far as it is there.
+pub fn without_namespace(text: &str) -> Cow<'_, str> {
+    let name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '｜');
+    let Some((namespace, rest)) = text
+        .strip_prefix('<')
+        .and_then(|text| text.rsplit_once([':', '｜']))
+    else {
+        return Cow::Borrowed(text);
+    };
+    let is_named = namespace.contains(char::is_alphanumeric) && namespace.chars().all(name);
+    match !rest.is_empty() && is_named {
+        true => Cow::Owned(format!("<{rest}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+fn local_span(name: Span, text: &str) -> Span {
+    Span::new(name.end - local(name.of(text)).len(), name.end)
 }
 
 struct TagReader<'f, 't> {
@@ -225,8 +275,8 @@ impl TagReader<'_, '_> {
             self.at += 1;
             spaced |= self.skip_space();
         }
-        let name = match self.name(limits) {
-            Look::Yes(name) => name,
+        let whole = match self.name(limits) {
+            Look::Yes(whole) => whole,
             Look::No => return Look::No,
             Look::More => return Look::More,
         };
@@ -251,7 +301,8 @@ impl TagReader<'_, '_> {
                     let span = Span::new(self.start, self.at);
                     return Look::Yes(Tag {
                         kind,
-                        name,
+                        name: local_span(whole, self.feed.text),
+                        whole,
                         assigned,
                         attributes,
                         span,

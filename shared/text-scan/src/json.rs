@@ -6,16 +6,22 @@ use serde_json::{Map, Value};
 
 use super::{Feed, Look};
 
+mod spelled;
+
+pub use spelled::{Slip, parse_spelled};
+
 /// A resumable search for the end of an object or array.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct JsonEnd {
-    pub(crate) pos: usize,
+pub struct JsonEnd {
+    /// Everything before was looked at.
+    pub pos: usize,
     depth: usize,
     in_string: bool,
 }
 
 impl JsonEnd {
-    pub(crate) fn at(pos: usize) -> Self {
+    /// Starts at a position, where the value begins.
+    pub fn at(pos: usize) -> Self {
         Self {
             pos,
             ..Self::default()
@@ -23,7 +29,7 @@ impl JsonEnd {
     }
 
     /// First position after the value; *no* if the text ends inside it.
-    pub(crate) fn find(&mut self, feed: &Feed<'_>) -> Look<usize> {
+    pub fn find(&mut self, feed: &Feed<'_>) -> Look<usize> {
         let bytes = feed.bytes();
         let before = self.pos;
         while self.pos < bytes.len() {
@@ -58,7 +64,7 @@ impl JsonEnd {
 }
 
 /// Parses JSON; a duplicate key is an error instead of a silent loss (X5).
-pub(crate) fn parse(text: &str) -> Result<Value, serde_json::Error> {
+pub fn parse(text: &str) -> Result<Value, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Strict.deserialize(&mut deserializer)?;
     deserializer.end()?;

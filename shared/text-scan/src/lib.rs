@@ -1,13 +1,15 @@
-//! Reading text that may still grow.
+//! Reads text that may still grow: marks, tags, JSON values.
 //!
 //! Every question about text ahead answers yes, no or *more*: the text ends here and the message
 //! does not. Decisions are only taken on yes and no, so where a chunk ends can never matter (G5).
 //! What was searched is remembered by the caller and not searched again, so work stays linear; the
 //! bytes looked at are counted.
 
-pub(crate) mod gap;
-pub(crate) mod json;
-pub(crate) mod tag;
+pub mod gap;
+pub mod json;
+mod limits;
+pub mod tag;
+pub mod thought;
 
 use std::cell::Cell;
 
@@ -15,71 +17,109 @@ use memchr::memmem;
 
 /// An answer about text ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look<T> {
+pub enum Look<T> {
+    /// It is so, with what was found.
     Yes(T),
+    /// It is not so, whatever follows.
     No,
     /// Cannot be known before more text arrives.
     More,
 }
 
+impl<T> Look<T> {
+    /// The answer with its yes changed.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Look<U> {
+        match self {
+            Self::Yes(value) => Look::Yes(change(value)),
+            Self::No => Look::No,
+            Self::More => Look::More,
+        }
+    }
+
+    /// The answer, or that of another question where it is no; *more* remains unless the other is yes.
+    pub fn or_else(self, other: impl FnOnce() -> Look<T>) -> Look<T> {
+        match self {
+            Self::Yes(value) => Look::Yes(value),
+            Self::No => other(),
+            Self::More => match other() {
+                Look::Yes(value) => Look::Yes(value),
+                _ => Look::More,
+            },
+        }
+    }
+}
+
 /// Unwraps a yes; hands *more* on to the caller; gives `None` for no.
+#[macro_export]
 macro_rules! look {
     ($look:expr, $more:expr) => {
         match $look {
-            $crate::scan::Look::Yes(value) => Some(value),
-            $crate::scan::Look::No => None,
-            $crate::scan::Look::More => return $more,
+            $crate::Look::Yes(value) => Some(value),
+            $crate::Look::No => None,
+            $crate::Look::More => return $more,
         }
     };
 }
-pub(crate) use look;
+
+pub use limits::Limits;
 
 /// The text read so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Feed<'t> {
-    pub(crate) text: &'t str,
+pub struct Feed<'t> {
+    /// The text.
+    pub text: &'t str,
     /// No more text will come.
-    pub(crate) eof: bool,
+    pub eof: bool,
     /// Bytes looked at so far.
-    pub(crate) steps: &'t Cell<u64>,
+    pub steps: &'t Cell<u64>,
     /// What the marks that open blocks must hold; nothing if missing.
-    pub(crate) nonce: Option<&'t str>,
+    pub nonce: Option<&'t str>,
 }
 
 impl<'t> Feed<'t> {
-    pub(crate) fn bytes(&self) -> &'t [u8] {
+    /// The text as bytes.
+    pub fn bytes(&self) -> &'t [u8] {
         self.text.as_bytes()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes of the text.
+    pub fn len(&self) -> usize {
         self.text.len()
     }
 
-    pub(crate) fn count(&self, bytes: usize) {
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Counts bytes that were looked at.
+    pub fn count(&self, bytes: usize) {
         self.steps.set(self.steps.get() + bytes as u64 + 1);
     }
 
     /// First occurrence of one of two bytes.
-    pub(crate) fn find2(&self, a: u8, b: u8, from: usize) -> Option<usize> {
+    pub fn find2(&self, a: u8, b: u8, from: usize) -> Option<usize> {
         let found = memchr::memchr2(a, b, &self.bytes()[from..]).map(|at| from + at);
         self.count(found.unwrap_or(self.len()) - from);
         found
     }
 
-    pub(crate) fn find_byte(&self, byte: u8, from: usize) -> Option<usize> {
+    /// First occurrence of a byte at or after a position.
+    pub fn find_byte(&self, byte: u8, from: usize) -> Option<usize> {
         let found = memchr::memchr(byte, &self.bytes()[from..]).map(|at| from + at);
         self.count(found.unwrap_or(self.len()) - from);
         found
     }
 
-    pub(crate) fn find(&self, needle: &str, from: usize) -> Option<usize> {
+    /// First occurrence of a text at or after a position.
+    pub fn find(&self, needle: &str, from: usize) -> Option<usize> {
         let found = memmem::find(&self.bytes()[from..], needle.as_bytes()).map(|at| from + at);
         self.count(found.unwrap_or(self.len()) - from);
         found
     }
 
     /// Whether the text continues with `literal`.
-    pub(crate) fn literal(&self, at: usize, literal: &str) -> Look<usize> {
+    pub fn literal(&self, at: usize, literal: &str) -> Look<usize> {
         let rest = &self.bytes()[at.min(self.len())..];
         let common = rest.len().min(literal.len());
         if rest[..common] != literal.as_bytes()[..common] {
@@ -92,7 +132,7 @@ impl<'t> Feed<'t> {
     }
 
     /// Whether the text continues with `literal` in any ASCII letter case.
-    pub(crate) fn literal_any_case(&self, at: usize, literal: &str) -> Look<usize> {
+    pub fn literal_any_case(&self, at: usize, literal: &str) -> Look<usize> {
         let rest = &self.bytes()[at.min(self.len())..];
         // Most text is written as usual, or differs at once.
         if rest.starts_with(literal.as_bytes()) {
@@ -114,12 +154,12 @@ impl<'t> Feed<'t> {
     }
 
     /// The answer where the text ends before the question is settled.
-    pub(crate) fn ended<T>(&self) -> Look<T> {
+    pub fn ended<T>(&self) -> Look<T> {
         if self.eof { Look::No } else { Look::More }
     }
 
     /// First position at or after `from` that is not ASCII white space.
-    pub(crate) fn skip_space(&self, from: usize) -> usize {
+    pub fn skip_space(&self, from: usize) -> usize {
         let bytes = self.bytes();
         let mut at = from;
         while at < bytes.len() && bytes[at].is_ascii_whitespace() {
@@ -130,7 +170,7 @@ impl<'t> Feed<'t> {
     }
 
     /// First position at or after `from` that is neither space nor tab.
-    pub(crate) fn skip_blank(&self, from: usize) -> usize {
+    pub fn skip_blank(&self, from: usize) -> usize {
         let bytes = self.bytes();
         let mut at = from;
         while at < bytes.len() && matches!(bytes[at], b' ' | b'\t' | b'\r') {
@@ -141,12 +181,12 @@ impl<'t> Feed<'t> {
     }
 
     /// The character at a position.
-    pub(crate) fn char_at(&self, at: usize) -> Option<char> {
+    pub fn char_at(&self, at: usize) -> Option<char> {
         self.text.get(at..)?.chars().next()
     }
 
     /// The largest character boundary at or before a position.
-    pub(crate) fn floor(&self, at: usize) -> usize {
+    pub fn floor(&self, at: usize) -> usize {
         let mut at = at.min(self.len());
         while !self.text.is_char_boundary(at) {
             at -= 1;

@@ -1,0 +1,253 @@
+//! Formats that are recognised and not read: the model is shown how to write the call instead (F9).
+
+use call_catalogue::{Rule, ToolMatch};
+
+use super::{Scan, any_of, plain};
+use crate::BlockEnd;
+use crate::dialect::context::Context;
+use crate::dialect::raw::Progress;
+use crate::scan::{Feed, Look, look};
+
+/// A format by its marks.
+#[derive(Debug)]
+struct Marks {
+    label: &'static str,
+    open: &'static [&'static str],
+    /// What ends the call; the end of the message does without.
+    close: &'static [&'static str],
+}
+
+/// The word behind a fence whose content is a call in Python.
+pub(crate) const FENCE: &str = "tool_code";
+
+static TOOL_CODE: Marks = Marks {
+    label: "Gemma's tool_code",
+    open: &[],
+    close: &["\n```"],
+};
+
+static FORMATS: &[Marks] = &[
+    Marks {
+        label: "LFM2",
+        open: &["<|tool_call_start|>"],
+        close: &["<|tool_call_end|>"],
+    },
+    Marks {
+        label: "Llama's Python",
+        open: &["<|python_start|>", "<|python_tag|>"],
+        close: &["<|python_end|>", "<|eom_id|>", "<|eot_id|>", "<|eot|>"],
+    },
+    Marks {
+        label: "Phi",
+        open: &["<|tool_call|>"],
+        close: &["<|/tool_call|>", "</|tool_call|>", "<|end_tool_call|>"],
+    },
+    Marks {
+        label: "Gemma",
+        open: &["<|tool_call>", "<start_function_call>"],
+        close: &["<tool_call|>", "<end_function_call>"],
+    },
+    Marks {
+        label: "Nemotron",
+        open: &["<TOOLCALL>"],
+        close: &["</TOOLCALL>"],
+    },
+    Marks {
+        label: "InternLM",
+        open: &["<|action_start|>"],
+        close: &["<|action_end|>"],
+    },
+    Marks {
+        label: "Cohere",
+        open: &["<|START_ACTION|>"],
+        close: &["<|END_ACTION|>"],
+    },
+    Marks {
+        label: "Step",
+        open: &["<｜tool_calls_begin｜>", "<｜tool_call_begin｜>"],
+        close: &["<｜tool_calls_end｜>"],
+    },
+    Marks {
+        label: "[TOOL_CALL]",
+        open: &["[TOOL_CALL]"],
+        close: &["[/TOOL_CALL]"],
+    },
+    Marks {
+        label: "Glaive",
+        open: &["<functioncall>"],
+        close: &["</functioncall>", "<|endoftext|>"],
+    },
+    // What stands between the parts of a call whose opening mark is missing.
+    Marks {
+        label: "Kimi without its opening mark",
+        open: &["<|tool_call_argument_begin|>"],
+        close: &["<|tool_calls_section_end|>", "<|tool_call_end|>"],
+    },
+    Marks {
+        label: "DeepSeek without its opening mark",
+        open: &["<｜tool▁sep｜>"],
+        close: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
+    },
+];
+
+#[derive(Debug)]
+pub(super) struct UnreadScanner {
+    marks: &'static Marks,
+    opened: usize,
+    sought: usize,
+}
+
+/// The scanner of what opens at a position.
+pub(super) fn opened(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<UnreadScanner> {
+    if context.catalogue.is_empty() {
+        return Look::No;
+    }
+    let mut more = false;
+    for marks in FORMATS {
+        match any_of(feed, at, marks.open) {
+            Look::Yes(opened) => return Look::Yes(UnreadScanner::new(marks, opened)),
+            Look::More => more = true,
+            Look::No => {}
+        }
+    }
+    if more { Look::More } else { Look::No }
+}
+
+static PYTHON_LIST: Marks = Marks {
+    label: "a Python list",
+    open: &[],
+    close: &[")]"],
+};
+
+/// The scanner of `[name(` at a position, where a visible tool is named.
+pub(super) fn python_list(
+    feed: &Feed<'_>,
+    context: &Context<'_>,
+    at: usize,
+) -> Look<UnreadScanner> {
+    if feed.bytes().get(at) != Some(&b'[') {
+        return Look::No;
+    }
+    let start = feed.skip_space(at + 1);
+    let most = context.policy.limits.name_bytes;
+    let rest = &feed.bytes()[start..];
+    let in_name =
+        |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-');
+    let Some(width) = rest.iter().take(most).position(|byte| !in_name(byte)) else {
+        return if rest.len() < most {
+            feed.ended()
+        } else {
+            Look::No
+        };
+    };
+    let name = &feed.text[start..start + width];
+    let visible = matches!(context.catalogue.find(name), ToolMatch::Visible(..));
+    match rest[width] == b'(' && visible {
+        true => Look::Yes(UnreadScanner::new(&PYTHON_LIST, at + 1)),
+        false => Look::No,
+    }
+}
+
+/// Every mark that opens a call in one of the formats.
+pub(super) fn marks() -> impl Iterator<Item = &'static str> {
+    FORMATS.iter().flat_map(|marks| marks.open).copied()
+}
+
+/// What begins the calls of Phi, at the start of a line.
+pub(super) const FUNCTOOLS: &str = "functools[";
+static LIST_OF_PHI: Marks = Marks {
+    label: "Phi",
+    open: &[],
+    close: &["}]"],
+};
+
+static REACT: Marks = Marks {
+    label: "ReAct",
+    open: &[],
+    close: &["\nObservation"],
+};
+
+/// What begins a call of ReAct, at the start of a line.
+pub(crate) const ACTION: &str = "Action:";
+const ACTION_INPUT: &str = "Action Input:";
+
+/// The scanner of `Action: name` with `Action Input:` in the next line, where a visible tool is named.
+pub(super) fn react(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<UnreadScanner> {
+    let Some(opened) = look!(feed.literal(at, ACTION), Look::More) else {
+        return Look::No;
+    };
+    let most = feed.len().min(opened + context.policy.limits.name_bytes);
+    let Some(width) = memchr::memchr(b'\n', &feed.bytes()[opened..most]) else {
+        return if most == feed.len() {
+            feed.ended()
+        } else {
+            Look::No
+        };
+    };
+    let name = feed.text[opened..opened + width].trim_matches([' ', '`', '*', '\r', '[', ']']);
+    if !matches!(context.catalogue.find(name), ToolMatch::Visible(..)) {
+        return Look::No;
+    }
+    let next = feed.skip_space(opened + width);
+    feed.literal(next, ACTION_INPUT)
+        .map(|_| UnreadScanner::new(&REACT, opened))
+}
+
+impl UnreadScanner {
+    fn new(marks: &'static Marks, opened: usize) -> Self {
+        Self {
+            marks,
+            opened,
+            sought: opened,
+        }
+    }
+
+    pub(super) fn functools(opened: usize) -> Self {
+        Self::new(&LIST_OF_PHI, opened)
+    }
+
+    pub(super) fn tool_code(body: usize) -> Self {
+        Self::new(&TOOL_CODE, body)
+    }
+
+    pub(super) fn step(&mut self, scan: &mut Scan<'_, '_>) -> Progress {
+        let feed = scan.feed;
+        let close = self.marks.close;
+        let found = close.iter().filter_map(|mark| {
+            let start = feed.find(mark, self.sought)?;
+            Some((start, start + mark.len()))
+        });
+        let (inner, at) = match found.min() {
+            Some(found) => found,
+            None if feed.eof => (feed.len(), feed.len()),
+            None => {
+                const LONGEST: usize = 64;
+                self.sought = feed
+                    .floor(feed.len().saturating_sub(LONGEST))
+                    .max(self.opened);
+                return Progress::More;
+            }
+        };
+        let body = feed.text[self.opened..inner.max(self.opened)].trim();
+        let calls = plain::calls_of(body);
+        let visible =
+            |name: &str| matches!(scan.context.catalogue.find(name), ToolMatch::Visible(..));
+        if calls.is_empty()
+            && !body
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(visible)
+        {
+            return Progress::NotABlock {
+                resume: self.opened,
+            };
+        }
+        for call in calls.into_iter().filter(|call| visible(&call.name)) {
+            scan.raw.calls.push(call);
+        }
+        scan.unread(Rule::F9, self.marks.label, at);
+        Progress::Closed {
+            at,
+            end: BlockEnd::Closed,
+        }
+    }
+}
