@@ -206,25 +206,29 @@ fn local(name: &str) -> &str {
         "parameter",
     ];
     match name.rsplit_once([':', '｜']) {
-        Some((namespace, local)) if !namespace.is_empty() && NAMES.contains(&local) => local,
+        Some((namespace, local)) if is_namespace(namespace) && NAMES.contains(&local) => local,
         _ => name,
     }
 }
 
 /// The beginning of a tag without the namespace before its name, as far as it is there.
 pub fn without_namespace(text: &str) -> Cow<'_, str> {
-    let name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '｜');
     let Some((namespace, rest)) = text
         .strip_prefix('<')
         .and_then(|text| text.rsplit_once([':', '｜']))
     else {
         return Cow::Borrowed(text);
     };
-    let is_named = namespace.contains(char::is_alphanumeric) && namespace.chars().all(name);
-    match !rest.is_empty() && is_named {
+    match !rest.is_empty() && is_namespace(namespace) {
         true => Cow::Owned(format!("<{rest}")),
         false => Cow::Borrowed(text),
     }
+}
+
+/// Whether a text is a namespace: letters and digits, with bars or hyphens round them.
+fn is_namespace(text: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '｜');
+    text.contains(char::is_alphanumeric) && text.chars().all(part)
 }
 
 fn local_span(name: Span, text: &str) -> Span {
@@ -290,7 +294,7 @@ impl TagReader<'_, '_> {
         }
         let mut attributes = Vec::new();
         loop {
-            self.skip_space();
+            let apart = self.skip_space();
             let Some(c) = super::look!(self.peek(), Look::More) else {
                 return Look::No;
             };
@@ -322,6 +326,8 @@ impl TagReader<'_, '_> {
                 }
                 '<' | WIDE_OPEN => return Look::No,
                 _ if attributes.len() == MOST_ATTRIBUTES => return Look::No,
+                // Behind an attribute without a space stands the value of an element whose bracket is missing.
+                _ if !apart && !attributes.is_empty() => return Look::No,
                 _ => match self.attribute() {
                     Look::Yes((attribute, smart)) => {
                         wide |= smart;

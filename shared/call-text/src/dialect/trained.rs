@@ -275,7 +275,10 @@ pub(crate) fn may_open(feed: &Feed<'_>, at: usize) -> bool {
     let next = feed.bytes().get(at + 1);
     match feed.bytes()[at] {
         b'<' => next.is_none_or(|next| matches!(next, b'|' | b'T' | b's' | b'f' | 0xEF)),
-        b'[' => next.is_none_or(|next| *next == b'T') || feed.bytes()[..at].ends_with(b"s"),
+        b'[' => {
+            next.is_none_or(|next| matches!(next, b'T' | b'A'))
+                || feed.bytes()[..at].ends_with(b"s")
+        }
         _ => false,
     }
 }

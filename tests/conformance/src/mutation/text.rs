@@ -1,5 +1,7 @@
 //! Writing the blocks and changing one of their marks.
 
+mod trained;
+
 use serde_json::{Map, Value, json};
 
 use super::{Meant, Random};
@@ -21,6 +23,24 @@ pub enum Form {
     Invoke,
     /// `<function=x>` with `<parameter=y>`.
     Function,
+    /// `<tool_call>x` with `<arg_key>` and `<arg_value>`.
+    Glm,
+    /// A list of JSON objects as the whole message.
+    Json,
+    /// `<tool_call>` with a JSON object.
+    Hermes,
+    /// `<｜tool▁calls▁begin｜>` with JSON.
+    DeepSeek,
+    /// `<｜DSML｜invoke>` with parameters.
+    DeepSeekTags,
+    /// `<|channel|>commentary to=functions.x`.
+    Harmony,
+    /// `<|tool_calls_section_begin|>`.
+    Kimi,
+    /// `[TOOL_CALLS]` with names.
+    Mistral,
+    /// `<minimax:tool_call>` with `<invoke>`.
+    Namespaced,
 }
 
 /// A piece of a text; a mark, or what stands between marks.
@@ -97,8 +117,12 @@ impl Written {
             pieces: Vec::new(),
             meant: Vec::new(),
         };
-        written.text(random.pick(&["", "", "Let me look.\n", "I do it now.\n\n"]));
-        let blocks = 1 + usize::from(random.one_in(3));
+        // JSON is a call only where it is the whole message.
+        let alone = form == Form::Json;
+        if !alone {
+            written.text(random.pick(&["", "", "Let me look.\n", "I do it now.\n\n"]));
+        }
+        let blocks = 1 + usize::from(!alone && random.one_in(3));
         for block in 0..blocks {
             if block > 0 {
                 written.text(random.pick(&["\n", "\n\n", " "]));
@@ -107,9 +131,12 @@ impl Written {
                 Form::Action => written.action(random),
                 Form::TamV1 | Form::TamV2 | Form::Vcp => written.fields(form, random),
                 Form::ToolCall | Form::Invoke | Form::Function => written.tags(form, random),
+                _ => written.trained(form, random),
             }
         }
-        written.text(random.pick(&["", "", "\n", "\nThat is all."]));
+        if !alone {
+            written.text(random.pick(&["", "", "\n", "\nThat is all."]));
+        }
         written
     }
 
@@ -150,12 +177,12 @@ impl Written {
         pieces.iter().map(|piece| piece.text.as_str()).collect()
     }
 
-    fn text(&mut self, text: impl Into<String>) {
+    pub(super) fn text(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.pieces.push(Piece { text, mark: false });
     }
 
-    fn mark(&mut self, text: impl Into<String>) {
+    pub(super) fn mark(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.pieces.push(Piece { text, mark: true });
     }

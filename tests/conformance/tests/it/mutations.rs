@@ -57,6 +57,8 @@ mod no_call_runs_that_was_not_written_and_none_is_lost_silently {
     forms! {
         Some: action: Action, tam_v1: TamV1, tam_v2: TamV2, vcp: Vcp,
         tool_call: ToolCall, invoke: Invoke, function: Function,
+        glm: Glm, json: Json, hermes: Hermes, deep_seek: DeepSeek, deep_seek_tags: DeepSeekTags,
+        harmony: Harmony, kimi: Kimi, mistral: Mistral, namespaced: Namespaced,
     }
 }
 
@@ -65,5 +67,7 @@ mod no_call_of_a_read_only_tool_runs_that_was_not_written {
     forms! {
         None: action: Action, tam_v1: TamV1, tam_v2: TamV2, vcp: Vcp,
         tool_call: ToolCall, invoke: Invoke, function: Function,
+        glm: Glm, json: Json, hermes: Hermes, deep_seek: DeepSeek, deep_seek_tags: DeepSeekTags,
+        harmony: Harmony, kimi: Kimi, mistral: Mistral, namespaced: Namespaced,
     }
 }

@@ -174,7 +174,9 @@ impl MistralScanner {
             if feed.bytes()[json] != b'{' {
                 let visible =
                     matches!(scan.context.catalogue.find(written), ToolMatch::Visible(..));
-                return Some(match visible || json > at + width {
+                // Directly behind the mark no prose begins with a name and a bracket.
+                let opens = at == self.opened && feed.bytes()[json] == b'[';
+                return Some(match visible || opens || json > at + width {
                     true => {
                         let line = feed.text[json..]
                             .find('\n')

@@ -77,7 +77,20 @@ static FORMATS: &[Marks] = &[
         open: &["<functioncall>"],
         close: &["</functioncall>", "<|endoftext|>"],
     },
-    // What stands between the parts of a call whose opening mark is missing.
+];
+
+/// What stands between the parts of a call whose opening mark is missing.
+static PARTS: &[Marks] = &[
+    Marks {
+        label: "Mistral without its opening mark",
+        open: &["[ARGS]"],
+        close: &[],
+    },
+    Marks {
+        label: "gpt-oss with its marks changed",
+        open: &["<|constrain|>"],
+        close: &["<|call|>"],
+    },
     Marks {
         label: "Kimi without its opening mark",
         open: &["<|tool_call_argument_begin|>"],
@@ -89,6 +102,13 @@ static FORMATS: &[Marks] = &[
         close: &["<｜tool▁calls▁end｜>", "<｜tool▁call▁end｜>"],
     },
 ];
+
+impl Marks {
+    /// Whether they belong to a format that is read where it is whole.
+    fn is_part(&self) -> bool {
+        PARTS.iter().any(|marks| std::ptr::eq(marks, self))
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct UnreadScanner {
@@ -103,7 +123,7 @@ pub(super) fn opened(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<
         return Look::No;
     }
     let mut more = false;
-    for marks in FORMATS {
+    for marks in FORMATS.iter().chain(PARTS) {
         match any_of(feed, at, marks.open) {
             Look::Yes(opened) => return Look::Yes(UnreadScanner::new(marks, opened)),
             Look::More => more = true,
@@ -150,7 +170,11 @@ pub(super) fn python_list(
 
 /// Every mark that opens a call in one of the formats.
 pub(super) fn marks() -> impl Iterator<Item = &'static str> {
-    FORMATS.iter().flat_map(|marks| marks.open).copied()
+    FORMATS
+        .iter()
+        .chain(PARTS)
+        .flat_map(|marks| marks.open)
+        .copied()
 }
 
 /// What begins the calls of Phi, at the start of a line.
@@ -232,7 +256,9 @@ impl UnreadScanner {
         let calls = plain::calls_of(body);
         let visible =
             |name: &str| matches!(scan.context.catalogue.find(name), ToolMatch::Visible(..));
+        let is_part = self.marks.is_part() && body.contains('{');
         if calls.is_empty()
+            && !is_part
             && !body
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .any(visible)
