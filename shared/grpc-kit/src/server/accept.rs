@@ -63,7 +63,10 @@ pub(super) async fn run(
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
                 Ok(permit) => {
-                    let tasks = match endpoint.ends.go_away.is_cancelled() {
+                    // Asked once: a connection that waited for another step than the server would hold up
+                    // the end.
+                    let ending = endpoint.ends.go_away.is_cancelled();
+                    let tasks = match ending {
                         true => &connections.late,
                         false => &connections.begun,
                     };
@@ -73,8 +76,8 @@ pub(super) async fn run(
                         endpoint.clone(),
                         stream,
                         peer,
-                        permit,
-                        task,
+                        (permit, task),
+                        ending,
                     ));
                 }
                 Err(full) => {

@@ -98,17 +98,18 @@ fn tune(stream: &TcpStream, peer: SocketAddr) {
     }
 }
 
-/// Serves one connection; `permit` and `task` are held until it ends, also as another protocol.
+/// Serves one connection; `held` is held until it ends, also as another protocol. `ending` is whether the server had
+/// begun to end when the connection was accepted.
 pub(super) async fn run(
     endpoint: Arc<Endpoint>,
     stream: TcpStream,
     peer: SocketAddr,
-    permit: ConnectionPermit,
-    task: TaskTrackerToken,
+    held: (ConnectionPermit, TaskTrackerToken),
+    ending: bool,
 ) {
+    let (permit, task) = held;
     tune(&stream, peer);
     let settings = &endpoint.settings;
-    let ending = endpoint.ends.go_away.is_cancelled();
     let drain = endpoint.ends.drain.child_token();
     let close = CancellationToken::new();
     let counts = Arc::new(Counts::default());

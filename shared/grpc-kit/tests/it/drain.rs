@@ -212,3 +212,30 @@ async fn a_second_request_to_end_waits_for_nothing() {
     let served = soon("the end", server.served).await.unwrap().unwrap();
     assert_eq!(served.unfinished_connections, 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_made_as_the_end_begins_does_not_hold_it_up() {
+    let settings = ServerSettings {
+        drain_grace: Duration::from_secs(2),
+        ..Default::default()
+    };
+    for round in 0..50 {
+        let server = TestServer::start(settings.clone()).await;
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let mut client = server.client();
+            clients.spawn(async move {
+                // The answer does not matter.
+                let _ = client.say("echo x").await;
+                client
+            });
+        }
+        for _ in 0..round {
+            tokio::task::yield_now().await;
+        }
+        server.shutdown.drain();
+        let served = soon("the end", server.served).await.unwrap().unwrap();
+        assert_eq!(served.unfinished_connections, 0, "{round}");
+        clients.join_all().await;
+    }
+}
