@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
+use super::SHED_RETRY;
 use crate::Failure;
 
 /// The largest message that a stream may hold for a slow reader without taking of the peer's share.
@@ -142,10 +143,14 @@ impl StreamRoom {
         Self::new("max_streams_per_connection", max_streams)
     }
 
-    /// Takes a place, or refuses the stream.
+    /// Takes a place, or refuses the stream for now: others end, and the same request may succeed then.
     pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
-        let refused =
-            |_| Failure::limit_exceeded(self.setting, self.maximum, self.maximum + 1).into_status();
+        let refused = |_| {
+            Failure::overloaded(SHED_RETRY)
+                .metadata("limit", self.setting)
+                .metadata("maximum", self.maximum.to_string())
+                .into_status()
+        };
         self.free.clone().try_acquire_owned().map_err(refused)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
 use futures::stream;
-use grpc_kit::ServerSettings;
+use grpc_kit::{FailureClass, ServerSettings};
 use http::{HeaderValue, uri::PathAndQuery};
 use http_body_util::{BodyExt, StreamBody};
 use settings::Problems;
@@ -246,7 +246,7 @@ async fn the_streams_of_one_connection_leave_room_for_a_call() {
         let request = Request::new("forever".to_owned());
         let texts = grpc.server_streaming(request, tell.clone(), codec()).await;
         let status = texts.unwrap_err();
-        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::LimitExceeded));
+        assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Overloaded));
         let limit = &grpc_kit::metadata(&status)["limit"];
         assert_eq!(limit, "max_streams_per_connection");
     }
@@ -270,6 +270,8 @@ async fn the_streams_of_one_peer_leave_room_for_other_peers() {
     );
     let status = server.client().tell("count 1").await.unwrap_err();
     assert_eq!(grpc_kit::metadata(&status)["limit"], "max_streams_per_peer");
+    // Other services ask again, instead of taking it for the end of what they do.
+    assert_eq!(FailureClass::of(&status), FailureClass::Transient);
     drop(held);
     server.running(0).await;
     assert!(server.client().tell("count 1").await.is_ok());
