@@ -72,4 +72,5 @@ pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
 pub use unanswered::Unanswered;
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};
+pub use wake::to_its_end;
 pub use watch::Records;

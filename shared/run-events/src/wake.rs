@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use core_types::{RunId, Timestamp};
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_log::{RunLog, RunState, RunSummary};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
@@ -278,15 +278,24 @@ impl Waking {
     }
 }
 
-/// Carries work out although its caller may leave: what is recorded is to take effect.
-pub(crate) async fn to_its_end<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
-    match tokio::spawn(work.in_current_span()).await {
+/// Carries work out in the present call context although its caller may leave: what is recorded is to take
+/// effect.
+///
+/// # Errors
+/// That of the work, or UNAVAILABLE when the process ends.
+pub async fn to_its_end<T, E>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<Failure> + Send + 'static,
+{
+    let work = CallContext::current().scope(work.in_current_span());
+    match tokio::spawn(work).await {
         Ok(ended) => ended,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(not_resumed()),
+            Err(_) => Err(not_resumed().into()),
         },
     }
 }

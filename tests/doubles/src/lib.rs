@@ -6,12 +6,14 @@
 //! answers as the real service.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod leaving;
 mod passing;
 mod registry;
 mod registry_double;
 mod sandbox;
 mod tools;
 
+pub use leaving::leave_after;
 pub use passing::{Passing, Way};
 pub use registry::TestRegistry;
 pub use registry_double::RegistryDouble;

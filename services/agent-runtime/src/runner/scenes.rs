@@ -23,7 +23,7 @@ use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions};
 use core_types::{Clock, IdSource, RunOwner};
 use grpc_kit::{Failure, FailureClass};
 use json_schema::Schema;
-use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome};
+use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome, to_its_end};
 use serde_json::{Value, json};
 use tonic::Status;
 
@@ -151,6 +151,11 @@ impl SceneRunner {
     /// # Errors
     /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
     pub(crate) async fn start(&self, new: NewScene) -> Result<(Run, bool), Failure> {
+        let scenes = self.clone();
+        to_its_end(async move { scenes.begin(new).await }).await
+    }
+
+    async fn begin(&self, new: NewScene) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
         let profiles = self.profiles_of(&new.scene).await?;
         let first = first_states(&new.scene, &profiles)?;

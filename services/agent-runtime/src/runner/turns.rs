@@ -22,7 +22,7 @@ use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::RequestId;
 use grpc_kit::Failure;
 use model_client::Models;
-use run_events::{Runs, StartRun, Started};
+use run_events::{Runs, StartRun, Started, to_its_end};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -144,8 +144,15 @@ impl Turns {
     /// # Errors
     /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
     /// that does not work.
-    pub async fn start(&self, mut turn: NewTurn) -> Result<StartedTurn, Failure> {
-        let inner = &self.inner;
+    pub async fn start(&self, turn: NewTurn) -> Result<StartedTurn, Failure> {
+        let inner = Arc::clone(&self.inner);
+        to_its_end(async move { inner.start(turn).await }).await
+    }
+}
+
+impl Inner {
+    async fn start(&self, mut turn: NewTurn) -> Result<StartedTurn, Failure> {
+        let inner = self;
         let instance = inner.running_scenes.instance(&turn.conversation_id);
         let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
         let _one_asks_at_a_time = match &instance {

@@ -4,7 +4,7 @@ use contracts::tavern::{
     agent::v1::{Budgets, StartTurnRequest, start_turn_request::Input},
     common::v1::{CallStatus, ErrorReason, RunState, StopReason, run_event::Kind},
 };
-use doubles::{Behaviour, TestRegistry};
+use doubles::{Behaviour, TestRegistry, leave_after};
 use serde_json::{Value, json};
 
 use crate::world::{Ended, World, says};
@@ -561,5 +561,26 @@ async fn every_field_that_is_wrong_is_named_at_once() {
         assert_eq!(reason, Some(ErrorReason::ProfileNotFound));
         let asked = format!("; did you mean `{known}`?");
         assert_eq!(unknown.message().ends_with(&asked), meant, "{unknown:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_is_carried_out_wherever_its_caller_leaves() {
+    let turns = json!([{"answer": {"text": "Hello."}}]);
+    let world = World::new(TestRegistry::default(), &[], &turns);
+    let running = world.build().await;
+    for polls in 1.. {
+        let request = StartTurnRequest {
+            request_id: format!("request-{polls}"),
+            ..says("Hello?")
+        };
+        let mut agent = running.agent.clone();
+        let answered = leave_after(polls, agent.start_turn(request.clone())).await;
+        // The caller asks again.
+        let ended = running.play(request).await;
+        assert_eq!(ended.run.state(), RunState::Succeeded, "{polls}");
+        if answered.is_some() {
+            return;
+        }
     }
 }

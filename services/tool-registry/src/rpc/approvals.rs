@@ -14,7 +14,7 @@ use contracts::tavern::{
 };
 use core_types::{PageToken, Timestamp, page::page_size};
 use grpc_kit::{Drain, Failure};
-use run_events::timestamp_to_proto;
+use run_events::{timestamp_to_proto, to_its_end};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
 
@@ -112,8 +112,9 @@ impl ApprovalService for ApprovalRpc {
         request: Request<DecideApprovalRequest>,
     ) -> Answer<DecideApprovalResponse> {
         let approver = authenticated(self.approvals(), request.metadata())?.clone();
-        let request = request.into_inner();
-        let approval = self.decide(&approver, &request).await?;
+        let (service, request) = (self.clone(), request.into_inner());
+        let decided = to_its_end(async move { service.decide(&approver, &request).await });
+        let approval = decided.await?;
         Ok(Response::new(DecideApprovalResponse {
             approval: Some(to_proto(&approval)),
         }))

@@ -15,7 +15,7 @@ use contracts::tavern::{
 use core_types::{ConversationId, EffectId};
 use futures::{Stream, StreamExt};
 use grpc_kit::{Drain, Failure};
-use run_events::{request_hash, timestamp_to_proto};
+use run_events::{request_hash, timestamp_to_proto, to_its_end};
 use tonic::{Code, Status};
 
 use super::{
@@ -211,7 +211,8 @@ pub(super) async fn resolve(
             time: Some(timestamp_to_proto(calls.now())),
         },
     };
-    let decided = calls.resolve(&effect, &decision).await?;
+    let calls = calls.clone();
+    let decided = to_its_end(async move { calls.resolve(&effect, &decision).await }).await?;
     Ok(ResolveCallResponse {
         call: entry_to_proto(&decided.entry, View::Full),
         replayed: decided.replayed,

@@ -8,7 +8,7 @@ use contracts::tavern::{
     registry::v1::{InvokeCallsRequest, InvokeCallsResponse},
     run::v1::{CancelRunRequest, CancelRunResponse, GetRunRequest, WatchRunRequest},
 };
-use doubles::Mode;
+use doubles::{Mode, leave_after};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tonic::Code;
@@ -568,5 +568,25 @@ async fn wrong_requests_and_unknown_runs_are_refused() {
                 .code(),
             Code::NotFound
         );
+    }
+}
+
+#[tokio::test]
+async fn the_calls_of_a_text_are_carried_out_wherever_their_caller_leaves() {
+    let fixture = Fixture::new().await;
+    for polls in 1.. {
+        let request = InvokeCallsRequest {
+            request_id: format!("request-{polls}"),
+            ..invoke(vec![write(0, "a.txt")])
+        };
+        let mut calls = fixture.calls.clone();
+        let answered = leave_after(polls, calls.invoke_calls(request.clone())).await;
+        // The caller asks again.
+        let begun = start(&fixture, request).await;
+        let (_, run) = watch(fixture.runs.clone(), begun.run_id).await;
+        assert_eq!(run.state(), RunState::Succeeded, "{polls}");
+        if answered.is_some() {
+            return;
+        }
     }
 }

@@ -9,7 +9,7 @@ use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse,
 use core_types::RunId;
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
-use run_events::{RunMeta, StartRun, request_hash, settle_decided};
+use run_events::{RunMeta, StartRun, request_hash, settle_decided, to_its_end};
 use run_log::Hash;
 use serde_json::{Map, Value, json};
 use tonic::{Code, Status};
@@ -44,7 +44,15 @@ struct Source {
 
 impl Inner {
     /// Plans a fork, and starts it unless it was only to be planned.
-    pub(crate) async fn fork(&self, request: ForkRunRequest) -> Result<ForkRunResponse, Status> {
+    pub(crate) async fn fork(
+        self: &Arc<Self>,
+        request: ForkRunRequest,
+    ) -> Result<ForkRunResponse, Status> {
+        let inner = Arc::clone(self);
+        to_its_end(async move { inner.begin_fork(request).await }).await
+    }
+
+    async fn begin_fork(&self, request: ForkRunRequest) -> Result<ForkRunResponse, Status> {
         CallContext::current().enter("run")?;
         let source = self.source(&request.run_id).await?;
         let mut problems = Failure::invalid_fields();

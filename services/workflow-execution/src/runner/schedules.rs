@@ -3,6 +3,8 @@
 mod definition;
 mod ticker;
 
+use std::sync::Arc;
+
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
 use core_types::Timestamp;
 use grpc_kit::Failure;
@@ -146,7 +148,7 @@ impl Inner {
     }
 
     pub(crate) async fn trigger_schedule(
-        &self,
+        self: &Arc<Self>,
         id: &str,
         request_id: &str,
     ) -> Result<ScheduleTime, Status> {

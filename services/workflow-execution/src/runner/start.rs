@@ -14,7 +14,7 @@ use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
 use run_events::{
     DeclaredSignals, End, RecordedWaits, Recorder, StartRun, Started, Waits, append_failure,
-    durability_from_proto, outcome, request_hash,
+    durability_from_proto, outcome, request_hash, to_its_end,
 };
 use run_log::Hash;
 use serde_json::{Map, Value};
@@ -57,7 +57,15 @@ struct Checked {
 
 impl Inner {
     /// Starts a run, or finds the run that the same request started before.
-    pub(crate) async fn start(&self, request: StartRunRequest) -> Result<StartRunResponse, Status> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        request: StartRunRequest,
+    ) -> Result<StartRunResponse, Status> {
+        let inner = Arc::clone(self);
+        to_its_end(async move { inner.start_or_find(request).await }).await
+    }
+
+    async fn start_or_find(&self, request: StartRunRequest) -> Result<StartRunResponse, Status> {
         // The run stands between its caller and what it calls, so there must be room for it.
         CallContext::current().enter("run")?;
         let (start, request_id) = (start_of(&request), request.request_id.clone());

@@ -5,6 +5,7 @@ use contracts::tavern::common::v1::{Durability, ErrorReason, RunOptions, RunStat
 use contracts::tavern::run::v1::GetRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{SingleNode, StartRunRequest};
+use doubles::leave_after;
 use serde_json::{Value, json};
 use tonic::Code;
 
@@ -486,4 +487,24 @@ async fn ten_thousand_nodes_run() {
         .run(&json!({"nodes": nodes, "edges": edges}), json!({}))
         .await;
     assert_eq!(outcome.state(), RunState::Succeeded);
+}
+
+#[tokio::test]
+async fn a_run_is_carried_out_wherever_its_caller_leaves() {
+    let world = World::new().await;
+    for polls in 1.. {
+        let request = StartRunRequest {
+            request_id: format!("request-{polls}"),
+            ..of_definition(&greeting(), json!({"name": "Ada"}))
+        };
+        let mut client = world.client.clone();
+        let answered = leave_after(polls, client.start_run(request.clone())).await;
+        // The caller asks again.
+        let run = world.begin(request).await;
+        let outcome = world.outcome(&run.run_id).await;
+        assert_eq!(outcome.state(), RunState::Succeeded, "{polls}");
+        if answered.is_some() {
+            return;
+        }
+    }
 }

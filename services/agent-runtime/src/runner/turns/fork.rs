@@ -11,7 +11,7 @@ use agent_store::{
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
-use run_events::{StartRun, Started, settle_decided};
+use run_events::{StartRun, Started, settle_decided, to_its_end};
 use tonic::{Code, Status};
 
 use super::{Turns, run_of};
@@ -55,6 +55,11 @@ impl Turns {
     /// # Errors
     /// Why it is not forked, REQUEST_ID_REUSED, OVERLOADED, or a storage that does not work.
     pub async fn fork(&self, new: NewFork) -> Result<(Run, bool), Status> {
+        let turns = self.clone();
+        to_its_end(async move { turns.begin_fork(new).await }).await
+    }
+
+    async fn begin_fork(&self, new: NewFork) -> Result<(Run, bool), Status> {
         let inner = &self.inner;
         let seen = inner
             .runs

@@ -14,7 +14,7 @@ use contracts::tavern::{
 use core_types::{ConversationId, IdSource};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
-use run_events::{Runs, StartRun, Started, request_hash};
+use run_events::{Runs, StartRun, Started, request_hash, to_its_end};
 use run_log::Hash;
 use serde_json::json;
 use tonic::Status;
@@ -65,6 +65,11 @@ impl Invocations {
     /// # Errors
     /// A status when the request is wrong or cannot be stored.
     pub async fn start(&self, request: InvokeCallsRequest) -> Result<(String, bool), Status> {
+        let invocations = self.clone();
+        to_its_end(async move { invocations.begin(request).await }).await
+    }
+
+    async fn begin(&self, request: InvokeCallsRequest) -> Result<(String, bool), Status> {
         let body_hash = body_hash(&request);
         let conversation = self.check(&request)?;
         let parsed = request.parsed.unwrap_or_default();

@@ -72,7 +72,7 @@ impl ScheduleTicker {
 
 impl Inner {
     /// Does what is due; returns how long to rest.
-    async fn advance_schedules(&self) -> Result<Duration, Status> {
+    async fn advance_schedules(self: &Arc<Self>) -> Result<Duration, Status> {
         let store = &self.schedules.store;
         for row in store.due(self.clock.now()).await.map_err(failure)? {
             let _turn = self.schedules.turn.lock().await;
@@ -129,7 +129,7 @@ impl Inner {
     }
 
     /// Starts what a schedule may start now.
-    pub(super) async fn settle_schedule(&self, id: &str) -> Result<(), Status> {
+    pub(super) async fn settle_schedule(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let store = &self.schedules.store;
         let Some(row) = store.get(id).await.map_err(failure)? else {
             return Ok(());
@@ -168,7 +168,11 @@ impl Inner {
     }
 
     /// Starts the run of a time, or finds it; returns whether the time is settled.
-    async fn start_time(&self, row: &ScheduleRow, time: &mut TimeRow) -> Result<bool, Status> {
+    async fn start_time(
+        self: &Arc<Self>,
+        row: &ScheduleRow,
+        time: &mut TimeRow,
+    ) -> Result<bool, Status> {
         let request_id = format!("schedule/{}/{}", row.id(), utc(time.time));
         // The schedule may have been changed between an earlier start and now.
         if let Some(run_id) = self.run_of_request(&request_id).await? {
