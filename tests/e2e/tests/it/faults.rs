@@ -39,8 +39,8 @@ async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Resul
     .await?
 }
 
-/// Returns whether a client does well to ask again.
-fn comes_back(error: &anyhow::Error) -> bool {
+/// Whether a client does well to ask again.
+pub(crate) fn comes_back(error: &anyhow::Error) -> bool {
     let unavailable = error
         .downcast_ref::<Status>()
         .is_some_and(|status| status.code() == Code::Unavailable);
@@ -240,7 +240,8 @@ fn own_seconds() -> u32 {
     100_000 + std::process::id() % 800_000
 }
 
-fn interpreter(code: &str) -> String {
+/// A block that runs code of a shell.
+pub(crate) fn interpreter(code: &str) -> String {
     format!(
         "<ACTION><CodeInterpreter:execute><language>bash</language><code>{code}</code>\
          </CodeInterpreter:execute></ACTION>"

@@ -36,8 +36,8 @@ fn edge(source: &str, source_handle: &str, target: &str, target_handle: &str) ->
     json!({"source": source, "sourceHandle": source_handle, "target": target, "targetHandle": target_handle})
 }
 
-/// Appends a note to the ledger.
-fn child() -> Value {
+/// A workflow that appends a note to the ledger.
+pub(crate) fn child() -> Value {
     json!({
         "name": "Note",
         "nodes": [

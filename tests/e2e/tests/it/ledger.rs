@@ -1,6 +1,7 @@
 //! A ledger that every test of effects shares: a backend in a process of its own that remembers
 //! every call durably before it answers.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
@@ -77,6 +78,18 @@ impl World {
             .into_iter()
             .filter(|entry| entry["note"] == note)
             .collect())
+    }
+
+    /// Returns the ids of all effects that happened, by their notes.
+    pub(crate) fn effects_by_note(&self) -> anyhow::Result<HashMap<String, Vec<String>>> {
+        let mut effects: HashMap<String, Vec<String>> = HashMap::new();
+        for line in std::fs::read_to_string(&self.out)?.lines() {
+            let entry: Value = serde_json::from_str(line)?;
+            let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+            let of_note = effects.entry(text("note")).or_default();
+            of_note.push(text("effect_id"));
+        }
+        Ok(effects)
     }
 
     /// Returns a probe for whether an effect has happened.

@@ -42,6 +42,7 @@ mod progress;
 mod proxy;
 mod questions;
 mod requests;
+mod restarts;
 mod retention;
 mod rules;
 mod same_task;

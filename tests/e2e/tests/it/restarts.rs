@@ -1,0 +1,179 @@
+//! Each service is asked to end, and killed, again and again under a steady load, and started again: to clients
+//! that ask again while a service is not there no call fails, and only calls that a kill cut off are in doubt.
+//!
+//! `TAVERN_TEST_RESTARTS` sets how often, and `TAVERN_TEST_RATE` the calls a second; `make bars` sets 20 and 100.
+
+mod load;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, ensure};
+use contracts::tavern::registry::v1::CallDecision;
+use testkit::Stack;
+
+use crate::doubt::Decider;
+use crate::kills::child;
+use crate::ledger::World;
+use crate::text::failing_agents;
+use load::{Ended, Load, may_repeat, note};
+
+/// Restarts, and kills, of each service in `make test`.
+const TIMES: u32 = 1;
+
+/// Requests a second in `make test`.
+const RATE: u32 = 25;
+
+const SERVICES: [&str; 5] = [
+    "gateway",
+    "tool-registry",
+    "workflow-execution",
+    "script-sandbox",
+    "agent-runtime",
+];
+
+/// Services whose kills may leave calls in doubt: each of them carries calls out.
+const CARRIERS: [&str; 2] = ["tool-registry", "script-sandbox"];
+
+/// Returns how often each service is asked to end and killed, and the time from one request to the next.
+fn size() -> anyhow::Result<(u32, Duration)> {
+    let number = |variable: &str, otherwise| match std::env::var(variable) {
+        Ok(number) => number
+            .parse()
+            .with_context(|| format!("{variable} is no number")),
+        Err(_) => Ok(otherwise),
+    };
+    let times = number("TAVERN_TEST_RESTARTS", TIMES)?;
+    let rate = number("TAVERN_TEST_RATE", RATE)?;
+    Ok((times, Duration::from_secs(1) / rate))
+}
+
+/// An end of a service.
+#[derive(Debug)]
+struct Fault {
+    victim: &'static str,
+    is_kill: bool,
+    time: SystemTime,
+}
+
+impl Fault {
+    /// Ends a service and starts it again.
+    async fn happen(
+        stack: &mut Stack,
+        victim: &'static str,
+        is_kill: bool,
+    ) -> anyhow::Result<Self> {
+        let time = SystemTime::now();
+        match is_kill {
+            true => stack.kill_service(victim)?,
+            false => {
+                let status = tokio::task::block_in_place(|| stack.terminate_service(victim))?;
+                ensure!(status.success(), "{victim}: {status}");
+            }
+        }
+        stack.restart_service(victim).await?;
+        Ok(Self {
+            victim,
+            is_kill,
+            time,
+        })
+    }
+}
+
+/// The times of decisions, by their effects.
+type Decisions = Arc<Mutex<HashMap<String, SystemTime>>>;
+
+/// Decides about calls in doubt as their effects are, and notes when.
+fn decide(world: &World) -> (Decider, Decisions) {
+    let decisions = Decisions::default();
+    let (noted, happened) = (Arc::clone(&decisions), world.happened());
+    let decider = Decider::start(&world.stack, move |effect_id| {
+        let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.insert(effect_id.to_owned(), SystemTime::now());
+        match happened(effect_id) {
+            true => CallDecision::TookEffect,
+            false => CallDecision::Repeat,
+        }
+    });
+    (decider, decisions)
+}
+
+/// Checks that each call in doubt was out at a kill of a service that carries calls out.
+fn check_doubts(
+    faults: &[Fault],
+    decisions: &HashMap<String, SystemTime>,
+    ends: &HashMap<u32, Ended>,
+) -> anyhow::Result<()> {
+    let dispatched: HashMap<&String, &SystemTime> =
+        ends.values().flat_map(|ended| &ended.dispatched).collect();
+    for (effect_id, decided) in decisions {
+        let left = dispatched.get(effect_id);
+        let left =
+            left.with_context(|| format!("{effect_id} may be repeated, and was in doubt"))?;
+        // What a fault leaves is decided before the next.
+        let fault = faults.iter().rfind(|fault| fault.time <= *decided);
+        let fault = fault.with_context(|| format!("{effect_id} was in doubt before all faults"))?;
+        let is_cut_off = fault.is_kill && CARRIERS.contains(&fault.victim) && **left <= fault.time;
+        ensure!(
+            is_cut_off,
+            "{effect_id}, which left at {left:?}, is in doubt after {fault:?}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_doubt()
+-> anyhow::Result<()> {
+    let (times, pace) = size()?;
+    let stack = Stack::builder().separate().deploy(failing_agents());
+    let mut world = World::new(stack.start().await?).await?;
+    world.put_workflow("note", &child()).await?;
+    let (decider, decisions) = decide(&world);
+    let load = Load::start(world.stack.gateway(), pace);
+    let mut faults = Vec::new();
+    for victim in SERVICES {
+        for at in 0..2 * times {
+            let fault = Fault::happen(&mut world.stack, victim, at % 2 == 1).await?;
+            load.until_answered()
+                .await
+                .with_context(|| format!("after {fault:?}"))?;
+            faults.push(fault);
+        }
+    }
+    let interruptions = load.interruptions();
+    let ends = load.stop().await?;
+    let decisions = decisions
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    println!(
+        "{} requests, sent away {interruptions} times; {} calls were in doubt",
+        ends.len(),
+        decisions.len()
+    );
+    ensure!(interruptions > 0, "no client met a restart");
+    check_doubts(&faults, &decisions, &ends)?;
+    check_effects(&world, &decider, &ends)
+}
+
+/// Checks that each note stands in the ledger under one effect, and no more often than was decided where its tool
+/// may not be repeated.
+fn check_effects(
+    world: &World,
+    decider: &Decider,
+    ends: &HashMap<u32, Ended>,
+) -> anyhow::Result<()> {
+    let effects = world.effects_by_note()?;
+    for (number, _) in ends.iter().filter(|(_, ended)| ended.is_noted) {
+        let note = note(*number);
+        let effects = effects.get(&note);
+        let effects = effects.with_context(|| format!("{note} is lost"))?;
+        let is_one = effects.iter().all(|effect| *effect == effects[0]);
+        ensure!(is_one, "{note} has several effects: {effects:?}");
+        let is_allowed = may_repeat(*number) || effects.len() <= decider.allowed(&effects[0]);
+        ensure!(is_allowed, "{note} was repeated: {effects:?}");
+    }
+    Ok(())
+}
