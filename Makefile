@@ -107,10 +107,10 @@ bench: check-rust ## Measure against the floor of this machine (the profile that
 # How often processes are killed below runs, and connections below followers.
 KILLS ?= 200
 CUTS ?= 1000
-# How often each service is asked to end, and killed, below so many calls a second.
+# How often each service is asked to end, and killed, below RATE calls a second.
 RESTARTS ?= 20
 RATE ?= 100
-# How many turns pass through a directory that must not grow.
+# How many turns, RATE of them a second, pass through a directory that must not grow.
 GROWTH ?= 100000
 # How many histories the engine lives through in simulated time.
 SEEDS ?= 100000
@@ -122,8 +122,9 @@ bars: check-rust python build ## Run what `make test` runs in a small size in it
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut after_kills over_kills kills_lose
-	@TAVERN_TEST_GROWTH=$(GROWTH) $(CARGO) test --locked --package e2e --test it -- retention::growth::
 	@$(CARGO) build --release --locked --workspace --exclude bench --bins
+	@TAVERN_TEST_GROWTH=$(GROWTH) TAVERN_TEST_RATE=$(RATE) \
+	  $(CARGO) test --release --locked --package e2e --test it -- retention::growth::
 	@TAVERN_TEST_RESTARTS=$(RESTARTS) TAVERN_TEST_RATE=$(RATE) \
 	  $(CARGO) test --release --locked --package e2e --test it -- restarts::
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \

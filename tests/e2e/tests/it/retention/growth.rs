@@ -1,6 +1,8 @@
 //! A steady rate of turns, each with a call and a conversation, in a directory that does not grow.
 //!
 //! `TAVERN_TEST_GROWTH` sets the number of turns; `make bars` has 100,000 of them, with a retention of a minute.
+//! `TAVERN_TEST_RATE` and `TAVERN_TEST_KEPT` change their number a second and the seconds for which they are kept,
+//! for a machine that deletes fewer than 100 a second beside as many new ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,9 @@ use crate::text::user_message;
 
 /// Turns in `make test`.
 const TURNS: u32 = 300;
+/// Turns a second, and seconds for which runs are kept, in the full size.
+const RATE: u32 = 100;
+const KEPT: u32 = 60;
 /// Turns under way at once, at the most.
 const AT_ONCE: usize = 16;
 /// The largest size at the end, in hundredths of that after the first turns.
@@ -42,25 +47,35 @@ struct Size {
 }
 
 fn size() -> anyhow::Result<Size> {
-    match std::env::var("TAVERN_TEST_GROWTH") {
-        Ok(number) => {
-            let turns = number.parse().context("TAVERN_TEST_GROWTH is no number")?;
-            Ok(Size {
-                first: turns / 10,
-                turns,
-                pace: Duration::from_millis(10),
-                kept: Duration::from_secs(60),
-                most: 6_000,
-            })
-        }
-        Err(_) => Ok(Size {
+    let Some(turns) = number("TAVERN_TEST_GROWTH")? else {
+        return Ok(Size {
             first: TURNS / 3,
             turns: TURNS,
             pace: Duration::from_millis(20),
             kept: Duration::from_secs(1),
             most: 0,
-        }),
-    }
+        });
+    };
+    let rate = number("TAVERN_TEST_RATE")?.unwrap_or(RATE);
+    let seconds = number("TAVERN_TEST_KEPT")?.unwrap_or(KEPT);
+    Ok(Size {
+        first: turns / 10,
+        turns,
+        pace: Duration::from_secs(1) / rate,
+        kept: Duration::from_secs(seconds.into()),
+        most: (rate * seconds) as usize,
+    })
+}
+
+/// Reads the number of a variable; nothing if it is not set.
+fn number(variable: &str) -> anyhow::Result<Option<u32>> {
+    let Ok(number) = std::env::var(variable) else {
+        return Ok(None);
+    };
+    let number = number.parse();
+    Ok(Some(
+        number.with_context(|| format!("{variable} is no number"))?,
+    ))
 }
 
 fn prepare(deploy: &Path) -> anyhow::Result<()> {
