@@ -147,7 +147,7 @@ mod tests {
             r#"{"a": 1"#,
             "{a: 1}",
             "{'a': 1}",
-            r#"{"a": Truely}"#,
+            r#"{"a": Truex}"#,
             r#"{"a": 1, "a": 2,}"#,
         ] {
             assert!(parse_spelled(text).is_err(), "{text}");

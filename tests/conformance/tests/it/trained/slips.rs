@@ -153,7 +153,7 @@ fn cut(family: &Family, meant: &[Meant]) -> Vec<Text> {
 fn wrong_name(family: &Family, meant: &[Meant]) -> Vec<Text> {
     let text = (family.write)(meant);
     stopped(
-        text.replace("get_weather", "fetch_wether")
+        text.replace("get_weather", "get_the_weather")
             .replace("write_note", "writenotes")
             .replace("get_time", "get_tim"),
     )
