@@ -46,6 +46,8 @@ enum Format {
 #[derive(Debug)]
 pub(crate) struct TrainedScanner {
     start: usize,
+    /// The end of what was looked at for a block that turned out to be text.
+    reached: usize,
     format: Format,
     raw: RawBlock,
 }
@@ -63,6 +65,7 @@ impl TrainedScanner {
     fn new(start: usize, format: Format) -> Self {
         Self {
             start,
+            reached: start,
             format,
             raw: RawBlock::default(),
         }
@@ -134,13 +137,20 @@ impl TrainedScanner {
         }
     }
 
+    /// Bytes that were looked at for a block that turned out to be text.
+    pub(crate) fn looked_at(&self) -> usize {
+        self.reached - self.start
+    }
+
     pub(crate) fn take(self) -> RawBlock {
         self.raw
     }
 
     /// Goes as far as the text allows.
     pub(crate) fn step(&mut self, feed: &Feed<'_>, context: &Context<'_>) -> Progress {
-        let Self { start, format, raw } = self;
+        let Self {
+            start, format, raw, ..
+        } = self;
         let mut scan = Scan {
             feed,
             context,
@@ -154,6 +164,12 @@ impl TrainedScanner {
             Format::Mistral(scanner) => scanner.step(&mut scan),
             Format::Unread(scanner) => scanner.step(&mut scan),
         };
+        self.reached = match &self.format {
+            Format::Alone(scanner) => scanner.reached(),
+            Format::Unread(scanner) => scanner.reached(),
+            _ => self.start,
+        };
+        let start = &self.start;
         let most = context.policy.limits.block_bytes;
         let reached = match progress {
             Progress::More => feed.len(),

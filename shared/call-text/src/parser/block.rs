@@ -41,6 +41,8 @@ pub(super) struct BlockScan {
     pub(super) fence: Option<FenceTry>,
     /// The block is closed; the fence round it is looked at.
     pub(super) closed: Option<usize>,
+    /// The fence that it is if it turns out to be text.
+    pub(super) or_fence: Option<Fence>,
     /// Calls that were typed while the block was written.
     pub(super) ahead: TypedAhead,
 }
@@ -61,6 +63,7 @@ impl BlockScan {
             uncertain: false,
             fence: None,
             closed: None,
+            or_fence: None,
             ahead: TypedAhead::default(),
         }
     }
@@ -142,6 +145,14 @@ impl BlockScan {
             .then(|| TrainedScanner::json(feed, context, at, Around::Fence))
             .flatten();
         scanner.map(Self::doubted)
+    }
+
+    /// Bytes that were looked at for a call in a trained format that turned out to be text.
+    pub(super) fn looked_at(&self) -> usize {
+        match &self.scanner {
+            Scanner::Trained(scanner) => scanner.looked_at(),
+            _ => 0,
+        }
     }
 
     /// Whether it began with a tool's element and may be text.

@@ -46,28 +46,7 @@ impl TextScanner {
                 self.place = ScanState::Block(scan);
                 Step::Wait
             }
-            Progress::NotABlock { resume } => {
-                match &scan.fence {
-                    Some(tried) => self.as_plain_fence(tried.fence),
-                    None => {
-                        if scan.is_bare_tool() {
-                            let span = Span::new(scan.start(), resume);
-                            let message = "a tool element without <ACTION> is text".to_owned();
-                            assembler.diagnose(
-                                Rule::A12,
-                                Severity::Hint,
-                                "bare_tool_element",
-                                span,
-                                message,
-                                "wrap the call in <ACTION>",
-                            );
-                        }
-                        self.place = ScanState::Text;
-                        self.pos = resume;
-                    }
-                }
-                Step::Continue
-            }
+            Progress::NotABlock { resume } => self.not_a_block(&scan, resume, assembler),
             Progress::Closed { at, end } if scan.fence.is_some() => {
                 if !matches!(end, BlockEnd::Closed) {
                     let fence = scan.fence.as_ref().map(|tried| tried.fence);
@@ -106,6 +85,37 @@ impl TextScanner {
                 Step::Continue
             }
         }
+    }
+
+    /// Makes text of a block that turned out to be none, or a fence.
+    fn not_a_block(&mut self, scan: &BlockScan, resume: usize, assembler: &mut Assembler) -> Step {
+        const LITTLE: usize = 512;
+        self.long_looks += usize::from(scan.looked_at() > LITTLE);
+        match scan
+            .fence
+            .as_ref()
+            .map(|tried| tried.fence)
+            .or(scan.or_fence)
+        {
+            Some(fence) => self.as_plain_fence(fence),
+            None => {
+                if scan.is_bare_tool() {
+                    let span = Span::new(scan.start(), resume);
+                    let message = "a tool element without <ACTION> is text".to_owned();
+                    assembler.diagnose(
+                        Rule::A12,
+                        Severity::Hint,
+                        "bare_tool_element",
+                        span,
+                        message,
+                        "wrap the call in <ACTION>",
+                    );
+                }
+                self.place = ScanState::Text;
+                self.pos = resume;
+            }
+        }
+        Step::Continue
     }
 
     /// Keeps the mark of a fence round a block from the published text.

@@ -11,11 +11,15 @@ pub(super) struct Fence {
     pub(super) body: usize,
 }
 
-/// The length of a run of one byte.
+/// The longest run of marks that means something; a longer one is looked at in parts.
+pub(super) const LONGEST_RUN: usize = 256;
+
+/// The length of a run of one byte, up to the longest.
 pub(super) fn run(feed: &Feed<'_>, at: usize) -> usize {
     let bytes = feed.bytes();
     let mark = bytes[at];
-    let width = bytes[at..].iter().take_while(|byte| **byte == mark).count();
+    let run = bytes[at..].iter().take(LONGEST_RUN);
+    let width = run.take_while(|byte| **byte == mark).count();
     feed.count(width);
     width
 }

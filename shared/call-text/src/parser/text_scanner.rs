@@ -47,6 +47,8 @@ pub(super) struct TextScanner {
     unclosed_code: [usize; 9],
     /// How many tool elements without wrapper were tried.
     bare_tools: usize,
+    /// How often much was looked at for a call in a trained format that turned out to be text.
+    pub(super) long_looks: usize,
     /// How many fences were tried as blocks.
     pub(super) fences: usize,
     /// Start of the region that the scanner is in, for remarks.
@@ -220,7 +222,7 @@ impl TextScanner {
         assembler: &mut Assembler,
     ) -> Step {
         let width = code::run(feed, at);
-        if at + width == feed.len() && !feed.eof {
+        if at + width == feed.len() && !feed.eof && width < code::LONGEST_RUN {
             self.release(feed, at, assembler);
             return Step::Wait;
         }

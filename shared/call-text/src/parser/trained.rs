@@ -10,6 +10,9 @@ use crate::dialect::context::Context;
 use crate::dialect::trained::{self, Around, TrainedScanner};
 use crate::scan::{Feed, Look};
 
+/// How often much may be looked at for a call that turns out to be text, so that the work stays linear.
+const MOST_LONG_LOOKS: usize = 8;
+
 impl TextScanner {
     /// Follows a mark that opens a call in a trained format; none if no such mark stands here.
     pub(super) fn trained_mark(
@@ -19,7 +22,7 @@ impl TextScanner {
         at: usize,
         assembler: &mut Assembler,
     ) -> Option<Step> {
-        if !context.policy.seeks_formats() {
+        if !context.policy.seeks_formats() || self.long_looks > MOST_LONG_LOOKS {
             return None;
         }
         let mut look = Look::No;
@@ -129,7 +132,11 @@ impl TextScanner {
         let word = feed.text[fence.start + fence.width..fence.body].trim();
         let seeks = word == trained::FENCE
             && context.policy.seeks_formats()
-            && context.policy.nonce.is_none();
-        seeks.then(|| BlockScan::doubted(TrainedScanner::tool_code(fence.start, fence.body)))
+            && context.policy.nonce.is_none()
+            && self.long_looks <= MOST_LONG_LOOKS;
+        let scanner = seeks.then(|| TrainedScanner::tool_code(fence.start, fence.body))?;
+        let mut scan = BlockScan::doubted(scanner);
+        scan.or_fence = Some(*fence);
+        Some(scan)
     }
 }

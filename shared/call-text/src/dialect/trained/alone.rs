@@ -126,6 +126,11 @@ impl AloneScanner {
         }
     }
 
+    /// The end of what was looked at.
+    pub(super) fn reached(&self) -> usize {
+        self.outline.pos
+    }
+
     pub(super) fn step(&mut self, scan: &mut Scan<'_, '_>) -> Progress {
         let feed = scan.feed;
         let text = Progress::NotABlock {

@@ -68,6 +68,8 @@ const CALL_HEADS: [&str; 3] = [
     "<|start|>assistant<|channel|>commentary to=functions.",
 ];
 const START: &str = "<|start|>";
+/// The most times that the first mark of a message is passed where it is repeated.
+const MOST_STARTS: usize = 4;
 const TYPED: &str = "<|constrain|>";
 const MESSAGE: &str = "<|message|>";
 /// The most bytes of the head of a message, or of what stands before the arguments of a call.
@@ -92,11 +94,14 @@ pub(crate) struct Head {
 /// The head of a message of gpt-oss at a position.
 pub(crate) fn head(feed: &Feed<'_>, at: usize) -> Look<Head> {
     let mut start = at;
-    while let Look::Yes(end) = feed.literal(start, START) {
-        match feed.literal(end, START) {
-            Look::Yes(_) => start = end,
-            Look::More => return Look::More,
-            Look::No => break,
+    for _ in 0..MOST_STARTS {
+        match feed
+            .literal(start, START)
+            .map(|end| (end, feed.literal(end, START)))
+        {
+            Look::Yes((end, Look::Yes(_))) => start = end,
+            Look::Yes((_, Look::More)) => return Look::More,
+            _ => break,
         }
     }
     match any_of(feed, start, &HEADS) {

@@ -234,6 +234,11 @@ impl UnreadScanner {
         Self::new(&TOOL_CODE, body)
     }
 
+    /// The end of what was looked at.
+    pub(super) fn reached(&self) -> usize {
+        self.sought
+    }
+
     pub(super) fn step(&mut self, scan: &mut Scan<'_, '_>) -> Progress {
         let feed = scan.feed;
         let close = self.marks.close;
@@ -252,6 +257,7 @@ impl UnreadScanner {
                 return Progress::More;
             }
         };
+        self.sought = at;
         let body = feed.text[self.opened..inner.max(self.opened)].trim();
         let calls = plain::calls_of(body);
         let visible =
