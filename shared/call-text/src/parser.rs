@@ -12,7 +12,6 @@ mod code;
 mod mark_search;
 mod regions;
 mod remarks;
-mod sought;
 mod text_scanner;
 mod thoughts;
 mod trained;

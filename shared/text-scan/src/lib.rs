@@ -8,6 +8,7 @@
 pub mod gap;
 pub mod json;
 mod limits;
+pub mod sought;
 pub mod tag;
 pub mod thought;
 

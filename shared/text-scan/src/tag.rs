@@ -85,6 +85,30 @@ impl Tag {
     }
 }
 
+/// A tag that stands behind a gap.
+#[derive(Debug, Default)]
+pub struct NextTag(Option<(usize, Tag)>);
+
+impl NextTag {
+    /// Keeps the tag that follows the gap at `from`.
+    pub fn keep(&mut self, from: usize, tag: Tag) -> &Tag {
+        &self.0.insert((from, tag)).1
+    }
+
+    /// Where the tag behind the gap at `from` starts, if that is known.
+    pub fn start(&self, from: usize) -> Option<usize> {
+        let (known, tag) = self.0.as_ref()?;
+        (*known == from).then_some(tag.span.start)
+    }
+
+    /// Takes the tag if it starts at a position.
+    pub fn take(&mut self, at: usize) -> Option<Tag> {
+        self.0
+            .take_if(|(_, tag)| tag.span.start == at)
+            .map(|(_, tag)| tag)
+    }
+}
+
 const MOST_ATTRIBUTES: usize = 16;
 const WIDE_OPEN: char = '＜';
 const WIDE_CLOSE: char = '＞';

@@ -119,13 +119,14 @@ impl Node for ParseLlmDecision {
                 native::typed(&given.calls, &catalogue, &policy),
             );
         }
-        let shown = call.value(MESSAGES).map(|value| untrusted(value));
-        let mut requests = requests(
-            &parsed,
-            only.unwrap_or(Dialect::Action),
-            &catalogue,
-            shown.as_deref(),
-        );
+        let taught = only.unwrap_or(Dialect::Action);
+        let of_blocks = |text: &str| {
+            let parsed = call_text::parse(text, &catalogue, &policy);
+            observation::for_blocks(&parsed, taught, &catalogue)
+        };
+        let shown = call.value(MESSAGES);
+        let shown = shown.map(|value| untrusted(value, &of_blocks));
+        let mut requests = requests(&parsed, taught, &catalogue, shown.as_deref());
         let left_out = observation::not_run(&parsed);
         let observed = requests
             .iter()
@@ -146,15 +147,27 @@ impl Node for ParseLlmDecision {
     }
 }
 
-/// Returns what the model was shown and did not write itself.
-fn untrusted(given: &Value) -> Vec<String> {
-    let of_others = |message: &&Value| {
-        !["assistant", "system"]
-            .contains(&message.get("role").and_then(Value::as_str).unwrap_or(""))
-    };
-    let shown = messages::read(given);
-    let texts = shown.iter().filter(of_others).filter_map(said);
-    texts.map(str::to_owned).collect()
+/// Returns what the model was shown and did not write itself. What was said about blocks of its own that could not be
+/// read is left out: examples in it hold values of the model.
+fn untrusted(given: &Value, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut own = None;
+    for message in messages::read(given) {
+        let role = message
+            .get("role")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let text = said(&message).unwrap_or_default();
+        match role {
+            "assistant" => own = read(text),
+            "system" => {}
+            _ => texts.push(match own.take() {
+                Some(own) => text.replacen(&own, "", 1),
+                None => text.to_owned(),
+            }),
+        }
+    }
+    texts
 }
 
 /// Lists the calls in their order, and after them the block of which none could be read: behind it nothing

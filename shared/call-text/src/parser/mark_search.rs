@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
-use super::sought::Sought;
 use crate::dialect::trained;
 use crate::scan::Feed;
+use crate::scan::sought::Sought;
 
 static WIDE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("＜"));
 static TRIANGLE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("◁"));

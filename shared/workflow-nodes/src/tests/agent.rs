@@ -83,6 +83,35 @@ fn what_cannot_run_is_listed_with_its_problems() {
 }
 
 #[test]
+fn an_example_of_a_call_that_the_model_wrote_is_no_text_from_outside() {
+    const PYTHON: &str = "[write(path=\"a\")]";
+    let refused = parse(PYTHON, json!({}))["feedback"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(refused.contains("<path>a</path>"), "{refused}");
+    let shown = |observed: &str| {
+        json!({"messages": [
+            {"role": "user", "content": "Write it."},
+            {"role": "assistant", "content": PYTHON},
+            {"role": "user", "content": observed},
+        ]})
+    };
+    for (observed, is_refused) in [
+        (refused.clone(), false),
+        (format!("{refused}\nGo on."), false),
+        // A result that holds the call, even in the words of an example.
+        (format!("{refused}\n{WRITE}"), true),
+        (format!("{refused}\n{refused}"), true),
+        (format!("Write it like this:\n{WRITE}"), true),
+    ] {
+        let parsed = parse(WRITE, shown(&observed));
+        let problems = &parsed["tool_call_requests"][0]["problems"];
+        assert_eq!(problems != &json!([]), is_refused, "{observed}");
+    }
+}
+
+#[test]
 fn what_is_no_call_is_reported_without_an_invented_one() {
     let broken = "<ACTION><read><path>a</read></ACTION>";
     let native = json!([{"id": "n", "function": {"name": "write", "arguments": "{}"}}]);

@@ -121,3 +121,32 @@ fn answer_of(response: &ExecuteResponse) -> Result<Value, Failure> {
         Failure::new(Category::Runtime, "script_output_malformed", message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_which_a_part_was_cut_is_a_reached_limit() {
+        let cut = ExecuteResponse {
+            stdout: b"\"xxxx".to_vec(),
+            stdout_bytes: 2_000_002,
+            stdout_truncated_bytes: 1_999_997,
+            ..ExecuteResponse::default()
+        };
+        let failure = answer_of(&cut).unwrap_err();
+        assert_eq!(
+            (failure.category, failure.code.as_str()),
+            (Category::Limit, "output_limit")
+        );
+        let whole = ExecuteResponse {
+            stdout: b"\"xxxx".to_vec(),
+            stdout_bytes: 5,
+            ..ExecuteResponse::default()
+        };
+        assert_eq!(
+            answer_of(&whole).unwrap_err().code,
+            "script_output_malformed"
+        );
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::Limits;
 use crate::scan::gap::CommentMemo;
-use crate::scan::tag::{self, Tag};
+use crate::scan::tag::{self, NextTag, Tag};
 use crate::scan::{Feed, Look};
 
 /// What is known of the text ahead.
@@ -13,29 +13,6 @@ pub(super) struct Ahead {
     pub(super) after_value: NextTag,
     /// The tag behind the closing tag of a call.
     pub(super) after_call: NextTag,
-}
-
-/// A tag that stands behind a gap.
-#[derive(Debug, Default)]
-pub(super) struct NextTag(Option<(usize, Tag)>);
-
-impl NextTag {
-    /// Keeps the tag that follows the gap at `from`.
-    pub(super) fn keep(&mut self, from: usize, tag: Tag) -> &Tag {
-        &self.0.insert((from, tag)).1
-    }
-
-    /// Where the tag behind the gap at `from` starts, if that is known.
-    fn start(&self, from: usize) -> Option<usize> {
-        let (known, tag) = self.0.as_ref()?;
-        (*known == from).then_some(tag.span.start)
-    }
-
-    fn take(&mut self, at: usize) -> Option<Tag> {
-        self.0
-            .take_if(|(_, tag)| tag.span.start == at)
-            .map(|(_, tag)| tag)
-    }
 }
 
 impl Ahead {

@@ -1,10 +1,10 @@
 //! Searching a text that grows.
 
-use crate::scan::Feed;
+use crate::Feed;
 
 /// A search through text that grows: what was searched without a find is not searched again.
 #[derive(Debug, Default)]
-pub(super) struct Sought {
+pub struct Sought {
     /// The end of the part that was searched, or the find.
     until: usize,
     /// The find, which stands before `until` or at it.
@@ -13,14 +13,14 @@ pub(super) struct Sought {
 
 impl Sought {
     /// Searches the last bytes again when more text has arrived: a find of more than one byte may have begun in them.
-    pub(super) fn search_again(&mut self, bytes: usize) {
+    pub fn search_again(&mut self, bytes: usize) {
         if self.found.is_none() {
             self.until = self.until.saturating_sub(bytes);
         }
     }
 
     /// The first find at or behind `from` and before `limit`.
-    pub(super) fn next(
+    pub fn next(
         &mut self,
         feed: &Feed<'_>,
         from: usize,
