@@ -99,6 +99,7 @@ impl Tolerance {
             (COLON_MISSING, key, _) => {
                 format!("'{key}' has no colon before its value, and the field was left out")
             }
+            (TRAINED_FORMAT, _, format) => format!("a call in the trained format {format}"),
             ("two_blocks_in_one", mark, _) => {
                 format!("'{mark}' stands inside a value: fields of two blocks seem to be mixed")
             }
@@ -136,6 +137,9 @@ pub const COLON_MISSING: &str = "colon_missing";
 
 /// The code of a value that holds a mark which may have been meant to end it.
 pub const MARK_INSIDE_VALUE: &str = "mark_inside_value";
+
+/// The code of the remark on a block in a format of trained models.
+pub const TRAINED_FORMAT: &str = "trained_format";
 
 /// The code of the remark on a block in a code fence that is never closed.
 pub const FENCE_NOT_CLOSED: &str = "fence_not_closed";

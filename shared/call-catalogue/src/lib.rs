@@ -28,7 +28,7 @@ pub use catalogue::{
 };
 pub use diagnostic::{
     COLON_MISSING, Diagnostic, FENCE_NOT_CLOSED, LONE_CLOSE, MARK_INSIDE_VALUE, NEAR_MISS,
-    Severity, Tolerance, cut,
+    Severity, TRAINED_FORMAT, Tolerance, cut,
 };
 pub use dialect::Dialect;
 pub use format::TrainedFormat;

@@ -12,7 +12,8 @@ mod special;
 mod unread;
 
 use call_catalogue::{
-    Catalogue, Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, TrainedFormat,
+    Catalogue, Class, Dialect, Problem, ProblemCode, Rule, Span, TRAINED_FORMAT, Tolerance,
+    TrainedFormat,
 };
 
 use self::alone::AloneScanner;
@@ -201,7 +202,7 @@ impl Scan<'_, '_> {
             let note = Tolerance::new(
                 format.rule(),
                 Class::Verbatim,
-                "trained_format",
+                TRAINED_FORMAT,
                 span,
                 before,
                 format.as_str(),

@@ -1,6 +1,8 @@
 //! Elements in the forms of trained models: without a wrapper (F9), and with namespaces (F7).
 
-use call_catalogue::{Class, Problem, ProblemCode, Rule, Span, ToolMatch, TrainedFormat};
+use call_catalogue::{
+    Class, Problem, ProblemCode, Rule, Span, TRAINED_FORMAT, ToolMatch, TrainedFormat,
+};
 
 use super::ElementScanner;
 use crate::BlockEnd;
@@ -48,14 +50,7 @@ impl ElementScanner {
         };
         let (rule, name) = (format.rule(), format.as_str());
         match context.policy.reads(format) {
-            true => self.note(
-                rule,
-                Class::Verbatim,
-                "trained_format",
-                tag.whole,
-                feed,
-                name,
-            ),
+            true => self.note(rule, Class::Verbatim, TRAINED_FORMAT, tag.whole, feed, name),
             false => {
                 let message = format!("a call in the form of {} is not read here", format.label());
                 let problem = Problem::new(ProblemCode::UnreadFormat, rule, tag.span, message);
