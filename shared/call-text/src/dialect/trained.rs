@@ -130,6 +130,18 @@ impl TrainedScanner {
         self.start
     }
 
+    /// The mark that opens it.
+    pub(crate) fn mark(&self) -> Span {
+        let end = match &self.format {
+            Format::Special(scanner) => scanner.opened(),
+            Format::Mistral(scanner) => scanner.opened(),
+            Format::Unread(scanner) => scanner.opened(),
+            Format::Glm(_) | Format::Alone(_) => self.start,
+        };
+        // Every mark begins with a character of one byte.
+        Span::new(self.start, end.max(self.start + 1))
+    }
+
     /// The dialect whose calls the block's are like.
     pub(crate) fn dialect(&self) -> Dialect {
         match self.format {

@@ -38,10 +38,13 @@ impl TextScanner {
             look = list.or_else(|| TrainedScanner::react(feed, context, at));
         }
         match look {
-            Look::Yes(_) | Look::More if self.in_quote(feed, at) => None,
-            Look::Yes(scanner) => {
-                Some(self.begin(feed, BlockScan::trained(scanner), context, assembler))
+            Look::Yes(scanner) if self.in_quote(feed, at) => {
+                let mark = scanner.mark();
+                self.remark_on_text(feed, mark, true, assembler);
+                self.pos = at + feed.char_at(at).map_or(1, char::len_utf8);
+                Some(Step::Continue)
             }
+            Look::Yes(scanner) => Some(self.begin(feed, scanner, false, context, assembler)),
             Look::More => Some(self.wait_at(feed, at, assembler)),
             Look::No if begins_line => {
                 let around = match self.is_alone(feed, assembler, at) {
@@ -49,7 +52,7 @@ impl TextScanner {
                     false => Around::Text,
                 };
                 let scanner = TrainedScanner::json(feed, context, at, around)?;
-                Some(self.begin(feed, BlockScan::doubted(scanner), context, assembler))
+                Some(self.begin(feed, scanner, true, context, assembler))
             }
             Look::No => None,
         }
@@ -64,25 +67,28 @@ impl TextScanner {
         scanner.filter(held).map_or(Look::No, Look::Yes)
     }
 
-    /// Enters a block; without the nonce of the turn it is text.
+    /// Enters a block, which may be text where that is `doubted`; without the nonce of the turn it is text.
     fn begin(
         &mut self,
         feed: &Feed<'_>,
-        scan: BlockScan,
+        scanner: TrainedScanner,
+        doubted: bool,
         context: &Context<'_>,
         assembler: &mut Assembler,
     ) -> Step {
-        let start = scan.start();
+        let mark = scanner.mark();
         if context.policy.nonce.is_some() {
-            let width = feed.char_at(start).map_or(1, char::len_utf8);
-            self.pos = start + width;
-            if !scan.uncertain {
-                let mark = Span::new(start, feed.floor(start + 24));
+            if !doubted {
                 self.remark_on_text(feed, mark, false, assembler);
             }
+            self.pos = mark.end;
             return Step::Continue;
         }
-        self.release(feed, start, assembler);
+        let scan = match doubted {
+            true => BlockScan::doubted(scanner),
+            false => BlockScan::trained(scanner),
+        };
+        self.release(feed, mark.start, assembler);
         self.place = ScanState::Block(Box::new(scan));
         Step::Continue
     }

@@ -236,14 +236,30 @@ fn a_format_that_the_policy_leaves_out_is_refused_by_name() {
 
 #[test]
 fn a_block_in_any_format_needs_the_nonce_of_the_turn() {
-    for family in FAMILIES {
-        let text = (family.write)(&calls()[0]);
-        let policy = Policy {
-            nonce: Some("k7m2q9xd".to_owned()),
-            ..Policy::default()
-        };
-        let parsed = parse_finished(&text, &tools(), &policy, FinishReason::Stop);
-        assert!(parsed.calls.is_empty(), "{}: {text}", family.name);
+    let policy = Policy {
+        nonce: Some("k7m2q9xd".to_owned()),
+        ..Policy::default()
+    };
+    let written = FAMILIES
+        .iter()
+        .map(|family| (family.name, (family.write)(&calls()[0])));
+    let unread = UNREAD
+        .iter()
+        .map(|(name, text)| (*name, (*text).to_owned()));
+    for (name, text) in written.chain(unread) {
+        for text in [
+            text.clone(),
+            format!("Look.\n{text}\nDone."),
+            format!("> {text}"),
+        ] {
+            let whole = parse_finished(&text, &tools(), &policy, FinishReason::Stop);
+            assert!(whole.calls.is_empty(), "{name}: {text}");
+            let mut parser = Parser::new(tools(), policy.clone());
+            for byte in text.as_bytes() {
+                parser.push_bytes(std::slice::from_ref(byte));
+            }
+            assert_eq!(parser.finish(FinishReason::Stop).1, whole, "{name}: {text}");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{ElementScanner, ElementState};
 use crate::BlockEnd;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Early, Progress, RawCall, RawValue, Written};
-use crate::scan::tag::{Tag, TagKind};
+use crate::scan::tag::{Attribute, Tag, TagKind};
 use crate::scan::{Feed, Look};
 
 /// The name of a call's tag: with its namespace only where a tool has that name (F7).
@@ -204,6 +204,13 @@ impl ElementScanner {
         let call = self.raw.calls.last_mut()?;
         if call.arguments.len() >= limit {
             return Some(self.limited("parameters", limit, feed));
+        }
+        let bare = |attribute: &&Attribute| attribute.value.is_empty() && generic;
+        if let Some(attribute) = tag.attributes.iter().find(bare) {
+            // The value may stand in the tag, whose bracket is missing (G8).
+            let (code, written) = ("attribute_without_value", attribute.name.of(text));
+            let note = Tolerance::new(Rule::G8, Class::Doubt, code, tag.span, written, "");
+            call.notes.push(note);
         }
         let (name, name_span) = match tag.named(text).filter(|_| generic) {
             Some((name, span)) => {

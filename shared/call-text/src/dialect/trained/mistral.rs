@@ -44,6 +44,11 @@ pub(super) fn opened(feed: &Feed<'_>, at: usize) -> Look<MistralScanner> {
 }
 
 impl MistralScanner {
+    /// The place behind the mark that opens it.
+    pub(super) fn opened(&self) -> usize {
+        self.opened
+    }
+
     pub(super) fn step(&mut self, scan: &mut Scan<'_, '_>) -> Progress {
         loop {
             let progress = match &mut self.place {

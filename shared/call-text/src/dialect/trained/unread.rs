@@ -239,6 +239,11 @@ impl UnreadScanner {
         self.sought
     }
 
+    /// The place behind the mark that opens it.
+    pub(super) fn opened(&self) -> usize {
+        self.opened
+    }
+
     pub(super) fn step(&mut self, scan: &mut Scan<'_, '_>) -> Progress {
         let feed = scan.feed;
         let close = self.marks.close;
