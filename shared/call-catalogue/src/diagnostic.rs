@@ -40,7 +40,7 @@ pub struct Diagnostic {
 pub struct Tolerance {
     /// The rule that allows it.
     pub rule: Rule,
-    /// How far it goes; [`Class::Repair`] and [`Class::Doubt`] ask for confirmation.
+    /// The extent of the deviation; [`Class::Repair`] and [`Class::Doubt`] ask for confirmation.
     pub class: Class,
     /// Stable machine-readable code in snake case.
     pub code: String,
@@ -90,7 +90,7 @@ impl Tolerance {
         }
     }
 
-    /// What was done, in words. `before` is what was written, as the reader may see it.
+    /// Returns the words for the deviation. `before` is the written text in the form that the reader may see.
     pub fn words(&self, before: &str) -> String {
         match (self.code.as_str(), before.trim(), self.after.trim()) {
             (MARK_INSIDE_VALUE, mark, _) => {

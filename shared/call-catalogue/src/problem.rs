@@ -56,7 +56,7 @@ pub enum ProblemCode {
     /// A placeholder of an example was copied (T35).
     PlaceholderValue,
     /// A call in a format that is not read (G9).
-    UnreadFormat,
+    UnsupportedFormat,
     /// The value breaks its schema in a way that has no other code here.
     #[serde(untagged)]
     Schema(ViolationCode),
@@ -102,7 +102,7 @@ impl ProblemCode {
             Self::LimitExceeded => "limit_exceeded",
             Self::StrictViolation => "strict_violation",
             Self::PlaceholderValue => "placeholder_value",
-            Self::UnreadFormat => "unread_format",
+            Self::UnsupportedFormat => "unsupported_format",
             Self::Schema(code) => code.as_str(),
         }
     }

@@ -155,7 +155,7 @@ pub fn confirmation(call: &Call) -> String {
     )
 }
 
-/// What had to be repaired in a call, in words that name each mark and what was done.
+/// Returns the words for the repairs of a call: each mark, and its reading.
 pub fn repairs(call: &Call) -> String {
     let words = |tolerance: &Tolerance| tolerance.words(&neutralise(&tolerance.before));
     let mut done: Vec<String> = repairs_of(call).map(words).collect();
@@ -173,7 +173,7 @@ fn repairs_of(call: &Call) -> impl Iterator<Item = &Tolerance> {
     tolerances.filter(|tolerance| tolerance.class.is_repair())
 }
 
-/// How to write the call instead. A mark inside a value is harmless in the form made for it.
+/// Returns the advice for the next attempt. A mark inside a value is harmless in the form made for it.
 fn advice(call: &Call) -> &'static str {
     let in_value = repairs_of(call).any(|done| done.code == MARK_INSIDE_VALUE);
     match (call.ambiguous || in_value, call.dialect.is_field_based()) {
@@ -189,8 +189,8 @@ fn advice(call: &Call) -> &'static str {
     }
 }
 
-/// What was left out of a message whose earlier blocks ran: how many calls, and of which tools (A1),
-/// and which calls were written in two dialects (A2). It belongs behind the results of the calls
+/// Returns the calls that were left out of a message whose earlier blocks ran: their number and tools (A1),
+/// and the calls that were written in two dialects (A2). It belongs behind the results of the calls
 /// that ran.
 pub fn not_run(parsed: &Parsed) -> Option<String> {
     let lines = [written_twice(parsed), later_blocks(parsed)];
@@ -301,7 +301,7 @@ pub fn for_block(block: &Block) -> Option<String> {
 }
 
 /// A block in a format that is not read: its calls stand behind it as `dialect` writes them (G9).
-fn for_unread(
+fn for_block_in(
     index: usize,
     parsed: &Parsed,
     dialect: Dialect,
@@ -309,8 +309,8 @@ fn for_unread(
 ) -> Option<String> {
     let block = parsed.blocks.get(index)?;
     let mut line = for_block(block)?;
-    let is_unread = |problem: &Problem| problem.code == ProblemCode::UnreadFormat;
-    if !block.problems.iter().any(is_unread) {
+    let is_unsupported = |problem: &Problem| problem.code == ProblemCode::UnsupportedFormat;
+    if !block.problems.iter().any(is_unsupported) {
         return Some(line);
     }
     let calls = parsed.calls.iter().filter(|call| call.block == index);
@@ -336,7 +336,7 @@ fn for_unread(
 /// `dialect`, which the model is taught.
 pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
     let refused = (0..parsed.blocks.len()).filter(|index| parsed.blocks[*index].runs);
-    let refused = refused.filter_map(|index| for_unread(index, parsed, dialect, catalogue));
+    let refused = refused.filter_map(|index| for_block_in(index, parsed, dialect, catalogue));
     let lines: Vec<String> = refused.chain(for_text(parsed)).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
@@ -345,14 +345,9 @@ pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> O
 /// per block or call. `None` if nothing is wrong.
 pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     let mut lines = Vec::new();
-    for (index, block) in parsed
-        .blocks
-        .iter()
-        .enumerate()
-        .filter(|(_, block)| block.runs)
-    {
-        match for_block(block) {
-            Some(_) => lines.extend(for_unread(index, parsed, Dialect::Action, catalogue)),
+    for index in (0..parsed.blocks.len()).filter(|index| parsed.blocks[*index].runs) {
+        match for_block_in(index, parsed, Dialect::Action, catalogue) {
+            Some(line) => lines.push(line),
             None => lines.extend(
                 parsed
                     .calls
@@ -367,8 +362,8 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// What stands in the text and was meant as a call: fields behind a marker that opens no block, and
-/// blocks in a region that is never closed (G9). One line for each kind.
+/// Returns one line for each kind of call that was meant and stands in the text: fields behind a marker that opens no
+/// block, blocks in a region that is never closed (G9), and the end of a call behind those that ran.
 fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
     let remark_of = |code: &str| {
         let remarks = parsed.diagnostics.iter();

@@ -2,7 +2,7 @@
 //!
 //! Every question about text ahead answers yes, no or *more*: the text ends here and the message
 //! does not. Decisions are only taken on yes and no, so where a chunk ends can never matter (G5).
-//! What was searched is remembered by the caller and not searched again, so work stays linear; the
+//! The caller remembers the part that was searched and does not search it again, so work stays linear; the
 //! bytes looked at are counted.
 
 pub mod gap;
@@ -50,6 +50,21 @@ impl<T> Look<T> {
     }
 }
 
+impl<T> Look<T> {
+    /// The first yes; *more* if one is still possible.
+    pub fn first(looks: impl IntoIterator<Item = Self>) -> Self {
+        let mut answer = Self::No;
+        for look in looks {
+            match look {
+                Self::Yes(_) => return look,
+                Self::More => answer = Self::More,
+                Self::No => {}
+            }
+        }
+        answer
+    }
+}
+
 /// Unwraps a yes; hands *more* on to the caller; gives `None` for no.
 #[macro_export]
 macro_rules! look {
@@ -73,7 +88,7 @@ pub struct Feed<'t> {
     pub eof: bool,
     /// Bytes looked at so far.
     pub steps: &'t Cell<u64>,
-    /// What the marks that open blocks must hold; nothing if missing.
+    /// The letters that the marks which open blocks must hold; none if missing.
     pub nonce: Option<&'t str>,
 }
 

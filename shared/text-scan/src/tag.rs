@@ -7,7 +7,7 @@ use call_catalogue::Span;
 use super::{Feed, Look};
 use crate::Limits;
 
-/// What a tag does.
+/// The effect of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
     /// Opens an element.
@@ -30,7 +30,7 @@ pub struct Attribute {
 /// A tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
-    /// What it does.
+    /// Its effect.
     pub kind: TagKind,
     /// The name without its namespace (F7).
     pub name: Span,
@@ -134,7 +134,7 @@ pub fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
     answer
 }
 
-/// What the first bytes behind a `<` show.
+/// The first bytes behind a `<`, at a glance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glance<'t> {
     /// If this is a tag, then one of this name, which is made of letters, digits and the usual signs.

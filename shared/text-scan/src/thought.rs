@@ -64,13 +64,13 @@ impl Thought {
             .map(|(open, close)| (*open, Some(Self::Mark(close))));
         let analysis = ANALYSIS.iter().map(|open| (*open, Some(Self::Analysis)));
         let text = FINAL.iter().map(|open| (*open, None));
-        first(marks.chain(analysis).chain(text).map(
-            |(open, thought)| match feed.literal(at, open) {
+        Look::first(marks.chain(analysis).chain(text).map(|(open, thought)| {
+            match feed.literal(at, open) {
                 Look::Yes(end) => Look::Yes((thought, end)),
                 Look::More => Look::More,
                 Look::No => Look::No,
-            },
-        ))
+            }
+        }))
     }
 
     /// The next place at which it may end, or a block may begin.
@@ -90,7 +90,7 @@ impl Thought {
             Self::Analysis => match feed.literal(at, ANALYSIS[0]) {
                 Look::Yes(_) => Look::No,
                 Look::More => Look::More,
-                Look::No => first([
+                Look::No => Look::first([
                     feed.literal(at, "<|end|>"),
                     stays(feed.literal(at, "<|channel|>"), at),
                     stays(feed.literal(at, "<|start|>"), at),
@@ -104,7 +104,7 @@ impl Thought {
 pub fn closed(feed: &Feed<'_>, at: usize) -> Look<usize> {
     let marks = MARKS.iter();
     let marks = marks.map(|(_, close)| feed.literal(at, close));
-    first(marks.chain([closing_tag(feed, at, NAMES)]))
+    Look::first(marks.chain([closing_tag(feed, at, NAMES)]))
 }
 
 /// The place behind the last mark from `from` to `to` that closes any thought.
@@ -168,25 +168,12 @@ fn closing_tag<'n>(
         other => return other,
     };
     let names = names.into_iter();
-    first(
+    Look::first(
         names.map(|name| match feed.literal_any_case(name_at, name) {
             Look::Yes(behind) => feed.literal(feed.skip_space(behind), ">"),
             other => other,
         }),
     )
-}
-
-/// The first yes; *more* if one is still possible.
-fn first<T>(looks: impl IntoIterator<Item = Look<T>>) -> Look<T> {
-    let mut answer = Look::No;
-    for look in looks {
-        match look {
-            Look::Yes(_) => return look,
-            Look::More => answer = Look::More,
-            Look::No => {}
-        }
-    }
-    answer
 }
 
 fn stays(look: Look<usize>, at: usize) -> Look<usize> {

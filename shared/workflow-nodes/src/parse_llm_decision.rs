@@ -147,8 +147,8 @@ impl Node for ParseLlmDecision {
     }
 }
 
-/// Returns what the model was shown and did not write itself. What was said about blocks of its own that could not be
-/// read is left out: examples in it hold values of the model.
+/// Returns the texts from outside that the model was shown. The observation of blocks in the answer before is left out:
+/// its examples hold values of the model.
 fn untrusted(given: &Value, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut texts = Vec::new();
     let mut own = None;

@@ -1,4 +1,4 @@
-//! What a model reads about calls that had to be repaired, that it wrote twice, or that stand where none
+//! The turns of models whose calls had to be repaired, were written twice, or stand where none
 //! runs.
 
 use doubles::TestRegistry;

@@ -57,6 +57,11 @@ impl Catalogue {
         ToolMatch::Unknown
     }
 
+    /// Whether a written name means a visible tool.
+    pub fn has_visible(&self, written: &str) -> bool {
+        matches!(self.find(written), ToolMatch::Visible(..))
+    }
+
     /// Up to three visible ids that resemble a written name, nearest first.
     pub fn nearest_tools(&self, written: &str) -> Vec<String> {
         self.by_nearness(written).0

@@ -13,7 +13,7 @@ mod short;
 mod surroundings;
 mod value;
 
-use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
+use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 pub(crate) use open::{Opening, opening};
 
 use self::ahead::Ahead;
@@ -308,10 +308,7 @@ impl ElementScanner {
             Look::Yes(tag) if tag.kind == TagKind::Close => {
                 tag.name.of(feed.text).eq_ignore_ascii_case("action")
             }
-            Look::Yes(tag) => matches!(
-                context.catalogue.find(tag.name.of(feed.text)),
-                ToolMatch::Visible(..)
-            ),
+            Look::Yes(tag) => context.catalogue.has_visible(tag.name.of(feed.text)),
             // The caller reads the same tag again and asks for more text then.
             Look::More => true,
             Look::No => false,

@@ -9,7 +9,7 @@ mod glm;
 mod mistral;
 mod plain;
 mod special;
-mod unread;
+mod unsupported;
 
 use call_catalogue::{
     Catalogue, Class, Dialect, Problem, ProblemCode, Rule, Span, TRAINED_FORMAT, Tolerance,
@@ -20,7 +20,7 @@ use self::alone::AloneScanner;
 use self::glm::GlmScanner;
 use self::mistral::MistralScanner;
 use self::special::SpecialScanner;
-use self::unread::UnreadScanner;
+use self::unsupported::UnsupportedScanner;
 use super::context::Context;
 use super::raw::{Progress, RawBlock, RawCall};
 use crate::BlockEnd;
@@ -28,8 +28,8 @@ use crate::scan::{Feed, Look};
 
 pub(crate) use alone::Around;
 pub(crate) use special::{head, tail};
-use unread::FUNCTOOLS;
-pub(crate) use unread::{ACTION, FENCE};
+use unsupported::FUNCTOOLS;
+pub(crate) use unsupported::{ACTION, FENCE};
 
 /// The marks that open a call in one of the formats, for regions in which nothing is read.
 pub(crate) const OPENERS: &[&str] = &["<｜tool▁call", "<|tool_call", "<|channel|>commentary to="];
@@ -40,20 +40,20 @@ enum Format {
     Alone(AloneScanner),
     Special(SpecialScanner),
     Mistral(MistralScanner),
-    Unread(UnreadScanner),
+    Unsupported(UnsupportedScanner),
 }
 
 /// Cuts one block of a trained format, resumable at every byte.
 #[derive(Debug)]
 pub(crate) struct TrainedScanner {
     start: usize,
-    /// The end of what was looked at for a block that turned out to be text.
+    /// The end of the text that was looked at, for a block that turned out to be none.
     reached: usize,
     format: Format,
     raw: RawBlock,
 }
 
-/// What a scanner of a format works on.
+/// The text, the context and the block that a scanner of a format works on.
 struct Scan<'s, 't> {
     feed: &'s Feed<'t>,
     context: &'s Context<'s>,
@@ -73,15 +73,16 @@ impl TrainedScanner {
     }
 
     /// The scanner of the block that a mark opens at a position.
-    pub(crate) fn opened(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<Self> {
-        if !context.policy.seeks_formats() {
-            return Look::No;
-        }
+    pub(crate) fn opened(feed: &Feed<'_>, at: usize) -> Look<Self> {
         let special = special::opened(feed, at).map(Format::Special);
-        let mistral = || mistral::opened(feed, at).map(Format::Mistral);
-        let unread = || unread::opened(feed, context, at).map(Format::Unread);
-        let found = special.or_else(mistral).or_else(unread);
+        let found = special.or_else(|| mistral::opened(feed, at).map(Format::Mistral));
         found.map(|format| Self::new(at, format))
+    }
+
+    /// The scanner of the block in a format that is not read which a mark opens at a position.
+    pub(crate) fn unsupported(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<Self> {
+        let found = unsupported::opened(feed, context, at);
+        found.map(|scanner| Self::new(at, Format::Unsupported(scanner)))
     }
 
     /// The scanner of the JSON value at a position, where a line begins.
@@ -101,19 +102,24 @@ impl TrainedScanner {
         let start = (at + 1).checked_sub(FUNCTOOLS.len())?;
         let opened = feed.text.as_bytes().get(start..=at)? == FUNCTOOLS.as_bytes();
         let seeks = opened && !context.catalogue.is_empty();
-        seeks.then(|| Self::new(start, Format::Unread(UnreadScanner::functools(at + 1))))
+        seeks.then(|| {
+            Self::new(
+                start,
+                Format::Unsupported(UnsupportedScanner::functools(at + 1)),
+            )
+        })
     }
 
     /// The scanner of the call of ReAct that opens at a position, where a line begins.
     pub(crate) fn react(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<Self> {
-        let found = unread::react(feed, context, at);
-        found.map(|scanner| Self::new(at, Format::Unread(scanner)))
+        let found = unsupported::react(feed, context, at);
+        found.map(|scanner| Self::new(at, Format::Unsupported(scanner)))
     }
 
     /// The scanner of the list of calls in Python that opens at a position, where a line begins.
     pub(crate) fn python_list(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<Self> {
-        let found = unread::python_list(feed, context, at);
-        found.map(|scanner| Self::new(at, Format::Unread(scanner)))
+        let found = unsupported::python_list(feed, context, at);
+        found.map(|scanner| Self::new(at, Format::Unsupported(scanner)))
     }
 
     /// The scanner of `<tool_call>` with a name behind it that is no tag (F1).
@@ -123,7 +129,10 @@ impl TrainedScanner {
 
     /// The scanner of a fence whose content is a call in Python (F9).
     pub(crate) fn tool_code(start: usize, body: usize) -> Self {
-        Self::new(start, Format::Unread(UnreadScanner::tool_code(body)))
+        Self::new(
+            start,
+            Format::Unsupported(UnsupportedScanner::tool_code(body)),
+        )
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -135,7 +144,7 @@ impl TrainedScanner {
         let end = match &self.format {
             Format::Special(scanner) => scanner.opened(),
             Format::Mistral(scanner) => scanner.opened(),
-            Format::Unread(scanner) => scanner.opened(),
+            Format::Unsupported(scanner) => scanner.opened(),
             Format::Glm(_) | Format::Alone(_) => self.start,
         };
         // Every mark begins with a character of one byte.
@@ -150,7 +159,7 @@ impl TrainedScanner {
         }
     }
 
-    /// Bytes that were looked at for a block that turned out to be text.
+    /// The number of bytes that were looked at for a block that turned out to be none.
     pub(crate) fn looked_at(&self) -> usize {
         self.reached - self.start
     }
@@ -175,11 +184,11 @@ impl TrainedScanner {
             Format::Alone(scanner) => scanner.step(&mut scan),
             Format::Special(scanner) => scanner.step(&mut scan),
             Format::Mistral(scanner) => scanner.step(&mut scan),
-            Format::Unread(scanner) => scanner.step(&mut scan),
+            Format::Unsupported(scanner) => scanner.step(&mut scan),
         };
         self.reached = match &self.format {
             Format::Alone(scanner) => scanner.reached(),
-            Format::Unread(scanner) => scanner.reached(),
+            Format::Unsupported(scanner) => scanner.reached(),
             _ => self.start,
         };
         let start = &self.start;
@@ -207,7 +216,7 @@ impl Scan<'_, '_> {
     fn closed(&mut self, format: TrainedFormat, at: usize, end: BlockEnd) -> Progress {
         let span = Span::new(self.start, at);
         if !self.context.policy.reads(format) {
-            self.unread(format.rule(), format.label(), at);
+            self.unsupported(format.rule(), format.label(), at);
         } else if self.raw.problems.is_empty() {
             let opener = Span::new(self.start, self.feed.floor(at.min(self.start + 24)));
             let before = opener.of(self.feed.text).lines().next().unwrap_or_default();
@@ -225,10 +234,10 @@ impl Scan<'_, '_> {
     }
 
     /// Refuses the block as one in a format that is not read (G9).
-    fn unread(&mut self, rule: Rule, label: &str, at: usize) {
+    fn unsupported(&mut self, rule: Rule, label: &str, at: usize) {
         let span = Span::new(self.start, at);
         let message = format!("a call in the form of {label} is not read here");
-        let problem = Problem::new(ProblemCode::UnreadFormat, rule, span, message);
+        let problem = Problem::new(ProblemCode::UnsupportedFormat, rule, span, message);
         self.raw.problems.push(problem);
     }
 
@@ -315,7 +324,7 @@ pub(crate) fn may_open(feed: &Feed<'_>, at: usize) -> bool {
 /// Whether a text is the beginning of a mark that opens a call in one of the formats, and not all of it.
 pub(crate) fn is_cut(text: &str) -> bool {
     let mut marks = special::marks()
-        .chain(unread::marks())
+        .chain(unsupported::marks())
         .chain([mistral::OPEN]);
     marks.any(|mark| mark.len() > text.len() && mark.starts_with(text))
 }
@@ -347,15 +356,7 @@ fn begins_name(catalogue: &Catalogue, text: &str) -> bool {
 
 /// The place behind the first of several marks that stands at a position.
 fn any_of(feed: &Feed<'_>, at: usize, marks: &[&str]) -> Look<usize> {
-    let mut more = false;
-    for mark in marks {
-        match feed.literal(at, mark) {
-            Look::Yes(end) => return Look::Yes(end),
-            Look::More => more = true,
-            Look::No => {}
-        }
-    }
-    if more { Look::More } else { Look::No }
+    Look::first(marks.iter().map(|mark| feed.literal(at, mark)))
 }
 
 /// The start of the JSON behind white space and the opening line of a fence.

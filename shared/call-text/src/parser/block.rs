@@ -102,9 +102,12 @@ impl BlockScan {
 
     /// The block that starts at a position, if one does.
     pub(super) fn at(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> BlockStart {
-        let has_nonce = context.policy.nonce.is_some();
-        match TrainedScanner::opened(feed, context, at) {
-            _ if has_nonce => {}
+        let seeks = context.policy.seeks_formats() && context.policy.nonce.is_none();
+        let trained = || {
+            let opened = TrainedScanner::opened(feed, at);
+            opened.or_else(|| TrainedScanner::unsupported(feed, context, at))
+        };
+        match if seeks { trained() } else { Look::No } {
             Look::Yes(scanner) => return BlockStart::Block(Box::new(Self::trained(scanner))),
             Look::More if at < feed.len() => return BlockStart::More,
             _ => {}

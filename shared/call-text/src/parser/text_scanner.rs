@@ -1,6 +1,6 @@
 //! Walking the text between blocks.
 
-use call_catalogue::{FENCE_NOT_CLOSED, Rule, Severity, Span, ToolMatch};
+use call_catalogue::{FENCE_NOT_CLOSED, Rule, Severity, Span};
 
 use super::assembler::Assembler;
 use super::block::{BlockScan, BlockStart};
@@ -356,7 +356,7 @@ impl TextScanner {
         }
         if tag.kind == TagKind::Close && !self.lone_close {
             let name = tag.name.of(feed.text);
-            let of_tool = || matches!(context.catalogue.find(name), ToolMatch::Visible(..));
+            let of_tool = || context.catalogue.has_visible(name);
             if closes_block(name) || (assembler.has_blocks() && of_tool()) {
                 self.remark_on_close(feed, tag.span, Rule::A11, assembler);
             } else if self.tool_close.is_none() && of_tool() && !self.in_quote(feed, at) {

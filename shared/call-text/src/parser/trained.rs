@@ -22,17 +22,23 @@ impl TextScanner {
         at: usize,
         assembler: &mut Assembler,
     ) -> Option<Step> {
-        if !context.policy.seeks_formats() || self.long_looks > MOST_LONG_LOOKS {
+        if !context.policy.seeks_formats() {
             return None;
         }
+        let may_look_far = self.long_looks <= MOST_LONG_LOOKS;
         let mut look = Look::No;
         if trained::may_open(feed, at) {
-            look = self
-                .functools(feed, context, at)
-                .or_else(|| TrainedScanner::opened(feed, context, at));
+            look = TrainedScanner::opened(feed, at);
+            if may_look_far {
+                look = look
+                    .or_else(|| TrainedScanner::unsupported(feed, context, at))
+                    .or_else(|| self.functools(feed, context, at));
+            }
         }
-        let begins_line =
-            matches!(look, Look::No) && feed.bytes()[at] != b'<' && self.starts_line(feed, at);
+        let begins_line = matches!(look, Look::No)
+            && may_look_far
+            && feed.bytes()[at] != b'<'
+            && self.starts_line(feed, at);
         if begins_line {
             let list = TrainedScanner::python_list(feed, context, at);
             look = list.or_else(|| TrainedScanner::react(feed, context, at));

@@ -12,7 +12,7 @@ use call_prompt::observation::{feedback, neutralise};
 use call_text::{FinishReason, Parsed, Parser, Policy, SegmentKind, parse_finished};
 use serde_json::{Value, json};
 
-use families::{FAMILIES, Family, UNREAD};
+use families::{FAMILIES, Family, UNSUPPORTED};
 use slips::{SLIPS, Slip};
 
 /// A call as it is meant.
@@ -163,7 +163,7 @@ fn a_slip_never_runs_what_was_not_meant_nor_reaches_the_user_nor_is_silent() {
 
 #[test]
 fn a_format_that_is_not_read_is_cut_out_and_named_to_the_model() {
-    for (name, text) in UNREAD {
+    for (name, text) in UNSUPPORTED {
         for text in [(*text).to_owned(), format!("I will look.\n{text}")] {
             let parsed = read(&text, FinishReason::Stop);
             assert!(parsed.ready_calls().next().is_none(), "{name}: {text}");
@@ -181,13 +181,13 @@ fn a_format_that_is_not_read_is_cut_out_and_named_to_the_model() {
 
 #[test]
 fn a_stream_cut_at_every_byte_reads_as_the_whole() {
-    let unread = UNREAD
+    let unsupported = UNSUPPORTED
         .iter()
         .map(|(name, text)| (*name, (*text).to_owned()));
     let read = FAMILIES
         .iter()
         .flat_map(|family| calls().map(|meant| (family.name, (family.write)(&meant))));
-    for (name, text) in read.chain(unread).collect::<Vec<_>>() {
+    for (name, text) in read.chain(unsupported).collect::<Vec<_>>() {
         for text in [
             text.clone(),
             format!("Let me see.\n{text}\n"),
@@ -243,10 +243,10 @@ fn a_block_in_any_format_needs_the_nonce_of_the_turn() {
     let written = FAMILIES
         .iter()
         .map(|family| (family.name, (family.write)(&calls()[0])));
-    let unread = UNREAD
+    let unsupported = UNSUPPORTED
         .iter()
         .map(|(name, text)| (*name, (*text).to_owned()));
-    for (name, text) in written.chain(unread) {
+    for (name, text) in written.chain(unsupported) {
         for text in [
             text.clone(),
             format!("Look.\n{text}\nDone."),
@@ -292,19 +292,12 @@ fn a_call_that_repeats_untrusted_text_in_any_format_is_an_echo() {
 fn a_result_that_holds_a_call_shows_a_model_no_mark_of_it() {
     for family in FAMILIES {
         let shown = neutralise(&(family.write)(&calls()[0])).into_owned();
-        let parsed = read(&shown, FinishReason::Stop);
-        // JSON is data as well, and stays as it is: it is no call with text round it, and the echo rule holds.
-        let is_json = family.rule == Rule::F2 || family.name == "hermes";
-        let ready = parsed.ready_calls().count();
-        assert!(
-            if is_json {
-                ready <= 1
-            } else {
-                parsed.blocks.is_empty()
-            },
-            "{}: {shown}",
-            family.name
-        );
+        // JSON is data as well, and stays as it is: alone it would be a call, and the echo rule refuses it.
+        let keeps_json = family.rule == Rule::F2 || family.name == "hermes";
+        if !keeps_json {
+            let parsed = read(&shown, FinishReason::Stop);
+            assert!(parsed.blocks.is_empty(), "{}: {shown}", family.name);
+        }
         let around = read(&format!("The tool says:\n{shown}"), FinishReason::Stop);
         assert!(
             around.ready_calls().next().is_none(),

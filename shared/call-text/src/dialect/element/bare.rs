@@ -33,7 +33,7 @@ impl ElementScanner {
         }
         let span = Span::new(self.start, self.pos);
         let message = "the element of a tool without <ACTION> round it is not read here";
-        let problem = Problem::new(ProblemCode::UnreadFormat, Rule::F9, span, message);
+        let problem = Problem::new(ProblemCode::UnsupportedFormat, Rule::F9, span, message);
         self.raw.problems.push(problem);
         Progress::Closed {
             at: self.pos,
@@ -53,7 +53,7 @@ impl ElementScanner {
             true => self.note(rule, Class::Verbatim, TRAINED_FORMAT, tag.whole, feed, name),
             false => {
                 let message = format!("a call in the form of {} is not read here", format.label());
-                let problem = Problem::new(ProblemCode::UnreadFormat, rule, tag.span, message);
+                let problem = Problem::new(ProblemCode::UnsupportedFormat, rule, tag.span, message);
                 self.raw.problems.push(problem);
             }
         }

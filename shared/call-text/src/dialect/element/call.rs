@@ -15,12 +15,7 @@ use crate::scan::{Feed, Look};
 
 /// The name of a call's tag: with its namespace only where a tool has that name (F7).
 fn called(tag: &Tag, text: &str, context: &Context<'_>) -> Span {
-    let visible = || {
-        matches!(
-            context.catalogue.find(tag.whole.of(text)),
-            ToolMatch::Visible(..)
-        )
-    };
+    let visible = || context.catalogue.has_visible(tag.whole.of(text));
     match tag.whole == tag.name || visible() {
         true => tag.whole,
         false => tag.name,

@@ -1,6 +1,6 @@
 //! Which tags open a block or a call.
 
-use call_catalogue::{Catalogue, Dialect, ToolMatch};
+use call_catalogue::{Catalogue, Dialect};
 
 use crate::Policy;
 use crate::scan::tag::{Tag, TagKind};
@@ -49,8 +49,7 @@ pub(super) fn names_call(tag: &Tag, text: &str, catalogue: &Catalogue) -> bool {
         let sure = ["tool_call", "invoke", "function"]
             .iter()
             .any(|known| name.eq_ignore_ascii_case(known));
-        called.contains(char::is_alphanumeric)
-            && (sure || matches!(catalogue.find(called), ToolMatch::Visible(..)))
+        called.contains(char::is_alphanumeric) && (sure || catalogue.has_visible(called))
     })
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn opening(
         }
     }
     let bare = allows(Dialect::Action) && line_start && !policy.strict && policy.nonce.is_none();
-    if bare && matches!(catalogue.find(name), ToolMatch::Visible(..)) {
+    if bare && catalogue.has_visible(name) {
         return Some(Opening::BareTool);
     }
     None

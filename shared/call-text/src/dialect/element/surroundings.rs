@@ -1,7 +1,7 @@
 //! What may stand after a value.
 
 use call_catalogue::schema::{Schema, Types};
-use call_catalogue::{Entry, ToolMatch, names};
+use call_catalogue::{Entry, names};
 
 use super::open::{is_generic_call, is_generic_parameter};
 use crate::NameMatch;
@@ -61,7 +61,7 @@ impl Surroundings<'_> {
     pub(super) fn opens_call(&self, tag: &Tag, text: &str) -> bool {
         let name = tag.name.of(text);
         (is_generic_call(name) && tag.named(text).is_some())
-            || matches!(self.context.catalogue.find(name), ToolMatch::Visible(..))
+            || self.context.catalogue.has_visible(name)
             || (self.wrapper == Some("action") && name.eq_ignore_ascii_case("action"))
     }
 

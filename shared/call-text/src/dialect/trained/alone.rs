@@ -22,9 +22,9 @@ struct Outline {
     calls: usize,
     in_string: bool,
     string: usize,
-    /// The next string is a key of such an object.
+    /// Whether the next string is a key of such an object.
     at_key: bool,
-    /// It cannot be a call.
+    /// Whether it cannot be a call.
     refused: bool,
 }
 
@@ -90,7 +90,7 @@ fn may_be_key(key: &str) -> bool {
     is_name_key(key) || is_argument_key(key) || OTHER_KEYS.contains(&key)
 }
 
-/// What stands round the value.
+/// The surroundings of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Around {
     /// Nothing but thoughts before it.
@@ -126,7 +126,7 @@ impl AloneScanner {
         }
     }
 
-    /// The end of what was looked at.
+    /// The end of the text that was looked at.
     pub(super) fn reached(&self) -> usize {
         self.outline.pos
     }
@@ -158,7 +158,7 @@ impl AloneScanner {
                 return Progress::More;
             }
             if self.around == Around::Text || next < feed.len() {
-                scan.unread(Rule::F2, "JSON with text around it", end);
+                scan.unsupported(Rule::F2, "JSON with text around it", end);
                 return Progress::Closed {
                     at: end,
                     end: BlockEnd::Closed,

@@ -1,6 +1,6 @@
 //! `<tool_call>name`, then `<arg_key>k</arg_key>` and `<arg_value>v</arg_value>` in turns (F1).
 
-use call_catalogue::{Problem, ProblemCode, Rule, Span, ToolMatch, TrainedFormat};
+use call_catalogue::{Problem, ProblemCode, Rule, Span, TrainedFormat};
 
 use super::Scan;
 use crate::BlockEnd;
@@ -11,7 +11,7 @@ const KEY: (&str, &str) = ("<arg_key>", "</arg_key>");
 const VALUE: (&str, &str) = ("<arg_value>", "</arg_value>");
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
-/// What a value holds that was probably cut wrong (G8).
+/// The marks that a value holds which was probably cut wrong (G8).
 const MARKS: [&str; 6] = [KEY.0, KEY.1, VALUE.0, VALUE.1, OPEN, CLOSE];
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ enum GlmPlace {
         from: usize,
         sought: usize,
     },
-    /// Behind what cannot be read, on the way to the end of the block.
+    /// Behind a part that cannot be read, on the way to the end of the block.
     Lost {
         sought: usize,
         message: String,
@@ -90,7 +90,7 @@ impl GlmScanner {
         };
         let name = Span::new(start, start + width);
         let next = feed.skip_space(name.end);
-        let visible = matches!(catalogue.find(name.of(feed.text)), ToolMatch::Visible(..));
+        let visible = catalogue.has_visible(name.of(feed.text));
         if next == feed.len() && !feed.eof {
             return Some(Progress::More);
         }

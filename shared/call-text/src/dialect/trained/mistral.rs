@@ -1,6 +1,6 @@
 //! `[TOOL_CALLS]` with a JSON list, or with a name, `[ARGS]` and a JSON object (F6).
 
-use call_catalogue::{Rule, Span, ToolMatch, TrainedFormat};
+use call_catalogue::{Rule, Span, TrainedFormat};
 
 use super::Scan;
 use crate::BlockEnd;
@@ -177,8 +177,7 @@ impl MistralScanner {
                 return Some(scan.ended("the block ends before the arguments"));
             }
             if feed.bytes()[json] != b'{' {
-                let visible =
-                    matches!(scan.context.catalogue.find(written), ToolMatch::Visible(..));
+                let visible = scan.context.catalogue.has_visible(written);
                 // Directly behind the mark no prose begins with a name and a bracket.
                 let opens = at == self.opened && feed.bytes()[json] == b'[';
                 return Some(match visible || opens || json > at + width {

@@ -8,19 +8,19 @@ use crate::scan::json::JsonEnd;
 use crate::scan::{Feed, Look, look};
 use crate::{BlockEnd, FinishReason, Repair};
 
-/// How calls stand between the tokens of a format.
+/// The tokens of a format, between which its calls stand.
 #[derive(Debug)]
 struct Grammar {
     format: TrainedFormat,
-    /// What opens a list of calls.
+    /// Tokens that open a list of calls.
     section: &'static [&'static str],
-    /// What opens a call.
+    /// Tokens that open a call.
     call: &'static [&'static str],
-    /// What stands between the name and the arguments.
+    /// The token between the name and the arguments.
     separator: &'static str,
-    /// What ends a call.
+    /// Tokens that end a call.
     end: &'static [&'static str],
-    /// What ends the list.
+    /// Tokens that end the list.
     close: &'static [&'static str],
     /// The token that ends a call also ends the answer, so that servers cut it off.
     ends_answer: bool,
@@ -59,9 +59,9 @@ static HARMONY: Grammar = Grammar {
     ends_answer: true,
 };
 
-/// What begins a message of gpt-oss.
+/// The tokens that begin a message of gpt-oss.
 const HEADS: [&str; 2] = ["<|channel|>", "<|start|>assistant"];
-/// What begins a call of gpt-oss.
+/// The texts that begin a call of gpt-oss.
 const CALL_HEADS: [&str; 3] = [
     "<|channel|>commentary to=functions.",
     "<|start|>assistant to=functions.",
@@ -72,10 +72,10 @@ const START: &str = "<|start|>";
 const MOST_STARTS: usize = 4;
 const TYPED: &str = "<|constrain|>";
 const MESSAGE: &str = "<|message|>";
-/// The most bytes of the head of a message, or of what stands before the arguments of a call.
+/// The most bytes of the head of a message, or between the beginning of a call and its arguments.
 const LONGEST_HEAD: usize = 256;
 
-/// What ends a message of gpt-oss.
+/// The tokens that end a message of gpt-oss.
 const TAILS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
 
 /// The head of a message of gpt-oss.
@@ -83,9 +83,9 @@ const TAILS: [&str; 3] = ["<|end|>", "<|return|>", "<|call|>"];
 pub(crate) struct Head {
     /// The function that the message calls, if it is a call.
     pub(crate) calls: Option<Span>,
-    /// It begins a comment to the user.
+    /// Whether it begins a comment to the user.
     pub(crate) comments: bool,
-    /// The mark at its end is missing.
+    /// Whether the mark at its end is missing.
     broken: bool,
     /// Where the message begins.
     pub(crate) end: usize,
@@ -170,9 +170,9 @@ fn called(at: usize, head: &str) -> Option<Span> {
 enum SpecialPlace {
     /// Between calls.
     Calls,
-    /// Behind what opens a call, where its name stands.
+    /// Behind the token that opens a call, where its name stands.
     Header,
-    /// Behind the name of a call and what separates it from the arguments.
+    /// Behind the name of a call and the token that separates it from the arguments.
     Separated { name: Span, from: usize },
     /// In the arguments of a call.
     Arguments {
@@ -182,7 +182,7 @@ enum SpecialPlace {
     },
     /// Behind the arguments.
     Behind { name: Span, json: Span },
-    /// Behind what cannot be read.
+    /// Behind a part that cannot be read.
     Lost { sought: usize, message: String },
 }
 
@@ -205,7 +205,7 @@ pub(super) fn marks() -> impl Iterator<Item = &'static str> {
     marks.flatten().chain(&HEADS).chain(&CALL_HEADS).copied()
 }
 
-/// The scanner of what opens at a position.
+/// The scanner of the list or call that opens at a position.
 pub(super) fn opened(feed: &Feed<'_>, at: usize) -> Look<SpecialScanner> {
     let scanner = |grammar, opened, in_section, place| SpecialScanner {
         grammar,

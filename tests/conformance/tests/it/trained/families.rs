@@ -114,7 +114,7 @@ pub(super) static FAMILIES: &[Family] = &[
 ];
 
 /// Calls in formats that are not read.
-pub(super) static UNREAD: &[(&str, &str)] = &[
+pub(super) static UNSUPPORTED: &[(&str, &str)] = &[
     (
         "gemma",
         "```tool_code\nprint(get_weather(city=\"Paris\", days=3))\n```",

@@ -3,7 +3,7 @@
 
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{
-    Class, MARK_INSIDE_VALUE, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch, names,
+    Class, MARK_INSIDE_VALUE, Problem, ProblemCode, Rule, Span, Tolerance, names,
 };
 
 use super::ValueScan;
@@ -270,7 +270,7 @@ impl ValueScan {
             || around.closes_call(name)
             || is_generic_call(name)
             || self.sibling(around, name).is_some()
-            || matches!(around.context.catalogue.find(name), ToolMatch::Visible(..))
+            || around.context.catalogue.has_visible(name)
     }
 
     /// The other parameter that a tag of this name belongs to.
@@ -301,7 +301,7 @@ impl ValueScan {
             return false;
         }
         names_call(tag, feed.text, catalogue)
-            || (matches!(catalogue.find(name), ToolMatch::Visible(..))
+            || (catalogue.has_visible(name)
                 && !name.eq_ignore_ascii_case(self.tag_name.of(feed.text))
                 && self.sibling(around, name).is_none()
                 && !(self.elements == Some(true) && self.holds_objects(feed, around)))

@@ -1,6 +1,6 @@
 //! Formats that are recognised and not read: the model is shown how to write the call instead (F9).
 
-use call_catalogue::{Rule, ToolMatch};
+use call_catalogue::Rule;
 
 use super::{Scan, any_of, plain};
 use crate::BlockEnd;
@@ -13,7 +13,7 @@ use crate::scan::{Feed, Look, look};
 struct Marks {
     label: &'static str,
     open: &'static [&'static str],
-    /// What ends the call; the end of the message does without.
+    /// The marks that end the call; it may end with the message instead.
     close: &'static [&'static str],
 }
 
@@ -79,7 +79,7 @@ static FORMATS: &[Marks] = &[
     },
 ];
 
-/// What stands between the parts of a call whose opening mark is missing.
+/// The marks between the parts of a call whose opening mark is missing.
 static PARTS: &[Marks] = &[
     Marks {
         label: "Mistral without its opening mark",
@@ -111,21 +111,25 @@ impl Marks {
 }
 
 #[derive(Debug)]
-pub(super) struct UnreadScanner {
+pub(super) struct UnsupportedScanner {
     marks: &'static Marks,
     opened: usize,
     sought: usize,
 }
 
 /// The scanner of what opens at a position.
-pub(super) fn opened(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<UnreadScanner> {
+pub(super) fn opened(
+    feed: &Feed<'_>,
+    context: &Context<'_>,
+    at: usize,
+) -> Look<UnsupportedScanner> {
     if context.catalogue.is_empty() {
         return Look::No;
     }
     let mut more = false;
     for marks in FORMATS.iter().chain(PARTS) {
         match any_of(feed, at, marks.open) {
-            Look::Yes(opened) => return Look::Yes(UnreadScanner::new(marks, opened)),
+            Look::Yes(opened) => return Look::Yes(UnsupportedScanner::new(marks, opened)),
             Look::More => more = true,
             Look::No => {}
         }
@@ -144,7 +148,7 @@ pub(super) fn python_list(
     feed: &Feed<'_>,
     context: &Context<'_>,
     at: usize,
-) -> Look<UnreadScanner> {
+) -> Look<UnsupportedScanner> {
     if feed.bytes().get(at) != Some(&b'[') {
         return Look::No;
     }
@@ -161,9 +165,9 @@ pub(super) fn python_list(
         };
     };
     let name = &feed.text[start..start + width];
-    let visible = matches!(context.catalogue.find(name), ToolMatch::Visible(..));
+    let visible = context.catalogue.has_visible(name);
     match rest[width] == b'(' && visible {
-        true => Look::Yes(UnreadScanner::new(&PYTHON_LIST, at + 1)),
+        true => Look::Yes(UnsupportedScanner::new(&PYTHON_LIST, at + 1)),
         false => Look::No,
     }
 }
@@ -177,7 +181,7 @@ pub(super) fn marks() -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
-/// What begins the calls of Phi, at the start of a line.
+/// The word before the calls of Phi, at the start of a line.
 pub(super) const FUNCTOOLS: &str = "functools[";
 static LIST_OF_PHI: Marks = Marks {
     label: "Phi",
@@ -191,12 +195,12 @@ static REACT: Marks = Marks {
     close: &["\nObservation"],
 };
 
-/// What begins a call of ReAct, at the start of a line.
+/// The word before a call of ReAct, at the start of a line.
 pub(crate) const ACTION: &str = "Action:";
 const ACTION_INPUT: &str = "Action Input:";
 
 /// The scanner of `Action: name` with `Action Input:` in the next line, where a visible tool is named.
-pub(super) fn react(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<UnreadScanner> {
+pub(super) fn react(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<UnsupportedScanner> {
     let Some(opened) = look!(feed.literal(at, ACTION), Look::More) else {
         return Look::No;
     };
@@ -209,15 +213,15 @@ pub(super) fn react(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Look<U
         };
     };
     let name = feed.text[opened..opened + width].trim_matches([' ', '`', '*', '\r', '[', ']']);
-    if !matches!(context.catalogue.find(name), ToolMatch::Visible(..)) {
+    if !context.catalogue.has_visible(name) {
         return Look::No;
     }
     let next = feed.skip_space(opened + width);
     feed.literal(next, ACTION_INPUT)
-        .map(|_| UnreadScanner::new(&REACT, opened))
+        .map(|_| UnsupportedScanner::new(&REACT, opened))
 }
 
-impl UnreadScanner {
+impl UnsupportedScanner {
     fn new(marks: &'static Marks, opened: usize) -> Self {
         Self {
             marks,
@@ -234,7 +238,7 @@ impl UnreadScanner {
         Self::new(&TOOL_CODE, body)
     }
 
-    /// The end of what was looked at.
+    /// The end of the text that was looked at.
     pub(super) fn reached(&self) -> usize {
         self.sought
     }
@@ -265,8 +269,7 @@ impl UnreadScanner {
         self.sought = at;
         let body = feed.text[self.opened..inner.max(self.opened)].trim();
         let calls = plain::calls_of(body);
-        let visible =
-            |name: &str| matches!(scan.context.catalogue.find(name), ToolMatch::Visible(..));
+        let visible = |name: &str| scan.context.catalogue.has_visible(name);
         let is_part = self.marks.is_part() && body.contains('{');
         if calls.is_empty()
             && !is_part
@@ -281,7 +284,7 @@ impl UnreadScanner {
         for call in calls.into_iter().filter(|call| visible(&call.name)) {
             scan.raw.calls.push(call);
         }
-        scan.unread(Rule::F9, self.marks.label, at);
+        scan.unsupported(Rule::F9, self.marks.label, at);
         Progress::Closed {
             at,
             end: BlockEnd::Closed,
