@@ -13,6 +13,7 @@ use contracts::tavern::workflow::v1::{
     PutWorkflowRequest, ResumeScheduleRequest, Schedule, ScheduleCatchUp, ScheduleNotRunReason,
     ScheduleOverlap, ScheduleTime, ScheduleTimeState, TriggerScheduleRequest,
 };
+use core_types::Clock;
 use grpc_kit::Transport;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
@@ -156,10 +157,13 @@ async fn after_a_stop_the_latest_time_is_run_and_the_others_are_recorded() {
         ..schedule("hourly")
     };
     world.put_schedule(hourly.clone(), "").await.unwrap();
+    // Half an hour from now, so that no time comes while the test runs. Kathmandu is 5:45 ahead.
+    let (now, _) = world.clock.now().seconds_and_nanos();
+    let minute = (now / 60 + 45 + 30) % 60;
     let none = Schedule {
         catch_up: ScheduleCatchUp::None.into(),
         timing: Some(Timing::Cron(CronTiming {
-            expression: "30 * * * *".to_owned(),
+            expression: format!("{minute} * * * *"),
             time_zone: "Asia/Kathmandu".to_owned(),
         })),
         ..schedule("none")
