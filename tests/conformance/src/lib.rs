@@ -4,7 +4,9 @@
 //! model wrote, and `expected.json`, what it means. The tools of all cases are in
 //! `fixtures/calls/catalogue.json`. Fields that `expected.json` leaves out are not compared.
 
+pub mod families;
 pub mod mutation;
+pub mod pieces;
 
 use std::fs;
 use std::path::{Path, PathBuf};

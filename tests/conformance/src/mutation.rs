@@ -8,7 +8,9 @@ mod text;
 
 use call_catalogue::{Catalogue, Tool};
 use call_text::{Call, FinishReason, Policy, parse_finished};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::pieces::Meant;
 
 pub use text::{Form, Written};
 
@@ -88,9 +90,6 @@ pub fn catalogue(effects: Effects) -> Catalogue {
     ];
     Catalogue::new(tools, Vec::new()).expect("the ids of the tools are valid")
 }
-
-/// A call and what it means: the tool and its arguments.
-pub type Meant = (String, Map<String, Value>);
 
 /// What is wrong with the reading of a text in which `meant` was written well-formed.
 pub fn check(

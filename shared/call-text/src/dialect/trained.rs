@@ -321,6 +321,11 @@ pub(crate) fn may_open(feed: &Feed<'_>, at: usize) -> bool {
     }
 }
 
+/// Whether a list stands at a position behind a mark that was nearly written right.
+pub(crate) fn follows_near_mark(feed: &Feed<'_>, at: usize) -> bool {
+    mistral::is_near(feed, at)
+}
+
 /// Whether a text is the beginning of a mark that opens a call in one of the formats, and not all of it.
 pub(crate) fn is_cut(text: &str) -> bool {
     let mut marks = special::marks()

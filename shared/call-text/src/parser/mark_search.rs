@@ -92,7 +92,7 @@ fn list_or_object(text: &[u8]) -> Option<usize> {
         let marks = is_list
             && text
                 .get(at + 1)
-                .is_none_or(|next| matches!(next, b'T' | b'A' | b'/'));
+                .is_none_or(|next| matches!(next, b'T' | b'A' | b'/' | b'{'));
         let before = text[..*at].iter().rev().take(WIDEST_INDENT);
         let mut before = before.skip_while(|byte| matches!(byte, b' ' | b'\t'));
         marks

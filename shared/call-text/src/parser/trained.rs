@@ -38,7 +38,7 @@ impl TextScanner {
         let begins_line = matches!(look, Look::No)
             && may_look_far
             && feed.bytes()[at] != b'<'
-            && self.starts_line(feed, at);
+            && (self.starts_line(feed, at) || trained::follows_near_mark(feed, at));
         if begins_line {
             let list = TrainedScanner::python_list(feed, context, at);
             look = list.or_else(|| TrainedScanner::react(feed, context, at));

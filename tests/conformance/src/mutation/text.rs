@@ -1,13 +1,13 @@
 //! Writing the blocks and changing one of their marks.
 
-mod trained;
-
 use serde_json::{Map, Value, json};
 
-use super::{Meant, Random};
+use super::Random;
+use crate::families::Family;
+use crate::pieces::{Meant, Pieces};
 
 /// A way of writing calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Form {
     /// `<ACTION>` with elements.
     Action,
@@ -23,37 +23,14 @@ pub enum Form {
     Invoke,
     /// `<function=x>` with `<parameter=y>`.
     Function,
-    /// `<tool_call>x` with `<arg_key>` and `<arg_value>`.
-    Glm,
-    /// A list of JSON objects as the whole message.
-    Json,
-    /// `<tool_call>` with a JSON object.
-    Hermes,
-    /// `<｜tool▁calls▁begin｜>` with JSON.
-    DeepSeek,
-    /// `<｜DSML｜invoke>` with parameters.
-    DeepSeekTags,
-    /// `<|channel|>commentary to=functions.x`.
-    Harmony,
-    /// `<|tool_calls_section_begin|>`.
-    Kimi,
-    /// `[TOOL_CALLS]` with names.
-    Mistral,
-    /// `<minimax:tool_call>` with `<invoke>`.
-    Namespaced,
-}
-
-/// A piece of a text; a mark, or what stands between marks.
-#[derive(Debug, Clone)]
-struct Piece {
-    text: String,
-    mark: bool,
+    /// That of a family of models.
+    Of(&'static Family),
 }
 
 /// A well-formed text and what it means.
 #[derive(Debug)]
 pub struct Written {
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     /// Its calls, in order.
     pub meant: Vec<Meant>,
 }
@@ -114,11 +91,11 @@ impl Written {
     /// A text of one or two blocks with one to three calls each.
     pub fn new(form: Form, random: &mut Random) -> Self {
         let mut written = Self {
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             meant: Vec::new(),
         };
         // JSON is a call only where it is the whole message.
-        let alone = form == Form::Json;
+        let alone = matches!(form, Form::Of(family) if family.is_alone());
         if !alone {
             written.text(random.pick(&["", "", "Let me look.\n", "I do it now.\n\n"]));
         }
@@ -131,7 +108,12 @@ impl Written {
                 Form::Action => written.action(random),
                 Form::TamV1 | Form::TamV2 | Form::Vcp => written.fields(form, random),
                 Form::ToolCall | Form::Invoke | Form::Function => written.tags(form, random),
-                _ => written.trained(form, random),
+                Form::Of(family) => {
+                    let calls: Vec<Meant> =
+                        (0..1 + random.below(3)).map(|_| call(random)).collect();
+                    (family.write)(&mut written.pieces, &calls);
+                    written.meant.extend(calls);
+                }
             }
         }
         if !alone {
@@ -142,22 +124,20 @@ impl Written {
 
     /// The text as it should be written.
     pub fn intact(&self) -> String {
-        self.pieces
-            .iter()
-            .map(|piece| piece.text.as_str())
-            .collect()
+        self.pieces.whole()
     }
 
     /// The text with one mark dropped, doubled, swapped with another or misspelt.
     pub fn mutated(&self, random: &mut Random) -> String {
-        let marks: Vec<usize> = (0..self.pieces.len())
-            .filter(|at| self.pieces[*at].mark)
-            .collect();
+        let marks = self.pieces.marks();
         let mut pieces = self.pieces.clone();
-        let at = random.pick(&marks);
+        // JSON alone has no marks but its own.
+        let Some(at) = (!marks.is_empty()).then(|| random.pick(&marks)) else {
+            return pieces.whole();
+        };
         match random.below(8) {
-            0 | 1 => pieces[at].text.clear(),
-            2 => pieces[at].text = pieces[at].text.repeat(2),
+            0 | 1 => pieces.at(at).clear(),
+            2 => *pieces.at(at) = pieces.at(at).repeat(2),
             // Mostly with a near one: that is what is confused.
             3 | 4 => {
                 let here = marks.iter().position(|mark| *mark == at).unwrap_or(0);
@@ -166,25 +146,23 @@ impl Written {
                     false => marks[(here + 1 + random.below(4)) % marks.len()],
                 };
                 // Openings that say their names are whole fields when they are swapped.
-                if says_its_name(&pieces[at].text) && says_its_name(&pieces[other].text) {
+                if says_its_name(pieces.at(at)) && says_its_name(pieces.at(other)) {
                     return self.mutated(random);
                 }
-                let text = std::mem::take(&mut pieces[at].text);
-                pieces[at].text = std::mem::replace(&mut pieces[other].text, text);
+                let text = std::mem::take(pieces.at(at));
+                *pieces.at(at) = std::mem::replace(pieces.at(other), text);
             }
-            _ => pieces[at].text = misspelt(&pieces[at].text, random),
+            _ => *pieces.at(at) = misspelt(pieces.at(at), random),
         }
-        pieces.iter().map(|piece| piece.text.as_str()).collect()
+        pieces.whole()
     }
 
-    pub(super) fn text(&mut self, text: impl Into<String>) {
-        let text = text.into();
-        self.pieces.push(Piece { text, mark: false });
+    fn text(&mut self, text: impl Into<String>) {
+        self.pieces.text(text);
     }
 
-    pub(super) fn mark(&mut self, text: impl Into<String>) {
-        let text = text.into();
-        self.pieces.push(Piece { text, mark: true });
+    fn mark(&mut self, text: impl Into<String>) {
+        self.pieces.mark(text);
     }
 
     fn action(&mut self, random: &mut Random) {
@@ -282,7 +260,7 @@ impl Written {
             let call = call(random);
             let suffix = match calls {
                 1 => String::new(),
-                _ if form == Form::TamV2 => format!("_{step}"),
+                _ if matches!(form, Form::TamV2) => format!("_{step}"),
                 _ => step.to_string(),
             };
             let command = match form {
@@ -309,7 +287,7 @@ impl Written {
             other => other.to_string(),
         };
         let frame = if text.contains('\n') { "\n" } else { "" };
-        let escaped = form != Form::TamV2 && random.one_in(6);
+        let escaped = !matches!(form, Form::TamV2) && random.one_in(6);
         let (open, close) = match form {
             Form::TamV2 => ("»»»", "«««"),
             _ if escaped => ("「始ESCAPE」", "「末ESCAPE」"),

@@ -1,6 +1,7 @@
 //! One mark of a well-formed block is dropped, doubled, swapped or misspelt: nothing runs that was
 //! not written, and nothing is lost without a word.
 
+use conformance::families::FAMILIES;
 use conformance::mutation::{Effects, Form, Random, Written, catalogue, check};
 
 /// How many texts of each form are read; `make mutate` asks for more.
@@ -42,6 +43,12 @@ fn check_form(form: Form, effects: Effects) {
     );
 }
 
+fn check_families(effects: Effects) {
+    for family in FAMILIES {
+        check_form(Form::Of(family), effects);
+    }
+}
+
 macro_rules! forms {
     ($effects:ident: $($name:ident: $form:ident),+ $(,)?) => {
         $(
@@ -54,20 +61,26 @@ macro_rules! forms {
 }
 
 mod no_call_runs_that_was_not_written_and_none_is_lost_silently {
+    #[test]
+    fn in_any_family() {
+        super::check_families(super::Effects::Some);
+    }
+
     forms! {
         Some: action: Action, tam_v1: TamV1, tam_v2: TamV2, vcp: Vcp,
         tool_call: ToolCall, invoke: Invoke, function: Function,
-        glm: Glm, json: Json, hermes: Hermes, deep_seek: DeepSeek, deep_seek_tags: DeepSeekTags,
-        harmony: Harmony, kimi: Kimi, mistral: Mistral, namespaced: Namespaced,
     }
 }
 
 /// Only a repair of structure may make a call of a read-only tool run (G8).
 mod no_call_of_a_read_only_tool_runs_that_was_not_written {
+    #[test]
+    fn in_any_family() {
+        super::check_families(super::Effects::None);
+    }
+
     forms! {
         None: action: Action, tam_v1: TamV1, tam_v2: TamV2, vcp: Vcp,
         tool_call: ToolCall, invoke: Invoke, function: Function,
-        glm: Glm, json: Json, hermes: Hermes, deep_seek: DeepSeek, deep_seek_tags: DeepSeekTags,
-        harmony: Harmony, kimi: Kimi, mistral: Mistral, namespaced: Namespaced,
     }
 }

@@ -1,8 +1,8 @@
 //! The formats to which models fall back (F1 to F9): read as they are published, and never the answer where they are
 //! broken.
 
-mod families;
 mod slips;
+mod unsupported;
 
 use std::path::Path;
 
@@ -10,13 +10,12 @@ use call_catalogue::{Catalogue, Rule, Tool};
 use call_prompt::echo::Echo;
 use call_prompt::observation::{feedback, neutralise};
 use call_text::{FinishReason, Parsed, Parser, Policy, SegmentKind, parse_finished};
+use conformance::families::{FAMILIES, Family};
+use conformance::pieces::Meant;
 use serde_json::{Value, json};
 
-use families::{FAMILIES, Family, UNSUPPORTED};
 use slips::{SLIPS, Slip};
-
-/// A call as it is meant.
-type Meant = (&'static str, Value);
+use unsupported::UNSUPPORTED;
 
 fn tools() -> Catalogue {
     let tool = |id: &str, read_only: bool, properties: Value, required: Value| {
@@ -38,17 +37,20 @@ fn tools() -> Catalogue {
 
 /// The calls of the cases.
 fn calls() -> [Vec<Meant>; 3] {
+    let call = |(tool, arguments): (&str, Value)| {
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        (tool.to_owned(), arguments)
+    };
+    let note = json!({"path": "a/b.txt", "text": "line one\nline {two} \"quoted\" <b>", "tags": ["x", "y"]});
     [
         vec![("get_weather", json!({"city": "Paris", "days": 3}))],
-        vec![(
-            "write_note",
-            json!({"path": "a/b.txt", "text": "line one\nline {two} \"quoted\" <b>", "tags": ["x", "y"]}),
-        )],
+        vec![("write_note", note)],
         vec![
             ("get_weather", json!({"city": "Köln"})),
             ("get_time", json!({})),
         ],
     ]
+    .map(|calls| calls.into_iter().map(call).collect())
 }
 
 fn read(text: &str, finish: FinishReason) -> Parsed {
@@ -56,7 +58,6 @@ fn read(text: &str, finish: FinishReason) -> Parsed {
 }
 
 fn canonical((tool, arguments): &Meant) -> String {
-    let arguments = arguments.as_object().expect("arguments are an object");
     call_catalogue::canonical::call(tool, arguments)
 }
 
@@ -76,7 +77,7 @@ fn published(text: &str, parsed: &Parsed) -> String {
 fn calls_run_as_they_are_published() {
     for family in FAMILIES {
         for meant in calls() {
-            let text = (family.write)(&meant);
+            let text = family.text(&meant);
             for finish in [
                 FinishReason::Stop,
                 FinishReason::Unknown,
@@ -186,7 +187,7 @@ fn a_stream_cut_at_every_byte_reads_as_the_whole() {
         .map(|(name, text)| (*name, (*text).to_owned()));
     let read = FAMILIES
         .iter()
-        .flat_map(|family| calls().map(|meant| (family.name, (family.write)(&meant))));
+        .flat_map(|family| calls().map(|meant| (family.name, family.text(&meant))));
     for (name, text) in read.chain(unsupported).collect::<Vec<_>>() {
         for text in [
             text.clone(),
@@ -221,7 +222,7 @@ fn a_stream_cut_at_every_byte_reads_as_the_whole() {
 fn a_format_that_the_policy_leaves_out_is_refused_by_name() {
     for family in FAMILIES.iter().filter(|family| family.name != "hermes") {
         let meant = &calls()[0];
-        let text = (family.write)(meant);
+        let text = family.text(meant);
         let policy = Policy {
             formats: Some(Vec::new()),
             ..Policy::default()
@@ -242,7 +243,7 @@ fn a_block_in_any_format_needs_the_nonce_of_the_turn() {
     };
     let written = FAMILIES
         .iter()
-        .map(|family| (family.name, (family.write)(&calls()[0])));
+        .map(|family| (family.name, family.text(&calls()[0])));
     let unsupported = UNSUPPORTED
         .iter()
         .map(|(name, text)| (*name, (*text).to_owned()));
@@ -269,8 +270,8 @@ fn a_call_that_repeats_untrusted_text_in_any_format_is_an_echo() {
     for shown in FAMILIES {
         for written in FAMILIES {
             for meant in calls() {
-                let untrusted = (shown.write)(&meant);
-                let parsed = read(&(written.write)(&meant), FinishReason::Stop);
+                let untrusted = shown.text(&meant);
+                let parsed = read(&written.text(&meant), FinishReason::Stop);
                 assert!(parsed.ready_calls().next().is_some(), "{}", written.name);
                 for text in [
                     untrusted.clone(),
@@ -291,7 +292,7 @@ fn a_call_that_repeats_untrusted_text_in_any_format_is_an_echo() {
 #[test]
 fn a_result_that_holds_a_call_shows_a_model_no_mark_of_it() {
     for family in FAMILIES {
-        let shown = neutralise(&(family.write)(&calls()[0])).into_owned();
+        let shown = neutralise(&family.text(&calls()[0])).into_owned();
         // JSON is data as well, and stays as it is: alone it would be a call, and the echo rule refuses it.
         let keeps_json = family.rule == Rule::F2 || family.name == "hermes";
         if !keeps_json {

@@ -82,7 +82,7 @@ impl GlmScanner {
             let name = &feed.text[start..];
             return Some(match rest.len() < most {
                 true if !feed.eof => Progress::More,
-                true if super::begins_name(catalogue, name) => {
+                true if super::begins_name(catalogue, name) || name.contains(&CLOSE[1..]) => {
                     scan.truncated("the block ends in the name of a tool")
                 }
                 _ => text,
@@ -103,8 +103,15 @@ impl GlmScanner {
         }
         let json = feed.bytes().get(next) == Some(&b'{');
         let closes = feed.text[next..].starts_with(CLOSE);
-        let own_line = feed.text[name.end..next].contains('\n') || next == feed.len();
-        if name.is_empty() || !(visible && (marked || json || own_line) || marked && !closes) {
+        // In prose a space and more words follow.
+        let gap = &feed.text[name.end..next];
+        let in_prose = !gap.is_empty() && !gap.contains('\n') && !marked && !json;
+        let is_call = visible && !in_prose || marked && !closes;
+        if name.of(feed.text).contains(&CLOSE[1..]) {
+            let message = "the mark behind the name lacks its bracket".to_owned();
+            return Some(scan.malformed(Rule::F1, name.end, message));
+        }
+        if name.is_empty() || !is_call {
             return Some(text);
         }
         scan.raw.calls.push(RawCall {

@@ -43,6 +43,15 @@ pub(super) fn opened(feed: &Feed<'_>, at: usize) -> Look<MistralScanner> {
     })
 }
 
+/// Whether the mark stands misspelt before a list at a position.
+pub(super) fn is_near(feed: &Feed<'_>, at: usize) -> bool {
+    let before = &feed.bytes()[at.saturating_sub(OPEN.len() + 2)..at];
+    let holds = |part: &[u8]| before.windows(part.len()).any(|window| window == part);
+    // A result of a tool shows it broken, on purpose.
+    let broken = holds(b"_TOOL");
+    feed.bytes().get(at..at + 2) == Some(b"[{") && !broken && (holds(b"TOOL") || holds(b"CALL"))
+}
+
 impl MistralScanner {
     /// The place behind the mark that opens it.
     pub(super) fn opened(&self) -> usize {

@@ -3,8 +3,8 @@
 use call_text::FinishReason;
 use serde_json::Value;
 
-use super::Meant;
-use super::families::Family;
+use conformance::families::Family;
+use conformance::pieces::Meant;
 
 /// A text with a slip.
 pub(super) struct Text {
@@ -79,68 +79,60 @@ fn stopped(text: impl Into<String>) -> Vec<Text> {
     vec![ended(text, FinishReason::Stop)]
 }
 
-/// The marks of a text: its tags, special tokens and words in brackets.
-fn marks(text: &str) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(start) = text[at..].find(['<', '[']).map(|offset| at + offset) {
-        let close = if text[start..].starts_with('<') {
-            '>'
-        } else {
-            ']'
-        };
-        let Some(end) = text[start..].find(close).map(|offset| start + offset + 1) else {
-            break;
-        };
-        let mark = &text[start..end];
-        let inner = &mark[1..mark.len() - 1];
-        let is_mark = close == '>' && inner != "b" && !inner.contains(['\n', '"'])
-            || inner.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-        if is_mark {
-            found.push((start, end));
-        }
-        at = if is_mark { end } else { start + 1 };
-    }
-    found
-}
-
-fn without_last_mark(text: &str) -> String {
-    match marks(text).last() {
-        Some((start, end)) if *end == text.trim_end().len() => text[..*start].to_owned(),
-        _ => text[..text.len() - 1].to_owned(),
-    }
-}
-
 fn unclosed(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = without_last_mark(&(family.write)(meant));
+    let mut pieces = family.pieces(meant);
+    let whole = pieces.whole();
+    if let Some(last) = pieces.marks().last() {
+        pieces.at(*last).clear();
+    }
+    let open = pieces.whole();
+    // Where no mark ends the text, its last byte does.
+    let text = match whole.starts_with(&open) && open.len() < whole.len() {
+        true => open,
+        false => whole[..whole.len() - 1].to_owned(),
+    };
     vec![
         ended(text.clone(), FinishReason::Stop),
         ended(text, FinishReason::Unknown),
     ]
 }
 
+/// The texts with each mark changed that `may` allows.
+fn changed(
+    family: &Family,
+    meant: &[Meant],
+    times: usize,
+    may: impl Fn(usize, &str) -> bool,
+) -> Vec<Text> {
+    let pieces = family.pieces(meant);
+    let texts = pieces.marks().into_iter().filter_map(|at| {
+        let mut pieces = pieces.clone();
+        if !may(at, pieces.at(at)) {
+            return None;
+        }
+        *pieces.at(at) = pieces.at(at).repeat(times);
+        Some(ended(pieces.whole(), FinishReason::Stop))
+    });
+    texts.collect()
+}
+
 fn doubled(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
-    let doubled = marks(&text).into_iter();
-    let doubled = doubled.map(|(start, end)| format!("{}{}", &text[..end], &text[start..]));
-    doubled
-        .map(|text| ended(text, FinishReason::Stop))
-        .collect()
+    changed(family, meant, 2, |_, _| true)
 }
 
 fn dropped(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
-    let dropped = marks(&text).into_iter().skip(1);
-    let dropped = dropped.map(|(start, end)| format!("{}{}", &text[..start], &text[end..]));
-    dropped
-        .map(|text| ended(text, FinishReason::Stop))
-        .collect()
+    // Nothing is left of a call without arguments whose one tag with its name is missing.
+    let bare = |mark: &str| {
+        let mut calls = meant.iter().filter(|(_, arguments)| arguments.is_empty());
+        calls.any(|(name, _)| mark.contains(name.as_str()))
+    };
+    changed(family, meant, 0, |at, mark| at > 0 && !bare(mark))
 }
 
 fn cut(family: &Family, meant: &[Meant]) -> Vec<Text> {
     // A call that is not begun is not cut, and a beginning of fewer bytes is no mark or no name yet.
     let meant = &meant[..1];
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     let shortest = if text.starts_with("```") { 20 } else { 12 };
     let places = (shortest..text.len()).filter(|at| text.is_char_boundary(*at));
     let cut = places.map(|at| Text {
@@ -151,7 +143,7 @@ fn cut(family: &Family, meant: &[Meant]) -> Vec<Text> {
 }
 
 fn wrong_name(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     stopped(
         text.replace("get_weather", "get_the_weather")
             .replace("write_note", "writenotes")
@@ -160,11 +152,11 @@ fn wrong_name(family: &Family, meant: &[Meant]) -> Vec<Text> {
 }
 
 fn raw_line_break(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    stopped((family.write)(meant).replace("\\n", "\n"))
+    stopped(family.text(meant).replace("\\n", "\n"))
 }
 
 fn text_around(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     // Prose behind a fence makes an example of it (A7).
     let fenced = text.starts_with("```");
     let around = [
@@ -177,12 +169,12 @@ fn text_around(family: &Family, meant: &[Meant]) -> Vec<Text> {
 }
 
 fn two_calls(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     stopped(format!("{text}\n{text}"))
 }
 
 fn thought_before(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     let thoughts = [
         format!("<think>I need {text} perhaps.</think>\n\n{text}"),
         format!("I need it.\n</think>\n\n{text}"),
@@ -191,7 +183,7 @@ fn thought_before(family: &Family, meant: &[Meant]) -> Vec<Text> {
 }
 
 fn fenced(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    let text = (family.write)(meant);
+    let text = family.text(meant);
     match text.starts_with("```") {
         true => stopped(text),
         false => ["", "json", "xml"]
@@ -220,18 +212,13 @@ fn foreign_mark(family: &Family, meant: &[Meant]) -> Vec<Text> {
     for mark in FOREIGN {
         let mut meant = meant.to_vec();
         for (_, arguments) in &mut meant {
-            for value in arguments
-                .as_object_mut()
-                .into_iter()
-                .flatten()
-                .map(|(_, value)| value)
-            {
+            for value in arguments.values_mut() {
                 if let Value::String(text) = value {
                     *text = format!("{text} {mark} end");
                 }
             }
         }
-        let written = ended((family.write)(&meant), FinishReason::Stop);
+        let written = ended(family.text(&meant), FinishReason::Stop);
         texts.push(Text {
             meant: Some(meant),
             ..written
