@@ -9,7 +9,7 @@ mod skeleton;
 use call_catalogue::names::listed;
 use call_catalogue::{
     Catalogue, Dialect, FENCE_NOT_CLOSED, LONE_CLOSE, MARK_INSIDE_VALUE, NEAR_MISS, Problem,
-    ProblemCode, Severity, Tolerance,
+    ProblemCode, Severity, Tolerance, TrainedFormat,
 };
 use call_text::{Block, Call, Parsed};
 use serde_json::Value;
@@ -300,7 +300,8 @@ pub fn for_block(block: &Block) -> Option<String> {
     ))
 }
 
-/// A block in a format that is not read: its calls stand behind it as `dialect` writes them (G9).
+/// Returns the line for a block that cannot run. Behind one in a trained format stands the way of writing it in
+/// `dialect` (G9).
 fn for_block_in(
     index: usize,
     parsed: &Parsed,
@@ -309,11 +310,14 @@ fn for_block_in(
 ) -> Option<String> {
     let block = parsed.blocks.get(index)?;
     let mut line = for_block(block)?;
-    let is_unsupported = |problem: &Problem| problem.code == ProblemCode::UnsupportedFormat;
-    if !block.problems.iter().any(is_unsupported) {
+    let has = |code: ProblemCode| block.problems.iter().any(|problem| problem.code == code);
+    let trained = |problem: &Problem| TrainedFormat::ALL.iter().any(|format| format.rule() == problem.rule);
+    if !has(ProblemCode::UnsupportedFormat) && !block.problems.iter().any(trained) {
         return Some(line);
     }
+    // Of a call that could not be read to its end an example would lack values.
     let calls = parsed.calls.iter().filter(|call| call.block == index);
+    let calls = calls.filter(|_| has(ProblemCode::UnsupportedFormat));
     let examples = calls.filter_map(|call| skeleton::corrected_in(call, dialect, catalogue));
     let examples: Vec<String> = examples.collect();
     match examples.is_empty() {

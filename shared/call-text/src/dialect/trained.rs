@@ -244,6 +244,11 @@ impl Scan<'_, '_> {
     /// Ends the block as a broken one at `at`.
     fn malformed(&mut self, rule: Rule, at: usize, message: String) -> Progress {
         let span = Span::new(self.start, at);
+        let mut formats = TrainedFormat::ALL.iter();
+        let message = match formats.find(|format| format.rule() == rule) {
+            Some(format) => format!("a call in the form of {} cannot be read: {message}", format.label()),
+            None => message,
+        };
         let problem = Problem::new(ProblemCode::MalformedBlock, rule, span, message);
         self.raw.problems.push(problem);
         Progress::Closed {
