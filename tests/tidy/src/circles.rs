@@ -1,4 +1,4 @@
-//! Files of one crate that import each other in a loop.
+//! Files and folders of one crate that import each other in a loop.
 //!
 //! A file imports another where it names something that the other defines, also through a
 //! re-export. A module may name what the modules above it define: that is how one type is spread
@@ -34,8 +34,21 @@ struct Source {
     imports: Vec<Vec<String>>,
 }
 
-/// Finds the circles of every crate.
-pub fn circles(tree: &Tree) -> Vec<Finding> {
+/// Finds the files of every crate that import each other in a loop.
+pub fn of_files(tree: &Tree) -> Vec<Finding> {
+    read(tree).values().flat_map(Crate::circles).collect()
+}
+
+/// Finds the modules of every crate that import each other in a loop, each with all that stands beneath it.
+pub fn of_folders(tree: &Tree) -> Vec<Finding> {
+    let crates = read(tree);
+    let found = crates
+        .iter()
+        .flat_map(|(root, own)| own.folder_circles(root));
+    found.collect()
+}
+
+fn read(tree: &Tree) -> BTreeMap<&str, Crate> {
     let mut crates: BTreeMap<&str, Crate> = BTreeMap::new();
     for (path, text) in tree.texts(&[".rs"]) {
         let Some((root, file)) = path.split_once("/src/") else {
@@ -54,7 +67,7 @@ pub fn circles(tree: &Tree) -> Vec<Finding> {
         let modules = &mut crates.entry(root).or_default().modules;
         modules.insert(module_of(file), source);
     }
-    crates.values().flat_map(Crate::circles).collect()
+    crates
 }
 
 fn module_of(file: &str) -> Module {
@@ -84,6 +97,44 @@ impl Crate {
                     names[0],
                     format!("files import each other in a loop: {}", names.join(", ")),
                     "move what several of them name to a file of its own, below them",
+                )
+            })
+            .collect()
+    }
+
+    /// Finds loops between modules of one parent, where an import of a file counts for the module that it is
+    /// beneath.
+    fn folder_circles(&self, root: &str) -> Vec<Finding> {
+        let mut graph = DiGraphMap::<&[String], Vec<String>>::new();
+        for (from, to) in self.edges() {
+            let shared = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+            if from.len() == shared || to.len() == shared {
+                continue;
+            }
+            let (one, other) = (&from[..=shared], &to[..=shared]);
+            let import = format!("{} uses {}", from.join("::"), to.join("::"));
+            match graph.edge_weight_mut(one, other) {
+                Some(imports) => imports.push(import),
+                None => {
+                    graph.add_edge(one, other, vec![import]);
+                }
+            }
+        }
+        let loops = petgraph::algo::tarjan_scc(&graph);
+        let circles = loops.into_iter().filter(|folders| folders.len() > 1);
+        circles
+            .map(|folders| {
+                let within = graph
+                    .all_edges()
+                    .filter(|(from, to, _)| folders.contains(from) && folders.contains(to));
+                let mut imports: Vec<&str> = within
+                    .flat_map(|(_, _, imports)| imports.iter().map(String::as_str))
+                    .collect();
+                imports.sort_unstable();
+                Finding::new(
+                    root,
+                    format!("modules import each other in a loop: {}", imports.join(", ")),
+                    "move what both name to a module of its own beside them, or into the one that is used",
                 )
             })
             .collect()

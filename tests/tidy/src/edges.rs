@@ -1,14 +1,15 @@
-//! Which crate may depend on which, and what a domain or a store may name.
+//! Which crate may depend on which, and how many services a shared crate serves.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Value;
 
 use crate::manifests::{DEPENDENCY_TABLES, read};
-use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 30] = [
+const SHARED: [(&str, &[&str]); 21] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -21,8 +22,6 @@ const SHARED: [(&str, &[&str]); 30] = [
     ("approval-rules", &["cel-guard"]),
     ("schedules", &["core-types"]),
     ("settings", &[]),
-    ("blob-store", &["settings"]),
-    ("sandbox-engine", &["core-types", "settings", "blob-store"]),
     ("call-outcome", &["canonical-json", "json-schema"]),
     ("proto-json", &["call-catalogue", "call-outcome", "json-schema"]),
     (
@@ -32,22 +31,7 @@ const SHARED: [(&str, &[&str]); 30] = [
             "json-schema",
         ],
     ),
-    (
-        "agent-domain",
-        &[
-            "approval-rules", "call-catalogue", "call-outcome", "call-prompt", "call-text", "cel-guard",
-            "core-types", "json-schema", "schedules",
-        ],
-    ),
-    (
-        "tool-domain",
-        &[
-            "approval-rules", "call-catalogue", "call-outcome", "call-prompt", "canonical-json", "core-types",
-            "json-schema", "settings",
-        ],
-    ),
     ("telemetry", &["settings"]),
-    ("model-client", &["agent-domain", "call-catalogue", "call-text", "settings", "telemetry"]),
     ("sql-store", &["core-types"]),
     ("run-log", &["core-types", "sql-store"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
@@ -58,37 +42,28 @@ const SHARED: [(&str, &[&str]); 30] = [
             "grpc-kit",
         ],
     ),
-    (
-        "agent-store",
-        &[
-            "contracts", "core-types", "call-catalogue", "call-prompt", "call-text", "call-wire",
-            "agent-domain", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
-        ],
-    ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
+];
+
+/// The services of several crates, each with its parts from the bottom up; a part may use the parts before it.
+const PARTS: [(&str, &[&str]); 4] = [
     (
-        "workflow-domain",
-        &[
-            "core-types", "call-catalogue", "call-outcome", "call-text", "canonical-json", "cel-guard",
-            "json-schema",
-        ],
+        "agent-runtime",
+        &["domain", "model-client", "turn-log", "store", "service"],
     ),
     (
-        "workflow-nodes",
-        &[
-            "call-catalogue", "call-outcome", "call-prompt", "call-text", "cel-guard", "json-schema",
-            "workflow-domain",
-        ],
+        "script-sandbox",
+        &["blob-store", "protocol", "launcher", "engine", "service"],
     ),
+    ("tool-registry", &["domain", "service"]),
     (
-        "workflow-runner",
-        &[
-            "contracts", "core-types", "call-catalogue", "call-outcome", "call-prompt", "call-wire",
-            "json-schema", "sql-store", "run-log", "telemetry", "grpc-kit", "run-events", "script-client",
-            "workflow-domain", "workflow-nodes",
-        ],
+        "workflow-execution",
+        &["domain", "nodes", "runner", "service"],
     ),
 ];
+
+/// Programs of several services, which serve nobody by themselves.
+const ALL_IN_ONE: &str = "all-in-one";
 
 /// Shared crates that only some services link, because they read or write the text dialects.
 const OF_CALLS: [&str; 4] = ["call-catalogue", "call-prompt", "call-text", "call-wire"];
@@ -101,44 +76,92 @@ const READS_CALLS: [&str; 4] = [
     "tool-registry",
 ];
 
-/// Crates whose names a domain module may not mention, with those that begin with them.
-const NOT_IN_DOMAIN: [&str; 6] = ["contracts", "call_wire", "tonic", "prost", "sqlx", "tokio"];
+/// The place of a crate in the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place<'a> {
+    Shared(&'a str),
+    /// A service, and which part of it where it has several.
+    Service(&'a str, Option<&'a str>),
+    Tests(&'a str),
+}
+
+impl<'a> Place<'a> {
+    fn of(root: &'a str) -> Option<Self> {
+        match root.split('/').collect::<Vec<_>>()[..] {
+            ["shared", name] => Some(Self::Shared(name)),
+            ["services", service] => Some(Self::Service(service, None)),
+            ["services", service, part] => Some(Self::Service(service, Some(part))),
+            ["tests", name] => Some(Self::Tests(name)),
+            _ => None,
+        }
+    }
+}
+
+/// The crates of the workspace by name, with their directories and manifests.
+struct Workspace {
+    crates: BTreeMap<String, (String, toml::Table)>,
+}
+
+impl Workspace {
+    fn read(tree: &Tree) -> Self {
+        let crates = tree.crates().into_iter().filter_map(|root| {
+            let manifest = read(tree, &format!("{root}/Cargo.toml"))?;
+            let name = manifest.get("package")?.get("name")?.as_str()?.to_owned();
+            Some((name, (root, manifest)))
+        });
+        Self {
+            crates: crates.collect(),
+        }
+    }
+
+    fn place(&self, name: &str) -> Option<Place<'_>> {
+        Place::of(&self.crates.get(name)?.0)
+    }
+
+    /// Returns the crates of the workspace that a table of a crate names.
+    fn dependencies<'a>(&'a self, name: &str, table: &str) -> impl Iterator<Item = &'a str> {
+        let manifest = self.crates.get(name).map(|(_, manifest)| manifest);
+        let table = manifest
+            .and_then(|manifest| manifest.get(table))
+            .and_then(Value::as_table);
+        let names = table.into_iter().flat_map(toml::Table::keys);
+        names
+            .map(String::as_str)
+            .filter(|name| self.crates.contains_key(*name))
+    }
+
+    /// Returns every crate that a program of `name` links.
+    fn linked(&self, name: &str) -> BTreeSet<&str> {
+        let mut linked = BTreeSet::new();
+        let mut open: Vec<&str> = self.dependencies(name, "dependencies").collect();
+        while let Some(next) = open.pop() {
+            if linked.insert(next) {
+                open.extend(self.dependencies(next, "dependencies"));
+            }
+        }
+        linked
+    }
+}
 
 /// Holds every dependency within the workspace against the allowed edges.
 pub fn between_crates(tree: &Tree) -> Vec<Finding> {
-    let crates = tree.crates();
-    let home = |name: &str| {
-        crates.iter().find_map(|root| {
-            let (layer, found) = root.split_once('/')?;
-            (found == name).then_some(layer)
-        })
-    };
+    let workspace = Workspace::read(tree);
     let mut findings = Vec::new();
-    for root in &crates {
-        let Some((layer, name)) = root.split_once('/') else {
+    for (name, (root, _)) in &workspace.crates {
+        let Some(place) = Place::of(root) else {
             continue;
         };
         let path = format!("{root}/Cargo.toml");
-        if layer == "shared" && !SHARED.iter().any(|(known, _)| *known == name) {
-            findings.push(Finding::new(
-                &path,
-                format!("the shared crate `{name}` has no place in the layers"),
-                "add it with its allowed edges to `SHARED` in tests/tidy/src/edges.rs and to ARCHITECTURE.md",
-            ));
+        if let Some((problem, remedy)) = unknown(place) {
+            findings.push(Finding::new(&path, problem, remedy));
             continue;
         }
-        let manifest = read(tree, &path).unwrap_or_default();
         for table in DEPENDENCY_TABLES {
-            for dependency in manifest
-                .get(table)
-                .and_then(Value::as_table)
-                .into_iter()
-                .flat_map(toml::Table::keys)
-            {
-                let Some(target) = home(dependency) else {
+            for dependency in workspace.dependencies(name, table) {
+                let Some(target) = workspace.place(dependency) else {
                     continue;
                 };
-                if let Some(remedy) = refuse((layer, name), (target, dependency), table) {
+                if let Some(remedy) = refuse(place, target, table) {
                     findings.push(Finding::new(
                         &path,
                         format!("`{name}` must not depend on `{dependency}`"),
@@ -151,155 +174,114 @@ pub fn between_crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns how to do without an edge of a table of dependencies that is not allowed.
-fn refuse(
-    (layer, name): (&str, &str),
-    (target, dependency): (&str, &str),
-    table: &str,
-) -> Option<String> {
-    let is_for_tests = table == "dev-dependencies";
-    let allowed = match (layer, target) {
-        ("tests", _) => true,
-        // Where a neighbour decides something, the tests of a service meet the real one.
-        ("services", "services") if is_for_tests => true,
-        ("services", "tests") if is_for_tests && dependency == "doubles" => true,
-        (_, "tests") => {
-            return Some(
-                "tests depend on crates, never the other way; move the test to `tests/e2e`. Tests of a service may use `doubles`, as a development dependency"
-                    .to_owned(),
-            );
-        }
-        ("shared", "shared") => {
-            let below = SHARED
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map_or(&[][..], |(_, below)| below);
-            if below.contains(&dependency) {
-                return None;
+/// Refuses a shared crate that fewer than two services link: it belongs to the one that does.
+pub fn owners(tree: &Tree) -> Vec<Finding> {
+    let workspace = Workspace::read(tree);
+    let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, (root, _)) in &workspace.crates {
+        match Place::of(root) {
+            Some(Place::Service(service, _)) if service != ALL_IN_ONE => {
+                for linked in workspace.linked(name) {
+                    owners.entry(linked).or_default().insert(service);
+                }
             }
-            let listed = if below.is_empty() {
-                "none".to_owned()
-            } else {
-                below.join(", ")
-            };
-            return Some(format!(
-                "a shared crate uses only shared crates below it (for `{name}`: {listed}); pass a value or a trait in, or move the code"
-            ));
+            _ => {}
         }
-        // The engine starts the launcher and speaks its protocol.
-        ("shared", "services") if (name, dependency) == ("sandbox-engine", "sandbox-launcher") => {
-            true
-        }
-        ("shared", _) => {
-            return Some("a shared crate knows no service; move the code into the service, or what both need into `shared/`".to_owned());
-        }
-        ("services", "shared") => {
-            if OF_CALLS.contains(&dependency)
-                && !READS_CALLS.contains(&name)
-                && name != "all-in-one"
-            {
-                return Some(format!(
+    }
+    let shared = workspace.crates.iter().filter_map(|(name, (root, _))| {
+        matches!(Place::of(root), Some(Place::Shared(_))).then_some((name, root))
+    });
+    let alone = shared.filter_map(|(name, root)| {
+        let services = owners.get(name.as_str()).cloned().unwrap_or_default();
+        let remedy = match services.first() {
+            Some(service) if services.len() == 1 => {
+                format!("move it to `services/{service}/`, whose part it is")
+            }
+            None => "remove it, or move it to `tests/`".to_owned(),
+            Some(_) => return None,
+        };
+        let problem = format!("the shared crate `{name}` has {} owners", services.len());
+        Some(Finding::new(root, problem, remedy))
+    });
+    alone.collect()
+}
+
+/// Returns the problem of a crate that has no place in the layers, and its remedy.
+fn unknown(place: Place<'_>) -> Option<(String, &'static str)> {
+    match place {
+        Place::Shared(name) if !SHARED.iter().any(|(known, _)| *known == name) => Some((
+            format!("the shared crate `{name}` has no place in the layers"),
+            "add it with its allowed edges to `SHARED` in tests/tidy/src/edges.rs and to ARCHITECTURE.md",
+        )),
+        Place::Service(service, Some(part)) if !parts_of(service).contains(&part) => Some((
+            format!("`{service}` has no part `{part}`"),
+            "add it to `PARTS` in tests/tidy/src/edges.rs, above the parts that it uses, and to ARCHITECTURE.md",
+        )),
+        _ => None,
+    }
+}
+
+fn parts_of(service: &str) -> &'static [&'static str] {
+    let found = PARTS.iter().find(|(known, _)| *known == service);
+    found.map_or(&[], |(_, parts)| parts)
+}
+
+/// Returns how to do without an edge of a table of dependencies that is not allowed.
+fn refuse(from: Place<'_>, to: Place<'_>, table: &str) -> Option<String> {
+    let is_for_tests = table == "dev-dependencies";
+    let across = "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services, the tests of a service as development dependencies";
+    match (from, to) {
+        (Place::Tests(_), _) => None,
+        // Where a neighbour decides something, the tests of a service meet the real one.
+        (Place::Service(..), Place::Service(..) | Place::Tests("doubles")) if is_for_tests => None,
+        (_, Place::Tests(_)) => Some(
+            "tests depend on crates, never the other way; move the test to `tests/e2e`. Tests of a service may use `doubles`, as a development dependency"
+                .to_owned(),
+        ),
+        (Place::Shared(name), Place::Shared(dependency)) => below(name, dependency),
+        (Place::Shared(_), Place::Service(..)) => Some(
+            "a shared crate knows no service; move the code into the service, or what both need into `shared/`"
+                .to_owned(),
+        ),
+        (Place::Service(service, _), Place::Shared(dependency)) => {
+            let reads = READS_CALLS.contains(&service) || service == ALL_IN_ONE;
+            let refused = OF_CALLS.contains(&dependency) && !reads;
+            refused.then(|| {
+                format!(
                     "only {} read the text dialects; ask the gateway over gRPC",
                     READS_CALLS.join(", ")
-                ));
-            }
-            true
+                )
+            })
         }
-        ("services", _) => {
-            name == "all-in-one" || (name == "script-sandbox" && dependency == "sandbox-launcher")
+        (Place::Service(ALL_IN_ONE, _), Place::Service(..)) => None,
+        (Place::Service(service, Some(part)), Place::Service(other, Some(used)))
+            if service == other =>
+        {
+            let parts = parts_of(service);
+            let floor = |part: &str| parts.iter().position(|known| *known == part);
+            let refused = floor(used) >= floor(part);
+            refused.then(|| {
+                format!(
+                    "a part uses the parts below it ({} from the bottom up); pass a value or a trait in, or move the code",
+                    parts.join(", ")
+                )
+            })
         }
-        _ => false,
+        (Place::Service(..), Place::Service(..)) => Some(across.to_owned()),
+    }
+}
+
+fn below(name: &str, dependency: &str) -> Option<String> {
+    let found = SHARED.iter().find(|(known, _)| *known == name);
+    let below = found.map_or(&[][..], |(_, below)| below);
+    if below.contains(&dependency) {
+        return None;
+    }
+    let listed = match below.is_empty() {
+        true => "none".to_owned(),
+        false => below.join(", "),
     };
-    (!allowed).then(|| {
-        "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services, the tests of a service as development dependencies".to_owned()
-    })
-}
-
-/// Keeps the wire, the database and the runtime out of the pure part of a service.
-pub fn within_domain(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    each_line(tree, in_domain, |path, number, line| {
-        if let Some(name) = NOT_IN_DOMAIN.iter().find(|name| names_crate(line, name)) {
-            let finding = Finding::new(
-                path,
-                format!("a domain module names `{name}`"),
-                "keep the domain pure: take plain values and return plain values; convert in `rpc/`, query in `store/`, wait in the runner",
-            );
-            findings.push(finding.at_line(number));
-        }
-        if word_at(line, "async").is_some() || line.contains(".await") {
-            let finding = Finding::new(
-                path,
-                "a domain module is asynchronous",
-                "return what is to be done, and let the runner do it and report back",
-            );
-            findings.push(finding.at_line(number));
-        }
-    });
-    findings
-}
-
-/// Keeps SQL in one place of a service: only its store names `sqlx`.
-pub fn within_store(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    each_line(tree, outside_store, |path, number, line| {
-        if names_crate(line, "sqlx") {
-            let finding = Finding::new(
-                path,
-                "a module outside the store names `sqlx`",
-                "query in `src/store.rs` or `src/store/`, and call that from here",
-            );
-            findings.push(finding.at_line(number));
-        }
-    });
-    findings
-}
-
-/// Calls `see` with each line of code, and its number from 1, of the Rust files whose path `is_meant`.
-fn each_line(tree: &Tree, is_meant: fn(&str) -> bool, mut see: impl FnMut(&str, usize, &str)) {
-    for (path, text) in tree.texts(&[".rs"]) {
-        if is_meant(path) {
-            for (index, line) in code_only(text).lines().enumerate() {
-                see(path, index + 1, line);
-            }
-        }
-    }
-}
-
-/// Whether a file belongs to the pure part of a service: a crate whose name ends in `-domain`, the node types,
-/// or the module `domain` of the service itself.
-fn in_domain(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').collect();
-    match parts[..] {
-        ["shared", name, "src", ..] if name.ends_with("-domain") || name == "workflow-nodes" => {
-            true
-        }
-        ["services", _, "src", top, ..] | ["shared", "sandbox-engine", "src", top, ..] => {
-            top == "domain" || top == "domain.rs"
-        }
-        _ => false,
-    }
-}
-
-/// Whether a file belongs to a service and not to its store.
-fn outside_store(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').collect();
-    matches!(parts[..], ["services", _, "src", top, ..] if top != "store" && top != "store.rs")
-}
-
-/// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.
-fn names_crate(line: &str, name: &str) -> bool {
-    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    line.match_indices(name).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        let rest = line[at..].trim_start_matches(part_of_name);
-        let word = &line[at..line.len() - rest.len()];
-        let family = word == name
-            || word
-                .strip_prefix(name)
-                .is_some_and(|tail| tail.starts_with('_'));
-        !before.is_some_and(part_of_name)
-            && family
-            && (rest.starts_with("::") || line.trim_start().starts_with("use "))
-    })
+    Some(format!(
+        "a shared crate uses only shared crates below it (for `{name}`: {listed}); pass a value or a trait in, or move the code"
+    ))
 }

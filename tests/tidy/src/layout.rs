@@ -27,8 +27,8 @@ const REQUIRED: [&str; 16] = [
 /// What the root may hold besides; names that begin with a dot may stand there too.
 const ALLOWED: [&str; 3] = ["clippy.toml", "deny.toml", "rustfmt.toml"];
 
-/// Programs among the services that serve nothing and so have no wire, domain or store.
-const NOT_A_SERVICE: [&str; 2] = ["all-in-one", "sandbox-launcher"];
+/// Programs among the services that serve nothing by themselves and so have no wire, domain or store.
+const NOT_A_SERVICE: [&str; 1] = ["all-in-one"];
 
 /// Holds the root against the fixed top level.
 pub fn top_level(tree: &Tree) -> Vec<Finding> {
@@ -57,7 +57,11 @@ pub fn top_level(tree: &Tree) -> Vec<Finding> {
 pub fn services(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.names_in("services") {
-        let root = format!("services/{name}");
+        let whole = format!("services/{name}");
+        let root = match tree.has(&format!("{whole}/Cargo.toml")) {
+            true => whole,
+            false => format!("{whole}/service"),
+        };
         let mut need = |path: &str, why: &str| {
             let wanted = format!("{root}/{path}");
             if !tree.has(&wanted) {
@@ -92,7 +96,7 @@ pub fn services(tree: &Tree) -> Vec<Finding> {
         if !depends_on.iter().any(|name| name.ends_with("-domain")) {
             need(
                 "src/domain.rs",
-                "add the pure part: `src/domain.rs` with one file per concern beneath `src/domain/`, or a crate `shared/…-domain` once it is large",
+                "add the pure part: `src/domain.rs` with one file per concern beneath `src/domain/`, or a crate `domain` beside the service once it is large",
             );
         }
         if depends_on.iter().any(|name| name == "sqlx") {

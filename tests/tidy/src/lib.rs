@@ -7,8 +7,9 @@
 //! * [`finding`]: what a rule answers with.
 //! * [`layout`]: the fixed top level, the files of every service, one way to lay out modules.
 //! * [`manifests`]: what every manifest says.
-//! * [`circles`]: files of one crate that import each other in a loop.
-//! * [`edges`]: which crate may depend on which, and what a domain or a store may name.
+//! * [`circles`]: files and folders of one crate that import each other in a loop.
+//! * [`edges`]: which crate may depend on which, and how many services a shared crate serves.
+//! * [`purity`]: what a domain or a service outside its store may not name.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
 //! * [`prose`]: words that are given up, and how often each may still stand.
@@ -21,6 +22,7 @@ pub mod finding;
 pub mod layout;
 pub mod manifests;
 pub mod prose;
+pub mod purity;
 pub mod rust_text;
 pub mod sizes;
 pub mod tree;

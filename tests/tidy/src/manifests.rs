@@ -45,11 +45,11 @@ fn check_package(path: &str, root: &str, manifest: &Table, findings: &mut Vec<Fi
         .get("package")
         .and_then(Value::as_table)
         .unwrap_or(&empty);
-    let directory = root.rsplit('/').next().unwrap_or(root);
-    if package.get("name").and_then(Value::as_str) != Some(directory) {
+    let name = package.get("name").and_then(Value::as_str);
+    if let Err(wanted) = check_name(root, name.unwrap_or_default()) {
         find(
             "the package is not named after its directory".to_owned(),
-            format!("set `name = \"{directory}\"`"),
+            format!("set `name = \"{wanted}\"`"),
         );
     }
     let description = package
@@ -75,6 +75,26 @@ fn check_package(path: &str, root: &str, manifest: &Table, findings: &mut Vec<Fi
             "the workspace's lints do not apply".to_owned(),
             "add `[lints]` with `workspace = true`".to_owned(),
         );
+    }
+}
+
+/// Checks the name of a crate: that of its directory, for the part `service` that of the service, and for its
+/// other parts with a word before it where the directory's name alone says too little.
+fn check_name(root: &str, name: &str) -> Result<(), String> {
+    let parts: Vec<&str> = root.split('/').collect();
+    let (wanted, alone) = match parts[..] {
+        ["services", service, "service"] => (service, true),
+        ["services", _, part] => (part, false),
+        [.., directory] => (directory, true),
+        [] => return Ok(()),
+    };
+    let longer = name
+        .strip_suffix(wanted)
+        .is_some_and(|rest| rest.ends_with('-'));
+    match name == wanted || (!alone && longer) {
+        true => Ok(()),
+        false if alone => Err(wanted.to_owned()),
+        false => Err(format!("…-{wanted}")),
     }
 }
 

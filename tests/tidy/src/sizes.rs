@@ -1,4 +1,4 @@
-//! How long files may be, how many types a crate may have, and that it has one of each name.
+//! How long files may be, and that a crate has one type of each name.
 //!
 //! The length of functions is a lint of clippy.
 
@@ -9,9 +9,6 @@ use crate::{Finding, Tree};
 
 /// Lines of one source file.
 const LONGEST_FILE: usize = 600;
-
-/// Types of one crate, those of tests left out.
-const MOST_TYPES: usize = 120;
 
 /// Names that say their part in any module: what a handle shares, and the commands of a command line.
 const IN_MANY: [&str; 2] = ["Inner", "Command"];
@@ -29,21 +26,6 @@ pub fn files(tree: &Tree) -> Vec<Finding> {
             )
         })
         .collect()
-}
-
-/// Refuses crates that define more types than a reader can come to know.
-pub fn types(tree: &Tree) -> Vec<Finding> {
-    let too_many = |root: String| {
-        let types = types_of(tree, &root).count();
-        (types > MOST_TYPES).then(|| {
-            Finding::new(
-                &root,
-                format!("defines {types} types, more than {MOST_TYPES}"),
-                "move what has a reason of its own to change into a crate of its own",
-            )
-        })
-    };
-    tree.crates().into_iter().filter_map(too_many).collect()
 }
 
 /// Refuses a type name that stands in two files of a crate, of which a reader would have to ask which one

@@ -120,7 +120,12 @@ impl Tree {
             .paths()
             .filter_map(|path| path.strip_suffix("/Cargo.toml"));
         manifests
-            .filter(|path| path.matches('/').count() == 1)
+            .filter(|path| match path.split('/').collect::<Vec<_>>()[..] {
+                [_, _] => true,
+                // The parts of one service.
+                ["services", _, _] => true,
+                _ => false,
+            })
             .map(str::to_owned)
             .collect()
     }

@@ -4,7 +4,7 @@ use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
 
 /// The one crate that speaks to the kernel directly.
-const MAY_BE_UNSAFE: &str = "services/sandbox-launcher/";
+const MAY_BE_UNSAFE: &str = "services/script-sandbox/launcher/";
 
 /// Lines above an unsafe block within which its reason may begin.
 const REASON_WITHIN: usize = 8;
@@ -23,7 +23,7 @@ pub fn unsafe_code(tree: &Tree) -> Vec<Finding> {
                 let finding = Finding::new(
                     path,
                     "unsafe code outside the sandbox launcher",
-                    "use a safe wrapper (rustix, std), or do it in services/sandbox-launcher where it is reviewed",
+                    "use a safe wrapper (rustix, std), or do it in services/script-sandbox/launcher where it is reviewed",
                 );
                 findings.push(finding.at_line(index + 1));
                 continue;

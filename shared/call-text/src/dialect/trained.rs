@@ -246,7 +246,10 @@ impl Scan<'_, '_> {
         let span = Span::new(self.start, at);
         let mut formats = TrainedFormat::ALL.iter();
         let message = match formats.find(|format| format.rule() == rule) {
-            Some(format) => format!("a call in the form of {} cannot be read: {message}", format.label()),
+            Some(format) => format!(
+                "a call in the form of {} cannot be read: {message}",
+                format.label()
+            ),
             None => message,
         };
         let problem = Problem::new(ProblemCode::MalformedBlock, rule, span, message);

@@ -16,6 +16,10 @@ fn texts() -> u64 {
 const EACH: u64 = 8;
 
 fn check_form(form: Form, effects: Effects) {
+    assert_none(&failures_of(form, effects));
+}
+
+fn failures_of(form: Form, effects: Effects) -> Vec<String> {
     let catalogue = catalogue(effects);
     let mut failures = Vec::new();
     for seed in 0..texts() / EACH {
@@ -23,30 +27,36 @@ fn check_form(form: Form, effects: Effects) {
         let written = Written::new(form, &mut random);
         let intact = written.intact();
         if let Err(wrong) = check(&intact, &written.meant, &catalogue, true) {
-            failures.push(format!("seed {seed}, intact: {wrong}\n{intact}"));
+            failures.push(format!("{form:?}, seed {seed}, intact: {wrong}\n{intact}"));
         }
         for _ in 0..EACH {
             let text = written.mutated(&mut random);
             if let Err(wrong) = check(&text, &written.meant, &catalogue, false) {
                 failures.push(format!(
-                    "seed {seed}: {wrong}\n{text}\n--- was ---\n{intact}"
+                    "{form:?}, seed {seed}: {wrong}\n{text}\n--- was ---\n{intact}"
                 ));
             }
         }
     }
+    failures
+}
+
+fn assert_none(failures: &[String]) {
     let shown = failures.len().min(5);
     assert!(
         failures.is_empty(),
-        "{} texts of {form:?}:\n{}",
+        "{} texts:\n{}",
         failures.len(),
         failures[..shown].join("\n======\n")
     );
 }
 
 fn check_families(effects: Effects) {
-    for family in FAMILIES {
-        check_form(Form::Of(family), effects);
-    }
+    let families = FAMILIES.iter();
+    let failures: Vec<String> = families
+        .flat_map(|family| failures_of(Form::Of(family), effects))
+        .collect();
+    assert_none(&failures);
 }
 
 macro_rules! forms {

@@ -20,9 +20,9 @@ use sandbox_engine::{
     output_files::{Collection, Placed},
     scratch::ScratchDirectory,
 };
-use sandbox_launcher::{
+use sandbox_launcher::place::{self, Areas};
+use sandbox_protocol::{
     channel,
-    place::{self, Areas},
     plan::{Area, DeliveredFile, Delivery},
 };
 

@@ -100,9 +100,9 @@ fn a_service_without_its_files_is_found() {
             ),
         ],
     );
-    let domain_in_shared = manifest("gateway", &["call-domain"]);
+    let domain_beside = manifest("gateway", &["call-domain"]);
     let gateway = [
-        ("services/gateway/Cargo.toml", domain_in_shared.as_str()),
+        ("services/gateway/Cargo.toml", domain_beside.as_str()),
         ("services/gateway/src/main.rs", ""),
         ("services/gateway/src/lib.rs", ""),
         ("services/gateway/src/settings.rs", ""),
@@ -110,38 +110,22 @@ fn a_service_without_its_files_is_found() {
         ("services/gateway/src/rpc.rs", ""),
     ];
     check(layout::services, &gateway, &[]);
-    let without = manifest("sandbox-launcher", &[]);
-    let launcher = [
-        ("services/sandbox-launcher/Cargo.toml", without.as_str()),
-        ("services/sandbox-launcher/src/main.rs", ""),
-        ("services/sandbox-launcher/src/lib.rs", ""),
+    let all_in_one = [
+        ("services/all-in-one/Cargo.toml", GOOD),
+        ("services/all-in-one/src/main.rs", ""),
+        ("services/all-in-one/src/lib.rs", ""),
     ];
-    check(layout::services, &launcher, &[]);
-}
-
-#[test]
-fn a_crate_with_too_many_types_is_found() {
-    let many: String = (0..40)
-        .map(|n| {
-            format!(
-                "pub struct A{n};\npub(crate) enum B{n} {{}}\npub(in crate::a) trait C{n} {{}}\n"
-            )
-        })
-        .collect();
-    let many = format!("#[cfg(test)]\nmod tests;\nstruct One;\n{many}");
-    let in_tests = format!("enum Few {{}}\n#[cfg(test)]\nmod tests {{\n{many}}}\n");
-    check(
-        sizes::types,
-        &[
-            ("shared/a/Cargo.toml", GOOD),
-            ("shared/a/src/lib.rs", &many),
-            ("shared/b/Cargo.toml", GOOD),
-            ("shared/b/src/lib.rs", &in_tests),
-            ("shared/b/src/lib/tests.rs", &many),
-            ("shared/b/tests/it/main.rs", &many),
-        ],
-        &[("shared/a", "121 types", "crate of its own")],
-    );
+    check(layout::services, &all_in_one, &[]);
+    let of_parts = [
+        ("services/a/domain/Cargo.toml", GOOD),
+        ("services/a/service/Cargo.toml", domain_beside.as_str()),
+        ("services/a/service/src/main.rs", ""),
+        ("services/a/service/src/lib.rs", ""),
+        ("services/a/service/src/settings.rs", ""),
+        ("services/a/service/src/error.rs", ""),
+    ];
+    let missing = ("services/a/service/src/rpc.rs", "missing", "the wire");
+    check(layout::services, &of_parts, &[missing]);
 }
 
 #[test]
@@ -399,9 +383,9 @@ fn unsafe_code_is_found() {
     let source = "// SAFETY: the pointer is valid\nlet a = unsafe { f() };\n\n\n\n\n\n\n\n\n\nlet b = unsafe { g() };\nlet s = \"unsafe {\";\nunsafe extern \"C\" {}\n";
     check(
         unsafe_code::unsafe_code,
-        &[("services/sandbox-launcher/src/a.rs", source)],
+        &[("services/script-sandbox/launcher/src/a.rs", source)],
         &[(
-            "services/sandbox-launcher/src/a.rs:12",
+            "services/script-sandbox/launcher/src/a.rs:12",
             "without its reason",
             "SAFETY:",
         )],
@@ -421,9 +405,32 @@ fn unsafe_code_is_found() {
 }
 
 #[test]
+fn folders_that_import_each_other_are_found() {
+    check(
+        circles::of_folders,
+        &[
+            ("shared/a/src/lib.rs", "mod one; mod two;"),
+            ("shared/a/src/one.rs", "mod deep; pub struct One;"),
+            ("shared/a/src/one/deep.rs", "use crate::two::Two;"),
+            ("shared/a/src/two.rs", "mod deep; pub struct Two;"),
+            // Of the files none imports one that imports it.
+            (
+                "shared/a/src/two/deep.rs",
+                "use crate::one::One; use super::Two;",
+            ),
+        ],
+        &[(
+            "shared/a",
+            "one::deep uses two, two::deep uses one",
+            "a module of its own",
+        )],
+    );
+}
+
+#[test]
 fn files_that_import_each_other_are_found() {
     check(
-        circles::circles,
+        circles::of_files,
         &[
             ("shared/a/src/lib.rs", "mod one; mod two; mod three;"),
             (
@@ -454,5 +461,29 @@ fn files_that_import_each_other_are_found() {
             "shared/a/src/one.rs, shared/a/src/three.rs, shared/a/src/two.rs",
             "a file of its own",
         )],
+    );
+}
+
+#[test]
+fn the_parts_of_a_service_are_named_after_it_or_their_directories() {
+    let named = |name: &str| GOOD.replace("good", name);
+    let parts = [
+        ("services/a/service/Cargo.toml", named("a")),
+        ("services/a/domain/Cargo.toml", named("any-domain")),
+        ("services/a/model-client/Cargo.toml", named("model-client")),
+        ("services/b/service/Cargo.toml", named("b-service")),
+        ("services/b/domain/Cargo.toml", named("subdomain")),
+    ];
+    let parts: Vec<(&str, &str)> = parts
+        .iter()
+        .map(|(path, text)| (*path, text.as_str()))
+        .collect();
+    check(
+        manifests::fields,
+        &parts,
+        &[
+            ("services/b/service/Cargo.toml", "not named", "name = \"b\""),
+            ("services/b/domain/Cargo.toml", "not named", "…-domain"),
+        ],
     );
 }

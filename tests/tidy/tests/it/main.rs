@@ -4,7 +4,8 @@ mod broken_trees;
 mod scanner;
 
 use tidy::{
-    Finding, Tree, circles, edges, finding, layout, manifests, prose, sizes, unsafe_code, words,
+    Finding, Tree, circles, edges, finding, layout, manifests, prose, purity, sizes, unsafe_code,
+    words,
 };
 
 #[track_caller]
@@ -66,27 +67,32 @@ fn crates_depend_downward_only() {
 
 #[test]
 fn no_files_import_each_other_in_a_loop() {
-    check(circles::circles);
+    check(circles::of_files);
+}
+
+#[test]
+fn no_folders_import_each_other_in_a_loop() {
+    check(circles::of_folders);
+}
+
+#[test]
+fn shared_crates_have_several_owners() {
+    check(edges::owners);
 }
 
 #[test]
 fn domain_modules_are_pure() {
-    check(edges::within_domain);
+    check(purity::within_domain);
 }
 
 #[test]
 fn sql_stands_in_stores() {
-    check(edges::within_store);
+    check(purity::within_store);
 }
 
 #[test]
 fn files_are_short_enough() {
     check(sizes::files);
-}
-
-#[test]
-fn crates_have_few_enough_types() {
-    check(sizes::types);
 }
 
 #[test]

@@ -90,7 +90,10 @@ impl GlmScanner {
         };
         let name = Span::new(start, start + width);
         let next = feed.skip_space(name.end);
-        let visible = catalogue.has_visible(name.of(feed.text));
+        // Of a closing mark whose first two characters changed places the slash stands behind the name.
+        let written = name.of(feed.text).trim_end_matches('/');
+        let swapped = written.len() < width && feed.bytes().get(next) == Some(&b'<');
+        let visible = catalogue.has_visible(written);
         if next == feed.len() && !feed.eof {
             return Some(Progress::More);
         }
@@ -107,8 +110,8 @@ impl GlmScanner {
         let gap = &feed.text[name.end..next];
         let in_prose = !gap.is_empty() && !gap.contains('\n') && !marked && !json;
         let is_call = visible && !in_prose || marked && !closes;
-        if name.of(feed.text).contains(&CLOSE[1..]) {
-            let message = "the mark behind the name lacks its bracket".to_owned();
+        if name.of(feed.text).contains(&CLOSE[1..]) || swapped && visible {
+            let message = "the mark behind the name is misspelt".to_owned();
             return Some(scan.malformed(Rule::F1, name.end, message));
         }
         if name.is_empty() || !is_call {

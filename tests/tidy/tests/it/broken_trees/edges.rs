@@ -1,6 +1,6 @@
 //! Crates and modules that name what they may not.
 
-use tidy::edges;
+use tidy::{edges, purity};
 
 use super::{check, manifest};
 
@@ -13,9 +13,17 @@ const COMMON: [Crate<'static>; 6] = [
     ("shared/core-types", &["serde"]),
     ("shared/call-text", &[]),
     ("shared/sql-store", &[]),
-    ("services/sandbox-launcher", &[]),
+    ("services/script-sandbox/launcher", &[]),
     ("tests/testkit", &["contracts"]),
 ];
+
+/// The name of the crate in a directory: of the part `a/b` of a service `a-b`.
+fn name_of(root: &str) -> String {
+    match root.strip_prefix("services/") {
+        Some(own) => own.trim_end_matches("/service").replace('/', "-"),
+        None => root.rsplit('/').next().unwrap_or_default().to_owned(),
+    }
+}
 
 #[track_caller]
 fn check_edges(crates: &[Crate<'_>], expected: &[(&str, &str, &str)]) {
@@ -23,8 +31,8 @@ fn check_edges(crates: &[Crate<'_>], expected: &[(&str, &str, &str)]) {
         .iter()
         .chain(crates)
         .map(|(root, dependencies)| {
-            let name = root.rsplit('/').next().unwrap_or_default();
-            (format!("{root}/Cargo.toml"), manifest(name, dependencies))
+            let name = name_of(root);
+            (format!("{root}/Cargo.toml"), manifest(&name, dependencies))
         })
         .collect();
     let files: Vec<(&str, &str)> = files
@@ -40,7 +48,10 @@ fn edges_that_go_down_pass() {
         &[
             ("shared/run-log", &["core-types", "sql-store"]),
             ("services/gateway", &["contracts", "call-text"]),
-            ("services/script-sandbox", &["sandbox-launcher"]),
+            (
+                "services/script-sandbox/service",
+                &["script-sandbox-launcher"],
+            ),
             (
                 "services/all-in-one",
                 &["gateway", "script-sandbox", "call-text"],
@@ -58,8 +69,13 @@ fn edges_that_go_up_or_across_are_found() {
             ("shared/run-log", &["contracts"]),
             ("shared/novelty", &[]),
             ("shared/settings", &["gateway"]),
-            ("services/gateway", &["sandbox-launcher", "testkit"]),
-            ("services/script-sandbox", &["call-text"]),
+            ("services/gateway", &["script-sandbox-launcher", "testkit"]),
+            ("services/script-sandbox/service", &["call-text"]),
+            (
+                "services/script-sandbox/protocol",
+                &["script-sandbox-launcher"],
+            ),
+            ("services/tool-registry/novelty", &[]),
         ],
         &[
             (
@@ -79,7 +95,7 @@ fn edges_that_go_up_or_across_are_found() {
             ),
             (
                 "services/gateway/Cargo.toml",
-                "must not depend on `sandbox-launcher`",
+                "must not depend on `script-sandbox-launcher`",
                 "meet over gRPC",
             ),
             (
@@ -88,9 +104,19 @@ fn edges_that_go_up_or_across_are_found() {
                 "tests/e2e",
             ),
             (
-                "services/script-sandbox/Cargo.toml",
+                "services/script-sandbox/service/Cargo.toml",
                 "must not depend on `call-text`",
                 "ask the gateway",
+            ),
+            (
+                "services/script-sandbox/protocol/Cargo.toml",
+                "must not depend on `script-sandbox-launcher`",
+                "the parts below it",
+            ),
+            (
+                "services/tool-registry/novelty/Cargo.toml",
+                "has no part `novelty`",
+                "PARTS",
             ),
         ],
     );
@@ -127,7 +153,10 @@ fn only_the_tests_of_a_service_meet_other_services_and_doubles() {
         let registry = manifest("tool-registry", &[]);
         let (doubles, testkit) = (manifest("doubles", &[]), manifest("testkit", &[]));
         let tree = [
-            ("services/tool-registry/Cargo.toml", registry.as_str()),
+            (
+                "services/tool-registry/service/Cargo.toml",
+                registry.as_str(),
+            ),
             ("tests/doubles/Cargo.toml", &doubles),
             ("tests/testkit/Cargo.toml", &testkit),
             (path, &written),
@@ -149,15 +178,15 @@ fn only_the_tests_of_a_service_meet_other_services_and_doubles() {
 fn an_impure_domain_module_is_found() {
     let source = "//! Knows no tokio.\nuse prost_types::Any;\nfn f(_: tonic::Status) {}\nasync fn g() {}\nfn tokio_like() {}\nlet s = \"sqlx::query\";\n";
     check(
-        edges::within_domain,
+        purity::within_domain,
         &[
             ("services/gateway/src/domain/a.rs", source),
             ("services/gateway/src/rpc/a.rs", source),
             ("shared/a/src/domain/a.rs", source),
-            ("shared/tool-domain/src/a.rs", "use tokio::time;\n"),
+            ("services/a/domain/src/a.rs", "use tokio::time;\n"),
             ("shared/domain-names/src/a.rs", "use tokio::time;\n"),
             (
-                "shared/workflow-nodes/src/a.rs",
+                "services/a/nodes/src/a.rs",
                 "use contracts::tavern;\nuse call_wire::outcome;\n",
             ),
         ],
@@ -177,21 +206,13 @@ fn an_impure_domain_module_is_found() {
                 "asynchronous",
                 "runner",
             ),
-            ("shared/tool-domain/src/a.rs:1", "names `tokio`", "pure"),
-            (
-                "shared/workflow-nodes/src/a.rs:1",
-                "names `contracts`",
-                "pure",
-            ),
-            (
-                "shared/workflow-nodes/src/a.rs:2",
-                "names `call_wire`",
-                "pure",
-            ),
+            ("services/a/domain/src/a.rs:1", "names `tokio`", "pure"),
+            ("services/a/nodes/src/a.rs:1", "names `contracts`", "pure"),
+            ("services/a/nodes/src/a.rs:2", "names `call_wire`", "pure"),
         ],
     );
     check(
-        edges::within_domain,
+        purity::within_domain,
         &[("services/gateway/src/domain.rs", "use sqlx as db;\n")],
         &[(
             "services/gateway/src/domain.rs:1",
@@ -206,7 +227,7 @@ fn sql_outside_a_store_is_found() {
     let source =
         "//! Knows no sqlx.\nuse sqlx::Row;\nfn f(_: sqlx::Error) {}\nlet s = \"sqlx::query\";\n";
     check(
-        edges::within_store,
+        purity::within_store,
         &[
             ("services/gateway/src/store.rs", source),
             ("services/gateway/src/store/a.rs", source),
@@ -225,6 +246,41 @@ fn sql_outside_a_store_is_found() {
                 "`sqlx`",
                 "`src/store/`",
             ),
+        ],
+    );
+}
+
+#[test]
+fn a_shared_crate_with_one_owner_is_found() {
+    let crates = [
+        ("shared/contracts", manifest("contracts", &[])),
+        ("shared/core-types", manifest("core-types", &[])),
+        ("shared/sql-store", manifest("sql-store", &["core-types"])),
+        ("shared/settings", manifest("settings", &[])),
+        ("services/gateway", manifest("gateway", &["contracts"])),
+        ("services/b/domain", manifest("b-domain", &["sql-store"])),
+        ("services/b/service", manifest("b", &["contracts"])),
+        // It is no owner: it links every service.
+        (
+            "services/all-in-one",
+            manifest("all-in-one", &["sql-store"]),
+        ),
+    ];
+    let files: Vec<(String, String)> = crates
+        .into_iter()
+        .map(|(root, text)| (format!("{root}/Cargo.toml"), text))
+        .collect();
+    let files: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(path, text)| (path.as_str(), text.as_str()))
+        .collect();
+    check(
+        edges::owners,
+        &files,
+        &[
+            ("shared/core-types", "has 1 owners", "services/b/"),
+            ("shared/sql-store", "has 1 owners", "services/b/"),
+            ("shared/settings", "has 0 owners", "remove it"),
         ],
     );
 }

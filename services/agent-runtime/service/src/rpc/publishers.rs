@@ -1,0 +1,155 @@
+//! Which scene a request speaks of, and who publishes or changes something in it.
+
+use agent_domain::{
+    event::{Hop, Source, SourceKind},
+    scene::conversation::copied_world,
+    scene::{self, Instance, Scene},
+};
+use agent_store::conversations;
+use grpc_kit::Failure;
+use run_events::Runs;
+
+use crate::runner::scenes::{
+    not_running,
+    running::{RunningScene, RunningScenes, SceneInstance},
+};
+use turn_log::replay::plan_of;
+
+/// Finds scenes that run, and who speaks in them. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Publishers {
+    running_scenes: RunningScenes,
+    runs: Runs,
+}
+
+/// Who publishes or changes something in a scene.
+pub(super) struct Publisher {
+    /// The scene.
+    pub(super) running: RunningScene,
+    /// The agent; none for a caller.
+    pub(super) instance: Option<Instance>,
+    /// The same as the source of events.
+    pub(super) source: Source,
+    /// How what it publishes came about.
+    pub(super) chain: Vec<Hop>,
+}
+
+impl Publishers {
+    /// Takes the scenes that run and all runs.
+    pub fn new(running_scenes: RunningScenes, runs: Runs) -> Self {
+        Self {
+            running_scenes,
+            runs,
+        }
+    }
+
+    /// Returns a scene that runs.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn scene(&self, run_id: &str) -> Result<RunningScene, Failure> {
+        let running = self.running_scenes.get(run_id);
+        let missing = || not_running("the run is not a running scene; start one with StartScene");
+        running.ok_or_else(missing)
+    }
+
+    /// Returns the agent of a conversation.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn instance(&self, conversation_id: &str) -> Result<SceneInstance, Failure> {
+        let known = self.running_scenes.instance(conversation_id);
+        known.ok_or_else(|| {
+            not_running("the conversation is not that of an agent in a scene that runs")
+        })
+    }
+
+    /// Returns a caller by name.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING.
+    pub(super) fn caller(&self, run_id: &str, name: &str) -> Result<Publisher, Failure> {
+        Ok(Publisher {
+            running: self.scene(run_id)?,
+            instance: None,
+            source: Source {
+                kind: SourceKind::Caller,
+                id: if name.is_empty() { "caller" } else { name }.to_owned(),
+                run_id: String::new(),
+            },
+            chain: Vec::new(),
+        })
+    }
+
+    /// Returns the fork that a conversation began with; none if it is not that of a fork of a turn in a scene.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND if the run of the scene was deleted, or a storage that does not work.
+    pub(super) async fn fork_in_scene(
+        &self,
+        conversation_id: &str,
+    ) -> Result<Option<ForkInScene>, Failure> {
+        let Some(world) = copied_world(conversation_id) else {
+            return Ok(None);
+        };
+        let runs = self.runs.by_conversation(conversation_id).await?;
+        let first = runs.into_iter().next();
+        let plan = first.map(|(_, meta)| plan_of(meta)).transpose()?;
+        let Some(turn) = plan.and_then(|plan| plan.scene) else {
+            return Ok(None);
+        };
+        let run_id = turn.copy_of.unwrap_or_default();
+        let meta = self.runs.meta(&run_id).await?;
+        let text = meta.data["scene"].as_str().unwrap_or_default();
+        let scene = scene::read(text).ok();
+        let found = scene.and_then(|scene| {
+            let instance = scene.instance(&turn.instance_id)?.clone();
+            Some(ForkInScene {
+                world: world.to_owned(),
+                scene,
+                instance,
+            })
+        });
+        Ok(found)
+    }
+
+    /// Returns the agent of a conversation, with how its present turn came about.
+    ///
+    /// # Errors
+    /// SCENE_NOT_RUNNING, or a storage that does not work.
+    pub(super) async fn agent(&self, conversation_id: &str) -> Result<Publisher, Failure> {
+        let known = self.instance(conversation_id)?;
+        let runs = self.runs.by_conversation(conversation_id).await?;
+        let present = conversations::present(runs);
+        let (run_id, turn) = match present {
+            Some((run, meta)) => (run.run_id, plan_of(meta)?.scene),
+            None => Default::default(),
+        };
+        Ok(Publisher {
+            source: Source {
+                kind: SourceKind::Instance,
+                id: known.instance.id.clone(),
+                run_id,
+            },
+            running: known.running,
+            instance: Some(known.instance),
+            chain: turn.map(|turn| turn.chain).unwrap_or_default(),
+        })
+    }
+}
+
+/// A fork of a turn in a scene, which is in no scene itself.
+pub(super) struct ForkInScene {
+    /// What its copy of the world state is kept under.
+    pub(super) world: String,
+    /// The scene of the turn that was forked.
+    pub(super) scene: Scene,
+    /// The agent.
+    pub(super) instance: Instance,
+}
+
+/// Reports that a request names no scene.
+pub(super) fn unnamed() -> Failure {
+    let problem = "is missing; give run_id or conversation_id";
+    Failure::invalid_fields().violation("scene", problem)
+}

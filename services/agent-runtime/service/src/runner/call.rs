@@ -1,0 +1,269 @@
+//! The calls of an answer: dispatched, awaited, several in flight where their tools allow it.
+
+use std::time::Duration;
+
+use agent_domain::{
+    observation,
+    turn::{CallState, Progress, ReadCall, Turn},
+};
+use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
+use core_types::{EffectId, RunId};
+use grpc_kit::{Backoff, FailureClass};
+use run_events::{CancelReason, outcome};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+use turn_log::forked::Forked;
+
+use super::{
+    caller,
+    driver::Driver,
+    in_flight::EndedCall,
+    inventory::{self, Inventory, InventoryError},
+    journal, reduce,
+    stop::TurnStop,
+};
+
+impl Driver {
+    /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
+    pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, TurnStop> {
+        if self.plan.inventory.is_empty() {
+            return Ok(Inventory::default());
+        }
+        let mut backoff = Backoff::default();
+        loop {
+            let fetched = tokio::select! {
+                biased;
+                () = self.control.cancelled() => return Err(self.stopped()),
+                fetched = inventory::fetch(self.shared.peers.registry.clone(), &self.plan) => fetched,
+            };
+            let status = match fetched {
+                Ok(inventory) => return Ok(inventory),
+                Err(InventoryError::Unusable(error)) => {
+                    return Err(TurnStop::Failed(Box::new(error)));
+                }
+                Err(InventoryError::Registry(status)) => status,
+            };
+            if FailureClass::of(&status) != FailureClass::Transient {
+                let message = format!(
+                    "tool-registry does not list the agent's tools: {}",
+                    status.message()
+                );
+                let error = outcome::error(
+                    common::ErrorCategory::Dependency,
+                    "registry_failed",
+                    message,
+                );
+                return Err(TurnStop::Failed(Box::new(error)));
+            }
+            self.wait(backoff.after(&status)).await?;
+        }
+    }
+
+    /// Sends a call on its way, once it is in the log that it leaves; returns false if the turn is paused
+    /// (rule G811).
+    pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<bool, TurnStop> {
+        let control = self.control.clone();
+        let Some(_not_paused) = control.admit_start().await else {
+            return Ok(false);
+        };
+        let run = self.log.recorder().run_id();
+        let effect_id = effect_of(&self.forked, &run, &self.turn, call.index);
+        self.note(Kind::CallDispatched(common::CallDispatched {
+            effect_id: effect_id.clone(),
+            tool_id: call.tool_id.clone(),
+            arguments_json: call.arguments_json.clone(),
+            index: call.index,
+            node_id: String::new(),
+        }))?;
+        // From here on a crash leaves a call that is known to be unsettled.
+        self.commit().await?;
+        self.start_call(call, effect_id, false);
+        Ok(true)
+    }
+
+    /// Waits until one of the calls that have left has ended, and notes how and what the model is
+    /// to read about it.
+    pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
+        // Followers see what has happened so far while the rest continues.
+        self.commit().await?;
+        for (call, effect_id) in self.dispatched(left) {
+            if !self.in_flight.contains(&effect_id) {
+                self.start_call(call, effect_id, true);
+            }
+        }
+        let ended = tokio::select! {
+            biased;
+            ended = self.in_flight.next() => ended,
+            directive = self.inbox.next() => {
+                // A message of a person waits until the calls have ended.
+                self.obey(directive).await?;
+                return Ok(());
+            }
+        };
+        match ended {
+            Some(ended) => match self.note_end(ended)? {
+                (index, Some(text)) => self.note(journal::observation(Some(index), text)),
+                (_, None) => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// Notes how a call ended. Returns its place and what the model is to read about it.
+    pub(super) fn note_end(&mut self, ended: EndedCall) -> Result<(u32, Option<String>), TurnStop> {
+        let mut result = ended.ended?;
+        result.index = ended.index;
+        result.effect_id = ended.effect_id;
+        if result.tool_id.is_empty() {
+            result.tool_id = ended.tool_id;
+        }
+        let mut observed = match ended.observed.is_empty() {
+            true => words(&result),
+            false => Some(ended.observed),
+        };
+        if let Some(reduced) = ended.reduced {
+            if let Some(used) = reduced.used {
+                self.note(Kind::UsageReported(used))?;
+            }
+            let text = reduced.text.map(|text| reduce::words(&result, &text));
+            observed = text.or(observed);
+        }
+        self.note(Kind::CallSettled(common::CallSettled {
+            result: Some(result),
+        }))?;
+        Ok((ended.index, observed))
+    }
+
+    /// Ends the calls that left before this process began, of an answer that was lost.
+    pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), TurnStop> {
+        let reason = "the answer that held the call was lost before it was complete";
+        for (call, effect_id) in self.dispatched(left) {
+            self.caller().end_call(&effect_id, reason).await;
+            let error = outcome::error(common::ErrorCategory::Cancelled, "answer_lost", reason);
+            let mut result = caller::ended(&call, common::CallStatus::Cancelled, error);
+            result.effect_id = effect_id;
+            self.note(Kind::CallSettled(common::CallSettled {
+                result: Some(result),
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Ends every call that is still under way when the turn ends, and notes what became of it.
+    pub(super) async fn end_calls_in_flight(&mut self) -> Result<(), TurnStop> {
+        self.in_flight.give_up.cancel();
+        while let Some(ended) = self.in_flight.next().await {
+            match self.note_end(ended) {
+                // What is not known is named as unsettled in the turn's outcome.
+                Ok(_) | Err(TurnStop::Cancelled(_)) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
+    pub(super) async fn drop_calls_in_flight(&mut self) -> Result<(), TurnStop> {
+        let ended = self.end_calls_in_flight().await;
+        self.in_flight.give_up = CancellationToken::new();
+        ended
+    }
+
+    /// Asks the registry to end what had left before a crash, of a turn that was cancelled.
+    pub(super) async fn cancel_calls(&mut self) {
+        for effect_id in self.turn.unsettled() {
+            self.caller()
+                .end_call(&effect_id, "the turn was cancelled")
+                .await;
+        }
+    }
+
+    fn start_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
+        let (caller, control) = (self.caller(), self.control.clone());
+        let taken = self.forked.result_of(&self.turn, call.index).cloned();
+        let (grant, reducer) = match taken {
+            None => (self.grant(), self.reducer(&call)),
+            Some(_) => (common::CallGrant::default(), None),
+        };
+        let tool_id = self.plan.tool_id(&call.tool_id).into_owned();
+        let in_flight = effect_id.clone();
+        let call = async move {
+            let _tracked = control.track(WorkKind::Call, &effect_id);
+            let (ended, observed) = match taken {
+                // No call is repeated (rule G1003).
+                Some(taken) => (Ok(taken.result.unwrap_or_default()), taken.observation),
+                None => {
+                    let ended = caller.execute(&call, tool_id, &effect_id, left_before, grant);
+                    (ended.await, String::new())
+                }
+            };
+            let reduced = match (&ended, reducer) {
+                (Ok(result), Some(reducer)) => {
+                    let mut result = result.clone();
+                    result.effect_id.clone_from(&effect_id);
+                    reducer.reduce(&call, &result).await
+                }
+                _ => None,
+            };
+            EndedCall {
+                observed,
+                reduced,
+                index: call.index,
+                tool_id: call.tool_id,
+                effect_id,
+                ended,
+            }
+        };
+        // A request to a model may be in flight as well, and is not what made the call.
+        let call = call.instrument(self.span.clone());
+        self.in_flight.add(in_flight, Box::pin(call));
+    }
+
+    fn dispatched(&self, left: &[u32]) -> Vec<(ReadCall, String)> {
+        let known = self.turn.calls().iter();
+        let wanted = known.filter(|progress| left.contains(&progress.call.index));
+        wanted
+            .filter_map(|Progress { call, state }| match state {
+                CallState::Dispatched { effect_id } => Some((call.clone(), effect_id.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    async fn wait(&mut self, delay: Duration) -> Result<(), TurnStop> {
+        tokio::select! {
+            biased;
+            () = self.control.cancelled() => Err(self.stopped()),
+            () = tokio::time::sleep(delay) => Ok(()),
+        }
+    }
+
+    pub(super) fn stopped(&self) -> TurnStop {
+        TurnStop::Cancelled(self.control.why().unwrap_or(CancelReason::Deadline))
+    }
+}
+
+/// Returns the effect of a call of the answer at hand: that of the turn that this one is a fork of, if its
+/// result is taken over.
+pub(super) fn effect_of(forked: &Forked, run: &RunId, turn: &Turn, index: u32) -> String {
+    let taken = forked.result_of(turn, index);
+    if let Some(result) = taken.and_then(|taken| taken.result.as_ref()) {
+        return result.effect_id.clone();
+    }
+    let place = usize::try_from(index).unwrap_or(usize::MAX);
+    EffectId::derive(run, &turn.step(), place).to_string()
+}
+
+/// Words what the model reads about a call that has ended; nothing if it is not known how.
+pub(super) fn words(result: &common::CallResult) -> Option<String> {
+    match result.status() {
+        common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,
+        _ => {
+            let mut text = call_wire::observation(result);
+            if call_wire::gives_handle(result) {
+                text.push_str(observation::READ_ON);
+            }
+            Some(text)
+        }
+    }
+}

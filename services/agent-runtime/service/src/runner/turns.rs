@@ -1,0 +1,373 @@
+//! Starting turns, for callers and for the agents of scenes.
+
+mod fork;
+mod waits;
+
+use std::sync::Arc;
+
+use agent_domain::{
+    budgets::{Budgets, Limits},
+    plan::{Opening, Plan, Sampling, SceneTurn, TurnInput, nonce_of},
+    profile::{Profile, TavernSection},
+    sleep::WakeCause,
+};
+use agent_store::{
+    conversations::Conversations,
+    profiles::{KnownProfile, Profiles},
+    store::StateOwner,
+};
+use call_catalogue::Dialect;
+use contracts::tavern::common::v1::{Run, RunOptions};
+use core_types::RequestId;
+use grpc_kit::Failure;
+use model_client::Models;
+use run_events::{Runs, StartRun, Started, to_its_end};
+use tokio::sync::Mutex;
+
+use crate::{
+    error::{no_such_model, no_such_profile, run_lost, store_failure},
+    runner::{
+        Runner, TURN,
+        scenes::running::{RunningScenes, SceneInstance},
+    },
+    settings::AgentSettings,
+};
+use turn_log::journal::message_given;
+
+pub use fork::NewFork;
+
+/// Starts turns. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    runs: Runs,
+    runner: Runner,
+    conversations: Conversations,
+    profiles: Profiles,
+    models: Models,
+    running_scenes: RunningScenes,
+    budgets: Budgets,
+    default_model: String,
+    /// One agent of a scene asks another at a time: looking whether they would wait for each other and
+    /// starting the turn are one step. Held across the commit.
+    asking: Mutex<()>,
+}
+
+/// A turn that was started, now or before.
+#[derive(Debug)]
+pub struct StartedTurn {
+    /// Its run.
+    pub run: Run,
+    /// Whether the request was seen before.
+    pub replayed: bool,
+    /// The revision of the profile that it keeps.
+    pub profile_revision: u64,
+}
+
+/// A turn to start.
+#[derive(Debug)]
+pub struct NewTurn {
+    /// The agent.
+    pub profile_id: String,
+    /// What the turn begins with.
+    pub input: TurnInput,
+    /// The conversation.
+    pub conversation_id: String,
+    /// Whether the conversation is dropped when the turn ends.
+    pub ephemeral: bool,
+    /// What the caller says about budgets.
+    pub budgets: Limits,
+    /// What an agent that called this one leaves it.
+    pub granted: Limits,
+    /// The caller's settings for the answers of the model.
+    pub sampling: Sampling,
+    /// The dialect of a text that the caller gives.
+    pub dialect: Option<Dialect>,
+    /// The caller's name for the request; empty if it is never repeated.
+    pub request_id: String,
+    /// The scope in which request ids count.
+    pub scope: &'static str,
+    /// The digest of the request.
+    pub body_hash: run_log::Hash,
+    /// Durability and time.
+    pub options: Option<RunOptions>,
+    /// Whether the turn is refused while another of the conversation continues.
+    pub refuse_if_busy: bool,
+    /// Whether it only replaces earlier turns by a summary.
+    pub compact: bool,
+    /// Its place in a scene, for a turn that a scene starts.
+    pub scene: Option<SceneTurn>,
+}
+
+impl Turns {
+    /// Takes what turns are started with.
+    pub fn new(
+        runs: Runs,
+        runner: Runner,
+        conversations: Conversations,
+        profiles: Profiles,
+        models: Models,
+        running_scenes: RunningScenes,
+        settings: &AgentSettings,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                runs,
+                runner,
+                conversations,
+                profiles,
+                models,
+                running_scenes,
+                budgets: settings.budgets,
+                default_model: settings.default_model.clone(),
+                asking: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Returns the profiles of agents.
+    pub fn profiles(&self) -> &Profiles {
+        &self.inner.profiles
+    }
+
+    /// Returns what carries turns out.
+    pub fn runner(&self) -> &Runner {
+        &self.inner.runner
+    }
+
+    /// Starts a turn, or finds the one that the same request started.
+    ///
+    /// # Errors
+    /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
+    /// that does not work.
+    pub async fn start(&self, turn: NewTurn) -> Result<StartedTurn, Failure> {
+        let inner = Arc::clone(&self.inner);
+        to_its_end(async move { inner.start(turn).await }).await
+    }
+}
+
+impl Inner {
+    async fn start(&self, mut turn: NewTurn) -> Result<StartedTurn, Failure> {
+        let inner = self;
+        let instance = inner.running_scenes.instance(&turn.conversation_id);
+        let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
+        let _one_asks_at_a_time = match &instance {
+            Some(instance) => inner.refuse_cycle(instance).await?,
+            None => None,
+        };
+        if let (Some(instance), None) = (&instance, &turn.scene) {
+            instance.wake(WakeCause::Message).await;
+        }
+        let profile = Arc::clone(&known.profile);
+        let settings = match &instance {
+            None => profile.tavern.clone(),
+            Some(known) => {
+                if turn.scene.is_none() {
+                    turn.scene = Some(known.turn(inner.chain_above(known).await?));
+                }
+                known.instance.tavern.over(&profile.tavern)
+            }
+        };
+        let mut plan = inner.plan(&turn, &known, &settings);
+        if let Some(instance) = &instance {
+            plan.know_agents(instance.agents());
+        }
+        inner.check_model(&plan)?;
+        let conversation_id = turn.conversation_id.as_str();
+        let _one_at_a_time = inner.conversations.lock(conversation_id).await;
+        let is_queued = inner.queues(&turn).await?;
+        let room = inner.runner.admit()?;
+        if !turn.ephemeral {
+            inner.begin(conversation_id, &profile).await?;
+        }
+        let input = turn.input;
+        let start = StartRun {
+            subject: profile.id.to_string(),
+            conversation_id: turn.conversation_id,
+            request_id: turn.request_id,
+            scope: turn.scope,
+            body_hash: turn.body_hash,
+            input_json: input.opening.to_json(),
+            input_is_model_text: matches!(input.opening, Opening::ModelText { .. }),
+            options: turn.options,
+            first_events: input.history.iter().map(message_given).collect(),
+            ..run_of(&plan)
+        };
+        match inner.runs.start(start).await? {
+            Started::Replayed(run) => {
+                let meta = inner.runs.meta(&run.run_id).await?;
+                let revision = meta.data["profile_revision"].as_u64();
+                Ok(StartedTurn {
+                    run,
+                    replayed: true,
+                    profile_revision: revision.unwrap_or_default(),
+                })
+            }
+            Started::New(recorder, meta) => {
+                let run_id = recorder.run_id().to_string();
+                if is_queued && let Err(error) = recorder.enqueue().await {
+                    // It waits all the same, and the storage is asked again.
+                    tracing::warn!(run = run_id, %error, "that a turn waits is not recorded");
+                }
+                let run = inner.runs.get(&run_id).await;
+                let run = run.map_err(|_| run_lost(&run_id))?;
+                let profile_revision = plan.profile_revision;
+                inner.runner.start(recorder, meta, plan, &input, room);
+                Ok(StartedTurn {
+                    run,
+                    replayed: false,
+                    profile_revision,
+                })
+            }
+        }
+    }
+}
+
+/// Returns the start of a run of a turn, without what it is given and by which request.
+fn run_of(plan: &Plan) -> StartRun {
+    StartRun {
+        kind: TURN,
+        owner: None,
+        subject: String::new(),
+        conversation_id: String::new(),
+        request_id: String::new(),
+        scope: "",
+        body_hash: run_log::Hash::of(&[]),
+        input_json: String::new(),
+        input_is_model_text: false,
+        options: None,
+        can_wait: true,
+        concurrency_key: String::new(),
+        priority: 0,
+        deadline_cap: None,
+        grant: None,
+        owner_data: serde_json::to_value(plan).expect("a plan has only text keys"),
+        first_events: Vec::new(),
+        path: None,
+        forks: None,
+    }
+}
+
+impl Inner {
+    /// Returns the profile of a turn: that of its agent of a scene, or the newest.
+    async fn profile(
+        &self,
+        id: &str,
+        instance: Option<&SceneInstance>,
+    ) -> Result<KnownProfile, Failure> {
+        let known = match instance.map(|known| &known.instance) {
+            None => self.profiles.get(id),
+            Some(instance) if instance.profile_id == id => {
+                let known = self.profiles.of_instance(instance).await;
+                known.map_err(|error| store_failure(&error))?
+            }
+            Some(instance) => {
+                let owner = &instance.profile_id;
+                let problem = format!("the conversation is that of `{owner}` in a scene");
+                return Err(Failure::invalid_fields().violation("profile_id", problem));
+            }
+        };
+        known.ok_or_else(|| no_such_profile(id, &self.profiles))
+    }
+
+    /// Returns whether a turn has to wait for others of its conversation.
+    async fn queues(&self, turn: &NewTurn) -> Result<bool, Failure> {
+        let (conversations, id) = (&self.conversations, turn.conversation_id.as_str());
+        match self.is_known(turn.scope, &turn.request_id).await? {
+            true => Ok(false),
+            false if turn.refuse_if_busy => conversations.refuse_if_busy(id).await.map(|()| false),
+            false => conversations.queues(id).await,
+        }
+    }
+
+    /// Begins a conversation with the state and the goals of its agent, unless they have begun.
+    async fn begin(&self, conversation_id: &str, profile: &Profile) -> Result<(), Failure> {
+        self.conversations.begin(conversation_id).await?;
+        let states = self.runner.states();
+        if let Some(first) = &profile.first_state {
+            let owner = StateOwner::agent(conversation_id, profile.id.as_str());
+            states.begin(&owner, first).await?;
+        }
+        states.begin_goals(conversation_id, profile, &[]).await
+    }
+
+    /// Puts down what the turn needs to be resumed.
+    fn plan(&self, turn: &NewTurn, known: &KnownProfile, settings: &TavernSection) -> Plan {
+        let profile = &known.profile;
+        let go_on = match &turn.input.opening {
+            Opening::UserMessage(_) | Opening::Events(_) => true,
+            Opening::ModelText { go_on, .. } => *go_on,
+        };
+        let default_model = Some(&self.default_model).filter(|name| !name.is_empty());
+        let prompt = settings.system_prompt.clone();
+        Plan {
+            budgets: Budgets::settled(&self.budgets, &settings.budgets, &turn.budgets)
+                .within(&turn.granted),
+            go_on,
+            ephemeral: turn.ephemeral,
+            model: settings.model.as_ref().or(default_model).cloned(),
+            fallbacks: settings.fallbacks.clone(),
+            profile_revision: known.revision_number(),
+            deliberation: profile.deliberation.clone(),
+            inventory: profile.inventory(),
+            approvals: settings.approvals.clone(),
+            system_prompt: prompt.unwrap_or_else(|| profile.system_prompt()),
+            opening_dialect: turn.dialect,
+            dialect: settings.dialect,
+            formats: settings.formats.clone(),
+            language: settings.language.unwrap_or_default(),
+            tools: settings.tools.unwrap_or_default(),
+            temperature: turn.sampling.temperature.or(settings.temperature),
+            max_output_tokens: turn
+                .sampling
+                .max_output_tokens_within(settings.max_output_tokens),
+            stop_at_unknown_tool: settings.stop_at_unknown_tool.unwrap_or(true),
+            begins_in_thought: settings.begins_in_thought,
+            compaction: settings.compaction.clone().unwrap_or_default(),
+            reduction: settings.reduction.clone().unwrap_or_default(),
+            compact: turn.compact,
+            interaction: settings.interaction.unwrap_or_default(),
+            nonce: settings.nonce.unwrap_or_default().then(|| {
+                // The low bits of an id are random.
+                let (_, random) = self.runs.ids().next_uuid().as_u64_pair();
+                nonce_of(random)
+            }),
+            scene: turn.scene.clone(),
+        }
+    }
+
+    fn check_model(&self, plan: &Plan) -> Result<(), Failure> {
+        let asks_model = match plan.compact {
+            true => plan.compaction.workflow.is_none(),
+            false => plan.go_on && plan.deliberation.is_none(),
+        };
+        if !asks_model {
+            return Ok(());
+        }
+        match &plan.model {
+            Some(name) => match self.models.with_fallbacks(name, plan.fallbacks.as_deref()) {
+                Ok(model) if plan.budgets.money_micros.is_some() && !model.is_priced() => {
+                    let problem = format!(
+                        "cannot be kept, as the model `{name}` or one of its fallbacks has no prices; \
+                         state them in its settings, or leave the budget out of request and profile"
+                    );
+                    Err(Failure::invalid_fields().violation("budgets.money_micros", problem))
+                }
+                Ok(_) => Ok(()),
+                Err(unknown) => Err(no_such_model(Some(unknown))),
+            },
+            None => Err(no_such_model(None)),
+        }
+    }
+
+    async fn is_known(&self, scope: &str, request_id: &str) -> Result<bool, Failure> {
+        let Ok(request_id) = RequestId::new(request_id) else {
+            return Ok(false);
+        };
+        Ok(self.runs.by_request(scope, &request_id).await?.is_some())
+    }
+}

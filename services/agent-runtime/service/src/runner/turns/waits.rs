@@ -1,0 +1,74 @@
+//! Agents of a scene that ask each other (rule G901).
+
+use agent_domain::{
+    event::Hop,
+    waits::{OpenTurn, cycle},
+};
+use contracts::tavern::common::v1::ErrorReason;
+use core_types::{RunId, RunOwner};
+use grpc_kit::{CallContext, Failure};
+use tokio::sync::MutexGuard;
+use tonic::Code;
+use turn_log::replay::plan_of;
+
+use super::Inner;
+use crate::runner::scenes::running::SceneInstance;
+
+impl Inner {
+    /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the
+    /// turn of that agent publishes.
+    pub(super) async fn chain_above(&self, to: &SceneInstance) -> Result<Vec<Hop>, Failure> {
+        let context = CallContext::current();
+        let above = context.path().steps().iter().rev();
+        for run_id in above.filter(|run_id| is_turn(run_id)) {
+            let meta = self.runs.meta(run_id).await?;
+            let place = plan_of(meta)?.scene;
+            if let Some(place) = place.filter(|place| place.run_id == to.running.run_id) {
+                return Ok(place.chain);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Refuses a turn of an agent of a scene that would wait for one that waits for it. Until the guard is
+    /// dropped, no other agent asks.
+    ///
+    /// # Errors
+    /// WAIT_CYCLE, or a storage that does not work.
+    pub(super) async fn refuse_cycle(
+        &self,
+        to: &SceneInstance,
+    ) -> Result<Option<MutexGuard<'_, ()>>, Failure> {
+        let context = CallContext::current();
+        let above = context.path().steps();
+        if !above.iter().any(|run_id| is_turn(run_id)) {
+            return Ok(None);
+        }
+        let guard = self.asking.lock().await;
+        let mut open = Vec::new();
+        for (instance_id, conversation_id) in to.agents() {
+            let turns = self.runs.open_by_conversation(&conversation_id).await?;
+            open.extend(turns.into_iter().map(|(run, meta)| OpenTurn {
+                run_id: run.run_id,
+                instance_id: instance_id.clone(),
+                above: meta.path,
+            }));
+        }
+        match cycle(&open, &to.instance.id, above) {
+            None => Ok(Some(guard)),
+            Some(agents) => {
+                let cycle = agents.join(" -> ");
+                let message =
+                    format!("the agents would wait for each other: {cycle}; answer without asking");
+                let reason = ErrorReason::WaitCycle;
+                let failure = Failure::new(Code::FailedPrecondition, reason, message);
+                Err(failure.metadata("cycle", cycle))
+            }
+        }
+    }
+}
+
+fn is_turn(run_id: &str) -> bool {
+    let owner = run_id.parse::<RunId>().map(|run| run.owner());
+    owner == Ok(RunOwner::Agent)
+}

@@ -1,0 +1,180 @@
+//! Puts files into a script's directories: what the launcher receives, and the bytes behind it.
+
+use std::{collections::HashMap, io, sync::Arc};
+
+use blob_store::{BlobDigest, BlobError, BlobStore, Caller, PinnedBlob};
+use sandbox_protocol::{
+    channel,
+    plan::{Area, DeliveredFile, Delivery},
+};
+use tokio::{io::AsyncWriteExt, net::UnixStream};
+
+use crate::{
+    domain::script::{Content, Program, Script},
+    output_files::{Placed, PlacedFile},
+};
+
+/// The name of the file that holds a script's JSON input.
+pub const INPUT_NAME: &str = "input.json";
+
+/// One read of a blob.
+const PIECE: usize = 256 << 10;
+
+/// The blobs of a script, held until it has ended.
+#[derive(Clone, Debug, Default)]
+pub struct HeldBlobs(HashMap<BlobDigest, Arc<PinnedBlob>>);
+
+impl HeldBlobs {
+    /// Holds every blob that the script is given. It blocks while it reads them.
+    ///
+    /// # Errors
+    /// The files whose blobs are not there or are damaged, by their places in the request.
+    pub fn of(script: &Script, blobs: &BlobStore) -> Result<Self, Vec<(usize, BlobError)>> {
+        let caller = Caller::named(&script.caller);
+        let mut held = HashMap::new();
+        let mut absent = Vec::new();
+        for (place, file) in script.files.iter().enumerate() {
+            if let Content::Blob(digest) = file.content
+                && !held.contains_key(&digest)
+            {
+                match blobs.hold(&caller, digest) {
+                    Ok(blob) => drop(held.insert(digest, Arc::new(blob))),
+                    Err(error) => absent.push((place, error)),
+                }
+            }
+        }
+        if absent.is_empty() {
+            Ok(Self(held))
+        } else {
+            Err(absent)
+        }
+    }
+
+    /// The size of a blob in bytes; 0 if it is not held.
+    pub fn size(&self, digest: &BlobDigest) -> u64 {
+        self.0.get(digest).map_or(0, |held| held.size())
+    }
+}
+
+/// Files that are to be placed: those of the script, then its program and its input if they are none of
+/// these, each with the blob that its content is in.
+#[derive(Clone, Debug)]
+pub struct InputFiles {
+    script: Arc<Script>,
+    files: Vec<(DeliveredFile, Option<Arc<PinnedBlob>>)>,
+}
+
+impl InputFiles {
+    /// The files of a script whose program has this path. A blob that is not held has no content.
+    pub fn of(script: Arc<Script>, script_path: &str, blobs: &HeldBlobs) -> Self {
+        let mut files = Vec::new();
+        let mut add = |area, path: &str, size: usize, executable, held: Option<Arc<PinnedBlob>>| {
+            let file = DeliveredFile {
+                area,
+                path: path.to_owned(),
+                size: held.as_ref().map_or(size as u64, |held| held.size()),
+                executable,
+            };
+            files.push((file, held));
+        };
+        for file in &script.files {
+            let held = match &file.content {
+                Content::Bytes(_) => None,
+                Content::Blob(digest) => blobs.0.get(digest).cloned(),
+            };
+            let size = file.content.brought();
+            add(Area::Work, &file.path, size, file.executable, held);
+        }
+        if let Program::Source(source) = &script.program {
+            add(Area::Work, script_path, source.len(), false, None);
+        }
+        if !script.input_json.is_empty() {
+            let size = script.input_json.len();
+            add(Area::Input, INPUT_NAME, size, false, None);
+        }
+        Self { script, files }
+    }
+
+    /// Sends everything as one delivery. If that fails no more can be sent, which the other side is
+    /// made to notice.
+    ///
+    /// # Errors
+    /// When the stream or a blob fails.
+    pub async fn send(&self, stream: &mut UnixStream) -> io::Result<()> {
+        let sent = self.try_send(stream).await;
+        if sent.is_err() {
+            // What has failed already cannot fail worse.
+            let _ = stream.shutdown().await;
+        }
+        sent
+    }
+
+    async fn try_send(&self, stream: &mut UnixStream) -> io::Result<()> {
+        let delivery = Delivery {
+            files: self.files.iter().map(|(file, _)| file.clone()).collect(),
+            signal: None,
+        };
+        stream.write_all(&channel::frame(&delivery)?).await?;
+        for (index, (_, held)) in self.files.iter().enumerate() {
+            match held {
+                Some(held) => send_blob(held, stream).await?,
+                None => stream.write_all(self.bytes(index)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The working directory's files as they are placed, to recognize those that are not new
+    /// afterwards.
+    pub fn placed(&self) -> Placed {
+        let files = self.files.iter().enumerate();
+        let of_work = files.filter(|(_, (file, _))| file.area == Area::Work);
+        of_work
+            .map(|(index, (file, held))| {
+                let digest = match held {
+                    Some(held) => held.digest(),
+                    None => BlobDigest::of(self.bytes(index)),
+                };
+                let placed = PlacedFile {
+                    size: file.size,
+                    digest,
+                    executable: file.executable,
+                };
+                (file.path.clone().into_bytes(), placed)
+            })
+            .collect()
+    }
+
+    /// The content of a file that is not a blob.
+    fn bytes(&self, index: usize) -> &[u8] {
+        let script = &self.script;
+        let area = self.files.get(index).map(|(file, _)| file.area);
+        match (script.files.get(index), area, &script.program) {
+            (Some(file), _, _) => match &file.content {
+                Content::Bytes(bytes) => bytes,
+                Content::Blob(_) => &[],
+            },
+            (None, Some(Area::Input), _) => script.input_json.as_bytes(),
+            (None, _, Program::Source(source)) => source.as_bytes(),
+            (None, _, Program::Entry(_) | Program::Driver) => &[],
+        }
+    }
+}
+
+/// Sends a blob as it lies on the disk. Its content was held against its digest when it was taken
+/// hold of.
+async fn send_blob(held: &Arc<PinnedBlob>, stream: &mut UnixStream) -> io::Result<()> {
+    let mut offset = 0;
+    while offset < held.size() {
+        let reading = held.clone();
+        let piece = tokio::task::spawn_blocking(move || {
+            let left = usize::try_from(reading.size() - offset).unwrap_or(PIECE);
+            let mut piece = vec![0; left.min(PIECE)];
+            reading.read_exact_at(&mut piece, offset).map(|()| piece)
+        });
+        let piece = piece.await.map_err(io::Error::other)??;
+        stream.write_all(&piece).await?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}

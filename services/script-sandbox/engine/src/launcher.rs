@@ -1,0 +1,395 @@
+//! Starts launcher programs, and waits for their ends, from one thread that lives as long as the sandbox.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Gid, Uid},
+    pipe::PipeFlags,
+    process::{Resource, Rlimit},
+};
+use sandbox_protocol::{
+    channel::{self, ScriptDescriptors},
+    plan::{LaunchPlan, Start},
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    sync::oneshot,
+};
+
+use crate::{cgroup::Cgroup, error::BuildError};
+
+/// The launcher's file name.
+const PROGRAM: &str = "sandbox-launcher";
+
+/// How long a launcher may take to accept its plan.
+const PLAN_TIME: Duration = Duration::from_secs(20);
+
+/// Starts launchers.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    spawner: mpsc::Sender<SpawnerOrder>,
+}
+
+/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every process
+/// of it.
+#[derive(Debug)]
+pub struct Launched {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// What the launcher reports, a line each.
+    pub reports: Lines<BufReader<OwnedReadHalf>>,
+    /// Shutting it down is the order to end every process.
+    pub say: OwnedWriteHalf,
+    /// The script's working directory.
+    pub work: WorkDirectory,
+    /// The script's channels.
+    pub io: ScriptIo,
+}
+
+/// The service's ends of a script's channels.
+#[derive(Debug)]
+pub struct ScriptIo {
+    /// Deliveries of files and signals go here; without it no more of them will come.
+    pub files: tokio::net::UnixStream,
+    /// The script's standard input.
+    pub stdin: pipe::Sender,
+    /// The script's standard output.
+    pub stdout: pipe::Receiver,
+    /// The script's standard error.
+    pub stderr: pipe::Receiver,
+    /// The script's result channel.
+    pub result: pipe::Receiver,
+    /// How far the script says it is.
+    pub progress: pipe::Receiver,
+    /// The other end of the script's job channel, if the plan has one.
+    pub job: Option<tokio::net::UnixStream>,
+}
+
+/// The script's working directory, as the launcher has opened it before the script began. It can be
+/// had when the launcher has started the script, and stays readable after the end of every process. As long
+/// as neither all copies of this nor the descriptor are dropped, neither are the files.
+#[derive(Clone, Debug)]
+pub struct WorkDirectory {
+    socket: Arc<UnixStream>,
+    /// Held for as long as it takes to receive it.
+    directory: Arc<Mutex<Option<Arc<OwnedFd>>>>,
+}
+
+impl WorkDirectory {
+    fn over(socket: UnixStream) -> Self {
+        Self {
+            socket: Arc::new(socket),
+            directory: Arc::default(),
+        }
+    }
+
+    /// The descriptor. Never blocks.
+    ///
+    /// # Errors
+    /// When it has not come.
+    pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
+        let poisoned = |_| io::Error::other("receiving the descriptor panicked");
+        let mut directory = self.directory.lock().map_err(poisoned)?;
+        if let Some(directory) = &*directory {
+            return Ok(directory.clone());
+        }
+        let received = Arc::new(channel::take_descriptor(&self.socket)?);
+        Ok(directory.insert(received).clone())
+    }
+}
+
+/// A launcher that waits for its plan.
+#[derive(Debug)]
+pub struct Spawned {
+    /// The supervisor process.
+    pub supervisor: Supervisor,
+    /// Takes the plan.
+    pub control: tokio::net::UnixStream,
+}
+
+/// A supervisor process, waited for when it is dropped: it ends, and every process of its script with it,
+/// when the other end of its socket is closed.
+#[derive(Debug)]
+pub struct Supervisor {
+    child: Option<Child>,
+    cgroup: Option<Arc<Cgroup>>,
+    spawner: mpsc::Sender<SpawnerOrder>,
+}
+
+impl Supervisor {
+    /// Keeps the cgroup that it is in until it has ended.
+    pub(crate) fn hold(&mut self, cgroup: Arc<Cgroup>) {
+        self.cgroup = Some(cgroup);
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // Without a spawner the process itself is ending, and the kernel does the rest.
+            let order = SpawnerOrder::Collect(child, self.cgroup.take());
+            let _ = self.spawner.send(order);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum SpawnerOrder {
+    Spawn {
+        socket: OwnedFd,
+        answer: oneshot::Sender<io::Result<Child>>,
+    },
+    /// Answered when everything that was ordered before is done.
+    Answer(oneshot::Sender<()>),
+    /// The cgroup is removed behind its last process, if nothing else holds it.
+    Collect(Child, Option<Arc<Cgroup>>),
+}
+
+impl Launcher {
+    /// Finds the program and starts the thread.
+    ///
+    /// # Errors
+    /// When the program is not there or the thread cannot be started.
+    pub fn new(setting: &Path) -> Result<Self, BuildError> {
+        let program = find(setting)?;
+        raise_open_files();
+        let (spawner, orders) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("sandbox-spawner".to_owned())
+            .spawn(move || serve(&program, &orders))
+            .map_err(BuildError::Spawner)?;
+        Ok(Self { spawner })
+    }
+
+    /// Starts a launcher, which waits for its plan.
+    ///
+    /// # Errors
+    /// When no process can be made.
+    pub async fn spawn(&self) -> io::Result<Spawned> {
+        let (control, launcher_control) = UnixStream::pair()?;
+        let (answer, child) = oneshot::channel();
+        let gone = || io::Error::other("the spawning thread has ended");
+        let socket = launcher_control.into();
+        let order = SpawnerOrder::Spawn { socket, answer };
+        self.spawner.send(order).map_err(|_| gone())?;
+        let child = child.await.map_err(|_| gone())??;
+        let supervisor = Supervisor {
+            child: Some(child),
+            cgroup: None,
+            spawner: self.spawner.clone(),
+        };
+        Ok(Spawned {
+            supervisor,
+            control: convert(control)?,
+        })
+    }
+
+    /// Waits until every launcher that was dropped before has been collected.
+    pub async fn collected(&self) {
+        let (answer, answered) = oneshot::channel();
+        // Without the thread no launcher is left to be collected.
+        if self.spawner.send(SpawnerOrder::Answer(answer)).is_ok() {
+            let _ = answered.await;
+        }
+    }
+}
+
+impl Spawned {
+    /// Hands it its plan and the script's descriptors.
+    ///
+    /// # Errors
+    /// When a pipe cannot be made or the launcher has ended.
+    pub async fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
+        let Self {
+            supervisor,
+            mut control,
+        } = self;
+        let frame = channel::frame(plan)?;
+        let (head, rest) = frame.split_at(4);
+        let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
+        let (script_stdin, stdin) = pipe()?;
+        let (stdout, script_stdout) = pipe()?;
+        let (stderr, script_stderr) = pipe()?;
+        let (result, script_result) = pipe()?;
+        let (progress, script_progress) = pipe()?;
+        let (files, init_files) = UnixStream::pair()?;
+        let (job, script_job) = match plan.start {
+            Start::AfterFiles => (None, OwnedFd::from(std::fs::File::open("/dev/null")?)),
+            Start::AtOnce | Start::Waiting => {
+                let (job, script_job) = UnixStream::pair()?;
+                (Some(job), script_job.into())
+            }
+        };
+        let script = [
+            script_stdin,
+            script_stdout,
+            script_stderr,
+            script_result,
+            script_progress,
+            script_job,
+        ];
+        if let Some(user) = plan.outside_user {
+            give_to(user, &script[..5])?;
+        }
+        let files_end = init_files.into();
+        let descriptors = ScriptDescriptors {
+            script,
+            files: files_end,
+        };
+        channel::send_head(control.as_fd(), head, &descriptors)?;
+        drop(descriptors);
+        let io = ScriptIo {
+            files: convert(files.try_clone()?)?,
+            stdin: pipe::Sender::from_owned_fd(stdin)?,
+            stdout: pipe::Receiver::from_owned_fd(stdout)?,
+            stderr: pipe::Receiver::from_owned_fd(stderr)?,
+            result: pipe::Receiver::from_owned_fd(result)?,
+            progress: pipe::Receiver::from_owned_fd(progress)?,
+            job: job.map(convert).transpose()?,
+        };
+        // The plan is small enough for the socket to take it at once. A launcher that has died
+        // already is known by its missing reports.
+        let _ = tokio::time::timeout(PLAN_TIME, control.write_all(rest)).await;
+        let (reports, say) = control.into_split();
+        Ok(Launched {
+            supervisor,
+            reports: BufReader::new(reports).lines(),
+            say,
+            work: WorkDirectory::over(files),
+            io,
+        })
+    }
+}
+
+/// Takes the most open files that this process may have. The kernel counts descriptors on their way
+/// through sockets by user, and lets none be sent while they are more than this limit: those of
+/// scripts, whose limits are lower, must not keep the service from handing over a plan.
+fn raise_open_files() {
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    let current = maximum;
+    let raised = rustix::process::setrlimit(Resource::Nofile, Rlimit { current, maximum });
+    if let Err(error) = raised {
+        tracing::warn!(%error, "the limit on open files could not be raised");
+    }
+}
+
+/// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
+/// more by a name such as /dev/stdin. Both ends of each pipe lead to script and service only.
+fn give_to(user: u32, pipes: &[OwnedFd]) -> io::Result<()> {
+    let (owner, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(user)));
+    let mut pipes = pipes.iter();
+    Ok(pipes.try_for_each(|pipe| rustix::fs::fchown(pipe, owner, group))?)
+}
+
+fn convert(stream: UnixStream) -> io::Result<tokio::net::UnixStream> {
+    stream.set_nonblocking(true)?;
+    tokio::net::UnixStream::from_std(stream)
+}
+
+fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
+    let mut ending = ReapQueue::default();
+    loop {
+        let order = if ending.0.is_empty() {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            orders.recv_timeout(STEP)
+        };
+        ending.reap();
+        let order = match order {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        match order {
+            SpawnerOrder::Spawn { socket, answer } => {
+                let child = Command::new(program)
+                    .env_clear()
+                    .current_dir("/")
+                    .stdin(Stdio::from(socket))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn();
+                // A caller that has gone leaves a launcher without a plan; it ends by itself, and
+                // must still be waited for.
+                if let Err(Ok(child)) = answer.send(child) {
+                    ending.wait_for(child, None);
+                }
+            }
+            SpawnerOrder::Answer(answer) => {
+                while !ending.0.is_empty() {
+                    std::thread::sleep(STEP);
+                    ending.reap();
+                }
+                // Who asked may have gone.
+                let _ = answer.send(());
+            }
+            SpawnerOrder::Collect(child, cgroup) => ending.wait_for(child, cgroup),
+        }
+    }
+}
+
+/// How often those that are ending are looked at.
+const STEP: Duration = Duration::from_millis(2);
+
+/// How long a supervisor may take to end every process before it is killed. Longer than it tries.
+const PATIENCE: Duration = Duration::from_secs(35);
+
+/// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all
+/// patience.
+#[derive(Default)]
+struct ReapQueue(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
+
+impl ReapQueue {
+    fn wait_for(&mut self, child: Child, cgroup: Option<Arc<Cgroup>>) {
+        self.0.push((child, cgroup, Instant::now() + PATIENCE));
+        self.reap();
+    }
+
+    fn reap(&mut self) {
+        self.0.retain_mut(|(child, _, end)| {
+            if Instant::now() > *end {
+                tracing::error!("a launcher does not end");
+                let _ = child.kill();
+            }
+            match child.try_wait() {
+                Ok(status) => status.is_none(),
+                Err(error) => {
+                    tracing::error!(%error, "a launcher could not be waited for");
+                    false
+                }
+            }
+        });
+    }
+}
+
+fn find(setting: &Path) -> Result<PathBuf, BuildError> {
+    let own = std::env::current_exe().unwrap_or_default();
+    let beside = own.ancestors().skip(1).take(2);
+    let tried: Vec<PathBuf> = match setting.as_os_str().is_empty() {
+        true => beside.map(|directory| directory.join(PROGRAM)).collect(),
+        false => vec![setting.to_owned()],
+    };
+    match tried.iter().find(|path| path.is_file()) {
+        Some(program) => Ok(program.clone()),
+        None => Err(BuildError::NoLauncher { tried }),
+    }
+}

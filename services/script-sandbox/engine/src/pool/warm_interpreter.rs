@@ -1,0 +1,317 @@
+//! One interpreter that waits, from its start to its script.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use sandbox_protocol::{
+    channel,
+    plan::{Area, DeliveredFile, Delivery, Start},
+    report::{Layer, Report},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader, Lines},
+    net::{UnixStream, unix::OwnedReadHalf},
+};
+
+use crate::{
+    backend::ScriptRoot,
+    domain::{
+        limits::Limits,
+        profile::{BOOT, Profile, WarmProfile},
+    },
+    proc_usage::ProcTree,
+    runtimes::Interpreter,
+    slot::{Invocation, SandboxedProcess, Slot, Tools, base_environment},
+};
+
+/// How long an interpreter may take until it waits.
+const WARM_UP_TIME: Duration = Duration::from_secs(20);
+
+/// How long the end of an unneeded one is waited for.
+const RETIRE_TIME: Duration = Duration::from_secs(6);
+
+/// The directory of a boot program, below the working directory.
+const BOOT_DIRECTORY: &str = ".tavern-boot";
+
+/// The most that a boot program says before it waits.
+const MAX_READY_BYTES: usize = 64 << 10;
+
+/// The most that is kept of what a failed one said.
+const MAX_COMPLAINT_BYTES: usize = 4096;
+
+/// An interpreter that waits for a script, fully confined. Dropping it ends it.
+#[derive(Debug)]
+pub struct WarmInterpreter {
+    process: SandboxedProcess,
+    /// Where it reads its job.
+    job: UnixStream,
+    /// Names that no file of a script may have.
+    loaded: BTreeSet<String>,
+    /// Processor time that it has used so far.
+    used: Duration,
+    /// What it keeps in memory, in bytes.
+    memory: u64,
+    /// Layers that it does not have.
+    missing: Vec<Layer>,
+    /// The path of its script below the working directory.
+    script_path: String,
+}
+
+/// What is needed to give a waiting interpreter its script.
+#[derive(Debug)]
+pub struct Assignment {
+    /// Where it reads.
+    pub(crate) job: UnixStream,
+    /// What it reads.
+    pub(crate) text: Vec<u8>,
+    /// Processor time that is not the script's.
+    pub(crate) used: Duration,
+    /// Layers that the run does not have.
+    pub(crate) missing: Vec<Layer>,
+}
+
+/// For what an interpreter is to wait.
+#[derive(Clone, Debug)]
+pub(super) struct PoolKey {
+    pub(super) profile: Profile,
+    pub(super) warm: WarmProfile,
+    pub(super) interpreter: Interpreter,
+    pub(super) script_path: String,
+    pub(super) limits: Limits,
+}
+
+impl PoolKey {
+    fn invocation(&self, place: &ScriptRoot) -> Invocation {
+        let shown = |path: &Path| path.display().to_string();
+        let boot = shown(&place.work.join(BOOT_DIRECTORY));
+        let script = shown(&place.work.join(&self.script_path));
+        let mut environment = base_environment(&self.profile, &self.interpreter, place);
+        let more = self.warm.environment.iter();
+        environment.extend(more.map(|(name, value)| (name.clone(), value.replace(BOOT, &boot))));
+        let interpreter = shown(&self.interpreter.executable);
+        Invocation {
+            command: self.warm.command(&interpreter, &boot, &script),
+            environment,
+            start: Start::Waiting,
+            report_network: false,
+        }
+    }
+}
+
+impl WarmInterpreter {
+    /// Starts an interpreter and waits until it waits.
+    ///
+    /// # Errors
+    /// Why it does not, in words for the operator; nothing is left of it then.
+    pub(super) async fn up(tools: &Tools, order: &PoolKey) -> Result<Self, String> {
+        let user = tools.users.take().map_err(|_| "no user is free")?;
+        let invocation = |slot: &Slot| {
+            if let Some(cgroup) = &slot.cgroup {
+                cgroup.lower_priority();
+            }
+            order.invocation(&slot.place)
+        };
+        let started = tools.start(&order.interpreter, &order.limits, user, invocation);
+        let started = started.await;
+        let mut process = started.map_err(|not_started| not_started.failure.to_string())?;
+        let warming = tokio::time::timeout(WARM_UP_TIME, wait(&mut process, order)).await;
+        let warmed = warming.unwrap_or_else(|_| Err("it took too long".to_owned()));
+        let (job, missing, loaded) = match warmed {
+            Ok(warmed) => warmed,
+            Err(problem) => {
+                retire(process).await;
+                return Err(problem);
+            }
+        };
+        let (process, used, memory) = weigh(process).await?;
+        Ok(Self {
+            process,
+            job,
+            loaded,
+            used,
+            memory,
+            missing,
+            script_path: order.script_path.clone(),
+        })
+    }
+
+    /// What it keeps in memory, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Returns whether it still waits.
+    pub(super) fn is_alive(&mut self) -> bool {
+        // While it waits there is nothing to report. What is read here is lost, and so is the
+        // interpreter then.
+        let reports = self.process.launched.reports.get_ref().get_ref();
+        let silent = |read: io::Result<usize>| {
+            read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        silent(reports.try_read(&mut [0]))
+    }
+
+    /// Returns whether a file of that path would be looked for in vain, as something of its name is loaded.
+    pub(super) fn shadows(&self, path: &str) -> bool {
+        let beside = Path::new(&self.script_path).parent();
+        let below = beside.and_then(|beside| Path::new(path).strip_prefix(beside).ok());
+        let first = below.and_then(|below| below.components().next());
+        let name = first.and_then(|first| first.as_os_str().to_str());
+        name.and_then(|name| name.split('.').next())
+            .is_some_and(|stem| self.loaded.contains(stem))
+    }
+
+    /// Applies the limits of a script, which are no wider.
+    ///
+    /// # Errors
+    /// When the kernel refuses; it is of no use for the script then.
+    pub(super) fn apply_limits(&mut self, limits: &Limits) -> io::Result<()> {
+        if let Some(cgroup) = &self.process.slot.cgroup {
+            let made = &self.process.slot.limits;
+            if (made.memory, made.processes) != (limits.memory, limits.processes) {
+                cgroup.limit(limits)?;
+            }
+            cgroup.restore_priority();
+        }
+        self.process.slot.limits = *limits;
+        Ok(())
+    }
+
+    /// Takes it apart for its script. The first of `arguments` is made from the script's path.
+    pub(crate) fn assign(
+        self,
+        arguments: &[String],
+        environment: impl FnOnce(&ScriptRoot) -> Vec<(String, String)>,
+    ) -> (SandboxedProcess, Assignment) {
+        let process = self.process;
+        let script = process.slot.place.work.join(&self.script_path);
+        let mut text = format!("{}\0{}\0", arguments.len() + 1, script.display()).into_bytes();
+        for argument in arguments {
+            text.extend(argument.as_bytes());
+            text.push(0);
+        }
+        for (name, value) in environment(&process.slot.place) {
+            text.extend(format!("{name}={value}\0").into_bytes());
+        }
+        let assignment = Assignment {
+            job: self.job,
+            text,
+            used: self.used,
+            missing: self.missing,
+        };
+        (process, assignment)
+    }
+
+    /// Ends it and waits until nothing is left.
+    pub(super) async fn retire(self) {
+        retire(self.process).await;
+    }
+}
+
+/// Delivers the boot program and waits for its word; returns what is missing and what is loaded.
+async fn wait(
+    process: &mut SandboxedProcess,
+    order: &PoolKey,
+) -> Result<(UnixStream, Vec<Layer>, BTreeSet<String>), String> {
+    let boot = order.warm.boot();
+    let delivery = Delivery {
+        files: vec![DeliveredFile {
+            area: Area::Work,
+            path: format!("{BOOT_DIRECTORY}/{}", order.warm.boot_file),
+            size: boot.len() as u64,
+            executable: false,
+        }],
+        signal: None,
+    };
+    let mut bytes = channel::frame(&delivery).map_err(|error| error.to_string())?;
+    bytes.extend(boot.as_bytes());
+    let delivered = process.launched.io.files.write_all(&bytes).await;
+    // A launcher that could not go so far reports why.
+    let missing = started(&mut process.launched.reports).await?;
+    delivered.map_err(|error| format!("delivering the boot program: {error}"))?;
+    let mut job = process
+        .launched
+        .io
+        .job
+        .take()
+        .ok_or("it has no job channel")?;
+    let said = word(&mut job).await.map_err(|error| error.to_string())?;
+    let complaint = complaint(process);
+    if !complaint.is_empty() {
+        return Err(format!("it said: {complaint}"));
+    }
+    let loaded = said.ok_or("it ended before it waited")?;
+    let loaded = loaded.split_whitespace().map(str::to_owned).collect();
+    Ok((job, missing, loaded))
+}
+
+async fn started(reports: &mut Lines<BufReader<OwnedReadHalf>>) -> Result<Vec<Layer>, String> {
+    loop {
+        let line = reports.next_line().await.map_err(|error| error.to_string());
+        let line = line?.ok_or("the launcher has ended")?;
+        match serde_json::from_str(&line) {
+            Ok(Report::Started { missing }) => return Ok(missing),
+            Ok(Report::Failed(failure)) => return Err(failure.to_string()),
+            Ok(Report::Placed) => {}
+            other => return Err(format!("the launcher reports {other:?}")),
+        }
+    }
+}
+
+/// The line that a boot program says when it waits; `None` if it ended instead.
+async fn word(job: &mut UnixStream) -> io::Result<Option<String>> {
+    let mut said = Vec::new();
+    let mut chunk = [0; 4096];
+    while said.last() != Some(&b'\n') {
+        let read = job.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(None);
+        }
+        said.extend_from_slice(&chunk[..read]);
+        if said.len() > MAX_READY_BYTES {
+            return Err(io::Error::other("its boot program says too much"));
+        }
+    }
+    Ok(Some(String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// What it has printed, which would get into the output of a script.
+fn complaint(process: &SandboxedProcess) -> String {
+    let mut said = vec![0; MAX_COMPLAINT_BYTES];
+    let mut read = process.launched.io.stderr.try_read(&mut said).unwrap_or(0);
+    if read == 0 {
+        read = process.launched.io.stdout.try_read(&mut said).unwrap_or(0);
+    }
+    said.truncate(read);
+    String::from_utf8_lossy(&said).trim().to_owned()
+}
+
+/// Measures what it has used so far, where blocking does not matter.
+async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration, u64), String> {
+    let weighing = tokio::task::spawn_blocking(move || {
+        let sample = match &process.slot.cgroup {
+            Some(cgroup) => cgroup.sample(),
+            None => ProcTree::below(process.launched.supervisor.id()).sample(u64::MAX, None),
+        };
+        (process, sample.cpu, sample.memory)
+    });
+    weighing.await.map_err(|error| error.to_string())
+}
+
+/// Ends every process of a launcher and waits for its last word.
+async fn retire(process: SandboxedProcess) {
+    let SandboxedProcess { launched, slot } = process;
+    let (mut reports, mut say) = (launched.reports, launched.say);
+    // An error means that it has ended already.
+    let _ = say.shutdown().await;
+    let until = Instant::now() + RETIRE_TIME;
+    let ended = async { while let Ok(Some(_)) = reports.next_line().await {} };
+    // One that does not end is killed with its supervisor.
+    let _ = tokio::time::timeout_at(until.into(), ended).await;
+    drop(launched.supervisor);
+    let _ = tokio::task::spawn_blocking(move || drop(slot)).await;
+}

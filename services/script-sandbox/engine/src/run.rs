@@ -1,0 +1,222 @@
+//! Drives one script from its request to its verdict.
+
+use std::{os::fd::AsFd, sync::Arc, time::Instant};
+
+use blob_store::Caller;
+use sandbox_protocol::plan::Start;
+use tokio::sync::oneshot;
+
+use crate::{
+    backend::ScriptRoot,
+    domain::{
+        collect::Collected,
+        outcome::{Outcome, ScriptResult},
+        profile::Profile,
+        script::{Network, Script},
+        verdict::Stopped,
+    },
+    input_files::{HeldBlobs, INPUT_NAME, InputFiles},
+    launcher::WorkDirectory,
+    output_files::Collection,
+    pool::{Assignment, WarmInterpreter},
+    runtimes::Interpreter,
+    slot::{
+        Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE, SandboxedProcess, Tools,
+        base_environment, set_variable,
+    },
+    users::User,
+};
+
+pub mod capture;
+pub mod io_handler;
+pub mod progress;
+mod usage_monitor;
+mod watch;
+
+use io_handler::IoHandler;
+use watch::{Seen, watch};
+
+/// One script with what was decided about it.
+#[derive(Debug)]
+pub struct Job {
+    /// What to run.
+    pub script: Arc<Script>,
+    /// How scripts of its language are run.
+    pub profile: Profile,
+    /// With which program.
+    pub interpreter: Interpreter,
+    /// Where its interpreter comes from.
+    pub origin: Origin,
+    /// The blobs that it is given.
+    pub blobs: HeldBlobs,
+    /// When it was accepted.
+    pub accepted: Instant,
+}
+
+/// Where the interpreter of a script comes from.
+#[derive(Debug)]
+pub enum Origin {
+    /// It is started for the script, as this user when the service is root.
+    Cold(Option<User>),
+    /// It has waited for a script.
+    Warm(Box<WarmInterpreter>),
+    /// It is started with the driver of a session, and its I/O handler delivers the files.
+    Driver(Option<User>),
+}
+
+/// Runs one script. When `cancel` fires or its sender is dropped, every process of it is ended and
+/// the outcome says so.
+pub async fn run(
+    tools: &Tools,
+    mut job: Job,
+    handler: Box<dyn IoHandler>,
+    cancel: oneshot::Receiver<()>,
+) -> Outcome {
+    let limits = job.script.limits;
+    let (seen, collected) = match job.open(tools).await {
+        Err(not_started) => (Seen::nothing(*not_started, limits), None),
+        Ok((process, assignment)) => {
+            let path = job.script.path(&job.profile.file_suffix);
+            let delivery = InputFiles::of(job.script.clone(), &path, &job.blobs);
+            let work = process.launched.work.clone();
+            let on_host = process.slot.place.scratch.is_some();
+            let opened = (process, assignment);
+            let (seen, remains) = watch(opened, &job, delivery.clone(), handler, cancel).await;
+            let collected = gather(tools, &job.script, delivery, work.clone(), &seen).await;
+            // A directory on the host may hold a great many files and is gone with the answer. The kernel
+            // takes its time for a cgroup and for a file system in memory, for which no answer waits.
+            let removed = tokio::task::spawn_blocking(move || drop((work, remains)));
+            if on_host && let Err(error) = removed.await {
+                tracing::error!(%error, "removing a working directory panicked");
+            }
+            (seen, collected)
+        }
+    };
+    let [stdout, stderr, result] = seen.outputs;
+    Outcome {
+        verdict: seen.facts.verdict(),
+        stdout,
+        stderr,
+        result: ScriptResult::read(result),
+        usage: seen.facts.usage,
+        isolation: seen.started.then_some(tools.backend.level),
+        missing: seen.missing,
+        enforcement: seen.enforcement,
+        limits,
+        collected,
+    }
+}
+
+/// Collects what the script has left, if the request asks for it, the script has started and was not
+/// cancelled.
+async fn gather(
+    tools: &Tools,
+    script: &Script,
+    delivery: InputFiles,
+    work: WorkDirectory,
+    seen: &Seen,
+) -> Option<Collected> {
+    let wanted = script.collect.clone()?;
+    if !seen.started || seen.facts.stopped == Some(Stopped::Cancelled) {
+        return None;
+    }
+    if !seen.all_gone {
+        return Some(Collected::not_ended());
+    }
+    let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
+    let collecting = tokio::task::spawn_blocking(move || {
+        let work = work.open()?;
+        let collection = Collection {
+            wanted,
+            placed: delivery.placed(),
+            blobs,
+            caller,
+        };
+        std::io::Result::Ok(collection.collect(work.as_fd()))
+    });
+    let collected = collecting.await.map_err(std::io::Error::other).flatten();
+    Some(collected.unwrap_or_else(|error| {
+        tracing::error!(%error, "a script's working directory could not be looked at");
+        Collected::not_ended()
+    }))
+}
+
+impl Job {
+    /// Has the interpreter started, or takes the one that has waited and what gives it its script.
+    async fn open(
+        &mut self,
+        tools: &Tools,
+    ) -> Result<(SandboxedProcess, Option<Assignment>), Box<NotStarted>> {
+        let (user, driver) = match std::mem::replace(&mut self.origin, Origin::Cold(None)) {
+            Origin::Cold(user) => (user, false),
+            Origin::Driver(user) => (user, true),
+            Origin::Warm(warm) => {
+                let environment = |place: &ScriptRoot| self.environment(place);
+                let (process, assignment) = warm.assign(&self.script.arguments, environment);
+                return Ok((process, Some(assignment)));
+            }
+        };
+        let started = tools.start(
+            &self.interpreter,
+            &self.script.limits,
+            user,
+            |slot| match driver {
+                true => self.driver(&slot.place),
+                false => self.invocation(&slot.place),
+            },
+        );
+        Ok((started.await?, None))
+    }
+
+    /// What is run for a script.
+    fn invocation(&self, place: &ScriptRoot) -> Invocation {
+        let path = self.script.path(&self.profile.file_suffix);
+        let path = place.work.join(path).display().to_string();
+        let executable = self.interpreter.executable.display().to_string();
+        Invocation {
+            command: (self.profile).command(&executable, &path, &self.script.arguments),
+            environment: self.environment(place),
+            start: Start::AfterFiles,
+            report_network: self.script.network == Network::End,
+        }
+    }
+
+    /// What is run for a session.
+    fn driver(&self, place: &ScriptRoot) -> Invocation {
+        let executable = self.interpreter.executable.display().to_string();
+        let session = self.profile.session.as_ref();
+        let mut environment = self.environment(place);
+        // The result channel is the driver's own, and a session has no progress.
+        environment
+            .retain(|(name, _)| ![RESULT_VARIABLE, PROGRESS_VARIABLE].contains(&name.as_str()));
+        Invocation {
+            command: session.map_or_else(Vec::new, |session| session.command(&executable)),
+            environment,
+            start: Start::AtOnce,
+            report_network: false,
+        }
+    }
+
+    /// The script's whole environment.
+    fn environment(&self, place: &ScriptRoot) -> Vec<(String, String)> {
+        let script = &self.script;
+        let mut variables = base_environment(&self.profile, &self.interpreter, place);
+        for (name, value) in &script.environment {
+            set_variable(&mut variables, name, value.clone());
+        }
+        if !script.input_json.is_empty() {
+            let path = place.input.join(INPUT_NAME).display().to_string();
+            set_variable(&mut variables, "TAVERN_INPUT_PATH", path);
+        }
+        for (name, value) in [
+            ("TAVERN_EFFECT_ID", &script.effect_id),
+            ("TAVERN_CONVERSATION_ID", &script.conversation_id),
+            ("TRACEPARENT", &script.traceparent),
+        ] {
+            if !value.is_empty() {
+                set_variable(&mut variables, name, value.clone());
+            }
+        }
+        variables
+    }
+}

@@ -1,0 +1,123 @@
+//! What is done with a script's channels while it runs.
+//!
+//! A run makes the place, starts, measures and ends a script; an [`IoHandler`] feeds it and reads
+//! what it writes. [`Collector`] keeps all output for one answer; the modules `streaming` and
+//! `session` of the service hand it on as it comes.
+
+use std::sync::Arc;
+
+use sandbox_protocol::report::Layer;
+use tokio::{
+    io::AsyncWriteExt,
+    sync::{mpsc, watch},
+    task::{JoinHandle, JoinSet},
+};
+
+use super::progress;
+use crate::{
+    domain::{
+        isolation::{MemoryEnforcement, MissingLayer},
+        outcome::Captured,
+        script::Script,
+        stream::Stream,
+        verdict::Stopped,
+    },
+    input_files::InputFiles,
+    launcher::ScriptIo,
+    run::capture::capture,
+};
+
+/// What an I/O handler receives beside the channels of a script.
+#[derive(Debug)]
+pub struct RunContext {
+    /// The first delivery.
+    pub delivery: InputFiles,
+    /// What is run, with the content of the files.
+    pub script: Arc<Script>,
+    /// Layers that are known to be missing.
+    pub missing: Vec<MissingLayer>,
+    /// What enforces the limits on memory and processes.
+    pub enforcement: MemoryEnforcement,
+    /// Takes one message of each stream that becomes a flood, upon which the script is ended.
+    pub overflow: mpsc::Sender<Stopped>,
+}
+
+/// What an I/O handler has started.
+#[derive(Debug)]
+pub struct IoTasks {
+    /// What standard output, standard error and the result channel held; each ends when every process
+    /// that could write to it has gone.
+    pub outputs: [JoinHandle<Captured>; 3],
+    /// Reads the reports of progress; ends as the outputs do.
+    pub progress_reader: JoinHandle<()>,
+    /// What ends with the script.
+    pub helpers: JoinSet<()>,
+    /// Receives the reports of progress.
+    pub progress: watch::Sender<Progress>,
+}
+
+/// How far a script is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last stage that was reached.
+    pub stage: Stage,
+    /// Whether the interpreter ran, which the last stage does not.
+    pub started: bool,
+    /// Layers that the run does not have; known once it has started.
+    pub missing: Vec<Layer>,
+}
+
+/// A stage in the life of a script; later ones are greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The place is being made.
+    #[default]
+    Launching,
+    /// The interpreter runs.
+    Started,
+    /// Files that were delivered after the start are in place.
+    Placed,
+    /// No process of it is left; what the pipes still hold is all that will come.
+    Gone,
+}
+
+/// Feeds a script and takes what it writes.
+pub trait IoHandler: Send {
+    /// Sets everything going and returns at once.
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks;
+}
+
+/// Keeps all output up to its limits.
+#[derive(Debug)]
+pub struct Collector;
+
+impl IoHandler for Collector {
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
+        let RunContext {
+            delivery,
+            script,
+            overflow,
+            ..
+        } = context;
+        let (mut files, mut stdin) = (io.files, io.stdin);
+        let limits = script.limits;
+        let read = |stream, pipe| tokio::spawn(capture(stream, pipe, limits, overflow.clone()));
+        let outputs = [
+            read(Stream::Stdout, io.stdout),
+            read(Stream::Stderr, io.stderr),
+            read(Stream::Result, io.result),
+        ];
+        let mut helpers = JoinSet::new();
+        // A script that does not read its input to the end is no concern of ours.
+        helpers.spawn(async move { drop(stdin.write_all(&script.stdin).await) });
+        // A launcher that dies early closes its ends, and its reports, or their absence, tell why:
+        // an error of feeding has nothing to add.
+        helpers.spawn(async move { drop(delivery.send(&mut files).await) });
+        IoTasks {
+            outputs,
+            progress_reader: tokio::spawn(progress::follow(io.progress, |_| {})),
+            helpers,
+            progress: watch::Sender::default(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The self-test: whether a level works here, proven by real scripts.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use sandbox_protocol::report::{Failure, Layer};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::JoinSet,
+};
+
+use crate::{
+    domain::{
+        isolation::MissingLayer,
+        limits::Limits,
+        outcome::Outcome,
+        profile::Profile,
+        script::{Program, Script, ScriptSpec},
+        verdict::Verdict,
+    },
+    input_files::HeldBlobs,
+    run::{self, Job, Origin, io_handler::Collector},
+    runtimes::{Interpreter, Runtime},
+    slot::Tools,
+};
+
+/// How often an interpreter is measured where there is a choice.
+const RUNS: u32 = 3;
+
+/// Runs the proof of every runtime, so many at once, and settles for the fastest interpreter of each
+/// that works. Returns the layers that all scripts are without.
+///
+/// # Errors
+/// Why the level does not work, where the proof of no runtime does; the runtimes are as they were.
+pub(crate) async fn prove(
+    tools: &Tools,
+    at_once: u32,
+    runtimes: &mut Vec<Runtime>,
+) -> Result<Vec<MissingLayer>, Failure> {
+    let room = Arc::new(Semaphore::new(at_once as usize));
+    let mut proving = JoinSet::new();
+    for runtime in runtimes.iter().cloned() {
+        proving.spawn(prove_one(tools.clone(), room.clone(), runtime));
+    }
+    let mut proven = proving.join_all().await;
+    proven.sort_by(|(one, _), (other, _)| one.profile.name.cmp(&other.profile.name));
+    let (proven, seen): (Vec<Runtime>, Vec<_>) = proven.into_iter().unzip();
+    let mut failure = fail("no interpreter was found to try the level with");
+    for seen in seen {
+        match seen {
+            Ok(missing) => {
+                *runtimes = proven;
+                return Ok(missing);
+            }
+            // What an interpreter has brought about itself says least.
+            Err(other) if failure.layer == Layer::Exec => failure = other,
+            Err(_) => {}
+        }
+    }
+    Err(failure)
+}
+
+/// Tries every interpreter of a runtime.
+async fn prove_one(
+    tools: Tools,
+    room: Arc<Semaphore>,
+    mut runtime: Runtime,
+) -> (Runtime, Result<Vec<MissingLayer>, Failure>) {
+    let runs = if runtime.others.is_empty() { 1 } else { RUNS };
+    let mut fastest: Option<(Duration, Interpreter)> = None;
+    let mut seen = Err(fail("no interpreter was found"));
+    while let Ok(interpreter) = runtime.interpreter.clone() {
+        match time_of(&tools, &room, &runtime.profile, &interpreter, runs).await {
+            Ok((time, missing)) => {
+                seen = Ok(missing);
+                if fastest.as_ref().is_none_or(|(least, _)| time < *least) {
+                    fastest = Some((time, interpreter));
+                }
+                runtime.next();
+            }
+            Err(failure) => {
+                runtime.give_up(&failure.to_string());
+                seen = seen.map_err(|_| failure);
+            }
+        }
+    }
+    if let Some((time, interpreter)) = fastest {
+        let path = interpreter.executable.display();
+        tracing::info!(runtime = runtime.profile.name, %path, ?time, "interpreter chosen");
+        runtime.interpreter = Ok(interpreter);
+    }
+    (runtime, seen)
+}
+
+/// The least time that an interpreter takes for its proof, and the layers that it is without.
+async fn time_of(
+    tools: &Tools,
+    room: &Semaphore,
+    profile: &Profile,
+    interpreter: &Interpreter,
+    runs: u32,
+) -> Result<(Duration, Vec<MissingLayer>), Failure> {
+    let (mut least, mut missing) = (Duration::MAX, Vec::new());
+    for _ in 0..runs {
+        let outcome = run_proof(tools, room, profile, interpreter).await?;
+        match outcome.verdict {
+            Verdict::Exited { code: 0 } => {
+                least = least.min(outcome.usage.wall_time);
+                missing = outcome.missing;
+            }
+            Verdict::LauncherFailure(failure) => return Err(failure),
+            verdict => {
+                let said = String::from_utf8_lossy(&outcome.stderr.bytes);
+                let last = said.lines().next_back().unwrap_or_default();
+                let ended = format!("the proof script ended with {verdict:?}: {last}");
+                return Err(fail(&ended));
+            }
+        }
+    }
+    Ok((least, missing))
+}
+
+async fn run_proof(
+    tools: &Tools,
+    room: &Semaphore,
+    profile: &Profile,
+    interpreter: &Interpreter,
+) -> Result<Outcome, Failure> {
+    let _place = room.acquire().await;
+    let program = Program::Source(profile.proof.clone());
+    let spec = ScriptSpec::of(profile.name.clone(), program, Limits::DEFAULT);
+    let script = Script::new(spec, Vec::new()).expect("the proof of a profile is sound");
+    let job = Job {
+        script: Arc::new(script),
+        profile: profile.clone(),
+        interpreter: interpreter.clone(),
+        origin: Origin::Cold(tools.users.take().map_err(|_| fail("no user is free"))?),
+        blobs: HeldBlobs::default(),
+        accepted: Instant::now(),
+    };
+    // Nothing cancels; the sender only has to live as long.
+    let (_cancel, cancelled) = oneshot::channel();
+    Ok(run::run(tools, job, Box::new(Collector), cancelled).await)
+}
+
+fn fail(message: &str) -> Failure {
+    Failure::new(Layer::Exec, message, 0)
+}

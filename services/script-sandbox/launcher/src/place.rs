@@ -1,0 +1,185 @@
+//! Puts delivered files below a held directory.
+//!
+//! Every step opens one name beneath a descriptor that is already held and follows no link, so a
+//! script that rearranges its directories at the same moment can at worst make a delivery fail.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+
+use sandbox_protocol::{
+    channel,
+    plan::{Area, DeliveredFile, Delivery},
+    report::{At, Failure, Layer, Step},
+};
+
+/// The most levels of directories in a delivered path.
+const MAX_DEPTH: usize = 32;
+
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+/// The directories that files are delivered to.
+#[derive(Debug)]
+pub struct Areas {
+    /// The working directory.
+    pub work: OwnedFd,
+    /// The input directory.
+    pub input: OwnedFd,
+}
+
+/// Takes one delivery from the stream. `None`: the stream has ended and there was none.
+///
+/// # Errors
+/// When the stream is broken or a file cannot be made; the rest of the delivery is then lost.
+pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
+    let delivery: Option<Delivery> =
+        channel::read_frame(stream).at(Layer::Files, "reading a delivery")?;
+    let Some(delivery) = delivery else {
+        return Ok(None);
+    };
+    for file in &delivery.files {
+        let area = match file.area {
+            Area::Work => &areas.work,
+            Area::Input => &areas.input,
+        };
+        place(area.as_fd(), file, stream)?;
+    }
+    Ok(Some(delivery))
+}
+
+fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> Step {
+    let at = |doing: &str| format!("{doing} `{}`", file.path.escape_default());
+    let refused = || Failure::new(Layer::Files, at("refusing the path"), 0);
+    let (parents, name) = parts(&file.path).ok_or_else(refused)?;
+    let mut directory =
+        rustix::io::fcntl_dupfd_cloexec(area, 0).at(Layer::Files, at("preparing"))?;
+    for parent in parents {
+        match rustix::fs::mkdirat(&directory, parent, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error).at(Layer::Files, at("making the directory of")),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat2(&directory, parent, flags, Mode::empty(), BENEATH);
+        directory = opened.at(Layer::Files, at("opening the directory of"))?;
+    }
+    // A file that is there already is replaced and never written through: it may be a link.
+    match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error).at(Layer::Files, at("replacing")),
+    }
+    let mode = Mode::from_raw_mode(if file.executable { 0o755 } else { 0o644 });
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let created = rustix::fs::openat2(&directory, name, flags, mode, BENEATH);
+    let created = created.at(Layer::Files, at("creating"))?;
+    let written = io::copy(&mut stream.take(file.size), &mut File::from(created))
+        .at(Layer::Files, at("writing"))?;
+    match written == file.size {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof).at(Layer::Files, at("receiving")),
+    }
+}
+
+/// The directories and the name of a path; `None` if it could lead anywhere else.
+fn parts(path: &str) -> Option<(Vec<&str>, &str)> {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let sound = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('\0');
+    if parts.len() > MAX_DEPTH || !parts.iter().all(sound) {
+        return None;
+    }
+    let name = parts.pop()?;
+    Some((parts, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn areas(root: &std::path::Path) -> Areas {
+        for name in ["work", "input"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let open = |name: &str| OwnedFd::from(File::open(root.join(name)).unwrap());
+        Areas {
+            work: open("work"),
+            input: open("input"),
+        }
+    }
+
+    fn delivery(path: &str, content: &[u8]) -> Vec<u8> {
+        let file = DeliveredFile {
+            area: Area::Work,
+            path: path.to_owned(),
+            size: content.len() as u64,
+            executable: false,
+        };
+        let mut bytes = channel::frame(&Delivery {
+            files: vec![file],
+            signal: None,
+        })
+        .unwrap();
+        bytes.extend(content);
+        bytes
+    }
+
+    #[test]
+    fn a_file_arrives_with_its_directories() {
+        let root = tempfile::tempdir().unwrap();
+        let areas = areas(root.path());
+        let placed = deliver(&mut delivery("a/b/c.txt", b"text").as_slice(), &areas);
+        assert_eq!(placed.unwrap().unwrap().files.len(), 1);
+        assert_eq!(
+            std::fs::read(root.path().join("work/a/b/c.txt")).unwrap(),
+            b"text"
+        );
+        assert_eq!(deliver(&mut [].as_slice(), &areas), Ok(None));
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let areas = areas(root.path());
+        for path in [
+            "",
+            ".",
+            "..",
+            "/x",
+            "a/../../x",
+            "a//b",
+            "a/",
+            "../x",
+            "a\0b",
+        ] {
+            let failure = deliver(&mut delivery(path, b"x").as_slice(), &areas).unwrap_err();
+            assert_eq!(failure.layer, Layer::Files, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn links_are_replaced_and_never_followed() {
+        let root = tempfile::tempdir().unwrap();
+        let areas = areas(root.path());
+        let canary = root.path().join("canary");
+        std::fs::write(&canary, "alive").unwrap();
+        std::os::unix::fs::symlink(&canary, root.path().join("work/file")).unwrap();
+        std::os::unix::fs::symlink(root.path(), root.path().join("work/up")).unwrap();
+        assert!(deliver(&mut delivery("file", b"new").as_slice(), &areas).is_ok());
+        assert!(deliver(&mut delivery("up/canary", b"new").as_slice(), &areas).is_err());
+        assert_eq!(std::fs::read(&canary).unwrap(), b"alive");
+    }
+
+    #[test]
+    fn a_short_delivery_is_an_error() {
+        let root = tempfile::tempdir().unwrap();
+        let areas = areas(root.path());
+        let mut bytes = delivery("file", b"content");
+        bytes.pop();
+        assert!(deliver(&mut bytes.as_slice(), &areas).is_err());
+    }
+}

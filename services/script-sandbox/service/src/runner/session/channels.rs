@@ -1,0 +1,135 @@
+//! The channels of a session's interpreter, and the I/O handler that passes them to the session.
+
+use std::io;
+
+use sandbox_engine::{
+    domain::{
+        isolation::{MemoryEnforcement, MissingLayer},
+        outcome::Captured,
+        stream::Stream,
+    },
+    input_files::InputFiles,
+    launcher::ScriptIo,
+    run::{
+        io_handler::{IoHandler, IoTasks, Progress, RunContext},
+        progress::follow,
+    },
+};
+use tokio::{
+    net::{UnixStream, unix::pipe},
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
+
+use super::frames::{Broken, Frames, FromDriver, ToDriver};
+use crate::runner::streaming::output_reader::OutputReader;
+
+/// Hands the channels of the interpreter to the session's task.
+#[derive(Debug)]
+pub(super) struct SessionIo {
+    pub(super) task: oneshot::Sender<SessionChannels>,
+}
+
+/// An interpreter with its channels.
+#[derive(Debug)]
+pub(crate) struct SessionChannels {
+    pub(super) stdout: OutputReader,
+    pub(super) stderr: OutputReader,
+    pub(super) channel: Channel,
+    /// Deliveries of files and signals.
+    pub(super) files: UnixStream,
+    /// The session's files. There may be none: their delivery is also the sign that the interpreter is
+    /// in use.
+    pub(super) delivery: InputFiles,
+    pub(super) progress: watch::Receiver<Progress>,
+    pub(super) missing: Vec<MissingLayer>,
+    pub(super) enforcement: MemoryEnforcement,
+}
+
+impl IoHandler for SessionIo {
+    fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks {
+        let limits = &context.script.limits;
+        let progress = watch::Sender::default();
+        let channels = SessionChannels {
+            stdout: OutputReader::new(Stream::Stdout, io.stdout, limits),
+            stderr: OutputReader::new(Stream::Stderr, io.stderr, limits),
+            channel: Channel {
+                job: io.job,
+                outgoing: Vec::new(),
+                result: io.result,
+                frames: Frames::default(),
+            },
+            files: io.files,
+            delivery: context.delivery,
+            progress: progress.subscribe(),
+            missing: context.missing,
+            enforcement: context.enforcement,
+        };
+        // Without the task the interpreter is not needed, and its run is about to be ended.
+        let _ = self.task.send(channels);
+        // What is written belongs to the cells; for the run there is nothing to keep. Standard input
+        // is dropped here: there is none.
+        IoTasks {
+            outputs: [(); 3].map(|()| tokio::spawn(async { Captured::default() })),
+            progress_reader: tokio::spawn(follow(io.progress, |_| {})),
+            helpers: JoinSet::new(),
+            progress,
+        }
+    }
+}
+
+/// The driver's channel in both directions.
+#[derive(Debug)]
+pub(super) struct Channel {
+    job: Option<UnixStream>,
+    outgoing: Vec<u8>,
+    result: pipe::Receiver,
+    frames: Frames,
+}
+
+impl Channel {
+    /// Takes a cell for the driver; it is sent by and by.
+    pub(super) fn say(&mut self, message: &ToDriver<'_>) -> io::Result<()> {
+        self.outgoing = sandbox_protocol::channel::frame(message)?;
+        Ok(())
+    }
+
+    /// Sends while it listens for the next message. Nothing is lost if it is given up.
+    pub(super) async fn next(&mut self) -> Result<FromDriver, Broken> {
+        let mut part = [0; 4096];
+        loop {
+            if let Some(message) = self.frames.take()? {
+                return Ok(message);
+            }
+            tokio::select! {
+                readable = self.result.readable() => {
+                    readable.map_err(|_| Broken::Closed)?;
+                }
+                () = send(self.job.as_ref(), &mut self.outgoing) => continue,
+            }
+            match self.result.try_read(&mut part) {
+                Ok(0) => return Err(Broken::Closed),
+                Ok(read) => self.frames.push(&part[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return Err(Broken::Closed),
+            }
+        }
+    }
+}
+
+/// Sends some of what is to be sent, and waits for ever when there is nothing.
+async fn send(job: Option<&UnixStream>, outgoing: &mut Vec<u8>) {
+    let Some(job) = job.filter(|_| !outgoing.is_empty()) else {
+        return std::future::pending().await;
+    };
+    let sent = match job.writable().await {
+        Ok(()) => job.try_write(outgoing),
+        Err(error) => Err(error),
+    };
+    match sent {
+        Ok(sent) => drop(outgoing.drain(..sent)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        // A driver that is gone is noticed where it is listened to.
+        Err(_) => outgoing.clear(),
+    }
+}

@@ -1,0 +1,97 @@
+//! The words that a domain or a service outside its store may not name.
+
+use crate::rust_text::{code_only, word_at};
+use crate::{Finding, Tree};
+
+/// Crates whose names a domain module may not mention, with those that begin with them.
+const NOT_IN_DOMAIN: [&str; 6] = ["contracts", "call_wire", "tonic", "prost", "sqlx", "tokio"];
+
+/// Keeps the wire, the database and the runtime out of the pure part of a service.
+pub fn within_domain(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_line(tree, in_domain, |path, number, line| {
+        if let Some(name) = NOT_IN_DOMAIN.iter().find(|name| names_crate(line, name)) {
+            let finding = Finding::new(
+                path,
+                format!("a domain module names `{name}`"),
+                "keep the domain pure: take plain values and return plain values; convert in `rpc/`, query in `store/`, wait in the runner",
+            );
+            findings.push(finding.at_line(number));
+        }
+        if word_at(line, "async").is_some() || line.contains(".await") {
+            let finding = Finding::new(
+                path,
+                "a domain module is asynchronous",
+                "return what is to be done, and let the runner do it and report back",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+/// Keeps SQL in one place of a service: only its store names `sqlx`.
+pub fn within_store(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_line(tree, outside_store, |path, number, line| {
+        if names_crate(line, "sqlx") {
+            let finding = Finding::new(
+                path,
+                "a module outside the store names `sqlx`",
+                "query in `src/store.rs` or `src/store/`, and call that from here",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+/// Calls `see` with each line of code, and its number from 1, of the Rust files whose path `is_meant`.
+fn each_line(tree: &Tree, is_meant: fn(&str) -> bool, mut see: impl FnMut(&str, usize, &str)) {
+    for (path, text) in tree.texts(&[".rs"]) {
+        if is_meant(path) {
+            for (index, line) in code_only(text).lines().enumerate() {
+                see(path, index + 1, line);
+            }
+        }
+    }
+}
+
+/// Whether a file belongs to the pure part of a service: its crate `domain`, the node types, or a module `domain`.
+fn in_domain(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    match parts[..] {
+        ["services", _, "domain" | "nodes", "src", ..] => true,
+        ["services", _, "src", top, ..] | ["services", _, "service" | "engine", "src", top, ..] => {
+            top == "domain" || top == "domain.rs"
+        }
+        _ => false,
+    }
+}
+
+/// Whether a file belongs to a service and not to its store.
+fn outside_store(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let top = match parts[..] {
+        ["services", _, "src", top, ..] | ["services", _, "service", "src", top, ..] => top,
+        _ => return false,
+    };
+    top != "store" && top != "store.rs"
+}
+
+/// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.
+fn names_crate(line: &str, name: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(name).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let rest = line[at..].trim_start_matches(part_of_name);
+        let word = &line[at..line.len() - rest.len()];
+        let family = word == name
+            || word
+                .strip_prefix(name)
+                .is_some_and(|tail| tail.starts_with('_'));
+        !before.is_some_and(part_of_name)
+            && family
+            && (rest.starts_with("::") || line.trim_start().starts_with("use "))
+    })
+}
