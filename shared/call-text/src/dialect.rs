@@ -1,5 +1,6 @@
 //! The scanners: one for each family of dialects, and the tree that all of them make.
 
+pub(crate) mod command;
 pub(crate) mod context;
 pub(crate) mod element;
 pub(crate) mod fields;

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use crate::{Failure, deadline, rpc::LargeMessage};
+use crate::{Failure, deadline, share::LargeMessage};
 
 const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
 const PATH: HeaderName = HeaderName::from_static("tavern-call-path");

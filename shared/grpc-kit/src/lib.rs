@@ -25,7 +25,6 @@
 
 mod allocator;
 pub mod call;
-mod calls;
 mod deadline;
 pub mod drain;
 pub mod failure;
@@ -39,11 +38,11 @@ pub mod run_list;
 pub mod server;
 pub mod services;
 pub mod settings;
+mod share;
 pub mod transport;
 mod windows;
 
 pub use call::CallContext;
-pub use calls::Calls;
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
@@ -51,6 +50,7 @@ pub use program::Program;
 pub use readiness::Need;
 pub use retry::{Backoff, FailureClass, Patience};
 pub use server::bind::{BindError, bind};
+pub use server::calls::Calls;
 pub use server::{ServeError, Served, Server};
 pub use services::Services;
 pub use settings::{

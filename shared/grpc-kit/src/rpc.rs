@@ -5,7 +5,6 @@
 
 mod body;
 mod frames;
-mod share;
 mod span;
 
 use std::{
@@ -35,14 +34,11 @@ use crate::{
     methods::{Method, Methods},
     services::Routes,
     settings::{ServerSettings, TraceTrust},
+    share::{LargeMessage, SHED_RETRY, StreamRoom},
 };
 use body::{RequestBody, ResponseBody};
 pub(crate) use frames::Lengths;
-pub(crate) use share::{LargeMessage, PeerShare, StreamRoom};
 use span::ObservedRpc;
-
-/// The time that a caller which was shed has to wait.
-const SHED_RETRY: Duration = Duration::from_millis(500);
 
 /// The time for which health and reflection streams continue when the server drains: they have nothing
 /// to finish.

@@ -1,6 +1,7 @@
 //! The server: an accept loop of our own around hyper, with every limit set.
 //!
 //! - [`bind`]: a listener, unless the address is exposed without authentication.
+//! - `calls`: the services of a server for handlers of plain HTTP.
 //! - `accept`: accepting connections, also while the system has no files left for one.
 //! - `gate`: how many connections there may be, in all and of one peer.
 //! - `connection`: one connection from its first bytes to its end.
@@ -8,6 +9,7 @@
 
 mod accept;
 pub(crate) mod bind;
+pub(crate) mod calls;
 mod connection;
 mod flood;
 pub(crate) mod gate;

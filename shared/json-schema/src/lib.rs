@@ -11,6 +11,7 @@
 //! * [`part`]: one part of a compiled schema, for values that stand under it.
 //! * [`compile_error`]: what can be wrong with a schema.
 //! * [`violation`]: what can be wrong with an instance, all of it at once.
+//! * [`pointer`]: places within a value.
 //! * [`names`]: "did you mean".
 //!
 //! Formats are annotations unless [`limits::CompileOptions::assert_formats`] is chosen, references
@@ -26,6 +27,7 @@ mod listed;
 pub mod names;
 pub mod part;
 mod pattern;
+pub mod pointer;
 mod precheck;
 pub mod schema;
 pub mod strict_json;

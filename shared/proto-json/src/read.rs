@@ -10,6 +10,7 @@ mod well_known;
 use std::collections::HashSet;
 
 use call_outcome::Violation;
+use json_schema::pointer::join;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, Value as Field};
 use serde_json::Value;
 
@@ -250,8 +251,4 @@ impl Reader {
             },
         }
     }
-}
-
-fn join(pointer: &str, name: &str) -> String {
-    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }

@@ -16,7 +16,7 @@ const SHARED: [(&str, &[&str]); 21] = [
     ("call-catalogue", &["json-schema"]),
     ("text-scan", &["call-catalogue"]),
     ("call-text", &["call-catalogue", "json-schema", "text-scan"]),
-    ("call-prompt", &["call-catalogue", "call-text"]),
+    ("call-prompt", &["call-catalogue", "call-text", "json-schema"]),
     ("canonical-json", &[]),
     ("cel-guard", &[]),
     ("approval-rules", &["cel-guard"]),

@@ -159,7 +159,7 @@ pub fn schema() -> Value {
 /// # Errors
 /// A sentence that says why the id can be none.
 pub fn operation(goal_id: &str, change: &GoalChange) -> Result<Operation, String> {
-    let pointer = format!("/{}", goal_id.replace('~', "~0").replace('/', "~1"));
+    let pointer = json_schema::pointer::join("", goal_id);
     let mut fields = Map::new();
     if let Some(description) = &change.description {
         fields.insert("description".to_owned(), description.clone().into());

@@ -16,7 +16,7 @@ use settings::Secret;
 use super::{
     AnswerEnd, ModelError, ModelRequest, Piece,
     api::{Assembly, CallPart, Draft, ModelApi, tokens},
-    http::refusal::vendor_message,
+    refusal::vendor_message,
 };
 
 /// The limit of an answer that nothing else limits: the API does without none.

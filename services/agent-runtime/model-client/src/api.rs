@@ -9,7 +9,7 @@ use settings::Secret;
 
 use super::{
     AnswerEnd, MAX_ANSWER_BYTES, ModelError, ModelRequest, Piece, finish,
-    http::refusal::{in_answer, is_error},
+    refusal::{in_answer, is_error},
 };
 
 /// The most structured calls that one answer may hold.

@@ -2,7 +2,6 @@
 //! time and size. What is sent and read is up to the [`ModelApi`].
 
 pub mod limit;
-pub mod refusal;
 
 use std::{
     fmt,
@@ -24,6 +23,7 @@ use self::limit::ReadError;
 use super::{
     ModelError, ModelRequest, Piece, Pieces, Provider,
     api::{self, ModelApi},
+    refusal,
 };
 use crate::model_settings::{EndpointSettings, GrammarUse};
 

@@ -24,6 +24,7 @@ mod model_settings;
 mod models;
 mod native_names;
 mod paired;
+mod refusal;
 mod thought;
 
 use std::{

@@ -11,7 +11,7 @@ use super::{
     AnswerEnd, ModelError, ModelRequest, Piece,
     api::{Assembly, CallPart, Draft, ModelApi, tokens},
     finish::is_failure,
-    http::refusal::{in_answer, is_error, vendor_message},
+    refusal::{in_answer, is_error, vendor_message},
 };
 use reasoning::Reasoning;
 

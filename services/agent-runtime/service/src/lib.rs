@@ -11,6 +11,7 @@
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - [`states`]: private states, goals and world states.
+//! - [`running_scenes`]: the scenes that run in this process, and the requests to them.
 //! - [`runner`]: starting turns and carrying them out, scenes, answers to questions.
 //! - [`rpc`]: the wire; `wire`: what of it the runner writes too.
 
@@ -19,6 +20,7 @@ pub mod peers;
 mod program;
 pub mod rpc;
 pub mod runner;
+pub mod running_scenes;
 pub mod service;
 pub mod settings;
 pub mod states;

@@ -39,9 +39,10 @@ use crate::{
         Runner, RunnerParts,
         answers::Answers,
         retention::IdleConversations,
-        scenes::{SCENE, SceneParts, SceneRunner, running::RunningScenes},
+        scenes::{SCENE, SceneParts, SceneRunner},
         turns::Turns,
     },
+    running_scenes::RunningScenes,
     settings::AgentSettings,
     states::States,
 };

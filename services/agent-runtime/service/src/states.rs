@@ -25,7 +25,7 @@ use run_log::Hash;
 use serde_json::Value;
 use tonic::Code;
 
-use crate::{error::store_failure, runner::scenes::running::RunningScenes};
+use crate::{error::store_failure, running_scenes::RunningScenes};
 
 /// The states. Clone, cheap.
 #[derive(Clone, Debug)]

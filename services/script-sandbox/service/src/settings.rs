@@ -1,5 +1,7 @@
 //! The settings of the script sandbox.
 
+mod sessions;
+
 use std::path::PathBuf;
 
 use blob_store::BlobSettings;
@@ -14,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-use crate::runner::session::SessionSettings;
+pub use sessions::SessionSettings;
 
 /// Settings of the script sandbox; variables begin with `TAVERN_SANDBOX__`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -9,11 +9,14 @@
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
 //! - [`ledger`]: what is kept of each effect.
+//! - [`in_flight`], [`dispatch`]: a call under way, and its execution by type of implementation.
 //! - [`runner`]: calls, each effect at most once, and runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
 
 pub mod approvals;
+pub mod dispatch;
 pub mod error;
+pub mod in_flight;
 pub mod ledger;
 pub mod peers;
 pub mod plugins;

@@ -21,6 +21,14 @@ use tool_domain::{
 
 use crate::{
     approvals::{Approvals, Policy},
+    dispatch::{
+        Dispatcher,
+        backend::{AllowedHosts, Backends},
+        builtin::{self, Builtins},
+        runs::ChildRuns,
+        sandbox::{Sandbox, Sessions},
+        script::Scripts,
+    },
     error::Error,
     ledger::Ledger,
     peers::Peers,
@@ -29,14 +37,6 @@ use crate::{
     runner::{
         agents::Agents,
         calls::{Calls, handles},
-        dispatch::{
-            Dispatcher,
-            backend::{AllowedHosts, Backends},
-            builtin::{self, Builtins},
-            runs::ChildRuns,
-            sandbox::{Sandbox, Sessions},
-            script::Scripts,
-        },
         invocation::Invocations,
         retention,
     },

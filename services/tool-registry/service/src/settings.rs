@@ -10,8 +10,7 @@ use settings::Problems;
 use telemetry::TelemetrySettings;
 
 use crate::{
-    runner::{calls::CallLimits, dispatch::backend::AllowedHosts},
-    workspace::WorkspaceLimits,
+    dispatch::backend::AllowedHosts, runner::calls::CallLimits, workspace::WorkspaceLimits,
 };
 
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

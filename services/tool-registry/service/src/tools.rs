@@ -21,7 +21,7 @@ use tool_domain::{
 };
 
 use crate::{
-    runner::dispatch::{backend::Backends, runs::ChildRuns},
+    dispatch::{backend::Backends, runs::ChildRuns},
     store::ToolStore,
 };
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::duration::read_duration;
 use super::node_definition::{NodeDefinition, Reuse};
-use super::violation::join;
+use json_schema::pointer::join;
 
 /// The key in `execution`.
 pub const CACHE: &str = "cache";

@@ -24,9 +24,10 @@ use super::node_type::{Catalogue, Node, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
 use super::stream_value::whole_of;
-use super::violation::{Violations, join};
+use super::violation::Violations;
 use super::workflow::{NodeEntry, Workflow};
 use super::zone::split::{Bodies, split};
+use json_schema::pointer::join;
 
 use edges::ResolvedEdges;
 

@@ -11,8 +11,8 @@ use call_outcome::Violation;
 use serde_json::{Map, Value, json};
 
 use super::tool_choice::{DynamicTools, LLM, LLM_DECISION, TOOL_IDS};
-use super::violation::join;
 use super::workflow::NodeEntry;
+use json_schema::pointer::join;
 
 pub use budgets::Budgets;
 

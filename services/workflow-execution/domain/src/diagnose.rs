@@ -10,8 +10,8 @@ use super::load;
 use super::node_definition::NodeEffects;
 use super::node_type::{Catalogue, ShapeContext};
 use super::tool_choice::{DYNAMIC, DYNAMIC_KEYS};
-use super::violation::join;
 use super::workflow::{Form, NodeEntry, Workflow};
+use json_schema::pointer::join;
 
 const ROOT_KEYS: [&str; 19] = [
     "id",

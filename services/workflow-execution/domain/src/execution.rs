@@ -14,7 +14,7 @@ use super::data_flow::{DataFlow, NULL, Values};
 use super::duration::read_duration;
 use super::slot::{Shape, Slot};
 use super::stream_value::{is_whole, nothing};
-use super::violation::join;
+use json_schema::pointer::join;
 
 /// The key in `configValues`.
 pub const EXECUTION: &str = "execution";

@@ -18,9 +18,10 @@ use super::load::load;
 use super::node_definition::InterfaceRole;
 use super::node_type::Catalogue;
 use super::slot::Shape;
-use super::violation::{Violations, join};
+use super::violation::Violations;
 use super::workflow::{EdgeEntry, NodeEntry, Workflow};
 use super::zone::settings::{ZONE_INPUT, ZONE_OUTPUT, is_zone};
+use json_schema::pointer::join;
 
 /// The type of a node that stands for a workflow.
 pub const NODE_GROUP: &str = "core:NodeGroup";

@@ -10,7 +10,8 @@ use super::data_flow::kind_of;
 use super::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use super::load::fits_interface;
 use super::slot::Slot;
-use super::violation::{Violations, join, of_json};
+use super::violation::{Violations, of_json};
+use json_schema::pointer::join;
 
 /// A value for each interface input, in the order of the interface; nothing where there is none.
 pub type RunInputs = Arc<[Option<Arc<Value>>]>;

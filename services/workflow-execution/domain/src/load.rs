@@ -19,8 +19,9 @@ use super::limits::{
 use super::slot::Slot;
 use super::stream_value::is_whole;
 use super::tool_choice;
-use super::violation::{Violations, join, of_json};
+use super::violation::{Violations, of_json};
 use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
+use json_schema::pointer::join;
 
 /// What a text says, and what is wrong with it. Even a wrong text is read as far as possible, so
 /// that its graph can be checked too.

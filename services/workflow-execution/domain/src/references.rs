@@ -5,8 +5,8 @@ use core_types::{Reference, ReferenceKind};
 use serde_json::Value;
 
 use super::tool_choice::{self, LLM, LLM_DECISION};
-use super::violation::join;
 use super::workflow::{NodeEntry, Workflow};
+use json_schema::pointer::join;
 
 /// The settings that name something, by type of node.
 const SETTINGS: [(&str, &str, ReferenceKind); 2] = [

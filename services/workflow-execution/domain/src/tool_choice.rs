@@ -6,8 +6,8 @@ use std::sync::Arc;
 use call_outcome::Violation;
 use serde_json::{Map, Value};
 
-use super::violation::join;
 use super::workflow::NodeEntry;
+use json_schema::pointer::join;
 
 /// The setting that names the tools of a node.
 pub const TOOL_IDS: &str = "toolIds";

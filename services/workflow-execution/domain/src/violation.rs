@@ -66,19 +66,9 @@ pub fn of_json(error: &JsonError) -> Vec<Violation> {
         .collect()
 }
 
-/// Appends one step to a JSON pointer.
-pub fn join(pointer: &str, step: &str) -> String {
-    format!("{pointer}/{}", step.replace('~', "~0").replace('/', "~1"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pointer_step_is_escaped() {
-        assert_eq!(join("/nodes/0", "a/b~c"), "/nodes/0/a~1b~0c");
-    }
 
     #[test]
     fn the_list_is_bounded() {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::DataFlow;
 use workflow_domain::node_definition::{ConfigSlot, NodeDefinition, NodeEffects, Reuse};
 use workflow_domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
 use workflow_domain::tool;
-use workflow_domain::violation::join;
 
 /// The setting that names the tools.
 pub const TOOL_IDS: &str = "toolIds";

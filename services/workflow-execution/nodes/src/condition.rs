@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use smallvec::smallvec;
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::{DataFlow, NULL};
 use workflow_domain::node_definition::{ConfigSlot, FurtherSlots, NodeDefinition};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
-use workflow_domain::violation::join;
 
 use super::execute_tool::open_shape;
 

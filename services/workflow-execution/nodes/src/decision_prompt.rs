@@ -8,12 +8,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::{DataFlow, NULL};
 use workflow_domain::node_definition::{ConfigSlot, NodeDefinition};
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
 use workflow_domain::tool;
-use workflow_domain::violation::join;
 
 use super::{dialect, messages};
 

@@ -4,9 +4,9 @@ use call_catalogue::Dialect;
 use call_outcome::Violation;
 use serde_json::{Map, Value};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::DataFlow;
 use workflow_domain::node_definition::ConfigSlot;
-use workflow_domain::violation::join;
 
 const KEY: &str = "dialect";
 

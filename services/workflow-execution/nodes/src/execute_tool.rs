@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::{DataFlow, NULL};
 use workflow_domain::node_definition::{
     ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
@@ -15,7 +16,6 @@ use workflow_domain::node_definition::{
 use workflow_domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
 use workflow_domain::tool::ToolOutcome;
-use workflow_domain::violation::join;
 
 use super::yields;
 

@@ -9,13 +9,13 @@ use json_schema::JsonLimits;
 use serde_json::{Number, Value, json};
 use serde_json_path::JsonPath;
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::{DataFlow, NULL};
 use workflow_domain::limits::{MAX_JSON_DEPTH, MAX_VALUE_BYTES};
 use workflow_domain::node_definition::NodeDefinition;
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::size::weight;
 use workflow_domain::slot::{Shape, Slot};
-use workflow_domain::violation::join;
 
 const JSON: usize = 0;
 const PATH: usize = 1;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::DataFlow;
 use workflow_domain::node_definition::{
     ConfigSlot, FurtherSlots, NodeDefinition, NodeEffects, Reuse,
 };
 use workflow_domain::node_type::{Effect, Node, NodeCall, Settled, ShapeContext, Step};
 use workflow_domain::slot::{Shape, Slot};
-use workflow_domain::violation::join;
 
 use super::execute_tool::{combine, open_shape};
 use super::yields;

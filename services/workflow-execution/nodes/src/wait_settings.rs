@@ -7,10 +7,10 @@ use chrono::DateTime;
 use json_schema::Schema;
 use serde_json::{Map, Value};
 
+use json_schema::pointer::join;
 use workflow_domain::duration::read_duration;
 use workflow_domain::execution::EXECUTION;
 use workflow_domain::slot::Shape;
-use workflow_domain::violation::join;
 use workflow_domain::wait::Due;
 
 /// The longest wait.

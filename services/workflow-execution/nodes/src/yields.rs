@@ -5,10 +5,10 @@ use std::sync::Arc;
 use call_outcome::{Category, Failure, Violation};
 use serde_json::{Map, Value};
 
+use json_schema::pointer::join;
 use workflow_domain::data_flow::{DataFlow, kind_of};
 use workflow_domain::node_definition::ConfigSlot;
 use workflow_domain::slot::Slot;
-use workflow_domain::violation::join;
 
 const YIELDS: &str = "yields";
 

@@ -70,10 +70,7 @@ fn pointer_to(whole: &Value, part: &Value) -> Option<String> {
     }
     let within = |key: &str, value| {
         let rest = pointer_to(value, part)?;
-        Some(format!(
-            "/{}{rest}",
-            key.replace('~', "~0").replace('/', "~1")
-        ))
+        Some(json_schema::pointer::join("", key) + &rest)
     };
     match whole {
         Value::Object(members) => members.iter().find_map(|(key, value)| within(key, value)),

@@ -72,8 +72,8 @@ impl<'s> SchemaPlace<'s> {
     }
 
     pub(super) fn member(&self, name: &str) -> Self {
-        let escaped = name.replace('~', "~0").replace('/', "~1");
-        self.below(self.schema.member(name), &format!("properties/{escaped}"))
+        let step = json_schema::pointer::join("properties", name);
+        self.below(self.schema.member(name), &step)
     }
 
     fn below(&self, schema: Schema<'s>, step: &str) -> Self {

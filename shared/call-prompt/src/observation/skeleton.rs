@@ -90,7 +90,7 @@ pub(super) fn corrected_in(call: &Call, dialect: Dialect, catalogue: &Catalogue)
     let tool = catalogue.tool(&call.tool_id)?;
     let schema = Schema::root(&tool.parameters);
     let is_wrong = |name: &str| {
-        let pointer = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let pointer = json_schema::pointer::join("", name);
         call.problems.iter().any(|problem| {
             problem.path == pointer || problem.path.starts_with(&format!("{pointer}/"))
         })

@@ -3,7 +3,6 @@
 //! The scanner cuts a block into fields; which of them is a command, a control key or a parameter
 //! of which step is stage two's business, since a block may start with any key.
 
-pub(crate) mod command;
 mod inside;
 pub(crate) mod key;
 pub(crate) mod marks;
@@ -11,9 +10,9 @@ mod value;
 
 use call_catalogue::{COLON_MISSING, Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance};
 
-use self::command::CommandKey;
 use self::marks::{BlockFamily, Marker};
 use self::value::{FieldStep, FieldValue};
+use super::command::CommandKey;
 use super::context::Context;
 use super::raw::{Early, Plain, Progress, RawBlock, RawField, Written};
 use crate::BlockEnd;

@@ -3,7 +3,7 @@
 use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
 use serde_json::{Map, Value};
 
-use super::fields::command::CommandKey;
+use super::command::CommandKey;
 use crate::BlockEnd;
 
 /// A block as cut by a scanner.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use call_catalogue::schema::Types;
 use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, Tolerance, names};
+use json_schema::pointer;
 use serde_json::Value;
 
 use crate::NameMatch;
@@ -12,7 +13,7 @@ use crate::dialect::json::of_members;
 use crate::dialect::raw::{Content, RawCall, RawValue, Written};
 use crate::scan::json;
 use crate::typing::structure::Children;
-use crate::typing::value::{Typer, escape_pointer, peel_fence};
+use crate::typing::value::{Typer, peel_fence};
 
 /// An argument under the name of its parameter.
 #[derive(Debug)]
@@ -154,7 +155,7 @@ fn ambiguous(written: &str, span: Span, candidates: Vec<String>) -> Problem {
         candidates.join(", ")
     );
     Problem::new(ProblemCode::AmbiguousParameter, Rule::N2, span, message)
-        .at(format!("/{}", escape_pointer(written)))
+        .at(pointer::join("", written))
         .received(written)
         .suggesting(candidates.into_iter().take(3).collect())
 }
@@ -176,7 +177,7 @@ pub(crate) fn unknown(written: &str, span: Span, entry: &Entry) -> Problem {
         span,
         message,
     )
-    .at(format!("/{}", escape_pointer(written)))
+    .at(pointer::join("", written))
     .expected(expected.join(", "))
     .received(written)
     .suggesting(nearest)

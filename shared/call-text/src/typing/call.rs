@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Class, Dialect, Entry, Problem, ProblemCode, Rule, Span, ToolMatch};
+use json_schema::pointer;
 use serde_json::{Map, Value};
 
 use self::alternative::typed_as_alternative;
 use super::arguments::{self, Argument};
 use super::check::check;
 use super::steps::give::{asks_for_no_reply, asynchronous};
-use super::value::{MOST_TRIALS, Typer, ValuePlace, escape_pointer};
+use super::value::{MOST_TRIALS, Typer, ValuePlace};
 use super::{Source, refuse, text, tool_problem};
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Content, Plain, RawCall, RawValue};
@@ -331,7 +332,7 @@ fn missing(
                 .suggestions
                 .iter()
                 .any(|suggestion| suggestion == name);
-            let same = problem.path.trim_start_matches('/') == escape_pointer(name);
+            let same = problem.path.trim_start_matches('/') == pointer::escape(name);
             (near
                 && matches!(
                     problem.code,
@@ -350,7 +351,7 @@ fn missing(
                 span,
                 format!("Missing required parameter '{name}'"),
             )
-            .at(format!("/{}", escape_pointer(name)))
+            .at(pointer::join("", name))
             .expected(expected),
         );
     }

@@ -3,6 +3,7 @@
 
 use call_catalogue::placeholder::is_placeholder;
 use call_catalogue::{Entry, Problem, ProblemCode, Rule, Span};
+use json_schema::pointer;
 use json_schema::{Violation, ViolationCode};
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub(super) fn check(
 ) -> Map<String, Value> {
     for (name, value) in &typed {
         if holds_placeholder(value) {
-            let path = format!("/{}", super::value::escape_pointer(name));
+            let path = pointer::join("", name);
             let span = place(&path, raw).unwrap_or(span);
             let message = format!(
                 "Parameter '{name}' holds the placeholder of an example; write the real value"
@@ -85,7 +86,7 @@ fn covers(problem: &Problem, violation: &Violation, name: &str) -> bool {
 /// Where the argument stands that a pointer leads into.
 fn place(pointer: &str, raw: &[RawArgument]) -> Option<Span> {
     let first = pointer.strip_prefix('/')?.split('/').next()?;
-    let named = |argument: &&RawArgument| *super::value::escape_pointer(&argument.name) == *first;
+    let named = |argument: &&RawArgument| *pointer::escape(&argument.name) == *first;
     let span = raw.iter().find(named)?.span;
     (!span.is_empty()).then_some(span)
 }

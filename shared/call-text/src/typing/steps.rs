@@ -20,8 +20,8 @@ use self::list::StepList;
 use self::place::{Placing, own_step};
 use self::repeated::{Commands, place_repeated};
 use crate::StepControl;
+use crate::dialect::command::CommandKey;
 use crate::dialect::context::Context;
-use crate::dialect::fields::command::CommandKey;
 use crate::dialect::fields::key::without_colon;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 

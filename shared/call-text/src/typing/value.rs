@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use call_catalogue::scalar::{self, Choice};
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Class, Problem, ProblemCode, Rule, Span, Tolerance};
+use json_schema::pointer;
 use serde_json::Value;
 
 use crate::Limits;
@@ -89,7 +90,7 @@ impl<'p> ValuePlace<'p> {
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(ValuePlace::path).unwrap_or_default();
         match self.key {
-            Key::Name(name) => path.extend(["/", &escape_pointer(name)]),
+            Key::Name(name) => path.extend(["/", &pointer::escape(name)]),
             Key::Index(index) => path.extend(["/", &index.to_string()]),
             Key::Whole => {}
         }
@@ -103,13 +104,6 @@ impl<'p> ValuePlace<'p> {
 
     pub(crate) fn depth(&self) -> usize {
         1 + self.parent.map_or(0, ValuePlace::depth)
-    }
-}
-
-pub(crate) fn escape_pointer(key: &str) -> Cow<'_, str> {
-    match key.contains(['~', '/']) {
-        true => Cow::Owned(key.replace('~', "~0").replace('/', "~1")),
-        false => Cow::Borrowed(key),
     }
 }
 

@@ -25,11 +25,11 @@ use tonic::{Code, Status, body::Body};
 use tracing::Span;
 
 use super::{
-    LargeMessage, contain,
+    contain,
     frames::{Lengths, TooLong},
     span::ObservedRpc,
 };
-use crate::{CallContext, Drain, Failure};
+use crate::{CallContext, Drain, Failure, share::LargeMessage};
 
 /// The body of a request: refuses a message at its head if it is too long.
 pub(super) struct RequestBody {

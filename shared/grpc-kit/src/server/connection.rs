@@ -31,14 +31,15 @@ use tonic::body::Body;
 use tower::ServiceExt;
 
 use super::{
+    calls::{Calls, HeldConnection},
     flood::{Flood, FloodGuard},
     gate::ConnectionPermit,
 };
 use crate::{
-    Calls, Drain, call,
-    calls::HeldConnection,
-    rpc::{Origin, Stack, StreamRoom},
+    Drain, call,
+    rpc::{Origin, Stack},
     settings::ServerSettings,
+    share::StreamRoom,
     windows,
 };
 

@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Semaphore;
 
 use super::ServeError;
-use crate::{rpc::PeerShare, settings::ServerSettings};
+use crate::{settings::ServerSettings, share::PeerShare};
 
 /// Counts connections and refuses those beyond the limits.
 #[derive(Clone, Debug)]

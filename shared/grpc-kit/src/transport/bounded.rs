@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame};
 use tonic::Status;
 
-use crate::rpc::{LargeMessage, Lengths};
+use crate::{rpc::Lengths, share::LargeMessage};
 
 /// Passes a body on, and waits at the head of each large message until the peer who is to get it has
 /// room for it: until then the message stays with the service that sends it.

@@ -28,7 +28,7 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
     let mut findings = Vec::new();
     for key in object.keys() {
         if !KEYS.contains(&key.as_str()) {
-            let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            let pointer = json_schema::pointer::join("", key);
             let near = json_schema::nearest_names(key, KEYS);
             let nearest = near.first().map(String::as_str);
             findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));

@@ -84,7 +84,7 @@ pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
         if !KEYS.contains(&key.as_str()) && !NOT_SUPPORTED.iter().any(|(known, _)| known == key) {
             let all = KEYS.into_iter().chain(NOT_SUPPORTED.map(|(key, _)| key));
             let near = json_schema::nearest_names(key, all);
-            let pointer = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
+            let pointer = json_schema::pointer::join("", key);
             let nearest = near.first().map(String::as_str);
             findings.push(LoadDiagnostic::unknown_key(pointer, key, nearest));
         }

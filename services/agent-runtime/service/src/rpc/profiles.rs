@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     error::{no_such_document, no_such_profile, store_failure},
-    runner::scenes::running::RunningScenes,
+    running_scenes::RunningScenes,
 };
 
 /// The field of a request that has a profile.

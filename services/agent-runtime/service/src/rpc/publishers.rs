@@ -9,9 +9,9 @@ use agent_store::conversations;
 use grpc_kit::Failure;
 use run_events::Runs;
 
-use crate::runner::scenes::{
-    not_running,
-    running::{RunningScene, RunningScenes, SceneInstance},
+use crate::{
+    runner::scenes::not_running,
+    running_scenes::{RunningScene, RunningScenes, SceneInstance},
 };
 use turn_log::replay::plan_of;
 

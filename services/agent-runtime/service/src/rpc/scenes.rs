@@ -40,10 +40,8 @@ use super::{
 };
 use crate::{
     error::{no_such_document, store_failure},
-    runner::scenes::{
-        NewScene, SceneRunner, not_running,
-        running::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
-    },
+    runner::scenes::{NewScene, SceneRunner, not_running},
+    running_scenes::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
     wire,
 };
 

@@ -23,10 +23,8 @@ use super::{
     publishers::{Publishers, unnamed},
 };
 use crate::{
-    runner::scenes::{
-        not_running,
-        running::{Change, Request},
-    },
+    runner::scenes::not_running,
+    running_scenes::{Change, Request},
     states::{States, Update, refused},
 };
 

@@ -23,10 +23,8 @@ use tonic::Status;
 
 use crate::{
     peers::Peers,
-    runner::{
-        scenes::running::{Draft, Request, RunningScenes, SceneInstance},
-        turns::{NewTurn, Turns},
-    },
+    runner::turns::{NewTurn, Turns},
+    running_scenes::{Draft, Request, RunningScenes, SceneInstance},
 };
 
 /// The type of the event that an answer is.

@@ -8,7 +8,6 @@ mod actor;
 mod ending;
 mod publishing;
 mod replay;
-pub mod running;
 mod sleeping;
 mod throttle;
 mod tickers;
@@ -43,7 +42,8 @@ use self::{actor::Actor, replay::Replayed};
 use crate::{
     error::{run_lost, store_failure},
     peers::Peers,
-    runner::{self, scenes::running::RunningScenes, turns::Turns},
+    runner::{self, turns::Turns},
+    running_scenes::RunningScenes,
     states::States,
 };
 

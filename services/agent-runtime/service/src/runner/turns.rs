@@ -26,10 +26,8 @@ use tokio::sync::Mutex;
 
 use crate::{
     error::{no_such_model, no_such_profile, run_lost, store_failure},
-    runner::{
-        Runner, TURN,
-        scenes::running::{RunningScenes, SceneInstance},
-    },
+    runner::{Runner, TURN},
+    running_scenes::{RunningScenes, SceneInstance},
     settings::AgentSettings,
 };
 use turn_log::journal::message_given;

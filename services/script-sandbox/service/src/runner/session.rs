@@ -18,7 +18,6 @@ use tokio::{
 use tracing::Span;
 
 pub mod frames;
-mod settings;
 
 mod actor;
 mod cell;
@@ -31,10 +30,10 @@ use crate::{
     },
     error::Refusal,
     runner::streaming::{StreamHandle, output_queue::OutputQueue},
+    settings::SessionSettings,
 };
 pub(crate) use actor::{Actor, session_io};
 use command::{Command, SessionOrder};
-pub use settings::SessionSettings;
 
 /// What is asked of a new session.
 #[derive(Debug)]

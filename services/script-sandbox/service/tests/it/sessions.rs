@@ -9,7 +9,7 @@ use contracts::tavern::sandbox::v1::{
     OutputStream, RunCellRequest, RunCellResponse, Session, SessionEndReason, SessionState,
     run_cell_response::Event, verdict::Kind,
 };
-use script_sandbox::{SandboxSettings, runner::session::SessionSettings};
+use script_sandbox::{SandboxSettings, settings::SessionSettings};
 use tonic::{Code, Status, Streaming};
 
 use crate::{

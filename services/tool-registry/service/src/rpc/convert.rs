@@ -10,7 +10,7 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-use crate::{plugins::PluginInfo, runner::dispatch::backend::Backend};
+use crate::{dispatch::backend::Backend, plugins::PluginInfo};
 
 /// Writes a tool.
 pub fn tool_to_proto(tool: &Tool) -> registry::Tool {

@@ -6,7 +6,7 @@ use grpc_kit::Failure;
 use tonic::{Code, Status};
 
 use crate::{
-    runner::dispatch::backend::BackendError,
+    dispatch::backend::BackendError,
     store::StoreError,
     tools::{Change, ChangeError, Missing},
 };

@@ -40,12 +40,10 @@ use tracing::Instrument;
 
 use crate::{
     approvals::Approvals,
+    dispatch::Dispatcher,
+    in_flight::{InFlightCall, pending_run},
     ledger::{Entry, Ledger, LedgerEntry},
-    runner::{
-        agents::Agents,
-        dispatch::Dispatcher,
-        in_flight::{InFlightCall, pending_run},
-    },
+    runner::agents::Agents,
     tools::Tools,
 };
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Change, ChangeError, Tools};
 use crate::{
-    runner::dispatch::backend::Backend,
+    dispatch::backend::Backend,
     store::{BackendRow, StoreError},
 };
 

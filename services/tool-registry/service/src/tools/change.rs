@@ -6,7 +6,7 @@ use tonic::Status;
 use tool_domain::tool::Origin;
 
 use crate::{
-    runner::dispatch::backend::BackendError,
+    dispatch::backend::BackendError,
     store::{RequestRow, StoreError},
 };
 

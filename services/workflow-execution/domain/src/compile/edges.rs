@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::plan::{Edges, ManyEdge, NodeIndex};
 use super::super::slot::{Shape, Slot};
-use super::super::violation::join;
 use super::super::workflow::EdgeEntry;
 use super::{Compiler, index, output_source};
+use json_schema::pointer::join;
 
 /// An edge whose slots are known.
 struct ResolvedEdge<'a> {

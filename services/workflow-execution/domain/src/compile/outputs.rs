@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::super::flatten::is_at_the_top;
 use super::super::node_definition::InterfaceRole;
 use super::super::plan::Source;
-use super::super::violation::join;
 use super::edges::ResolvedEdges;
 use super::{Compiler, output_source};
+use json_schema::pointer::join;
 
 impl Compiler<'_> {
     pub(super) fn plan_outputs(&mut self, edges: &ResolvedEdges) -> Vec<Source> {

@@ -3,7 +3,7 @@
 use call_outcome::Violation;
 use serde_json::{Map, Value, json};
 
-use super::super::violation::join;
+use json_schema::pointer::join;
 
 /// The setting of the budgets.
 const MAX_TOOL_CALLS: &str = "maxToolCalls";

@@ -3,8 +3,8 @@
 use call_outcome::{Failure, Violation};
 use serde_json::{Map, Value};
 
-use super::super::violation::join;
 use super::ExecutionReader;
+use json_schema::pointer::join;
 
 /// The highest priority of a run or node.
 pub const MAX_PRIORITY: u32 = 9;

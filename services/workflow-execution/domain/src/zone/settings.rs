@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::super::data_flow::DataFlow;
 use super::super::limits::MAX_NAME_BYTES;
 use super::super::slot::{Shape, Slot};
-use super::super::violation::join;
+use json_schema::pointer::join;
 
 /// The type of a node that repeats the nodes inside it.
 pub const LOOP_ZONE: &str = "core:LoopZone";

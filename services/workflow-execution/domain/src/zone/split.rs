@@ -9,9 +9,10 @@ use call_outcome::Violation;
 
 use super::super::data_flow::DataFlow;
 use super::super::slot::Slot;
-use super::super::violation::{Violations, join};
+use super::super::violation::Violations;
 use super::super::workflow::{EdgeEntry, NodeEntry, Workflow};
 use super::settings::{OUTER, ZONE_INPUT, ZONE_OUTPUT, ZoneSettings, is_zone};
+use json_schema::pointer::join;
 
 /// The deepest nesting of zones.
 const MAX_ZONE_DEPTH: usize = 8;

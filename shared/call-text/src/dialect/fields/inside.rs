@@ -2,9 +2,9 @@
 
 use call_catalogue::{Class, MARK_INSIDE_VALUE, Rule, Span, Tolerance};
 
-use super::command::CommandKey;
 use super::key;
 use super::marks::{self, Delimiters};
+use crate::dialect::command::CommandKey;
 use crate::scan::{Feed, Look};
 
 /// The marks inside a value.

@@ -3,10 +3,10 @@
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
-use super::command::CommandKey;
 use super::inside::{self, InnerMarks};
 use super::key::{self, FieldStart};
 use super::marks::{self, Delimiters};
+use crate::dialect::command::CommandKey;
 use crate::dialect::context::Context;
 use crate::dialect::raw::{Plain, RawField, Written};
 use crate::scan::{Feed, Look};

@@ -19,7 +19,7 @@ use super::{
     tickers::Ticks,
 };
 use crate::{
-    runner::scenes::running::{Change, InstanceStatus, Request, SceneInbox},
+    running_scenes::{Change, InstanceStatus, Request, SceneInbox},
     wire,
 };
 

@@ -12,7 +12,7 @@ use super::{
     throttle::PER_SECOND,
 };
 use crate::{
-    runner::scenes::running::{Draft, Published},
+    running_scenes::{Draft, Published},
     wire,
 };
 

@@ -12,7 +12,7 @@ use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use core_types::Timestamp;
 
 use super::tickers::TICK;
-use crate::{runner::scenes::running::Published, wire};
+use crate::{running_scenes::Published, wire};
 
 /// The type of the event by which a change of the world state is published (rule G306).
 pub(super) const WORLD_UPDATED: &str = "world.state.updated";

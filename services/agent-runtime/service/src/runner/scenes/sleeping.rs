@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::actor::{Actor, SceneStop};
 use crate::{
-    runner::scenes::running::{Asleep, Draft, Slept},
+    running_scenes::{Asleep, Draft, Slept},
     wire,
 };
 

@@ -13,7 +13,7 @@ use super::{
     actor::{Actor, SceneStop},
     tickers::{Seen, TICK, Ticker},
 };
-use crate::runner::scenes::running::Draft;
+use crate::running_scenes::Draft;
 
 impl Actor {
     /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits

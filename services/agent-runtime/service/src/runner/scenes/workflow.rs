@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     peers::PATIENCE,
-    runner::scenes::running::{Change, Draft},
+    running_scenes::{Change, Draft},
     states::Update,
 };
 

@@ -10,7 +10,7 @@ use super::{
     actor::{Actor, SceneStop},
     replay::WORLD_UPDATED,
 };
-use crate::runner::scenes::running::{Change, Draft};
+use crate::running_scenes::{Change, Draft};
 
 /// How long changes are merged.
 const MERGED: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@ use tonic::Code;
 use turn_log::replay::plan_of;
 
 use super::Inner;
-use crate::runner::scenes::running::SceneInstance;
+use crate::running_scenes::SceneInstance;
 
 impl Inner {
     /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the

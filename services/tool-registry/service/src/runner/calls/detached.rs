@@ -10,7 +10,7 @@ use run_events::Unanswered;
 use tonic::Status;
 
 use super::{Call, CallHandle, Calls, Inner, failed_inside};
-use crate::{ledger::LedgerEntry, runner::in_flight::InFlightCall};
+use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
 
 /// A call that was started, now or before.
 #[derive(Debug)]

@@ -19,12 +19,10 @@ use tonic::{Code, Status};
 
 use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
+    dispatch::{ResolvedCall, without_handle},
+    in_flight::InFlightCall,
     ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
-    runner::{
-        agents::AgentsAbove,
-        dispatch::{ResolvedCall, without_handle},
-        in_flight::InFlightCall,
-    },
+    runner::agents::AgentsAbove,
 };
 use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{CallHandle, Calls, undecided};
-use crate::runner::in_flight::{InFlightCall, OutputCursor, Stage};
+use crate::in_flight::{InFlightCall, OutputCursor, Stage};
 
 /// How long the events of a run may come after its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);

@@ -12,8 +12,8 @@ use tonic::Status;
 
 use super::Inner;
 use crate::{
+    dispatch::ResolvedCall,
     ledger::{Entry, LedgerEntry, Settled},
-    runner::dispatch::ResolvedCall,
 };
 use tool_domain::definition::{self, Definition, Implementation};
 

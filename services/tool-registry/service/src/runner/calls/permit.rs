@@ -16,8 +16,9 @@ use tonic::Status;
 use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
     approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
+    in_flight::InFlightCall,
     ledger,
-    runner::{agents::Unknown, in_flight::InFlightCall},
+    runner::agents::Unknown,
     store::StoreError,
 };
 use tool_domain::approval::{Approval, State};

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tonic::Status;
 
 use super::{CallHandle, Calls, Inner, draining, resolve::refusal_of_missing};
-use crate::{ledger::LedgerEntry, runner::in_flight::InFlightCall};
+use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
 
 impl Inner {
     /// Returns the channel that wakes a follower of a call in doubt: with true when the call was given up, with

@@ -11,6 +11,7 @@ use crate::dialect::element::open::{is_generic_call, is_generic_parameter, names
 use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, Glance, Tag, TagKind};
 use crate::scan::{Feed, Look};
+use json_schema::pointer;
 
 /// A second reading of a value.
 #[derive(Debug)]
@@ -338,7 +339,7 @@ impl ValueScan {
         let code = ProblemCode::UnterminatedValue;
         Doubt::Refused(
             Problem::new(code, Rule::V1, span, message)
-                .at(format!("/{}", crate::typing::value::escape_pointer(name)))
+                .at(pointer::join("", name))
                 .expected(missing)
                 .received(span.of(feed.text)),
         )

@@ -4,7 +4,7 @@ use call_outcome::{Failure, Verdict, Written};
 use contracts::tavern::sandbox::v1::ExecuteResponse;
 
 /// Returns why a program did not succeed; nothing if it exited with the code zero.
-pub(in crate::runner::dispatch) fn failed_verdict(
+pub(in crate::dispatch) fn failed_verdict(
     response: &ExecuteResponse,
     language: &str,
 ) -> Option<Failure> {
@@ -17,7 +17,7 @@ pub(in crate::runner::dispatch) fn failed_verdict(
 }
 
 /// Whether a program ended by itself, with any code.
-pub(in crate::runner::dispatch) fn has_exited(response: &ExecuteResponse) -> bool {
+pub(in crate::dispatch) fn has_exited(response: &ExecuteResponse) -> bool {
     let verdict = call_wire::verdict_from_proto(response.verdict.as_ref());
     matches!(verdict, Verdict::Exited(_))
 }

@@ -14,10 +14,10 @@ use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use tonic::{Status, body::Body};
 use tower::Service;
 
+use super::gate::ConnectionPermit;
 use crate::{
     Drain,
     rpc::{Origin, Stack},
-    server::gate::ConnectionPermit,
 };
 
 /// The services of a server, as a handler of plain HTTP calls them: on behalf of the peer of the HTTP

@@ -5,7 +5,7 @@ use contracts::tavern::common::v1::{CallError, Run, RunState};
 use serde_json::Value;
 
 use super::agent;
-use crate::runner::dispatch::ResolvedCall;
+use crate::dispatch::ResolvedCall;
 use tool_domain::definition::Implementation;
 
 /// Reads the outcome of a run that has ended.

@@ -18,7 +18,7 @@ use script_client::{Broken, Cell, CellEvent};
 use tonic::Status;
 
 use super::{PATIENCE, failure_of, lost};
-use crate::runner::dispatch::ResolvedCall;
+use crate::dispatch::ResolvedCall;
 
 /// The key by which the sandbox finds the interpreter of a conversation.
 const KEY: &str = "CodeInterpreter";
@@ -31,10 +31,10 @@ pub struct Sessions {
 
 /// A cell that ran.
 #[derive(Debug)]
-pub(in crate::runner::dispatch) struct CellRun {
-    pub(in crate::runner::dispatch) cell: Cell,
+pub(in crate::dispatch) struct CellRun {
+    pub(in crate::dispatch) cell: Cell,
     /// Why the interpreter before this one ended, if this one is its successor.
-    pub(in crate::runner::dispatch) restarted: Option<String>,
+    pub(in crate::dispatch) restarted: Option<String>,
 }
 
 impl Sessions {
@@ -48,7 +48,7 @@ impl Sessions {
     /// # Errors
     /// How the call ended when the cell did not run to its end. A cell that may have begun is in
     /// doubt, as what it changed in its interpreter stays.
-    pub(in crate::runner::dispatch) async fn run_cell(
+    pub(in crate::dispatch) async fn run_cell(
         &self,
         caller: &str,
         runtime: &str,

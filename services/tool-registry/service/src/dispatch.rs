@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tool_domain::{definition::Implementation, tool::Tool};
 
-use crate::{ledger::MAX_INLINE_BYTES, runner::in_flight::InFlightCall};
+use crate::{in_flight::InFlightCall, ledger::MAX_INLINE_BYTES};
 use backend::Backends;
 use builtin::Builtins;
 use runs::ChildRuns;

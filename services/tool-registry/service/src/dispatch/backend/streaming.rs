@@ -10,8 +10,8 @@ use tonic::{Status, Streaming};
 
 use super::{exchange::Exchange, refusal};
 use crate::{
+    dispatch::{ResolvedCall, without_handle},
     ledger::{MAX_INLINE_BYTES, OutputKeeper},
-    runner::dispatch::{ResolvedCall, without_handle},
 };
 
 /// What a method has answered so far.

@@ -6,7 +6,7 @@ use contracts::tavern::{
 };
 use serde_json::{Value, json};
 
-use crate::runner::in_flight::TEXT;
+use crate::in_flight::TEXT;
 
 /// Returns the turn that a call asks for.
 pub(super) fn turn(

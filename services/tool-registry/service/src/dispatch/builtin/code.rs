@@ -9,11 +9,11 @@ use contracts::tavern::sandbox::v1::{
 use serde_json::{Map, Value, json};
 
 use super::text;
-use crate::runner::dispatch::{
+use crate::dispatch::{
     ResolvedCall,
     sandbox::{Sandbox, failed_verdict, has_exited, portable},
 };
-use crate::runner::in_flight::STDOUT;
+use crate::in_flight::STDOUT;
 
 /// The most of each output stream that a call gives by whose handle no more could be read.
 const MAX_OUTPUT_CHARS: usize = 64 << 10;

@@ -5,7 +5,7 @@ use contracts::tavern::workflow::v1::SingleNode;
 use serde_json::{Map, Value, json};
 use tool_domain::definition::Implementation;
 
-use crate::runner::dispatch::ResolvedCall;
+use crate::dispatch::ResolvedCall;
 
 /// The node that asks.
 const NODE: &str = "core:HumanInput";

@@ -6,11 +6,11 @@ use script_client::Cell;
 use serde_json::{Map, Value, json};
 
 use super::{code::shown, text};
-use crate::runner::dispatch::{
+use crate::dispatch::{
     ResolvedCall,
     sandbox::{CellRun, Sessions, portable},
 };
-use crate::runner::in_flight::STDOUT;
+use crate::in_flight::STDOUT;
 
 const ENDED: &str = "the interpreter ended, and its variables are gone";
 

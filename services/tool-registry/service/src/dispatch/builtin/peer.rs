@@ -7,7 +7,7 @@ use grpc_kit::{CallContext, FailureClass};
 use serde_json::Value;
 use tonic::{Response, Status};
 
-use crate::runner::dispatch::ResolvedCall;
+use crate::dispatch::ResolvedCall;
 
 /// A call of the agent whose conversation it names, which is never an argument (rule G307).
 #[derive(Debug)]

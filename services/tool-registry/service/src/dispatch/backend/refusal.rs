@@ -6,7 +6,7 @@ use std::error::Error;
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
 
 use super::exchange::Exchange;
-use crate::runner::dispatch::ResolvedCall;
+use crate::dispatch::ResolvedCall;
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// The key in an answer's headers or trailers by which a server, or a proxy in front of it, says

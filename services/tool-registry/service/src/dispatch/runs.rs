@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::{ResolvedCall, timeout};
-use crate::{peers::AgentPeer, runner::in_flight::pending_run};
+use crate::{in_flight::pending_run, peers::AgentPeer};
 use tool_domain::definition::Implementation;
 
 /// How long to wait for a workflow service that is not there when a run is to be started.

@@ -12,7 +12,7 @@ use crate::{ModelError, error::Refusal};
 const MAX_VENDOR_MESSAGE: usize = 500;
 
 /// Reads a refusal from its status, headers and body.
-pub fn read(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> ModelError {
+pub(crate) fn read(status: u16, headers: &HeaderMap, body: &str, now: SystemTime) -> ModelError {
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let value: Value = serde_json::from_str(body).unwrap_or_else(|_| body.into());
     ModelError::Refused(Refusal {

@@ -1,13 +1,18 @@
 //! What the connections of one peer may take of a server together.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
-use super::SHED_RETRY;
 use crate::Failure;
+
+/// The time that a caller which was shed has to wait.
+pub(crate) const SHED_RETRY: Duration = Duration::from_millis(500);
 
 /// The largest message that a stream may hold for a slow reader without taking of the peer's share.
 const SMALL_MESSAGE: usize = 64 << 10;
