@@ -48,7 +48,7 @@ pub(super) fn is_near(feed: &Feed<'_>, at: usize) -> bool {
     let before = &feed.bytes()[at.saturating_sub(OPEN.len() + 2)..at];
     let holds = |part: &[u8]| before.windows(part.len()).any(|window| window == part);
     // A result of a tool shows it broken, on purpose.
-    let broken = holds(b"_TOOL");
+    let broken = holds(b"[_TOOL");
     feed.bytes().get(at..at + 2) == Some(b"[{") && !broken && (holds(b"TOOL") || holds(b"CALL"))
 }
 
@@ -162,6 +162,13 @@ impl MistralScanner {
         let written = name.of(feed.text);
         let mut json = at + width;
         if !written.is_empty() {
+            if written.contains(&ARGUMENTS[1..]) {
+                return Some(Self::unreadable(
+                    json,
+                    scan,
+                    "the mark behind the name is misspelt",
+                ));
+            }
             if written.contains(char::is_whitespace) {
                 return Some(text);
             }
@@ -190,19 +197,7 @@ impl MistralScanner {
                 // Directly behind the mark no prose begins with a name and a bracket.
                 let opens = at == self.opened && feed.bytes()[json] == b'[';
                 return Some(match visible || opens || json > at + width {
-                    true => {
-                        let line = feed.text[json..]
-                            .find('\n')
-                            .map_or(feed.len(), |end| json + end);
-                        match line == feed.len() && !feed.eof {
-                            true => Progress::More,
-                            false => scan.malformed(
-                                Rule::F6,
-                                line,
-                                "the arguments are no JSON object".to_owned(),
-                            ),
-                        }
-                    }
+                    true => Self::unreadable(json, scan, "the arguments are no JSON object"),
                     false => text,
                 });
             }
@@ -215,5 +210,18 @@ impl MistralScanner {
             end: JsonEnd::at(json),
         };
         None
+    }
+
+    /// Ends the block with the line of the part that cannot be read.
+    fn unreadable(from: usize, scan: &mut Scan<'_, '_>, message: &str) -> Progress {
+        let feed = scan.feed;
+        let line = feed.text[from..].find('\n');
+        match line {
+            None if !feed.eof => Progress::More,
+            line => {
+                let end = line.map_or(feed.len(), |line| from + line);
+                scan.malformed(Rule::F6, end, message.to_owned())
+            }
+        }
     }
 }

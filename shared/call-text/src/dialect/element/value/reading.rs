@@ -83,6 +83,23 @@ impl InnerTags {
     }
 }
 
+fn doubtful(feed: &Feed<'_>, span: Span) -> Tolerance {
+    let held = span.of(feed.text);
+    Tolerance::new(Rule::V1, Class::Doubt, MARK_INSIDE_VALUE, span, held, "")
+}
+
+/// Finds the rest of `string="true">` at the start of a value: the tag before it was closed too early.
+fn attribute_behind_its_tag(feed: &Feed<'_>, inner: Span) -> Option<Span> {
+    let value = inner.of(feed.text);
+    let name = value.bytes().take_while(u8::is_ascii_lowercase).count();
+    let rest = value.get(name..)?;
+    let ends = [r#"="true">"#, r#"="false">"#].into_iter();
+    let end = ends
+        .filter(|_| name < 16)
+        .find(|end| rest.starts_with(end))?;
+    Some(Span::new(inner.start, inner.start + name + end.len()))
+}
+
 impl ValueScan {
     /// The second reading of the value that ends at `inner.end`, if it has one.
     pub(in crate::dialect::element) fn second_reading(
@@ -93,6 +110,9 @@ impl ValueScan {
     ) -> Option<Doubt> {
         if let Some(span) = self.section_in_section {
             return Some(self.refused(feed, span, "]]>"));
+        }
+        if let Some(span) = attribute_behind_its_tag(feed, inner) {
+            return Some(Doubt::Repair(doubtful(feed, span)));
         }
         memchr::memchr(b'<', inner.of(feed.text).as_bytes())?;
         let (inside, starts_with_own) = self.inside(feed, around, inner);
@@ -110,14 +130,7 @@ impl ValueScan {
         let in_section = self.mark_in_section(feed, around, inner);
         let span = span.or(inside.empty_call).or(inside.another_call);
         let span = span.or(in_section)?;
-        Some(Doubt::Repair(Tolerance::new(
-            Rule::V1,
-            Class::Doubt,
-            MARK_INSIDE_VALUE,
-            span,
-            span.of(feed.text),
-            "",
-        )))
+        Some(Doubt::Repair(doubtful(feed, span)))
     }
 
     /// A mark inside of CDATA where more than one section, or more than CDATA, is part of the value:
