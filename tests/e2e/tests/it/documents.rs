@@ -1,6 +1,8 @@
 //! Documents that cannot work as they are: what is refused, and what is remarked on. Files as editors write
 //! them.
 
+mod goldens;
+
 use std::path::Path;
 
 use contracts::tavern::agent::v1::{
