@@ -17,8 +17,9 @@ pub struct Timestamp(i64);
 
 impl Timestamp {
     /// Wraps nanoseconds since the Unix epoch; a negative count becomes zero.
-    pub fn from_unix_nanos(nanos: i64) -> Self {
-        Self(nanos.max(0))
+    pub const fn from_unix_nanos(nanos: i64) -> Self {
+        // `max` is no constant function.
+        Self(if nanos > 0 { nanos } else { 0 })
     }
 
     /// Returns nanoseconds since the Unix epoch.

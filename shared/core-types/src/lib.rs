@@ -13,6 +13,7 @@ pub mod page;
 pub mod reference;
 pub mod run_cursor;
 pub mod run_id;
+pub mod tenant;
 pub mod text;
 
 pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
@@ -27,3 +28,4 @@ pub use page::{PageToken, PageTokenError};
 pub use reference::{Reference, ReferenceKind};
 pub use run_cursor::{RunCursor, RunCursorError};
 pub use run_id::{RunId, RunIdError, RunOwner};
+pub use tenant::Tenant;

@@ -148,7 +148,7 @@ impl Filler<'_> {
     }
 
     fn fill(&mut self, default: &Value, place: &str) -> Result<(), DefaultsError> {
-        self.bytes += default.to_string().len();
+        self.bytes += crate::text_bytes(default);
         if self.filled.len() == self.limits.defaults || self.bytes > self.limits.default_bytes {
             return Err(self.too_much());
         }

@@ -31,6 +31,7 @@ pub mod pointer;
 mod precheck;
 pub mod schema;
 pub mod strict_json;
+mod text_size;
 pub mod violation;
 
 pub use compile_error::{CompileCode, CompileErrors, CompileProblem};
@@ -42,4 +43,5 @@ pub use schema::Schema;
 pub use strict_json::{
     JsonError, JsonProblem, JsonProblemKind, parse_json_strict, parse_json_strict_with,
 };
+pub use text_size::text_bytes;
 pub use violation::{Violation, ViolationCode};

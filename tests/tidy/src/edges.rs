@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 21] = [
+const SHARED: [(&str, &[&str]); 22] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -40,6 +40,12 @@ const SHARED: [(&str, &[&str]); 21] = [
         &[
             "contracts", "core-types", "json-schema", "sql-store", "run-log", "telemetry", "settings",
             "grpc-kit",
+        ],
+    ),
+    (
+        "documents",
+        &[
+            "contracts", "core-types", "settings", "sql-store", "run-log", "grpc-kit", "run-events",
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),

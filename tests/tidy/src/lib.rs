@@ -10,6 +10,7 @@
 //! * [`circles`]: files and folders of one crate that import each other in a loop.
 //! * [`edges`]: which crate may depend on which, and how many services a shared crate serves.
 //! * [`purity`]: what a domain or a service outside its store may not name.
+//! * [`once`]: what is written once, and where.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
 //! * [`prose`]: words that are given up, and how often each may still stand.
@@ -21,6 +22,7 @@ pub mod edges;
 pub mod finding;
 pub mod layout;
 pub mod manifests;
+pub mod once;
 pub mod prose;
 pub mod purity;
 pub mod rust_text;

@@ -304,7 +304,7 @@ impl Channel {
                 let Some((event, _)) = self.waiting.get(&entry.event_id) else {
                     continue;
                 };
-                bytes += event.payload.to_string().len();
+                bytes += json_schema::text_bytes(&event.payload);
                 if !events.is_empty() && bytes > MAX_TAKEN_BYTES {
                     break;
                 }

@@ -26,7 +26,7 @@ pub struct DocumentProblem {
 
 impl DocumentError {
     /// Reports one problem of the document as a whole.
-    pub(crate) fn whole(message: impl ToString) -> Self {
+    pub fn whole(message: impl ToString) -> Self {
         Self {
             problems: vec![DocumentProblem {
                 pointer: String::new(),

@@ -68,7 +68,7 @@ impl ChatMessage {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
         let reasoning = self.reasoning_of_calls();
-        let reasoning = reasoning.map_or(0, |reasoning| reasoning.to_string().len());
+        let reasoning = reasoning.map_or(0, json_schema::text_bytes);
         self.text.len() + calls.sum::<usize>() + reasoning
     }
 

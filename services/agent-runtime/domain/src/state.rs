@@ -234,7 +234,7 @@ fn add(number: &Number, by: &Number) -> Option<Value> {
 }
 
 fn check_value(value: &Value) -> Result<(), StateError> {
-    at_most("value", value.to_string().len(), MAX_VALUE_BYTES)
+    at_most("value", json_schema::text_bytes(value), MAX_VALUE_BYTES)
 }
 
 fn at_most(what: &'static str, bytes: usize, most: usize) -> Result<(), StateError> {
@@ -245,7 +245,7 @@ fn at_most(what: &'static str, bytes: usize, most: usize) -> Result<(), StateErr
 }
 
 fn check(schema: Option<&Schema>, state: &Value, most: usize) -> Result<(), StateError> {
-    at_most("state", state.to_string().len(), most)?;
+    at_most("state", json_schema::text_bytes(state), most)?;
     if depth(state) > MAX_DEPTH {
         return Err(StateError::TooDeep);
     }

@@ -206,7 +206,7 @@ impl Draft {
         let arguments = match part.arguments {
             Some(Value::String(text)) => text.len(),
             Some(Value::Null) | None => 0,
-            Some(whole) => whole.to_string().len(),
+            Some(whole) => json_schema::text_bytes(whole),
         };
         self.receive(part.id.len() + part.name.len() + arguments)?;
         let begun = match part.index.is_some() || !part.id.is_empty() {

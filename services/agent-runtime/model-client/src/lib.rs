@@ -93,7 +93,7 @@ impl ModelRequest {
     /// Returns how many bytes of text the model reads.
     pub fn bytes(&self) -> usize {
         let messages: usize = self.messages.iter().map(ChatMessage::bytes).sum();
-        let tools: usize = self.tools.iter().map(|tool| tool.to_string().len()).sum();
+        let tools: usize = self.tools.iter().map(json_schema::text_bytes).sum();
         messages + tools
     }
 }

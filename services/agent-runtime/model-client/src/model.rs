@@ -223,7 +223,7 @@ impl Candidate {
     /// Adds to the end of an answer who gave it and what it is booked with.
     fn book(&self, end: AnswerEnd, request_bytes: usize, text_bytes: usize) -> AnswerEnd {
         let calls = end.tool_calls.as_ref();
-        let answer_bytes = text_bytes + calls.map_or(0, |calls| calls.to_string().len());
+        let answer_bytes = text_bytes + calls.map_or(0, json_schema::text_bytes);
         let price_list = self.price_list.as_ref();
         AnswerEnd {
             model: self.name.clone(),

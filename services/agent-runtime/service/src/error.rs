@@ -1,8 +1,8 @@
 //! Why the service cannot be built, and failures of its store.
 
-use agent_store::{profiles::Profiles, revisions::DocumentKind, store::StoreError};
+use agent_store::{profiles::Profiles, store::StoreError};
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::{RunId, RunOwner};
+use core_types::{RunId, RunOwner, Tenant};
 use grpc_kit::Failure;
 use model_client::BuildModelError;
 use tonic::Code;
@@ -33,9 +33,10 @@ pub enum Error {
 const MOST_COMPARED: usize = 1_000;
 
 /// Reports that no profile has this id, and which one may have been meant.
-pub(crate) fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
-    let known = profiles.page(None, MOST_COMPARED);
-    let ids = known.iter().map(|known| known.profile.id.as_str());
+pub(crate) async fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
+    let known = profiles.page(Tenant::DEFAULT, "", MOST_COMPARED).await;
+    let (known, _) = known.unwrap_or_default();
+    let ids = known.iter().map(|known| known.document.id.as_str());
     let near = json_schema::nearest_names(id, ids);
     let meant = near.first().map(|near| format!("; did you mean `{near}`?"));
     let shown: String = id.chars().take(80).collect();
@@ -47,12 +48,12 @@ pub(crate) fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
         .metadata("profile_id", shown)
 }
 
-/// Reports that no document has this id, or that the revision is not kept where one is named.
-pub(crate) fn no_such_document(kind: DocumentKind, id: &str, revision: u64) -> Failure {
-    let (reason, kind) = match kind {
-        DocumentKind::Profile => (ErrorReason::ProfileNotFound, "profile"),
-        DocumentKind::Scene => (ErrorReason::SceneNotFound, "scene"),
-        DocumentKind::Project => (ErrorReason::ProjectNotFound, "project"),
+/// Reports that no document of a kind has this id, or that the revision is not kept where one is named.
+pub(crate) fn no_such_document(kind: &str, id: &str, revision: u64) -> Failure {
+    let reason = match kind {
+        "scene" => ErrorReason::SceneNotFound,
+        "project" => ErrorReason::ProjectNotFound,
+        _ => ErrorReason::ProfileNotFound,
     };
     let shown: String = id.chars().take(80).collect();
     let message = match revision {

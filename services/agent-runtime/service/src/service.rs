@@ -1,15 +1,14 @@
 //! The service put together.
 
-use std::{collections::HashMap, ffi::OsString, fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, ffi::OsString, fmt, path::Path, sync::Arc, time::Duration};
 
 use agent_store::{
     conversations::Conversations,
     knowledge::Knowledge,
-    profiles::Profiles,
-    projects::Projects,
+    profiles::{ProfileKind, Profiles},
+    projects::{ProjectKind, ProjectParts, Projects},
     questions::Questions,
-    revisions::Revisions,
-    scenes::Scenes,
+    scenes::{SceneKind, Scenes},
     store::{self, AgentStore},
 };
 use contracts::lf::a2a::v1::a2a_service_server::A2aServiceServer;
@@ -21,6 +20,7 @@ use contracts::tavern::agent::v1::{
     scene_service_server::SceneServiceServer, state_service_server::StateServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use documents::{DocumentParts, SqliteDocuments};
 use grpc_kit::{Failure, Services};
 use model_client::Models;
 use run_events::{Neighbours, RetentionSettings, Runs};
@@ -145,7 +145,7 @@ pub async fn build(
         store,
         models,
         profiles,
-        revisions,
+        documents,
         knowledge,
         conversations,
         states,
@@ -158,13 +158,13 @@ pub async fn build(
     let scenes_clock = Arc::clone(&clock);
     let scene_runner = SceneRunner::new(parts, settings.max_scenes, clock, Arc::clone(&ids));
     let publishers = Publishers::new(running_scenes.clone(), runs.clone());
-    let scenes = Scenes::new(settings.scenes_dir, store.clone(), revisions.clone());
-    let projects = Projects::new(
-        revisions,
-        profiles.clone(),
-        scenes.clone(),
-        knowledge.clone(),
-    );
+    let scenes = Scenes::open(SceneKind, &settings.scenes_dir, documents.clone()).await?;
+    let projects = Projects::open(ProjectKind, Path::new(""), documents).await?;
+    let project_parts = ProjectParts {
+        profiles: profiles.clone(),
+        scenes: scenes.clone(),
+        knowledge: knowledge.clone(),
+    };
     let surroundings = Surroundings {
         peers: peers.clone(),
         models: models.clone(),
@@ -182,7 +182,7 @@ pub async fn build(
         scenes_clock,
     );
     Ok(AgentRuntime {
-        project: ProjectRpc::new(projects, scene.clone()),
+        project: ProjectRpc::new(projects, project_parts, scene.clone()),
         runs,
         runner,
         scene,
@@ -215,7 +215,7 @@ struct Base {
     store: AgentStore,
     models: Models,
     profiles: Profiles,
-    revisions: Revisions,
+    documents: DocumentParts,
     knowledge: Knowledge,
     conversations: Conversations,
     states: States,
@@ -242,8 +242,14 @@ impl Base {
         let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
         runs.pause_below(peers.workflow_runs.clone());
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
-        let database = SqliteDatabase::open(options, &[store::MIGRATIONS]).await;
-        let store = AgentStore::new(database.map_err(Error::Database)?);
+        let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, store::MIGRATIONS]);
+        let database = database.await.map_err(Error::Database)?;
+        let documents = DocumentParts {
+            store: Arc::new(SqliteDocuments::new(database.clone())),
+            runs: Some(runs.clone()),
+            clock: Arc::clone(&clock),
+        };
+        let store = AgentStore::new(database);
         let deleting = store.clone();
         runs.before_deletion(move |run| {
             let (store, is_scene) = (deleting.clone(), run.owner() == RunOwner::Scene);
@@ -256,9 +262,8 @@ impl Base {
                 .map_err(|error| store_failure(&error))
             })
         });
-        let revisions = Revisions::new(store.clone(), runs.clone(), Arc::clone(&clock));
-        let agents_dir = settings.agents_dir.clone();
-        let profiles = Profiles::open(agents_dir, store.clone(), revisions.clone()).await?;
+        let agents_dir = settings.agents_dir.as_path();
+        let profiles = Profiles::open(ProfileKind, agents_dir, documents.clone()).await?;
         let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
@@ -278,7 +283,7 @@ impl Base {
             store,
             models,
             profiles,
-            revisions,
+            documents,
             knowledge,
             conversations,
             states,

@@ -13,11 +13,12 @@ use agent_domain::{
 use agent_store::{
     conversations::{self, Conversations},
     knowledge::Knowledge,
-    profiles::Profiles,
-    store::{AgentStore, StateOwner, StateRow},
+    profiles::{Profiles, of_instance},
+    store::{AgentStore, NamedRequest, StateOwner, StateRow},
 };
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::{Clock, Timestamp};
+use core_types::{Clock, Tenant, Timestamp};
+use documents::{Seen, change::request_id_reused};
 use grpc_kit::Failure;
 use json_schema::Schema;
 use run_events::Runs;
@@ -89,8 +90,8 @@ impl States {
     /// A storage that does not work.
     pub async fn begin(&self, owner: &StateOwner, first: &Value) -> Result<(), Failure> {
         if self.stored(owner, None).await?.is_none() {
-            let row = self.row(1, first, Vec::new(), None, None);
-            self.put(owner, &row).await?;
+            let row = self.row(1, first, Vec::new(), None, String::new());
+            self.put(owner, &row, None).await?;
         }
         Ok(())
     }
@@ -170,10 +171,10 @@ impl States {
         };
         for version in shown.iter().filter(|version| **version < then.version) {
             if let Some(row) = self.stored(from, Some(*version)).await? {
-                self.put(to, &copied(row)).await?;
+                self.put(to, &copied(row), None).await?;
             }
         }
-        self.put(to, &copied(then)).await
+        self.put(to, &copied(then), None).await
     }
 
     /// Returns whose state a request speaks of: that of the agent whose turn continues, or had the newest one, if it names none.
@@ -210,11 +211,16 @@ impl States {
     }
 
     /// Returns the settings of an agent of a scene.
-    pub fn settings_of(&self, instance: &Instance) -> TavernSection {
-        match self.profiles.get(&instance.profile_id) {
-            Some(known) => instance.tavern.over(&known.profile.tavern),
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn settings_of(&self, instance: &Instance) -> Result<TavernSection, Failure> {
+        let known = self.profiles.get(Tenant::DEFAULT, &instance.profile_id);
+        let known = known.await.map_err(|error| store_failure(&error))?;
+        Ok(match known {
+            Some(known) => instance.tavern.over(&known.document.tavern),
             None => instance.tavern.clone(),
-        }
+        })
     }
 
     /// Returns at most `limit` versions, the newest first, those before `before`.
@@ -266,13 +272,11 @@ impl States {
         let instance = instance.filter(|known| known.instance.profile_id == owner.profile_id);
         let profile = match instance {
             // It may keep an earlier revision.
-            Some(known) => {
-                let profile = self.profiles.of_instance(&known.instance).await;
-                profile.map_err(|error| store_failure(&error))?
-            }
-            None => self.profiles.get(&owner.profile_id),
+            Some(known) => of_instance(&self.profiles, &known.instance).await,
+            None => self.profiles.get(Tenant::DEFAULT, &owner.profile_id).await,
         };
-        let schema = profile.and_then(|known| known.profile.state_schema.clone());
+        let profile = profile.map_err(|error| store_failure(&error))?;
+        let schema = profile.and_then(|known| known.document.state_schema.clone());
         self.update_within(owner, update, schema.as_ref(), MAX_PRIVATE_BYTES)
             .await
     }
@@ -301,18 +305,21 @@ impl States {
         most: usize,
     ) -> Result<Result<(StateRow, bool), StateError>, Failure> {
         let _one_at_a_time = self.conversations.lock(&owner.conversation_id).await;
-        if let Some((request_id, hash)) = &update.request {
-            let made = self.store.state_by_request(owner, request_id).await;
-            if let Some(made) = made.map_err(|error| store_failure(&error))? {
-                return match made.body_hash[..] == hash.0[..] {
-                    true => Ok(Ok((made, true))),
-                    false => Err(Failure::new(
-                        Code::AlreadyExists,
-                        ErrorReason::RequestIdReused,
-                        "the request id was used with another body; use a new one",
-                    )
-                    .metadata("request_id", request_id)),
-                };
+        let named = update.request.as_ref();
+        let named = named.map(|(request_id, body)| owner.named(request_id, *body));
+        if let Some(named) = &named {
+            let seen = self.store.seen(&owner.request(named)).await;
+            let made = match seen.map_err(|error| store_failure(&error))? {
+                Seen::New => None,
+                Seen::Same(version) => self.stored(owner, version.parse().ok()).await?,
+                Seen::OtherBody => {
+                    let request_id = update.request.as_ref().map_or("", |(id, _)| id);
+                    return Err(request_id_reused(request_id));
+                }
+            };
+            // A version that is no longer kept was made so long ago that the request is a new one.
+            if let Some(made) = made {
+                return Ok(Ok((made, true)));
             }
         }
         // An agent without declared values begins with its first change.
@@ -331,14 +338,15 @@ impl States {
             Ok(changed) => changed,
             Err(error) => return Ok(Err(error)),
         };
+        let request_id = update.request.map_or_else(String::new, |(id, _)| id);
         let row = self.row(
             version + 1,
             &changed.state,
             changed.paths,
             changed.previous,
-            update.request,
+            request_id,
         );
-        self.put(owner, &row).await?;
+        self.put(owner, &row, named.as_ref()).await?;
         Ok(Ok((row, false)))
     }
 
@@ -348,10 +356,8 @@ impl States {
         state: &Value,
         paths: Vec<String>,
         previous: Option<Value>,
-        request: Option<(String, Hash)>,
+        request_id: String,
     ) -> StateRow {
-        let (request_id, body_hash) =
-            request.map_or_else(Default::default, |(id, hash)| (id, hash.0.to_vec()));
         StateRow {
             version,
             created: self.clock.now(),
@@ -359,7 +365,6 @@ impl States {
             paths: Value::from(paths).to_string(),
             previous: previous.map(|value| value.to_string()),
             request_id,
-            body_hash,
         }
     }
 
@@ -372,8 +377,13 @@ impl States {
         row.map_err(|error| store_failure(&error))
     }
 
-    async fn put(&self, owner: &StateOwner, row: &StateRow) -> Result<(), Failure> {
-        let stored = self.store.put_state(owner, row).await;
+    async fn put(
+        &self,
+        owner: &StateOwner,
+        row: &StateRow,
+        request: Option<&NamedRequest>,
+    ) -> Result<(), Failure> {
+        let stored = self.store.put_state(owner, row, request).await;
         stored.map(drop).map_err(|error| store_failure(&error))
     }
 }
@@ -382,7 +392,6 @@ impl States {
 fn copied(row: StateRow) -> StateRow {
     StateRow {
         request_id: String::new(),
-        body_hash: Vec::new(),
         ..row
     }
 }

@@ -12,13 +12,14 @@ use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied
 use call_prompt::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{Clock, RunId, Timestamp};
+use documents::{Seen, change::request_id_reused};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
 use run_events::store_failure;
 use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
-use crate::store::{AgentStore, AppendRequest, ConversationRow};
+use crate::store::{APPEND, AgentStore, ConversationRow, NamedRequest};
 use turn_log::history::{self, Batch, Earlier};
 
 pub use branch::Branched;
@@ -243,7 +244,7 @@ impl Conversations {
         conversation_id: &str,
         expected_revision: u64,
         messages: Vec<ChatMessage>,
-        request: Option<AppendRequest>,
+        request: Option<NamedRequest>,
     ) -> Result<(Conversation, bool), Failure> {
         let _one_at_a_time = self.lock(conversation_id).await;
         if let Some(request) = &request
@@ -285,19 +286,14 @@ impl Conversations {
     async fn appended_by(
         &self,
         conversation_id: &str,
-        request: &AppendRequest,
+        request: &NamedRequest,
     ) -> Result<Option<u64>, Failure> {
         let store = &self.inner.store;
-        let known = store.append_request(conversation_id, &request.id).await;
+        let known = store.seen(&request.within(APPEND, conversation_id)).await;
         match known.map_err(|error| store_failure(&error))? {
-            Some((body_hash, revision)) if body_hash == request.body_hash.0 => Ok(Some(revision)),
-            Some(_) => {
-                let message = "the request id was used before with other messages";
-                let reason = ErrorReason::RequestIdReused;
-                let failure = Failure::new(Code::AlreadyExists, reason, message);
-                Err(failure.metadata("request_id", &request.id))
-            }
-            None => Ok(None),
+            Seen::Same(revision) => Ok(Some(revision.parse().unwrap_or(0))),
+            Seen::OtherBody => Err(request_id_reused(&request.id)),
+            Seen::New => Ok(None),
         }
     }
 

@@ -11,20 +11,20 @@ use std::{
 };
 
 use agent_domain::{
+    document::DocumentError,
     knowledge::{self, Entry, GoalReference, MAX_ENTRIES},
     profile::Profile,
 };
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, IdSource, LoadDiagnostic};
+use documents::{ChangeError, Seen, change::request_id_reused, files::Look};
 use grpc_kit::Failure;
 use run_events::store_failure;
 use tokio::sync::Mutex;
 use tonic::Code;
 
-use crate::{
-    error::PutError,
-    profiles::Look,
-    store::{AgentStore, AppendRequest, EntryRow, KnowledgeRow, StoreError, WrittenEntry},
+use crate::store::{
+    AgentStore, EntryRow, KnowledgeRow, NamedRequest, StoreError, WRITE, WrittenEntry,
 };
 
 pub use access::Reader;
@@ -65,7 +65,7 @@ pub struct NewEntry {
     /// The entry; its id is empty for a new one.
     pub entry: Entry,
     /// The caller's name for the request and its digest.
-    pub request: Option<AppendRequest>,
+    pub request: Option<NamedRequest>,
 }
 
 impl Knowledge {
@@ -99,7 +99,7 @@ impl Knowledge {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let directory = self.inner.directory.clone();
-            let look = tokio::task::spawn_blocking(move || Look::at(&directory)).await;
+            let look = tokio::task::spawn_blocking(move || Look::at(&directory, "")).await;
             if look.is_ok_and(|look| self.known(|known| known.look != look))
                 && let Err(error) = self.read_files().await
             {
@@ -112,8 +112,9 @@ impl Knowledge {
     async fn read_files(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let directory = self.inner.directory.clone();
-        let read =
-            tokio::task::spawn_blocking(move || (Look::at(&directory), files::read(&directory)));
+        let read = tokio::task::spawn_blocking(move || {
+            (Look::at(&directory, ""), files::read(&directory))
+        });
         let Ok((look, (bases, left_out))) = read.await else {
             return Ok(());
         };
@@ -147,13 +148,13 @@ impl Knowledge {
         text: &str,
         etag: &str,
         validate_only: bool,
-    ) -> Result<KnowledgeRow, PutError> {
-        let base = knowledge::read(text)?;
+    ) -> Result<KnowledgeRow, ChangeError<DocumentError>> {
+        let base = knowledge::read(text).map_err(ChangeError::Invalid)?;
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
         let current = self.find(&base.id).await?;
         let current = current.map(|row| row.etag).unwrap_or_default();
-        PutError::check_etag(etag, current)?;
+        ChangeError::check_etag(etag, &current)?;
         if !validate_only {
             let now = self.inner.clock.now();
             store.put_knowledge_base(&base, false, now).await?;
@@ -176,12 +177,12 @@ impl Knowledge {
     ///
     /// # Errors
     /// Another etag, or a store that does not work.
-    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, PutError> {
+    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, ChangeError<DocumentError>> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let Some(row) = self.find(id).await? else {
             return Ok(false);
         };
-        PutError::check_etag(etag, row.etag)?;
+        ChangeError::check_etag(etag, &row.etag)?;
         let deleted = self.inner.store.delete_knowledge_base(id).await?;
         self.change(|known| {
             known.ids.remove(id);
@@ -312,17 +313,11 @@ impl Knowledge {
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
         if let Some(request) = &new.request {
-            let before = store.written_entry(&kb_id, &request.id).await;
-            if let Some(before) = before.map_err(|error| store_failure(&error))? {
-                return match before.body_hash[..] == request.body_hash.0[..] {
-                    true => Ok((before, true)),
-                    false => Err(Failure::new(
-                        Code::AlreadyExists,
-                        ErrorReason::RequestIdReused,
-                        "the request id was used with another body; use a new one",
-                    )
-                    .metadata("request_id", &request.id)),
-                };
+            let seen = store.seen(&request.within(WRITE, &kb_id)).await;
+            match seen.map_err(|error| store_failure(&error))? {
+                Seen::New => {}
+                Seen::Same(written) => return Ok((read_written(&written)?, true)),
+                Seen::OtherBody => return Err(request_id_reused(&request.id)),
             }
         }
         new.entry.is_enabled = is_enabled;
@@ -347,16 +342,10 @@ impl Knowledge {
         }
         let (author, now) = (writer.author(), self.inner.clock.now());
         let request = new.request.as_ref();
-        let version = store
+        let written = store
             .put_entry(&kb_id, &new.entry, author, request, now)
             .await;
-        let written = WrittenEntry {
-            caiu_id: new.entry.caiu_id,
-            version: version.map_err(|error| store_failure(&error))?,
-            is_enabled,
-            body_hash: Vec::new(),
-        };
-        Ok((written, false))
+        Ok((written.map_err(|error| store_failure(&error))?, false))
     }
 
     async fn find(&self, id: &str) -> Result<Option<KnowledgeRow>, StoreError> {
@@ -373,6 +362,16 @@ impl Knowledge {
         let known = self.inner.known.write();
         change(&mut known.unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Reads the answer to a request as it was noted.
+fn read_written(answer: &str) -> Result<WrittenEntry, Failure> {
+    serde_json::from_str(answer).map_err(|_| {
+        store_failure(&StoreError::Damaged {
+            table: "request",
+            column: "answer",
+        })
+    })
 }
 
 /// Reports that there is no such knowledge base or entry.

@@ -1,13 +1,12 @@
-//! Keeps profiles that were put, and conversations with what was appended to them.
+//! Keeps conversations with the messages appended to them, states, questions and knowledge bases.
 
 mod knowledge;
 mod questions;
-mod revisions;
-mod scenes;
 mod states;
 
 use agent_domain::message::{ChatMessage, Role};
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
+use documents::requests::{self, Request, Seen};
 use run_log::Hash;
 use serde_json::json;
 use sql_store::{Migrations, SqliteDatabase};
@@ -15,9 +14,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 use turn_log::history::Batch;
 
+pub(crate) use knowledge::WRITE;
 pub use knowledge::{EntryRow, KnowledgeRow, WrittenEntry};
 pub use questions::OpenQuestion;
-pub use revisions::{NewRevision, RevisionRow};
 pub use sql_store::StoreError;
 pub use states::{StateOwner, StateRow};
 
@@ -37,13 +36,28 @@ pub struct ConversationRow {
     pub batches: u64,
 }
 
-/// The request that appended messages.
+/// The method whose requests append messages to a conversation.
+pub(crate) const APPEND: &str = "AppendMessages";
+
+/// A request that a caller named.
 #[derive(Clone, Debug)]
-pub struct AppendRequest {
+pub struct NamedRequest {
     /// The caller's name for it.
     pub id: String,
-    /// The digest of its messages.
-    pub body_hash: Hash,
+    /// The digest of its body.
+    pub body: Hash,
+}
+
+impl NamedRequest {
+    /// Returns it as the request of a method about a resource.
+    pub fn within<'a>(&'a self, method: &'static str, scope: &'a str) -> Request<'a> {
+        Request {
+            method,
+            scope,
+            id: &self.id,
+            body: self.body,
+        }
+    }
 }
 
 /// The store. Clone, cheap.
@@ -58,68 +72,13 @@ impl AgentStore {
         Self { database }
     }
 
-    /// Returns the texts of all profiles.
+    /// Returns what is known of a request id.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn profiles(&self) -> Result<Vec<String>, StoreError> {
-        let texts = sqlx::query_scalar("SELECT text FROM profiles ORDER BY profile_id");
-        Ok(texts.fetch_all(self.database.reader()).await?)
-    }
-
-    /// Stores a profile, and the request that asked for it.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn put_profile(
-        &self,
-        id: &str,
-        text: &str,
-        request: Option<(&str, Hash)>,
-    ) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query(
-            "INSERT INTO profiles (profile_id, text) VALUES (?1, ?2) \
-             ON CONFLICT (profile_id) DO UPDATE SET text = excluded.text",
-        )
-        .bind(id)
-        .bind(text)
-        .execute(&mut *transaction)
-        .await?;
-        if let Some((request_id, body_hash)) = request {
-            sqlx::query("INSERT INTO put_requests (request_id, body_hash) VALUES (?1, ?2)")
-                .bind(request_id)
-                .bind(&body_hash.0[..])
-                .execute(&mut *transaction)
-                .await?;
-        }
-        Ok(transaction.commit().await?)
-    }
-
-    /// Returns the digest of the body that a request id was used with.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub(crate) async fn put_request(
-        &self,
-        request_id: &str,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        let hash = sqlx::query_scalar("SELECT body_hash FROM put_requests WHERE request_id = ?1");
-        let hash = hash.bind(request_id).fetch_optional(self.database.reader());
-        Ok(hash.await?)
-    }
-
-    /// Deletes a profile.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn delete_profile(&self, id: &str) -> Result<(), StoreError> {
-        let mut transaction = self.database.begin_write().await?;
-        sqlx::query("DELETE FROM profiles WHERE profile_id = ?1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
-        Ok(transaction.commit().await?)
+    pub async fn seen(&self, request: &Request<'_>) -> Result<Seen, StoreError> {
+        let mut connection = self.database.reader().acquire().await?;
+        requests::seen(&mut connection, Tenant::DEFAULT, request).await
     }
 
     /// Begins a conversation, unless it has begun.
@@ -210,7 +169,6 @@ impl AgentStore {
         let mut transaction = self.database.begin_write().await?;
         for statement in [
             "DELETE FROM appended_messages WHERE conversation_id = ?1",
-            "DELETE FROM append_requests WHERE conversation_id = ?1",
             "DELETE FROM conversations WHERE conversation_id = ?1",
         ] {
             sqlx::query(statement)
@@ -218,28 +176,8 @@ impl AgentStore {
                 .execute(&mut *transaction)
                 .await?;
         }
+        requests::forget(&mut transaction, Tenant::DEFAULT, APPEND, id).await?;
         Ok(transaction.commit().await?)
-    }
-
-    /// Returns the digest of the messages that a request appended to a conversation, and the revision
-    /// that it gave it.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn append_request(
-        &self,
-        id: &str,
-        request_id: &str,
-    ) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
-        let found: Option<(Vec<u8>, i64)> = sqlx::query_as(
-            "SELECT body_hash, revision FROM append_requests \
-             WHERE conversation_id = ?1 AND request_id = ?2",
-        )
-        .bind(id)
-        .bind(request_id)
-        .fetch_optional(self.database.reader())
-        .await?;
-        Ok(found.map(|(body_hash, revision)| (body_hash, revision.unsigned_abs())))
     }
 
     /// Appends messages to a conversation, which begins now unless it has begun, as one change of it, and
@@ -252,7 +190,7 @@ impl AgentStore {
         id: &str,
         now: Timestamp,
         parts: &[Batch],
-        request: Option<(&AppendRequest, u64)>,
+        request: Option<(&NamedRequest, u64)>,
     ) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         begin(&mut transaction, id, now).await?;
@@ -285,16 +223,8 @@ impl AgentStore {
             .await?;
         }
         if let Some((request, revision)) = request {
-            sqlx::query(
-                "INSERT INTO append_requests (conversation_id, request_id, body_hash, revision) \
-                 VALUES (?1, ?2, ?3, ?4)",
-            )
-            .bind(id)
-            .bind(&request.id)
-            .bind(&request.body_hash.0[..])
-            .bind(i64::try_from(revision).unwrap_or(i64::MAX))
-            .execute(&mut *transaction)
-            .await?;
+            let (request, revision) = (request.within(APPEND, id), revision.to_string());
+            requests::note(&mut transaction, Tenant::DEFAULT, &request, &revision, now).await?;
         }
         Ok(transaction.commit().await?)
     }

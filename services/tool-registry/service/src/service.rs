@@ -9,6 +9,7 @@ use contracts::tavern::registry::v1::{
     tool_registry_service_server::ToolRegistryServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use documents::{DocumentStore, SqliteDocuments};
 use grpc_kit::{Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::{RunLog, RunLogs};
@@ -41,7 +42,7 @@ use crate::{
         retention,
     },
     settings::RegistrySettings,
-    store::{MIGRATIONS, SqliteStore, ToolStore},
+    store::MIGRATIONS,
     tools::Tools,
     workspace::Workspaces,
 };
@@ -61,7 +62,7 @@ pub struct ToolRegistry {
     retention: RetentionSettings,
     neighbours: Neighbours,
     conversations: ConversationServiceClient<Transport>,
-    store: Arc<dyn ToolStore>,
+    store: Arc<dyn DocumentStore>,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
 }
@@ -96,7 +97,7 @@ pub async fn build_with(
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
     let database = SqliteOptions::new(data.file("tool-registry.db")?);
-    let database = SqliteDatabase::open(database, &[MIGRATIONS]).await?;
+    let database = SqliteDatabase::open(database, &[documents::MIGRATIONS, MIGRATIONS]).await?;
     let policy = Policy::load(&settings.approvals_file)?;
     let approvals = Approvals::new(
         policy,
@@ -104,15 +105,12 @@ pub async fn build_with(
         Arc::clone(&clock),
         Arc::clone(&ids),
     );
-    let store: Arc<dyn ToolStore> = Arc::new(SqliteStore::new(database));
+    let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
-    let workspaces = Workspaces::open(
-        &data.directory("workspaces")?,
-        settings.workspace,
-        Arc::clone(&ids),
-    )
-    .map_err(Error::Workspaces)?;
+    let (directory, own_ids) = (data.directory("workspaces")?, Arc::clone(&ids));
+    let workspaces = Workspaces::open(&directory, settings.workspace, own_ids);
+    let workspaces = workspaces.map_err(Error::Workspaces)?;
 
     let mut plugins = load_plugins(&settings.plugins_dir)?;
     let catalogue = first_catalogue(&mut plugins);
@@ -127,6 +125,7 @@ pub async fn build_with(
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),
+        Arc::clone(&clock),
         workflow_runs.clone(),
         backends.clone(),
     );

@@ -12,6 +12,8 @@ use std::{
 };
 
 use contracts::tavern::workflow::v1::GetToolChoiceRequest;
+use core_types::Clock;
+use documents::DocumentStore;
 use tonic::Status;
 use tool_domain::{
     availability::WorkflowTools,
@@ -20,10 +22,7 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-use crate::{
-    dispatch::{backend::Backends, runs::ChildRuns},
-    store::ToolStore,
-};
+use crate::dispatch::{backend::Backends, runs::ChildRuns};
 
 pub use backends::PutBackend;
 pub use change::{Change, ChangeError};
@@ -48,7 +47,8 @@ struct Shared {
     /// Tools that were derived, by id. An entry whose digest is no longer that of its source is made
     /// anew. Never held across an await.
     derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
-    store: Arc<dyn ToolStore>,
+    store: Arc<dyn DocumentStore>,
+    clock: Arc<dyn Clock>,
     runs: ChildRuns,
     backends: Backends,
 }
@@ -111,7 +111,8 @@ impl Tools {
     /// Takes the tools of the platform and of plugins, and everything else that is needed.
     pub fn new(
         catalogue: Catalogue,
-        store: Arc<dyn ToolStore>,
+        store: Arc<dyn DocumentStore>,
+        clock: Arc<dyn Clock>,
         runs: ChildRuns,
         backends: Backends,
     ) -> Self {
@@ -121,6 +122,7 @@ impl Tools {
                 changing: tokio::sync::Mutex::new(()),
                 derived: Mutex::default(),
                 store,
+                clock,
                 runs,
                 backends,
             }),

@@ -107,7 +107,7 @@ impl<'a> WaitSettings<'a> {
         let Some(schema) = self.get(key) else {
             return;
         };
-        if schema.to_string().len() > MAX_SCHEMA_BYTES {
+        if json_schema::text_bytes(schema) > MAX_SCHEMA_BYTES {
             return self.refuse(key, format!("is longer than {MAX_SCHEMA_BYTES} bytes"));
         }
         let compiled = match Schema::compile(schema) {

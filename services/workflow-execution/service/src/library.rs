@@ -1,18 +1,16 @@
-//! All definitions: the files of the workflows directory and those that were stored.
+//! All definitions: the files of the workflows directory and those that were put, which hide files of their ids.
 
-mod files;
+mod kind;
 mod plans;
 
 use call_outcome::Violation;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{io, path::Path, sync::Arc};
 
-use core_types::LoadDiagnostic;
+use core_types::{LoadDiagnostic, Tenant};
+use documents::{ChangeError, DocumentParts, Documents, FileChanges, Known, Listed, Put};
 use grpc_kit::Failure;
-use tokio::sync::Mutex;
 
 use crate::error::{Error, directory_failure, store_failure, workflow_invalid, workflow_not_found};
-use crate::store::{DeleteOutcome, Put, PutOutcome, StoredWorkflow, WorkflowStore};
 use workflow_domain::bundle::{Bundle, Children};
 use workflow_domain::compile::compile_bundle;
 use workflow_domain::flatten::references;
@@ -21,40 +19,18 @@ use workflow_domain::load::load;
 use workflow_domain::node_type::Catalogue;
 use workflow_domain::plan::Plan;
 
-pub use files::FileChanges;
-use files::{File, Files};
+pub use kind::{Definition, InvalidFile, WorkflowKind};
 use plans::Plans;
+
+/// A definition in force.
+pub type KnownDefinition = Known<Definition>;
 
 /// All definitions.
 #[derive(Debug)]
 pub struct Library {
-    directory: PathBuf,
-    /// Locked to copy or replace the handle, never across an await.
-    files: RwLock<Arc<Files>>,
-    /// Held while the directory is read again, so that two reloads do not overtake each other.
-    reloading: Mutex<()>,
-    store: Arc<dyn WorkflowStore>,
+    documents: Documents<WorkflowKind>,
     catalogue: Arc<Catalogue>,
     plans: Plans,
-}
-
-/// A definition as it is stored.
-#[derive(Clone, Debug)]
-pub struct Definition {
-    /// The id.
-    pub id: String,
-    /// The text.
-    pub text: Arc<str>,
-    /// Whether it is a file of the workflows directory.
-    pub from_file: bool,
-}
-
-/// What an id belongs to.
-enum Found {
-    Definition(Definition),
-    /// A file with these mistakes.
-    Invalid(Vec<Violation>),
-    Nothing,
 }
 
 /// The most ids that an unknown one is compared with.
@@ -65,21 +41,23 @@ impl Library {
     /// an empty path is not a directory.
     ///
     /// # Errors
-    /// A directory that cannot be listed.
-    pub fn open(
+    /// A directory that cannot be listed, or a store that does not work.
+    pub async fn open(
         directory: &Path,
-        store: Arc<dyn WorkflowStore>,
+        parts: DocumentParts,
         catalogue: Arc<Catalogue>,
     ) -> Result<Self, Error> {
-        let files = Files::read(directory, &catalogue).map_err(|source| Error::Workflows {
-            path: directory.to_owned(),
-            source,
-        })?;
+        if !directory.as_os_str().is_empty() {
+            std::fs::read_dir(directory).map_err(|source| Error::Workflows {
+                path: directory.to_owned(),
+                source,
+            })?;
+        }
+        let kind = WorkflowKind {
+            catalogue: Arc::clone(&catalogue),
+        };
         Ok(Self {
-            directory: directory.to_owned(),
-            files: RwLock::new(Arc::new(files)),
-            reloading: Mutex::default(),
-            store,
+            documents: Documents::open(kind, directory, parts).await?,
             catalogue,
             plans: Plans::default(),
         })
@@ -90,16 +68,10 @@ impl Library {
     /// # Errors
     /// A directory that cannot be listed; the definitions are as they were.
     pub async fn reload(&self) -> Result<FileChanges, Failure> {
-        let _one_at_a_time = self.reloading.lock().await;
-        let (directory, catalogue) = (self.directory.clone(), Arc::clone(&self.catalogue));
-        let read = tokio::task::spawn_blocking(move || Files::read(&directory, &catalogue)).await;
-        let files = read
-            .map_err(std::io::Error::other)
-            .flatten()
-            .map_err(|error| directory_failure(&self.directory, &error))?;
-        let changes = files.changes_since(&self.files());
-        *self.files.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(files);
-        Ok(changes)
+        let reloaded = self.documents.reload().await;
+        let reloaded = reloaded.map_err(|error| store_failure(&error))?;
+        let failure = |error: io::Error| directory_failure(self.documents.directory(), &error);
+        reloaded.map_err(failure)
     }
 
     /// Returns the node types.
@@ -107,106 +79,75 @@ impl Library {
         &self.catalogue
     }
 
-    /// Returns the store.
-    pub fn store(&self) -> &Arc<dyn WorkflowStore> {
-        &self.store
-    }
-
-    /// Returns whether the id belongs to a file, which is read only.
-    pub fn is_file(&self, id: &str) -> bool {
-        self.files().get(id).is_some()
-    }
-
     /// Returns a definition.
     ///
     /// # Errors
     /// WORKFLOW_NOT_FOUND, or WORKFLOW_INVALID for a file that is not valid.
-    pub async fn get(&self, id: &str) -> Result<Definition, Failure> {
-        match self.find(id).await? {
-            Found::Definition(definition) => Ok(definition),
-            Found::Invalid(violations) => Err(workflow_invalid("definition_json", &violations)),
-            Found::Nothing => Err(self.not_found(id).await),
+    pub async fn get(&self, id: &str) -> Result<KnownDefinition, Failure> {
+        if let Some(definition) = self.get_valid(id).await? {
+            return Ok(definition);
+        }
+        match self.documents.invalid_file(id) {
+            Some(InvalidFile(violations)) => Err(workflow_invalid("definition_json", &violations)),
+            None => Err(self.not_found(id).await),
         }
     }
 
-    /// Reports that no workflow has this id.
+    /// Reports that no workflow has this id, and which one may have been meant.
     pub async fn not_found(&self, id: &str) -> Failure {
-        let known = self.ids("", MOST_COMPARED).await;
-        workflow_not_found(id, &known.unwrap_or_default())
+        let known = self.documents.page(Tenant::DEFAULT, "", MOST_COMPARED);
+        let (known, _) = known.await.unwrap_or_default();
+        let ids: Vec<String> = known
+            .iter()
+            .map(|known| known.document.id.clone())
+            .collect();
+        workflow_not_found(id, &ids)
     }
 
     /// Returns a definition if it is there and valid.
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn get_valid(&self, id: &str) -> Result<Option<Definition>, Failure> {
-        match self.find(id).await? {
-            Found::Definition(definition) => Ok(Some(definition)),
-            Found::Invalid(_) | Found::Nothing => Ok(None),
-        }
+    pub async fn get_valid(&self, id: &str) -> Result<Option<KnownDefinition>, Failure> {
+        let known = self.documents.get(Tenant::DEFAULT, id).await;
+        known.map_err(|error| store_failure(&error))
     }
 
-    async fn find(&self, id: &str) -> Result<Found, Failure> {
-        match self.files().get(id) {
-            Some(File::Valid(text)) => {
-                return Ok(Found::Definition(Definition {
-                    id: id.to_owned(),
-                    text: Arc::clone(text),
-                    from_file: true,
-                }));
-            }
-            Some(File::Invalid(violations)) => return Ok(Found::Invalid(violations.clone())),
-            None => {}
-        }
-        let stored = self.store.get(id).await;
-        let stored = stored.map_err(|error| store_failure(&error))?;
-        Ok(stored.map_or(Found::Nothing, |stored| Found::Definition(stored.into())))
-    }
-
-    /// Returns the ids after `after`, in order, at most `limit`. Files that are not valid are left
-    /// out, unless their ids are stored as well.
+    /// Returns a page of the list of definitions; files that are not valid are left out.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn ids(&self, after: &str, limit: usize) -> Result<Vec<String>, Failure> {
-        let mut ids = self
-            .store
-            .ids(after, limit)
-            .await
-            .map_err(|error| store_failure(&error))?;
-        let files = self.files();
-        ids.extend(files.ids().filter(|id| id.as_str() > after).cloned());
-        ids.sort_unstable();
-        ids.dedup();
-        ids.truncate(limit);
-        Ok(ids)
+    /// A token of another list, or a store that does not work.
+    pub async fn list(
+        &self,
+        page_token: &str,
+        page_size: i32,
+    ) -> Result<Listed<Definition>, Failure> {
+        let listed = self.documents.list(Tenant::DEFAULT, page_token, page_size);
+        listed.await
     }
 
-    /// Stores a definition.
+    /// Stores a definition. Returns it, and whether the request was seen before.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn put(&self, put: Put<'_>) -> Result<PutOutcome, Failure> {
-        self.store
-            .put(put)
-            .await
-            .map_err(|error| store_failure(&error))
+    /// Why it is not stored.
+    pub async fn put(
+        &self,
+        put: Put<'_>,
+    ) -> Result<(KnownDefinition, bool), ChangeError<InvalidFile>> {
+        self.documents.put(Tenant::DEFAULT, put).await
     }
 
-    /// Deletes a stored definition.
+    /// Deletes a definition that was put.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn delete(&self, id: &str, expected: Option<&str>) -> Result<DeleteOutcome, Failure> {
-        self.store
-            .delete(id, expected)
-            .await
-            .map_err(|error| store_failure(&error))
+    /// Why it is not deleted.
+    pub async fn delete(&self, id: &str, etag: &str) -> Result<(), ChangeError<InvalidFile>> {
+        self.documents.delete(Tenant::DEFAULT, id, etag).await
     }
 
     /// Returns a finding for each file that is not valid, at most [`LoadDiagnostic::MAX`].
     pub fn left_out(&self) -> Vec<LoadDiagnostic> {
-        self.files().left_out()
+        self.documents.left_out()
     }
 
     /// Puts a text together with the workflows that it refers to. What does not exist or is too much
@@ -226,14 +167,14 @@ impl Library {
                 let Some(child) = self.get_valid(&id).await? else {
                     continue;
                 };
-                bytes += child.text.len();
+                bytes += child.document.text.len();
                 if bytes > MAX_BUNDLE_BYTES {
                     break;
                 }
                 if part {
-                    unread.push(Arc::clone(&child.text));
+                    unread.push(Arc::clone(&child.document.text));
                 }
-                children.insert(id, child.text);
+                children.insert(id, Arc::clone(&child.document.text));
             }
         }
         Ok(Bundle {
@@ -264,11 +205,6 @@ impl Library {
         });
         plan.map(|plan| self.plans.insert(for_cache, plan))
     }
-
-    fn files(&self) -> Arc<Files> {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&files)
-    }
 }
 
 /// Returns the ids of the workflows that a text refers to, and for each whether it becomes part of
@@ -281,14 +217,4 @@ fn referenced_by(text: &str) -> Vec<(String, bool)> {
     let workflow = load(text).workflow;
     let ids = workflow.iter().flat_map(references);
     ids.map(|(id, part)| (id.to_owned(), part)).collect()
-}
-
-impl From<StoredWorkflow> for Definition {
-    fn from(stored: StoredWorkflow) -> Self {
-        Self {
-            id: stored.id,
-            text: stored.text.into(),
-            from_file: false,
-        }
-    }
 }

@@ -92,21 +92,8 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<ListWorkflowsRequest>,
     ) -> Result<Response<ListWorkflowsResponse>, Status> {
-        let request = request.into_inner();
-        let after = read_token("workflows", &request.page_token)?;
-        let (workflows, next) = definitions::list(&self.inner, &after, &request).await?;
-        let next_page_token = next
-            .map(|last| PageToken::after(last).encode("workflows"))
-            .unwrap_or_default();
-        let diagnostics = match request.page_token.as_str() {
-            "" => definitions::left_out(&self.inner),
-            _ => Vec::new(),
-        };
-        Ok(Response::new(ListWorkflowsResponse {
-            workflows,
-            next_page_token,
-            diagnostics,
-        }))
+        let listed = definitions::list(&self.inner, &request.into_inner()).await?;
+        Ok(Response::new(listed))
     }
 
     async fn get_tool_choice(

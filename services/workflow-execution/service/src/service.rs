@@ -5,6 +5,7 @@ use std::sync::Arc;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use documents::{DocumentParts, SqliteDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use run_log::RunLogs;
@@ -17,7 +18,7 @@ use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
 use crate::store::schedules::ScheduleStore;
-use crate::store::{MIGRATIONS, ResultTable, SqliteStore, WorkflowStore};
+use crate::store::{KeptDefinitions, MIGRATIONS, ResultTable};
 use workflow_runner::run_keys::RunKeys;
 use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 
@@ -25,6 +26,7 @@ use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
     inner: Arc<Inner>,
+    database: SqliteDatabase,
     retention: RetentionSettings,
     neighbours: Neighbours,
 }
@@ -49,17 +51,22 @@ pub async fn build_with(
 ) -> Result<WorkflowExecution, Error> {
     let data_dir = DataDir::open(&settings.data_dir)?;
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
-    let database = SqliteDatabase::open(options, &[MIGRATIONS]).await?;
+    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(ScheduleStore::new(database.clone()));
-    let store: Arc<dyn WorkflowStore> = Arc::new(SqliteStore::new(database));
+    let parts = DocumentParts {
+        store: Arc::new(SqliteDocuments::new(database.clone())),
+        runs: None,
+        clock: Arc::clone(&clock),
+    };
     let file = data_dir.file("workflow-execution.runs.db")?;
     let logs = RunLogs::open_batching(SqliteOptions::new(file), settings.batch_window).await?;
     let library = Library::open(
         &settings.workflows_dir,
-        Arc::clone(&store),
+        parts,
         Arc::new(workflow_nodes::builtin()),
-    )?;
+    )
+    .await?;
     let concurrency = Concurrency {
         per_run: settings.max_effects_per_run,
         per_depth: settings.max_effects,
@@ -85,7 +92,7 @@ pub async fn build_with(
             queued: settings.max_queued_runs,
             waiting: settings.max_waiting_runs,
         }),
-        definitions: DefinitionStore::new(store),
+        definitions: DefinitionStore::new(Arc::new(KeptDefinitions::new(database.clone()))),
         schedules,
         ticker: ScheduleTicker::default(),
     };
@@ -93,6 +100,7 @@ pub async fn build_with(
     runner::resume_what_rests(&inner);
     Ok(WorkflowExecution {
         inner,
+        database,
         retention: settings.retention,
         neighbours,
     })
@@ -142,6 +150,6 @@ impl WorkflowExecution {
         self.inner.ticker.stop().await;
         self.inner.runs.shutdown().await;
         self.inner.runner.flush().await;
-        self.inner.library.store().close().await;
+        self.database.close().await;
     }
 }

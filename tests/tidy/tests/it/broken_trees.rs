@@ -2,7 +2,7 @@
 
 mod edges;
 
-use tidy::{Finding, Tree, circles, layout, manifests, prose, sizes, unsafe_code, words};
+use tidy::{Finding, Tree, circles, layout, manifests, once, prose, sizes, unsafe_code, words};
 
 const GOOD: &str = r#"
 [package]
@@ -484,6 +484,39 @@ fn the_parts_of_a_service_are_named_after_it_or_their_directories() {
         &[
             ("services/b/service/Cargo.toml", "not named", "name = \"b\""),
             ("services/b/domain/Cargo.toml", "not named", "…-domain"),
+        ],
+    );
+}
+
+#[test]
+fn a_second_store_of_documents_or_request_ids_is_found() {
+    check(
+        once::copies,
+        &[
+            (
+                "shared/documents/src/sqlite.rs",
+                "\"INSERT INTO document (tenant)\"",
+            ),
+            (
+                "services/a/migrations/0002_again.sql",
+                "CREATE TABLE once_more (\n    request_id  TEXT NOT NULL\n);",
+            ),
+            (
+                "services/a/src/store.rs",
+                "\"DELETE FROM document \\\n  WHERE id = ?1\"",
+            ),
+        ],
+        &[
+            (
+                "services/a/migrations/0002_again.sql:2",
+                "a second time",
+                "requests::note",
+            ),
+            (
+                "services/a/src/store.rs:1",
+                "a second time",
+                "Documents::delete",
+            ),
         ],
     );
 }

@@ -4,8 +4,8 @@ mod broken_trees;
 mod scanner;
 
 use tidy::{
-    Finding, Tree, circles, edges, finding, layout, manifests, prose, purity, sizes, unsafe_code,
-    words,
+    Finding, Tree, circles, edges, finding, layout, manifests, once, prose, purity, sizes,
+    unsafe_code, words,
 };
 
 #[track_caller]
@@ -88,6 +88,11 @@ fn domain_modules_are_pure() {
 #[test]
 fn sql_stands_in_stores() {
     check(purity::within_store);
+}
+
+#[test]
+fn documents_and_request_ids_have_one_store() {
+    check(once::copies);
 }
 
 #[test]

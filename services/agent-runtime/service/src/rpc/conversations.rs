@@ -8,7 +8,7 @@ use agent_domain::{
 };
 use agent_store::{
     conversations::{Branched, Conversation, Conversations, branch_key},
-    store::AppendRequest,
+    store::NamedRequest,
 };
 use contracts::tavern::agent::v1::{
     self as proto, AppendMessagesRequest, AppendMessagesResponse, BatchGetConversationsRequest,
@@ -174,9 +174,9 @@ impl ConversationRpc {
                 Failure::invalid_fields().violation("request_id", error.to_string())
             })?;
         }
-        let named = (!request.request_id.is_empty()).then(|| AppendRequest {
+        let named = (!request.request_id.is_empty()).then(|| NamedRequest {
             id: request.request_id.clone(),
-            body_hash: request_hash(request),
+            body: request_hash(request),
         });
         let count = usize::try_from(request.message_count).unwrap_or(usize::MAX);
         let key = branch_key(self.ids.as_ref(), &from, &request.request_id);
@@ -214,14 +214,14 @@ impl ConversationRpc {
 }
 
 /// Returns the name and the digest of a request; nothing if it is never repeated.
-fn append_request(request: &AppendMessagesRequest) -> Option<AppendRequest> {
+fn append_request(request: &AppendMessagesRequest) -> Option<NamedRequest> {
     let messages = AppendMessagesRequest {
         messages: request.messages.clone(),
         ..AppendMessagesRequest::default()
     };
-    (!request.request_id.is_empty()).then(|| AppendRequest {
+    (!request.request_id.is_empty()).then(|| NamedRequest {
         id: request.request_id.clone(),
-        body_hash: request_hash(&messages),
+        body: request_hash(&messages),
     })
 }
 

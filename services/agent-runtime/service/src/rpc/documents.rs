@@ -1,15 +1,13 @@
 //! What profiles, scenes and projects have in common on the wire.
 
-use agent_store::{
-    revisions::{self, DocumentKind, Revisions},
-    store::RevisionRow,
-};
+use agent_domain::document::DocumentError;
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
-use core_types::LoadDiagnostic;
+use core_types::{LoadDiagnostic, Tenant};
+use documents::{ChangeError, Documents, Kind, RevisionRow, change::Wire, documents::same_version};
 use grpc_kit::Failure;
 use run_events::timestamp_to_proto;
 
-use crate::error::store_failure;
+use crate::error::{no_such_document, store_failure};
 
 pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::LoadDiagnostic> {
     findings
@@ -23,10 +21,7 @@ pub(super) fn diagnostics_of(
     findings: &[LoadDiagnostic],
     revision: Option<&RevisionRow>,
 ) -> Vec<common::LoadDiagnostic> {
-    let mut all: Vec<LoadDiagnostic> = revision
-        .and_then(revisions::same_version)
-        .into_iter()
-        .collect();
+    let mut all: Vec<LoadDiagnostic> = revision.and_then(same_version).into_iter().collect();
     all.extend_from_slice(findings);
     all.truncate(LoadDiagnostic::MAX);
     diagnostics_to_proto(&all)
@@ -45,22 +40,44 @@ pub(super) fn revision_to_proto(row: &RevisionRow) -> DocumentRevision {
 
 /// Returns a page of the revisions of a document, the newest first, and the token of the next page; none if
 /// no revision is kept.
-pub(super) async fn revisions_page(
-    revisions: &Revisions,
-    kind: DocumentKind,
+pub(super) async fn revisions_page<K: Kind>(
+    documents: &Documents<K>,
     id: &str,
     (page_size, page_token): (i32, &str),
 ) -> Result<Option<(Vec<DocumentRevision>, String)>, Failure> {
-    let list = format!("{}-revisions\0{id}", kind.as_str());
+    let list = format!("{}-revisions\0{id}", K::NAME);
     let before = super::page_after(&list, page_token)?;
     let before = before.and_then(|before| before.parse().ok());
     let size = core_types::page::page_size(page_size);
-    let kept = revisions.list(kind, id, before, size + 1).await;
-    let kept = kept.map_err(|error| store_failure(&error))?;
+    let kept = documents.revisions(Tenant::DEFAULT, id, before, size + 1);
+    let kept = kept.await.map_err(|error| store_failure(&error))?;
     if kept.is_empty() && before.is_none() {
         return Ok(None);
     }
     let page = kept.iter().map(revision_to_proto).collect();
     let key = |row: &DocumentRevision| row.revision.to_string();
     Ok(Some(super::page(&list, page, size, key)))
+}
+
+/// Makes the failure of a change of a document with an id, whose text stands in the field `<kind>_json`.
+pub(super) fn change_failure(
+    kind: &str,
+    id: &str,
+    request_id: &str,
+    error: ChangeError<DocumentError>,
+) -> Failure {
+    let (id_field, text_field) = (format!("{kind}_id"), format!("{kind}_json"));
+    error.into_failure(&Wire {
+        id_field: &id_field,
+        request_id,
+        invalid: &|error: DocumentError| {
+            let mut failure = Failure::invalid_fields();
+            for problem in error.problems {
+                let field = format!("{text_field}{}", problem.pointer);
+                failure.add_violation(field, problem.message);
+            }
+            failure
+        },
+        not_found: &|| no_such_document(kind, id, 0),
+    })
 }

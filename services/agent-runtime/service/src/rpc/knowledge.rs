@@ -4,7 +4,7 @@ use agent_domain::knowledge::{Entry, MAX_TEXT_BYTES};
 use agent_store::{
     knowledge::{Knowledge, NewEntry, Reader, missing},
     profiles::Profiles,
-    store::{AppendRequest, EntryRow, KnowledgeRow},
+    store::{EntryRow, KnowledgeRow, NamedRequest},
 };
 use contracts::tavern::agent::v1::{
     self as proto, DeleteKnowledgeBaseRequest, DeleteKnowledgeBaseResponse,
@@ -15,12 +15,16 @@ use contracts::tavern::agent::v1::{
     WriteKnowledgeEntryRequest, WriteKnowledgeEntryResponse,
     knowledge_service_server::KnowledgeService,
 };
+use core_types::Tenant;
 use grpc_kit::Failure;
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
-use super::documents::diagnostics_to_proto;
-use crate::{error::store_failure, states::States};
+use super::documents::{change_failure, diagnostics_to_proto};
+use crate::{
+    error::{no_such_profile, store_failure},
+    states::States,
+};
 
 /// How many entries a query finds that does not say.
 const DEFAULT_FOUND: u32 = 5;
@@ -52,9 +56,11 @@ impl KnowledgeRpc {
         }
         let owner = self.states.owner(conversation_id, "").await?;
         let id = &owner.profile_id;
-        let known = self.profiles.get(id);
-        let known = known.ok_or_else(|| crate::error::no_such_profile(id, &self.profiles))?;
-        Ok(Reader::Agent(known.profile))
+        let known = self.profiles.get(Tenant::DEFAULT, id).await;
+        match known.map_err(|error| store_failure(&error))? {
+            Some(known) => Ok(Reader::Agent(known.document)),
+            None => Err(no_such_profile(id, &self.profiles).await),
+        }
     }
 
     async fn put(
@@ -68,7 +74,7 @@ impl KnowledgeRpc {
         } = request;
         let put = self.knowledge.put(&knowledge_json, &etag, validate_only);
         let row = put.await;
-        let row = row.map_err(|error| error.into_failure("knowledge_json"))?;
+        let row = row.map_err(|error| change_failure("knowledge", "", "", error))?;
         Ok(PutKnowledgeBaseResponse {
             knowledge_base: Some(base_to_proto(row)),
         })
@@ -144,14 +150,14 @@ impl KnowledgeRpc {
         &self,
         request: WriteKnowledgeEntryRequest,
     ) -> Result<WriteKnowledgeEntryResponse, Failure> {
-        let body_hash = request_hash(&request);
+        let body = request_hash(&request);
         super::check_request_id(&request.request_id)?;
         if request.text.len() > MAX_TEXT_BYTES {
             let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
             return Err(Failure::invalid_fields().violation("text", problem));
         }
         let writer = self.reader(&request.conversation_id).await?;
-        let named = |id: String| AppendRequest { id, body_hash };
+        let named = |id: String| NamedRequest { id, body };
         let new = NewEntry {
             kb: request.kb,
             entry: Entry {
@@ -224,7 +230,7 @@ impl KnowledgeService for KnowledgeRpc {
     ) -> Result<Response<DeleteKnowledgeBaseResponse>, Status> {
         let DeleteKnowledgeBaseRequest { kb_id: id, etag } = request.into_inner();
         let deleted = self.knowledge.delete(&id, &etag).await;
-        match deleted.map_err(|error| error.into_failure(""))? {
+        match deleted.map_err(|error| change_failure("knowledge", "", "", error))? {
             true => Ok(Response::new(DeleteKnowledgeBaseResponse {})),
             false => Err(missing(&id, &[]).into()),
         }

@@ -1,10 +1,7 @@
 //! ProfileService: the agents.
 
 use agent_domain::profile;
-use agent_store::{
-    profiles::{ChangeError, KnownProfile, Profiles, Put},
-    revisions::DocumentKind,
-};
+use agent_store::profiles::{KnownProfile, Profiles, of_instance};
 use contracts::tavern::{
     agent::v1::{
         self as proto, BatchGetProfilesRequest, BatchGetProfilesResponse, DeleteProfileRequest,
@@ -15,13 +12,16 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use core_types::{RequestId, page::distinct};
+use core_types::{RequestId, Tenant, page::distinct};
+use documents::Put;
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::{Code, Request, Response, Status};
 
 use super::{
-    documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
+    documents::{
+        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
+    },
     references::{Neighbours, Surroundings},
 };
 use crate::{
@@ -31,6 +31,8 @@ use crate::{
 
 /// The field of a request that has a profile.
 const PROFILE_JSON: &str = "profile_json";
+/// The kind of document.
+const PROFILE: &str = "profile";
 /// The most bytes of the profiles of one batch.
 const MAX_BATCH_BYTES: usize = 3 << 20;
 
@@ -58,7 +60,7 @@ impl ProfileRpc {
 
     /// Writes a profile with the findings about it, as far as the answers of neighbours say.
     fn write(&self, known: &KnownProfile, neighbours: &Neighbours) -> proto::Profile {
-        let profile = &known.profile;
+        let profile = &known.document;
         let model = profile.tavern.model.as_ref();
         let mut diagnostics = profile.diagnostics.clone();
         let named = profile.references();
@@ -79,51 +81,54 @@ impl ProfileRpc {
         }
     }
 
+    /// Writes a profile with the findings of this service about it.
+    async fn write_alone(&self, known: &KnownProfile) -> proto::Profile {
+        let named = known.document.references();
+        self.write(known, &self.surroundings.own(&named).await)
+    }
+
     async fn at(&self, id: &str, revision: u64) -> Result<KnownProfile, Failure> {
-        let known = match revision {
-            0 => match (self.profiles.get(id), self.running_scenes.instance(id)) {
-                (None, Some(known)) => {
-                    let known = self.profiles.of_instance(&known.instance).await;
-                    known.map_err(|error| store_failure(&error))?
-                }
-                (known, _) => known,
-            },
-            kept => {
-                let kept = self.profiles.at(id, kept).await;
-                kept.map_err(|error| store_failure(&error))?
-            }
-        };
-        known.ok_or_else(|| match revision {
-            0 => no_such_profile(id, &self.profiles),
-            kept => no_such_document(DocumentKind::Profile, id, kept),
-        })
+        let found = self.profiles.at(Tenant::DEFAULT, id, revision).await;
+        let mut known = found.map_err(|error| store_failure(&error))?;
+        if revision == 0
+            && known.is_none()
+            && let Some(agent) = self.running_scenes.instance(id)
+        {
+            let found = of_instance(&self.profiles, &agent.instance).await;
+            known = found.map_err(|error| store_failure(&error))?;
+        }
+        match (known, revision) {
+            (Some(known), _) => Ok(known),
+            (None, 0) => Err(no_such_profile(id, &self.profiles).await),
+            (None, kept) => Err(no_such_document(PROFILE, id, kept)),
+        }
     }
 
     async fn revisions(
         &self,
         request: ListProfileRevisionsRequest,
     ) -> Result<ListProfileRevisionsResponse, Failure> {
-        let (id, kind) = (request.profile_id, DocumentKind::Profile);
+        let id = request.profile_id;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(self.profiles.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) =
-            page.ok_or_else(|| no_such_profile(&id, &self.profiles))?;
+        let page = revisions_page(&self.profiles, &id, place).await?;
+        let Some((revisions, next_page_token)) = page else {
+            return Err(no_such_profile(&id, &self.profiles).await);
+        };
         Ok(ListProfileRevisionsResponse {
             revisions,
             next_page_token,
         })
     }
 
-    fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
+    async fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
         let mut answer = BatchGetProfilesResponse::default();
         let mut bytes = 0;
         for id in distinct(ids) {
-            match self.profiles.get(&id) {
+            let known = self.profiles.get(Tenant::DEFAULT, &id).await;
+            match known.map_err(|error| store_failure(&error))? {
                 Some(known) => {
-                    bytes += known.profile.text.len();
-                    answer
-                        .profiles
-                        .push(self.write(&known, &Neighbours::default()));
+                    bytes += known.document.text.len();
+                    answer.profiles.push(self.write_alone(&known).await);
                 }
                 None => answer.missing_profile_ids.push(id),
             }
@@ -147,7 +152,7 @@ impl ProfileService for ProfileRpc {
     ) -> Result<Response<GetProfileResponse>, Status> {
         let request = request.into_inner();
         let known = self.at(&request.profile_id, request.revision).await?;
-        let profile = Some(self.write(&known, &Neighbours::default()));
+        let profile = Some(self.write_alone(&known).await);
         Ok(Response::new(GetProfileResponse { profile }))
     }
 
@@ -162,7 +167,7 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<BatchGetProfilesRequest>,
     ) -> Result<Response<BatchGetProfilesResponse>, Status> {
-        let batch = self.batch(request.into_inner().profile_ids)?;
+        let batch = self.batch(request.into_inner().profile_ids).await?;
         Ok(Response::new(batch))
     }
 
@@ -170,26 +175,21 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<ListProfilesRequest>,
     ) -> Result<Response<ListProfilesResponse>, Status> {
-        const LIST: &str = "profiles";
         let request = request.into_inner();
-        let after = super::page_after(LIST, &request.page_token)?;
-        let size = core_types::page::page_size(request.page_size);
-        let profiles = self.profiles.page(after.as_deref(), size + 1);
-        let named = profiles.iter().flat_map(|known| known.profile.references());
+        let profiles = &self.profiles;
+        let listed = profiles.list(Tenant::DEFAULT, &request.page_token, request.page_size);
+        let listed = listed.await?;
+        let named = listed.entries.iter();
+        let named = named.flat_map(|known| known.document.references());
         let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
         let write = |known: &KnownProfile| self.write(known, &neighbours);
-        let profiles = profiles.iter().map(write).collect();
-        let (profiles, next_page_token) =
-            super::page(LIST, profiles, size, |profile: &proto::Profile| {
-                profile.profile_id.clone()
-            });
-        let diagnostics = match after {
-            None => diagnostics_to_proto(&self.profiles.left_out()),
-            Some(_) => Vec::new(),
+        let diagnostics = match listed.is_first {
+            true => diagnostics_to_proto(&self.profiles.left_out()),
+            false => Vec::new(),
         };
         Ok(Response::new(ListProfilesResponse {
-            profiles,
-            next_page_token,
+            profiles: listed.entries.iter().map(write).collect(),
+            next_page_token: listed.next_page_token,
             diagnostics,
         }))
     }
@@ -213,16 +213,17 @@ impl ProfileService for ProfileRpc {
             neighbours.check_deliberation(&profile, PROFILE_JSON)?;
         }
         let put = Put {
+            id: "",
             text: &request.profile_json,
             etag: &request.etag,
             validate_only: request.validate_only,
-            request: (!request_id.is_empty()).then_some((request_id, body_hash)),
+            request: Some((request_id, body_hash)),
         };
         let (known, replayed) = self
             .profiles
-            .put(put)
+            .put(Tenant::DEFAULT, put)
             .await
-            .map_err(|error| change_failure(error, "", request_id))?;
+            .map_err(|error| change_failure(PROFILE, "", request_id, error))?;
         Ok(Response::new(PutProfileResponse {
             profile: Some(self.write(&known, &neighbours)),
             replayed,
@@ -235,9 +236,9 @@ impl ProfileService for ProfileRpc {
     ) -> Result<Response<DeleteProfileResponse>, Status> {
         let DeleteProfileRequest { profile_id, etag } = request.into_inner();
         self.profiles
-            .delete(&profile_id, &etag)
+            .delete(Tenant::DEFAULT, &profile_id, &etag)
             .await
-            .map_err(|error| change_failure(error, &profile_id, ""))?;
+            .map_err(|error| change_failure(PROFILE, &profile_id, "", error))?;
         Ok(Response::new(DeleteProfileResponse {}))
     }
 
@@ -245,7 +246,9 @@ impl ProfileService for ProfileRpc {
         &self,
         _: Request<ReloadProfilesRequest>,
     ) -> Result<Response<ReloadProfilesResponse>, Status> {
-        let reloaded = self.profiles.reload().await.map_err(|error| {
+        let reloaded = self.profiles.reload().await;
+        let reloaded = reloaded.map_err(|error| store_failure(&error))?;
+        let reloaded = reloaded.map_err(|error| {
             tracing::error!(%error, "the directory of agent profiles cannot be listed");
             Failure::new(
                 Code::Unavailable,
@@ -259,22 +262,5 @@ impl ProfileService for ProfileRpc {
             removed_profile_ids: reloaded.removed,
             diagnostics: diagnostics_to_proto(&self.profiles.left_out()),
         }))
-    }
-}
-
-fn change_failure(error: ChangeError, id: &str, request_id: &str) -> Failure {
-    match error {
-        ChangeError::Put(error) => error.into_failure(PROFILE_JSON),
-        ChangeError::RequestIdReused => Failure::new(
-            Code::AlreadyExists,
-            ErrorReason::RequestIdReused,
-            "the request id was used before with another body",
-        )
-        .metadata("request_id", request_id),
-        ChangeError::NotFound => no_such_document(DocumentKind::Profile, id, 0),
-        ChangeError::IsFile => {
-            let problem = "is the id of a file, which is never deleted; delete the file instead";
-            Failure::invalid_fields().violation("profile_id", problem)
-        }
     }
 }

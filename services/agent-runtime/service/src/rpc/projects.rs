@@ -1,9 +1,6 @@
 //! ProjectService: what belongs together.
 
-use agent_store::{
-    projects::{KnownProject, Projects},
-    revisions::DocumentKind,
-};
+use agent_store::projects::{KnownProject, ProjectParts, Projects};
 use contracts::tavern::agent::v1::{
     self as proto, DeleteProjectRequest, DeleteProjectResponse, GetProjectRequest,
     GetProjectResponse, ListProjectRevisionsRequest, ListProjectRevisionsResponse,
@@ -11,34 +8,41 @@ use contracts::tavern::agent::v1::{
     StartProjectRequest, StartProjectResponse, StartSceneRequest,
     project_service_server::ProjectService,
 };
+use core_types::Tenant;
+use documents::Put;
 use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
 use super::{
     SceneRpc,
-    documents::{diagnostics_of, revision_to_proto, revisions_page},
+    documents::{change_failure, diagnostics_of, revision_to_proto, revisions_page},
 };
 use crate::error::{no_such_document, store_failure};
 
-/// The most bytes of the projects of a page, apart from the last one.
-const MAX_PAGE_BYTES: usize = 2 << 20;
+/// The kind of document.
+const PROJECT: &str = "project";
 
 /// The server side of ProjectService.
 #[derive(Clone, Debug)]
 pub struct ProjectRpc {
     projects: Projects,
+    parts: ProjectParts,
     scenes: SceneRpc,
 }
 
 impl ProjectRpc {
     /// Serves these projects.
-    pub fn new(projects: Projects, scenes: SceneRpc) -> Self {
-        Self { projects, scenes }
+    pub fn new(projects: Projects, parts: ProjectParts, scenes: SceneRpc) -> Self {
+        Self {
+            projects,
+            parts,
+            scenes,
+        }
     }
 
     async fn write(&self, known: KnownProject) -> Result<proto::Project, Failure> {
-        let project = known.project;
-        let remarks = self.projects.remarks(&project).await;
+        let project = known.document.as_ref().clone();
+        let remarks = self.parts.remarks(&project).await;
         let remarks = remarks.map_err(|error| store_failure(&error))?;
         Ok(proto::Project {
             diagnostics: diagnostics_of(&remarks, known.revision.as_ref()),
@@ -55,46 +59,38 @@ impl ProjectRpc {
     }
 
     async fn find(&self, id: &str, revision: u64) -> Result<KnownProject, Failure> {
-        let found = self.projects.get(id, revision).await;
+        let found = self.projects.at(Tenant::DEFAULT, id, revision).await;
         let found = found.map_err(|error| store_failure(&error))?;
-        found.ok_or_else(|| no_such_document(DocumentKind::Project, id, revision))
+        found.ok_or_else(|| no_such_document(PROJECT, id, revision))
     }
 
     async fn put(&self, request: PutProjectRequest) -> Result<PutProjectResponse, Failure> {
-        let projects = &self.projects;
-        let put = projects.put(&request.project_json, &request.etag, request.validate_only);
-        let known = put.await;
-        let known = known.map_err(|error| error.into_failure("project_json"))?;
+        let put = Put {
+            id: "",
+            text: &request.project_json,
+            etag: &request.etag,
+            validate_only: request.validate_only,
+            request: None,
+        };
+        let put = self.projects.put(Tenant::DEFAULT, put).await;
+        let (known, _) = put.map_err(|error| change_failure(PROJECT, "", "", error))?;
         Ok(PutProjectResponse {
             project: Some(self.write(known).await?),
         })
     }
 
     async fn list(&self, request: ListProjectsRequest) -> Result<ListProjectsResponse, Failure> {
-        const LIST: &str = "projects";
-        let after = super::page_after(LIST, &request.page_token)?;
-        let size = core_types::page::page_size(request.page_size);
-        let page = self
+        let listed = self
             .projects
-            .page(after.as_deref(), size + 1, MAX_PAGE_BYTES);
-        let page = page.await.map_err(|error| store_failure(&error))?;
-        let bytes: usize = page.iter().map(|known| known.project.text.len()).sum();
-        let mut projects = Vec::new();
-        for known in page {
+            .list(Tenant::DEFAULT, &request.page_token, request.page_size);
+        let listed = listed.await?;
+        let mut projects = Vec::with_capacity(listed.entries.len());
+        for known in listed.entries {
             projects.push(self.write(known).await?);
         }
-        // A page that ends early has one more behind it, or an empty one.
-        let size = match bytes > MAX_PAGE_BYTES {
-            true => size.min(projects.len().saturating_sub(1).max(1)),
-            false => size,
-        };
-        let (projects, next_page_token) =
-            super::page(LIST, projects, size, |project: &proto::Project| {
-                project.project_id.clone()
-            });
         Ok(ListProjectsResponse {
             projects,
-            next_page_token,
+            next_page_token: listed.next_page_token,
         })
     }
 
@@ -102,11 +98,10 @@ impl ProjectRpc {
         &self,
         request: ListProjectRevisionsRequest,
     ) -> Result<ListProjectRevisionsResponse, Failure> {
-        let (id, kind) = (request.project_id, DocumentKind::Project);
+        let id = request.project_id;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(self.projects.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) =
-            page.ok_or_else(|| no_such_document(DocumentKind::Project, &id, 0))?;
+        let page = revisions_page(&self.projects, &id, place).await?;
+        let (revisions, next_page_token) = page.ok_or_else(|| no_such_document(PROJECT, &id, 0))?;
         Ok(ListProjectRevisionsResponse {
             revisions,
             next_page_token,
@@ -117,7 +112,7 @@ impl ProjectRpc {
         let known = self.find(&request.project_id, 0).await?;
         let scene = StartSceneRequest {
             request_id: request.request_id,
-            scene_id: known.project.default_scene_id,
+            scene_id: known.document.default_scene_id.clone(),
             timeout: request.timeout,
         };
         let started = self.scenes.start(scene).await?;
@@ -169,11 +164,9 @@ impl ProjectService for ProjectRpc {
             project_id: id,
             etag,
         } = request.into_inner();
-        let deleted = self.projects.delete(&id, &etag).await;
-        match deleted.map_err(|error| error.into_failure(""))? {
-            true => Ok(Response::new(DeleteProjectResponse {})),
-            false => Err(no_such_document(DocumentKind::Project, &id, 0).into()),
-        }
+        let deleted = self.projects.delete(Tenant::DEFAULT, &id, &etag).await;
+        deleted.map_err(|error| change_failure(PROJECT, &id, "", error))?;
+        Ok(Response::new(DeleteProjectResponse {}))
     }
 
     async fn start_project(

@@ -13,7 +13,7 @@ use agent_store::{knowledge::Knowledge, profiles::Profiles};
 use contracts::tavern::{
     registry::v1::BatchGetToolsRequest, workflow::v1::BatchGetWorkflowsRequest,
 };
-use core_types::{LoadDiagnostic, Reference, ReferenceKind};
+use core_types::{LoadDiagnostic, Reference, ReferenceKind, Tenant};
 use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use serde_json::Value;
@@ -46,11 +46,26 @@ pub struct Surroundings {
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
     missing_tools: BTreeSet<String>,
+    missing_profiles: BTreeSet<String>,
     /// The definitions of workflows; none of those that are missing.
     workflows: BTreeMap<String, Option<Value>>,
 }
 
 impl Surroundings {
+    /// Looks up what this service knows itself of the names in documents.
+    pub(super) async fn own(&self, named: &[Reference]) -> Neighbours {
+        let mut found = Neighbours::default();
+        let profiles = named.iter();
+        for reference in profiles.filter(|named| named.kind == ReferenceKind::Profile) {
+            // Of a storage that does not work nothing is found missing.
+            let known = self.profiles.get(Tenant::DEFAULT, &reference.id).await;
+            if known.is_ok_and(|known| known.is_none()) {
+                found.missing_profiles.insert(reference.id.clone());
+            }
+        }
+        found
+    }
+
     /// Asks the neighbours for everything that documents name.
     pub(super) async fn ask(&self, named: &[Reference]) -> Neighbours {
         let ids = |kind: ReferenceKind| {
@@ -68,6 +83,7 @@ impl Surroundings {
         Neighbours {
             missing_tools,
             workflows,
+            ..self.own(named).await
         }
     }
 
@@ -86,7 +102,7 @@ impl Surroundings {
                     self.models.get(&self.default_model).is_none()
                 }
                 ReferenceKind::Model => self.models.get(id).is_none(),
-                ReferenceKind::Profile => self.profiles.get(id).is_none(),
+                ReferenceKind::Profile => neighbours.missing_profiles.contains(id),
                 ReferenceKind::Knowledge => !self.knowledge.is_known(id),
                 ReferenceKind::Scene
                 | ReferenceKind::Language

@@ -10,7 +10,6 @@ use agent_domain::{
 };
 use agent_store::{
     conversations::Conversations,
-    revisions::DocumentKind,
     scenes::{KnownScene, Scenes},
 };
 use contracts::tavern::{
@@ -25,7 +24,8 @@ use contracts::tavern::{
     },
     common::v1::{EventPriority, RunOptions, RunState},
 };
-use core_types::{Clock, LoadDiagnostic, RequestId};
+use core_types::{Clock, LoadDiagnostic, RequestId, Tenant};
+use documents::Put;
 use grpc_kit::Failure;
 use json_schema::parse_json_strict;
 use run_events::{Runs, request_hash, timestamp_to_proto};
@@ -34,7 +34,9 @@ use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 
 use super::{
-    documents::{diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page},
+    documents::{
+        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
+    },
     publishers::Publishers,
     references::Surroundings,
 };
@@ -44,6 +46,9 @@ use crate::{
     running_scenes::{Asleep, Draft, InstanceStatus, Request as Asked, RunningScene},
     wire,
 };
+
+/// The kind of document.
+const SCENE: &str = "scene";
 
 /// The server side of SceneService.
 #[derive(Clone, Debug)]
@@ -80,47 +85,34 @@ impl SceneRpc {
     }
 
     async fn write(&self, known: &KnownScene) -> proto::Scene {
-        let named = known.scene.references();
+        let named = known.document.references();
         let neighbours = self.surroundings.ask(&named).await;
         write(known, self.surroundings.missing(&named, &neighbours))
     }
 
     async fn find(&self, id: &str, revision: u64) -> Result<KnownScene, Failure> {
-        let found = match revision {
-            0 => self.scenes.get(id).await,
-            kept => self.scenes.at(id, kept).await,
-        };
+        let found = self.scenes.at(Tenant::DEFAULT, id, revision).await;
         let found = found.map_err(|error| store_failure(&error))?;
-        found.ok_or_else(|| no_such_document(DocumentKind::Scene, id, revision))
+        found.ok_or_else(|| no_such_document(SCENE, id, revision))
     }
 
     async fn list(&self, request: ListScenesRequest) -> Result<ListScenesResponse, Failure> {
-        const LIST: &str = "scenes";
-        let after = super::page_after(LIST, &request.page_token)?;
-        let size = core_types::page::page_size(request.page_size);
-        let all = self.scenes.all().await;
-        let all = all.map_err(|error| store_failure(&error))?;
-        let later = all.by_id.iter().filter(|(id, _)| match &after {
-            Some(after) => *id > after,
-            None => true,
-        });
-        let later: Vec<&KnownScene> = later.map(|(_, known)| known).take(size + 1).collect();
-        let named = later.iter().flat_map(|known| known.scene.references());
+        let scenes = &self.scenes;
+        let listed = scenes.list(Tenant::DEFAULT, &request.page_token, request.page_size);
+        let listed = listed.await?;
+        let named = listed.entries.iter();
+        let named = named.flat_map(|known| known.document.references());
         let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
-        let scenes = later.into_iter().map(|known| {
-            let named = known.scene.references();
+        let scenes = listed.entries.iter().map(|known| {
+            let named = known.document.references();
             write(known, self.surroundings.missing(&named, &neighbours))
         });
-        let scenes = scenes.collect();
-        let (scenes, next_page_token) = super::page(LIST, scenes, size, |scene: &proto::Scene| {
-            scene.scene_id.clone()
-        });
         Ok(ListScenesResponse {
-            scenes,
-            next_page_token,
-            diagnostics: match after {
-                None => diagnostics_to_proto(&all.left_out),
-                Some(_) => Vec::new(),
+            scenes: scenes.collect(),
+            next_page_token: listed.next_page_token,
+            diagnostics: match listed.is_first {
+                true => diagnostics_to_proto(&self.scenes.left_out()),
+                false => Vec::new(),
             },
         })
     }
@@ -129,12 +121,11 @@ impl SceneRpc {
         &self,
         request: ListSceneRevisionsRequest,
     ) -> Result<ListSceneRevisionsResponse, Failure> {
-        let (id, kind) = (request.scene_id, DocumentKind::Scene);
+        let id = request.scene_id;
         self.find(&id, 0).await?;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(self.scenes.revisions(), kind, &id, place).await?;
-        let (revisions, next_page_token) =
-            page.ok_or_else(|| no_such_document(DocumentKind::Scene, &id, 0))?;
+        let page = revisions_page(&self.scenes, &id, place).await?;
+        let (revisions, next_page_token) = page.ok_or_else(|| no_such_document(SCENE, &id, 0))?;
         Ok(ListSceneRevisionsResponse {
             revisions,
             next_page_token,
@@ -142,10 +133,15 @@ impl SceneRpc {
     }
 
     async fn put(&self, request: PutSceneRequest) -> Result<PutSceneResponse, Failure> {
-        let scenes = &self.scenes;
-        let put = scenes.put(&request.scene_json, &request.etag, request.validate_only);
-        let known = put.await;
-        let known = known.map_err(|error| error.into_failure("scene_json"))?;
+        let put = Put {
+            id: "",
+            text: &request.scene_json,
+            etag: &request.etag,
+            validate_only: request.validate_only,
+            request: None,
+        };
+        let put = self.scenes.put(Tenant::DEFAULT, put).await;
+        let (known, _) = put.map_err(|error| change_failure(SCENE, "", "", error))?;
         Ok(PutSceneResponse {
             scene: Some(self.write(&known).await),
         })
@@ -170,7 +166,7 @@ impl SceneRpc {
         let known = self.find(&request.scene_id, 0).await?;
         let new = NewScene {
             revision: known.revision_number(),
-            scene: known.scene,
+            scene: known.document.as_ref().clone(),
             request_id: request.request_id,
             body_hash,
             options: RunOptions {
@@ -375,7 +371,7 @@ fn waiting(event: &event::Event) -> proto::WaitingEvent {
 
 /// Writes a scene with the findings about it and those about what it names.
 fn write(known: &KnownScene, missing: Vec<LoadDiagnostic>) -> proto::Scene {
-    let scene = &known.scene;
+    let scene = &known.document;
     let findings = [scene.diagnostics.as_slice(), &missing].concat();
     let agents = scene.instances.iter().map(|instance| proto::SceneAgent {
         instance_id: instance.id.clone(),
@@ -432,11 +428,9 @@ impl SceneService for SceneRpc {
         request: Request<DeleteSceneRequest>,
     ) -> Result<Response<DeleteSceneResponse>, Status> {
         let DeleteSceneRequest { scene_id: id, etag } = request.into_inner();
-        let deleted = self.scenes.delete(&id, &etag).await;
-        match deleted.map_err(|error| error.into_failure(""))? {
-            true => Ok(Response::new(DeleteSceneResponse {})),
-            false => Err(no_such_document(DocumentKind::Scene, &id, 0).into()),
-        }
+        let deleted = self.scenes.delete(Tenant::DEFAULT, &id, &etag).await;
+        deleted.map_err(|error| change_failure(SCENE, &id, "", error))?;
+        Ok(Response::new(DeleteSceneResponse {}))
     }
 
     async fn start_scene(

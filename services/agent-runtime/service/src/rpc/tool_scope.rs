@@ -9,7 +9,8 @@ use grpc_kit::Failure;
 use run_events::Runs;
 use serde_json::Value;
 
-use crate::error::{expect_turn, no_such_profile};
+use crate::error::{expect_turn, no_such_profile, store_failure};
+use core_types::Tenant;
 use turn_log::replay::plan_of;
 
 /// Returns the scope of a turn, as it was started, or of a profile as it is now.
@@ -28,10 +29,11 @@ pub(super) async fn get(
             (profile_id, plan.inventory, tool_ids, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
-            let profile = profiles
-                .get(&id)
-                .ok_or_else(|| no_such_profile(&id, profiles))?;
-            let profile = profile.profile;
+            let found = profiles.get(Tenant::DEFAULT, &id).await;
+            let Some(known) = found.map_err(|error| store_failure(&error))? else {
+                return Err(no_such_profile(&id, profiles).await);
+            };
+            let profile = known.document;
             let approvals = profile.tavern.approvals.clone();
             let names = profile.inventory();
             let tool_ids = names.iter().map(|name| spelling::tool_id(name).to_owned());

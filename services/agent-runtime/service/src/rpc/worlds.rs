@@ -116,7 +116,7 @@ impl Worlds {
         update: Update,
     ) -> Result<(StateRow, bool), Failure> {
         if let Some(instance) = instance {
-            self.check_allowed(instance, &update.operations)?;
+            self.check_allowed(instance, &update.operations).await?;
         }
         let (world, schema) = (StateOwner::world(world), scene.world_schema.as_ref());
         let states = &self.states;
@@ -126,8 +126,12 @@ impl Worlds {
     }
 
     /// Refuses changes that the profile of an agent does not allow.
-    fn check_allowed(&self, instance: &Instance, operations: &[Operation]) -> Result<(), Failure> {
-        let settings = self.states.settings_of(instance);
+    async fn check_allowed(
+        &self,
+        instance: &Instance,
+        operations: &[Operation],
+    ) -> Result<(), Failure> {
+        let settings = self.states.settings_of(instance).await?;
         let Some(patterns) = settings.world_write else {
             return Ok(());
         };

@@ -33,7 +33,7 @@ use agent_domain::{
 };
 use agent_store::{
     conversations::Conversations,
-    profiles::{KnownProfile, Profiles},
+    profiles::{KnownProfile, Profiles, of_scene},
     store::StateOwner,
 };
 pub(crate) use publishing::not_running;
@@ -245,7 +245,7 @@ impl SceneRunner {
             let conversation = conversation_of(run_id, &instance.id);
             inner.conversations.begin(&conversation).await?;
             if let Some(known) = known {
-                let (profile, goals) = (&known.profile, &instance.goals);
+                let (profile, goals) = (&known.document, &instance.goals);
                 let states = &inner.states;
                 states.begin_goals(&conversation, profile, goals).await?;
             }
@@ -282,7 +282,7 @@ impl SceneRunner {
         &self,
         scene: &Scene,
     ) -> Result<Vec<Option<KnownProfile>>, Failure> {
-        let profiles = self.inner.profiles.of_scene(scene).await;
+        let profiles = of_scene(&self.inner.profiles, scene).await;
         profiles.map_err(|error| store_failure(&error))
     }
 
@@ -343,7 +343,7 @@ fn first_states(
             failure.add_violation(format!("{place}/profile_id"), problem);
             continue;
         };
-        let profile = &known.profile;
+        let profile = &known.document;
         let first = match (&profile.first_state, &instance.state_override) {
             (first, None) => Ok(first.clone()),
             (first, Some(over)) => {

@@ -13,12 +13,12 @@ use agent_domain::{
 };
 use agent_store::{
     conversations::Conversations,
-    profiles::{KnownProfile, Profiles},
+    profiles::{KnownProfile, Profiles, of_instance},
     store::StateOwner,
 };
 use call_catalogue::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
-use core_types::RequestId;
+use core_types::{RequestId, Tenant};
 use grpc_kit::Failure;
 use model_client::Models;
 use run_events::{Runs, StartRun, Started, to_its_end};
@@ -160,7 +160,7 @@ impl Inner {
         if let (Some(instance), None) = (&instance, &turn.scene) {
             instance.wake(WakeCause::Message).await;
         }
-        let profile = Arc::clone(&known.profile);
+        let profile = Arc::clone(&known.document);
         let settings = match &instance {
             None => profile.tavern.clone(),
             Some(known) => {
@@ -258,10 +258,9 @@ impl Inner {
         instance: Option<&SceneInstance>,
     ) -> Result<KnownProfile, Failure> {
         let known = match instance.map(|known| &known.instance) {
-            None => self.profiles.get(id),
+            None => self.profiles.get(Tenant::DEFAULT, id).await,
             Some(instance) if instance.profile_id == id => {
-                let known = self.profiles.of_instance(instance).await;
-                known.map_err(|error| store_failure(&error))?
+                of_instance(&self.profiles, instance).await
             }
             Some(instance) => {
                 let owner = &instance.profile_id;
@@ -269,7 +268,10 @@ impl Inner {
                 return Err(Failure::invalid_fields().violation("profile_id", problem));
             }
         };
-        known.ok_or_else(|| no_such_profile(id, &self.profiles))
+        match known.map_err(|error| store_failure(&error))? {
+            Some(known) => Ok(known),
+            None => Err(no_such_profile(id, &self.profiles).await),
+        }
     }
 
     /// Returns whether a turn has to wait for others of its conversation.
@@ -295,7 +297,7 @@ impl Inner {
 
     /// Puts down what the turn needs to be resumed.
     fn plan(&self, turn: &NewTurn, known: &KnownProfile, settings: &TavernSection) -> Plan {
-        let profile = &known.profile;
+        let profile = &known.document;
         let go_on = match &turn.input.opening {
             Opening::UserMessage(_) | Opening::Events(_) => true,
             Opening::ModelText { go_on, .. } => *go_on,

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use tonic::Code;
 
 use super::{Conversation, Conversations};
-use crate::store::AppendRequest;
+use crate::store::NamedRequest;
 use turn_log::history::{Batch, Earlier};
 
 /// The most messages that are copied.
@@ -38,7 +38,7 @@ impl Conversations {
         from: &str,
         count: usize,
         new_id: &str,
-        request: Option<AppendRequest>,
+        request: Option<NamedRequest>,
     ) -> Result<Branched, Failure> {
         // A repeated request has the same origin, so that it waits here.
         let _one_at_a_time = self.lock(from).await;
@@ -80,7 +80,7 @@ impl Conversations {
         from: &str,
         turn: RunId,
         new_id: &str,
-        request: Option<AppendRequest>,
+        request: Option<NamedRequest>,
     ) -> Result<(), Failure> {
         let _one_at_a_time = self.lock(from).await;
         if let Some(request) = &request
@@ -98,7 +98,7 @@ impl Conversations {
         new_id: &str,
         parts: Vec<Earlier>,
         count: usize,
-        request: Option<AppendRequest>,
+        request: Option<NamedRequest>,
     ) -> Result<(), Failure> {
         let mut left = count;
         let parts = parts.into_iter().filter_map(|mut part| {

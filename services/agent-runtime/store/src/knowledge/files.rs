@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 
 use agent_domain::knowledge::{self, KnowledgeBase, MAX_KNOWLEDGE_BYTES};
 use core_types::LoadDiagnostic;
-
-use crate::profiles::{json_files, read_text};
+use documents::files::paths;
+use settings::text_file;
 
 /// Reads `*.json` of a directory. A file that cannot be read is left out, as is one whose id an earlier file
 /// has.
 pub(super) fn read(directory: &Path) -> (Vec<KnowledgeBase>, Vec<LoadDiagnostic>) {
     let mut bases: Vec<KnowledgeBase> = Vec::new();
     let mut left_out = Vec::new();
-    let paths: Vec<PathBuf> = json_files(directory).unwrap_or_default();
+    let paths: Vec<PathBuf> = paths(directory, "").unwrap_or_default();
     for path in paths {
-        let read = read_text(&path, MAX_KNOWLEDGE_BYTES)
+        let read = text_file::read(&path, MAX_KNOWLEDGE_BYTES as u64)
+            .map_err(|error| error.to_string())
             .and_then(|text| knowledge::read(&text).map_err(|error| error.to_string()))
             .and_then(|base| match bases.iter().any(|other| other.id == base.id) {
                 true => Err(format!("its id `{}` is taken by an earlier file", base.id)),

@@ -1,13 +1,16 @@
 //! Knowledge bases and their entries.
 
 use agent_domain::knowledge::{Entry, KnowledgeBase};
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
+use documents::requests;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};
 
-use super::{AgentStore, AppendRequest, StoreError};
+use super::{AgentStore, NamedRequest, StoreError};
 
-/// How many named requests are remembered of a knowledge base.
-const KEPT_REQUESTS: i64 = 10_000;
+/// The method whose requests write entries of a knowledge base.
+pub(crate) const WRITE: &str = "WriteKnowledge";
 
 /// A knowledge base without its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +44,8 @@ pub struct EntryRow {
     pub updated: Timestamp,
 }
 
-/// What a request to write an entry made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An entry that a request wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WrittenEntry {
     /// The entry.
     pub caiu_id: String,
@@ -50,8 +53,6 @@ pub struct WrittenEntry {
     pub version: u64,
     /// Whether agents read it.
     pub is_enabled: bool,
-    /// The digest of the request; empty for one without a name.
-    pub body_hash: Vec<u8>,
 }
 
 const COLUMNS: &str = "e.kb_id, e.caiu_id, e.entry_type, e.display_name, e.text, e.tags, e.is_enabled, \
@@ -120,10 +121,7 @@ impl AgentStore {
     pub async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         delete(&mut transaction, id, "1 = 1", "").await?;
-        sqlx::query("DELETE FROM knowledge_requests WHERE kb_id = ?1")
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
+        requests::forget(&mut transaction, Tenant::DEFAULT, WRITE, id).await?;
         let deleted = sqlx::query("DELETE FROM knowledge_bases WHERE kb_id = ?1")
             .bind(id)
             .execute(&mut *transaction)
@@ -206,34 +204,7 @@ impl AgentStore {
         rows.iter().map(read).collect()
     }
 
-    /// Returns what a named request wrote before.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub(crate) async fn written_entry(
-        &self,
-        kb_id: &str,
-        request_id: &str,
-    ) -> Result<Option<WrittenEntry>, StoreError> {
-        let row = sqlx::query(
-            "SELECT caiu_id, version, is_enabled, body_hash FROM knowledge_requests \
-             WHERE kb_id = ?1 AND request_id = ?2",
-        );
-        let row = row.bind(kb_id).bind(request_id);
-        let row = row.fetch_optional(self.database.reader()).await?;
-        let read = |row: SqliteRow| {
-            let version: i64 = row.try_get(1)?;
-            Ok(WrittenEntry {
-                caiu_id: row.try_get(0)?,
-                version: version.unsigned_abs(),
-                is_enabled: row.try_get(2)?,
-                body_hash: row.try_get(3)?,
-            })
-        };
-        row.map(read).transpose()
-    }
-
-    /// Writes an entry, and the request that asked for it. Returns its version.
+    /// Writes an entry, and the request that asked for it.
     ///
     /// # Errors
     /// A database that does not work.
@@ -242,35 +213,22 @@ impl AgentStore {
         kb_id: &str,
         entry: &Entry,
         author: &str,
-        request: Option<&AppendRequest>,
+        request: Option<&NamedRequest>,
         now: Timestamp,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<WrittenEntry, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let version = put(&mut transaction, kb_id, entry, author, false, now).await?;
+        let written = WrittenEntry {
+            caiu_id: entry.caiu_id.clone(),
+            version: version.unsigned_abs(),
+            is_enabled: entry.is_enabled,
+        };
         if let Some(request) = request {
-            sqlx::query(
-                "INSERT INTO knowledge_requests (kb_id, request_id, body_hash, caiu_id, version, is_enabled) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            )
-            .bind(kb_id)
-            .bind(&request.id)
-            .bind(&request.body_hash.0[..])
-            .bind(&entry.caiu_id)
-            .bind(version)
-            .bind(entry.is_enabled)
-            .execute(&mut *transaction)
-            .await?;
-            sqlx::query(
-                "DELETE FROM knowledge_requests WHERE kb_id = ?1 AND request <= \
-                 (SELECT max(request) FROM knowledge_requests) - ?2",
-            )
-            .bind(kb_id)
-            .bind(KEPT_REQUESTS)
-            .execute(&mut *transaction)
-            .await?;
+            let (request, answer) = (request.within(WRITE, kb_id), json!(written).to_string());
+            requests::note(&mut transaction, Tenant::DEFAULT, &request, &answer, now).await?;
         }
         transaction.commit().await?;
-        Ok(version.unsigned_abs())
+        Ok(written)
     }
 }
 

@@ -1,15 +1,20 @@
 //! Versions of private states and world states.
 
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
+use documents::requests::{self, Request};
+use run_log::Hash;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use super::{AgentStore, StoreError};
+use super::{AgentStore, NamedRequest, StoreError};
 
 /// How many versions of a state are kept.
 const KEPT_VERSIONS: i64 = 1_000;
 /// How long a version is kept that is not the newest, in nanoseconds.
 const KEPT_NANOS: i64 = 30 * 86_400 * 1_000_000_000;
+
+/// The method whose requests change the states of a conversation.
+const UPDATE: &str = "UpdateState";
 
 /// Whose state it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,19 @@ impl StateOwner {
     }
 }
 
+impl StateOwner {
+    /// Names a request that changes this state among those of its conversation.
+    pub fn named(&self, request_id: &str, body: Hash) -> NamedRequest {
+        let id = format!("{}\u{1f}{request_id}", self.profile_id);
+        NamedRequest { id, body }
+    }
+
+    /// Returns a request of [`StateOwner::named`] as the store notes it.
+    pub fn request<'a>(&'a self, named: &'a NamedRequest) -> Request<'a> {
+        named.within(UPDATE, &self.conversation_id)
+    }
+}
+
 /// A version of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRow {
@@ -56,8 +74,6 @@ pub struct StateRow {
     pub previous: Option<String>,
     /// The request that made it; empty for none.
     pub request_id: String,
-    /// The digest of that request.
-    pub body_hash: Vec<u8>,
 }
 
 impl AgentStore {
@@ -71,7 +87,7 @@ impl AgentStore {
         version: Option<u64>,
     ) -> Result<Option<StateRow>, StoreError> {
         let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
+            "SELECT version, created, state, paths, previous, request_id FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
              AND (?3 IS NULL OR version = ?3) ORDER BY version DESC LIMIT 1",
         )
             .bind(&owner.conversation_id)
@@ -91,7 +107,7 @@ impl AgentStore {
         time: Timestamp,
     ) -> Result<Option<StateRow>, StoreError> {
         let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states \
+            "SELECT version, created, state, paths, previous, request_id FROM private_states \
              WHERE conversation_id = ?1 AND profile_id = ?2 AND created <= ?3 \
              ORDER BY version DESC LIMIT 1",
         )
@@ -99,26 +115,6 @@ impl AgentStore {
         .bind(&owner.profile_id)
         .bind(time.unix_nanos())
         .fetch_optional(self.database.reader());
-        row.await?.as_ref().map(read).transpose()
-    }
-
-    /// Returns the version of a state that a request made.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn state_by_request(
-        &self,
-        owner: &StateOwner,
-        request_id: &str,
-    ) -> Result<Option<StateRow>, StoreError> {
-        let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states \
-             WHERE conversation_id = ?1 AND profile_id = ?2 AND request_id = ?3",
-        )
-            .bind(&owner.conversation_id)
-            .bind(&owner.profile_id)
-            .bind(request_id)
-            .fetch_optional(self.database.reader());
         row.await?.as_ref().map(read).transpose()
     }
 
@@ -133,7 +129,7 @@ impl AgentStore {
         limit: usize,
     ) -> Result<Vec<StateRow>, StoreError> {
         let rows = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id, body_hash FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
+            "SELECT version, created, state, paths, previous, request_id FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
              AND version < ?3 ORDER BY version DESC LIMIT ?4",
         )
             .bind(&owner.conversation_id)
@@ -144,16 +140,21 @@ impl AgentStore {
         rows.await?.iter().map(read).collect()
     }
 
-    /// Stores a version of a state, and forgets versions that are no longer kept. Nothing is stored, and
+    /// Stores a version of a state with the request that made it, and forgets versions that are no longer kept. Nothing is stored, and
     /// false returned, if the version is there.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn put_state(&self, owner: &StateOwner, row: &StateRow) -> Result<bool, StoreError> {
+    pub async fn put_state(
+        &self,
+        owner: &StateOwner,
+        row: &StateRow,
+        request: Option<&NamedRequest>,
+    ) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let stored = sqlx::query(
-            "INSERT INTO private_states (conversation_id, profile_id, version, created, state, paths, previous, request_id, body_hash) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+            "INSERT INTO private_states (conversation_id, profile_id, version, created, state, paths, previous, request_id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
         )
             .bind(&owner.conversation_id)
             .bind(&owner.profile_id)
@@ -163,7 +164,6 @@ impl AgentStore {
             .bind(&row.paths)
             .bind(&row.previous)
             .bind(&row.request_id)
-            .bind(&row.body_hash)
             .execute(&mut *transaction)
             .await?;
         sqlx::query(
@@ -177,6 +177,17 @@ impl AgentStore {
         .bind(number(row.version))
         .execute(&mut *transaction)
         .await?;
+        if let Some(request) = request {
+            let (request, version) = (owner.request(request), row.version.to_string());
+            requests::note(
+                &mut transaction,
+                Tenant::DEFAULT,
+                &request,
+                &version,
+                row.created,
+            )
+            .await?;
+        }
         transaction.commit().await?;
         Ok(stored.rows_affected() > 0)
     }
@@ -191,6 +202,7 @@ impl AgentStore {
             .bind(conversation_id)
             .execute(&mut *transaction)
             .await?;
+        requests::forget(&mut transaction, Tenant::DEFAULT, UPDATE, conversation_id).await?;
         Ok(transaction.commit().await?)
     }
 }
@@ -204,7 +216,6 @@ fn read(row: &SqliteRow) -> Result<StateRow, StoreError> {
         paths: row.try_get(3)?,
         previous: row.try_get(4)?,
         request_id: row.try_get(5)?,
-        body_hash: row.try_get(6)?,
     })
 }
 

@@ -2,12 +2,13 @@
 
 use call_outcome::Violation;
 use contracts::tavern::common::v1::ErrorReason;
+use documents::change::request_id_reused;
 use grpc_kit::Failure;
+use run_events::store_failure;
 use tonic::{Code, Status};
 
 use crate::{
     dispatch::backend::BackendError,
-    store::StoreError,
     tools::{Change, ChangeError, Missing},
 };
 
@@ -109,7 +110,8 @@ pub(super) fn of_change(error: ChangeError, resource: &Resource<'_>, change: &Ch
         ChangeError::EtagMismatch { stored } => Failure::etag_mismatch(stored).into_status(),
         ChangeError::Unavailable(status) => unavailable(&status),
         ChangeError::Backend(error) => of_backend(&error, resource),
-        ChangeError::Store(error) => of_store(&error, &change.request_id),
+        ChangeError::RequestIdReused => request_id_reused(&change.request_id).into_status(),
+        ChangeError::Store(error) => store_failure(&error).into_status(),
     }
 }
 
@@ -125,27 +127,6 @@ fn of_backend(error: &BackendError, resource: &Resource<'_>) -> Status {
         )
         .metadata("service", "backend")
         .into_status(),
-    }
-}
-
-fn of_store(error: &StoreError, request_id: &str) -> Status {
-    match error {
-        StoreError::RequestIdReused => {
-            let message = "the request id was used before with another body; use a new one";
-            Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
-                .metadata("request_id", request_id)
-                .into_status()
-        }
-        StoreError::Full(_) => {
-            let message = "the disk is full; nothing was stored";
-            Failure::new(
-                Code::ResourceExhausted,
-                ErrorReason::StorageUnavailable,
-                message,
-            )
-            .into_status()
-        }
-        StoreError::Failed(_) => grpc_kit::internal(error),
     }
 }
 

@@ -160,8 +160,10 @@ impl ApprovalStore {
 
 pub(super) fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
     let document: String = row.try_get(0)?;
-    let approval = serde_json::from_str(&document)
-        .map_err(|error| StoreError::Failed(sqlx::Error::Decode(error.into())))?;
+    let approval = serde_json::from_str(&document).map_err(|_| StoreError::Damaged {
+        table: "approvals",
+        column: "document_json",
+    })?;
     Ok(Stored {
         approval,
         call_json: row.try_get(1)?,

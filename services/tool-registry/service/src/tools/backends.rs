@@ -2,11 +2,22 @@
 
 use std::sync::Arc;
 
-use super::{Change, ChangeError, Tools};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Change, ChangeError, Tools, change::is_repeated};
 use crate::{
     dispatch::backend::Backend,
-    store::{BackendRow, StoreError},
+    store::{BACKENDS, StoreError},
 };
+
+/// A gRPC server as it is stored under its name.
+#[derive(Serialize, Deserialize)]
+struct StoredBackend {
+    endpoint: String,
+    /// A serialised `FileDescriptorSet` of everything it offers, in hexadecimal digits.
+    descriptors: String,
+}
 
 /// A backend that was added, now or before.
 #[derive(Clone, Debug)]
@@ -28,14 +39,14 @@ impl Tools {
         endpoint: &str,
         change: &Change,
     ) -> Result<PutBackend, ChangeError> {
-        let row = change.row("PutBackend");
-        if self.is_repeated(row.as_ref()).await? {
+        let request = change.request("PutBackend");
+        if self.is_repeated(request).await? {
             return Ok(self.repeated_backend(name));
         }
         let backend = self.shared.backends.discover(name, endpoint).await?;
         let _changing = self.shared.changing.lock().await;
         // The same request may have been carried out while the server was asked.
-        if self.is_repeated(row.as_ref()).await? {
+        if self.is_repeated(request).await? {
             return Ok(self.repeated_backend(name));
         }
         let present = self.shared.backends.get(name);
@@ -45,12 +56,14 @@ impl Tools {
         }
         let backend = Arc::new(backend);
         if !change.validate_only {
-            let stored = BackendRow {
-                name: backend.name.clone(),
+            let text = json!(StoredBackend {
                 endpoint: backend.endpoint.clone(),
-                descriptors: backend.descriptors.clone(),
-            };
-            self.shared.store.put_backend(&stored, row.as_ref()).await?;
+                descriptors: hex::encode(&backend.descriptors),
+            })
+            .to_string();
+            let (store, now) = (&self.shared.store, self.shared.clock.now());
+            let stored = store.replace(BACKENDS, name, &text, request, now);
+            is_repeated(&stored.await?)?;
             self.shared.backends.put(Arc::clone(&backend));
         }
         Ok(PutBackend {
@@ -64,17 +77,17 @@ impl Tools {
     /// # Errors
     /// [`ChangeError`] says why not; nothing has changed then.
     pub async fn delete_backend(&self, name: &str, change: &Change) -> Result<bool, ChangeError> {
-        let row = change.row("DeleteBackend");
+        let request = change.request("DeleteBackend");
         let _changing = self.shared.changing.lock().await;
-        if self.is_repeated(row.as_ref()).await? {
+        if self.is_repeated(request).await? {
             return Ok(true);
         }
         if let Some(present) = self.shared.backends.get(name) {
             change.check_etag(&present.etag)?;
         }
         // One that no longer works is in the store only.
-        let was_stored = self.shared.store.delete_backend(name, row.as_ref()).await?;
-        if !was_stored {
+        let (store, now) = (&self.shared.store, self.shared.clock.now());
+        if !store.delete(BACKENDS, name, request, now).await? {
             return Err(ChangeError::NotFound);
         }
         self.shared.backends.remove(name);
@@ -94,15 +107,25 @@ impl Tools {
     /// Takes the gRPC servers that were added before the last restart. What no longer works is
     /// logged and left out; it stays in the store.
     pub(super) async fn restore_backends(&self) -> Result<(), StoreError> {
-        for row in self.shared.store.backends().await? {
-            let known = self
-                .shared
-                .backends
-                .known(&row.name, &row.endpoint, row.descriptors);
+        for row in self
+            .shared
+            .store
+            .page(BACKENDS, "", usize::MAX, usize::MAX)
+            .await?
+        {
+            let damaged = |_| StoreError::Damaged {
+                table: "document",
+                column: "text",
+            };
+            let stored: StoredBackend = serde_json::from_str(&row.text).map_err(damaged)?;
+            // Digits that are none make descriptors that are none.
+            let descriptors = hex::decode(&stored.descriptors).unwrap_or_default();
+            let backends = &self.shared.backends;
+            let known = backends.known(&row.id, &stored.endpoint, descriptors);
             match known {
                 Ok(backend) => self.shared.backends.put(Arc::new(backend)),
                 Err(error) => {
-                    tracing::error!(backend = row.name, error = %error, "a stored gRPC server is left out");
+                    tracing::error!(backend = row.id, error = %error, "a stored gRPC server is left out");
                 }
             }
         }

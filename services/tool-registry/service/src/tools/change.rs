@@ -1,14 +1,12 @@
 //! What all changes by an operator have in common: how they are asked for and why they fail.
 
 use call_outcome::Violation;
+use documents::{Request, Seen};
 use run_log::Hash;
 use tonic::Status;
 use tool_domain::tool::Origin;
 
-use crate::{
-    dispatch::backend::BackendError,
-    store::{RequestRow, StoreError},
-};
+use crate::{dispatch::backend::BackendError, store::StoreError};
 
 /// Why a tool or a backend was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +32,9 @@ pub enum ChangeError {
     /// The workflow service, which knows what the tool is bound to, cannot be asked.
     #[error("the workflow service cannot be asked")]
     Unavailable(Status),
+    /// The request id was used with another body.
+    #[error("the request id was used before with another body")]
+    RequestIdReused,
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -53,14 +54,9 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns what the store keeps of the request; nothing if it is never repeated.
-    pub(super) fn row(&self, method: &'static str) -> Option<RequestRow> {
-        let body = self.body.filter(|_| !self.request_id.is_empty())?;
-        Some(RequestRow {
-            method,
-            request_id: self.request_id.clone(),
-            body_hash: body.to_string(),
-        })
+    /// Returns the request; none if it is never repeated.
+    pub(super) fn request(&self, method: &'static str) -> Option<Request<'_>> {
+        Request::of(method, &self.request_id, self.body?)
     }
 
     /// Refuses an etag that is not the stored one.
@@ -71,5 +67,17 @@ impl Change {
         Err(ChangeError::EtagMismatch {
             stored: stored.to_owned(),
         })
+    }
+}
+
+/// Returns whether a request was carried out before.
+///
+/// # Errors
+/// It was, with another body.
+pub(super) fn is_repeated(seen: &Seen) -> Result<bool, ChangeError> {
+    match seen {
+        Seen::New => Ok(false),
+        Seen::Same(_) => Ok(true),
+        Seen::OtherBody => Err(ChangeError::RequestIdReused),
     }
 }

@@ -3,10 +3,11 @@
 use call_outcome::Violation;
 use std::sync::{Arc, PoisonError};
 
+use documents::Request;
 use serde_json::{Map, Value};
 
-use super::{Change, ChangeError, Missing, Tools, derived::DerivedTool};
-use crate::store::{RequestRow, StoreError, ToolRow};
+use super::{Change, ChangeError, Missing, Tools, change::is_repeated, derived::DerivedTool};
+use crate::store::{StoreError, TOOLS};
 use tool_domain::{
     catalogue::{AddError, Catalogue},
     definition::{self, Definition, Implementation},
@@ -36,9 +37,9 @@ impl Tools {
         if !violations.is_empty() {
             return Err(ChangeError::Invalid(violations));
         }
-        let row = change.row("PutTool");
+        let request = change.request("PutTool");
         let _changing = self.shared.changing.lock().await;
-        let replayed = self.is_repeated(row.as_ref()).await?;
+        let replayed = self.is_repeated(request).await?;
         let catalogue = self.catalogue();
         let id = definition.id.to_string();
         let case_twin = catalogue.case_twin(&id).map(|twin| {
@@ -60,11 +61,9 @@ impl Tools {
         }
         let tool = self.complete(&tool).await.unwrap_or(tool);
         if !change.validate_only && !replayed {
-            let stored = ToolRow {
-                tool_id: id,
-                definition_json: text.to_owned(),
-            };
-            self.shared.store.put_tool(&stored, row.as_ref()).await?;
+            let (store, now) = (&self.shared.store, self.shared.clock.now());
+            let seen = store.replace(TOOLS, &id, text, request, now).await?;
+            is_repeated(&seen)?;
             self.replace_catalogue(next);
         }
         Ok(PutTool {
@@ -115,9 +114,9 @@ impl Tools {
     /// # Errors
     /// [`ChangeError`] says why not; nothing has changed then.
     pub async fn delete_tool(&self, id: &str, change: &Change) -> Result<bool, ChangeError> {
-        let row = change.row("DeleteTool");
+        let request = change.request("DeleteTool");
         let _changing = self.shared.changing.lock().await;
-        if self.is_repeated(row.as_ref()).await? {
+        if self.is_repeated(request).await? {
             return Ok(true);
         }
         let catalogue = self.catalogue();
@@ -135,7 +134,8 @@ impl Tools {
             self.check_etag(change, present).await?;
         }
         // One that no longer works is in the store only.
-        if !self.shared.store.delete_tool(id, row.as_ref()).await? {
+        let (store, now) = (&self.shared.store, self.shared.clock.now());
+        if !store.delete(TOOLS, id, request, now).await? {
             return Err(ChangeError::NotFound);
         }
         self.replace_catalogue(catalogue.without(id));
@@ -150,14 +150,19 @@ impl Tools {
     pub async fn restore(&self) -> Result<(), StoreError> {
         self.restore_backends().await?;
         let mut catalogue = (*self.catalogue()).clone();
-        for row in self.shared.store.tools().await? {
-            let added = definition::read(&row.definition_json)
+        for row in self
+            .shared
+            .store
+            .page(TOOLS, "", usize::MAX, usize::MAX)
+            .await?
+        {
+            let added = definition::read(&row.text)
                 .map_err(AddError::Invalid)
                 .and_then(|definition| catalogue.with(definition, Origin::Registered));
             match added {
                 Ok((next, _)) => catalogue = next,
                 Err(reason) => {
-                    tracing::error!(tool = row.tool_id, reason = ?reason, "a stored tool is left out");
+                    tracing::error!(tool = row.id, reason = ?reason, "a stored tool is left out");
                 }
             }
         }
@@ -181,13 +186,13 @@ impl Tools {
         change.check_etag(&stored)
     }
 
-    /// Whether a request was carried out before.
+    /// Returns whether a request was carried out before.
     pub(super) async fn is_repeated(
         &self,
-        request: Option<&RequestRow>,
-    ) -> Result<bool, StoreError> {
+        request: Option<Request<'_>>,
+    ) -> Result<bool, ChangeError> {
         match request {
-            Some(request) => self.shared.store.is_repeated(request).await,
+            Some(request) => is_repeated(&self.shared.store.seen(TOOLS.tenant, request).await?),
             None => Ok(false),
         }
     }

@@ -1,97 +1,76 @@
 //! Definitions on the wire.
 
-use contracts::tavern::common::v1::{ErrorReason, LoadDiagnostic};
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::LoadDiagnostic;
 use contracts::tavern::workflow::v1::{
-    BatchGetWorkflowsResponse, DeleteWorkflowRequest, ListWorkflowsRequest, PutWorkflowRequest,
-    ReloadWorkflowsResponse, Workflow,
+    BatchGetWorkflowsResponse, DeleteWorkflowRequest, ListWorkflowsRequest, ListWorkflowsResponse,
+    PutWorkflowRequest, ReloadWorkflowsResponse, Workflow,
 };
-use core_types::{
-    Reference, RequestId, WorkflowId,
-    page::{distinct, page_size},
-};
+use core_types::{Reference, RequestId, WorkflowId, page::distinct};
+use documents::{ChangeError, FileChanges, Put, change::Wire};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use serde_json::Value;
-use tonic::{Code, Status};
+use tonic::Status;
 
-use crate::error::workflow_invalid;
-use crate::library::{Definition, FileChanges};
+use crate::error::{workflow_invalid, workflow_not_found};
+use crate::library::{InvalidFile, KnownDefinition};
 use crate::rpc::references::{self, Missing};
 use crate::runner::Inner;
-use crate::store::{DeleteOutcome, Put, PutOutcome, etag_of};
+use crate::store::etag_of;
 use workflow_domain::diagnose::diagnose;
 use workflow_domain::load::load_with_source;
 use workflow_domain::workflow;
 
-/// After this many bytes of definitions a page ends, even if it has fewer entries than asked for.
-const PAGE_BYTES: usize = 2 * 1024 * 1024;
-
 /// The most bytes of definitions that an answer to a batch has.
 const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
-const READ_ONLY: &str =
-    "belongs to a file of the workflows directory, which is read only; choose another id";
-
 /// Stores a definition.
 pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Workflow, Status> {
-    check_put(inner, &request)?;
-    let hash = request_hash(&request);
-    let PutWorkflowRequest {
-        workflow_id,
-        definition_json,
-        etag,
-        validate_only,
-        request_id,
-    } = request;
-    let definition = Definition {
-        id: workflow_id,
-        text: definition_json.into(),
-        from_file: false,
-    };
-    let bundle = inner.library.bundle(&definition.text).await?;
+    check_put(&request)?;
+    let body = request_hash(&request);
+    let text: Arc<str> = request.definition_json.into();
+    let bundle = inner.library.bundle(&text).await?;
     let compiled = inner.library.compile(&bundle).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
     let Missing {
         violations,
         findings,
-    } = Missing::of(inner, &definition.text).await?;
+    } = Missing::of(inner, &text).await?;
     if !violations.is_empty() {
         return Err(workflow_invalid("definition_json", &violations).into());
     }
-    if validate_only {
-        return Ok(resource(inner, &definition, &findings));
-    }
+    let (id, request_id) = (request.workflow_id.as_str(), request.request_id.as_str());
     let put = Put {
-        id: &definition.id,
-        text: &definition.text,
-        expected: (!etag.is_empty()).then_some(etag),
-        request: (!request_id.is_empty()).then_some((request_id.as_str(), hash)),
-        now: inner.clock.now(),
+        id,
+        text: &text,
+        etag: &request.etag,
+        validate_only: request.validate_only,
+        request: Some((request_id, body)),
     };
-    match inner.library.put(put).await? {
-        PutOutcome::Saved => Ok(resource(inner, &definition, &findings)),
-        PutOutcome::Replayed(before) => Ok(resource(inner, &before.into(), &findings)),
-        PutOutcome::RequestIdReused => {
-            let message = "the request id was used with another body; use a new request id";
-            let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
-            Err(failure.metadata("request_id", request_id).into())
-        }
-        PutOutcome::EtagMismatch { current } => Err(Failure::etag_mismatch(current).into()),
-    }
+    let put = inner.library.put(put).await;
+    let (known, _) = put.map_err(|error| change_failure(id, request_id, error))?;
+    Ok(resource(inner, &known, &findings))
 }
 
 /// Deletes a stored definition.
 pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Result<(), Failure> {
-    let DeleteWorkflowRequest { workflow_id, etag } = request;
-    if inner.library.is_file(&workflow_id) {
-        return Err(Failure::invalid_fields().violation("workflow_id", READ_ONLY));
+    let id = request.workflow_id.as_str();
+    match inner.library.delete(id, &request.etag).await {
+        Ok(()) => Ok(()),
+        Err(ChangeError::NotFound) => Err(inner.library.not_found(id).await),
+        Err(error) => Err(change_failure(id, "", error)),
     }
-    let expected = (!etag.is_empty()).then_some(etag.as_str());
-    match inner.library.delete(&workflow_id, expected).await? {
-        DeleteOutcome::Deleted => Ok(()),
-        DeleteOutcome::NotFound => Err(inner.library.not_found(&workflow_id).await),
-        DeleteOutcome::EtagMismatch { current } => Err(Failure::etag_mismatch(current)),
-    }
+}
+
+fn change_failure(id: &str, request_id: &str, error: ChangeError<InvalidFile>) -> Failure {
+    error.into_failure(&Wire {
+        id_field: "workflow_id",
+        request_id,
+        invalid: &|InvalidFile(violations)| workflow_invalid("definition_json", &violations),
+        not_found: &|| workflow_not_found(id, &[]),
+    })
 }
 
 /// Reads the workflows directory again.
@@ -121,7 +100,7 @@ pub(super) async fn batch_get(
             response.missing_workflow_ids.push(id);
             continue;
         };
-        bytes += definition.text.len();
+        bytes += definition.document.text.len();
         if bytes > MAX_BATCH_BYTES && !response.workflows.is_empty() {
             let limit = "bytes of the definitions together";
             return Err(Failure::limit_exceeded(limit, MAX_BATCH_BYTES, bytes));
@@ -131,14 +110,10 @@ pub(super) async fn batch_get(
     Ok(response)
 }
 
-fn check_put(inner: &Inner, request: &PutWorkflowRequest) -> Result<(), Status> {
+fn check_put(request: &PutWorkflowRequest) -> Result<(), Status> {
     let mut problems = Failure::invalid_fields();
-    match WorkflowId::new(&request.workflow_id) {
-        Err(error) => problems.add_violation("workflow_id", error.to_string()),
-        Ok(id) if inner.library.is_file(id.as_str()) => {
-            problems.add_violation("workflow_id", READ_ONLY);
-        }
-        Ok(_) => {}
+    if let Err(error) = WorkflowId::new(&request.workflow_id) {
+        problems.add_violation("workflow_id", error.to_string());
     }
     if let Err(error) = RequestId::new(&request.request_id)
         && !request.request_id.is_empty()
@@ -153,36 +128,26 @@ pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
     Ok(resource(inner, &inner.library.get(id).await?, &[]))
 }
 
-/// Returns a page of definitions, and the id after which the next page begins.
+/// Returns a page of definitions.
 pub(super) async fn list(
     inner: &Inner,
-    after: &str,
     request: &ListWorkflowsRequest,
-) -> Result<(Vec<Workflow>, Option<String>), Status> {
-    let size = page_size(request.page_size);
-    let mut ids = inner.library.ids(after, size + 1).await?;
-    let mut more = ids.len() > size;
-    ids.truncate(size);
-    let mut workflows = Vec::with_capacity(ids.len());
-    let mut bytes = 0;
-    let mut last = None;
-    for id in ids {
-        if bytes >= PAGE_BYTES {
-            more = true;
-            break;
-        }
-        // It may have been deleted since the ids were read.
-        if let Some(definition) = inner.library.get_valid(&id).await? {
-            let workflow = resource(inner, &definition, &[]);
-            bytes += workflow.definition_json.len() + workflow.description.len();
-            workflows.push(workflow);
-        }
-        last = Some(id);
-    }
+) -> Result<ListWorkflowsResponse, Status> {
+    let listed = inner.library.list(&request.page_token, request.page_size);
+    let listed = listed.await?;
+    let entries = listed.entries.iter();
+    let mut workflows: Vec<_> = entries.map(|known| resource(inner, known, &[])).collect();
     if request.with_references {
         add_missing(inner, &mut workflows).await?;
     }
-    Ok((workflows, last.filter(|_| more)))
+    Ok(ListWorkflowsResponse {
+        workflows,
+        next_page_token: listed.next_page_token,
+        diagnostics: match listed.is_first {
+            true => left_out(inner),
+            false => Vec::new(),
+        },
+    })
 }
 
 /// Adds the findings about what the definitions of a page name: the services that know are asked once for all.
@@ -230,9 +195,10 @@ pub(super) fn diagnostics(
 
 fn resource(
     inner: &Inner,
-    definition: &Definition,
+    known: &KnownDefinition,
     missing: &[core_types::LoadDiagnostic],
 ) -> Workflow {
+    let definition = &known.document;
     let (loaded, source) = load_with_source(&definition.text);
     let diagnostics = diagnostics(inner, loaded.workflow.as_ref(), &source, missing);
     let (name, description) = loaded
@@ -250,6 +216,6 @@ fn resource(
         definition_json: definition.text.to_string(),
         etag: etag_of(&definition.text),
         diagnostics,
-        from_file: definition.from_file,
+        from_file: known.from_file,
     }
 }

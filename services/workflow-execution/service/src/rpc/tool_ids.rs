@@ -19,9 +19,10 @@ pub(super) async fn choice(
         workflow_id,
         node_path,
     } = request;
-    let text = inner.library.get(&workflow_id).await?.text;
-    let bundle = inner.library.bundle(&text).await?;
-    let (loaded, source) = load_with_source(&text);
+    let known = inner.library.get(&workflow_id).await?;
+    let text = &known.document.text;
+    let bundle = inner.library.bundle(text).await?;
+    let (loaded, source) = load_with_source(text);
     let (Some(workflow), Some(root)) = (loaded.workflow, source.as_object()) else {
         return Err(workflow_invalid("workflow_id", &loaded.violations));
     };
@@ -38,6 +39,6 @@ pub(super) async fn choice(
         initial_tool_ids: tool_choice::initial(root).unwrap_or_default(),
         has_listing_nodes: listed.is_some(),
         listed_tool_ids: listed.unwrap_or_default(),
-        etag: etag_of(&text),
+        etag: etag_of(text),
     })
 }

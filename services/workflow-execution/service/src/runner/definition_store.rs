@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
-use core_types::Timestamp;
 use run_log::Hash;
 use tokio::sync::Mutex;
 
-use crate::store::{StoreError, WorkflowStore};
+use crate::store::{DefinitionTexts, StoreError};
 
 /// How many digests are remembered; beyond it a text is simply stored once more.
 const MAX_REMEMBERED: usize = 10_000;
@@ -18,7 +17,7 @@ const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 /// Stores the definitions that open runs execute, so that a run continues after a restart.
 #[derive(Debug)]
 pub(crate) struct DefinitionStore {
-    store: Arc<dyn WorkflowStore>,
+    store: Arc<dyn DefinitionTexts>,
     /// Texts that this process has stored. Held while the store works, so that nothing is forgotten
     /// between being stored and being used.
     stored: Mutex<HashSet<Hash>>,
@@ -33,7 +32,7 @@ struct Read {
 }
 
 impl DefinitionStore {
-    pub(crate) fn new(store: Arc<dyn WorkflowStore>) -> Self {
+    pub(crate) fn new(store: Arc<dyn DefinitionTexts>) -> Self {
         Self {
             store,
             stored: Mutex::default(),
@@ -78,15 +77,10 @@ impl DefinitionStore {
         Ok(hash)
     }
 
-    /// Forgets requests made before `before`, and every text that neither they nor a workflow nor
-    /// `used` name. Returns the number of texts.
-    pub(super) async fn forget_unused(
-        &self,
-        used: HashSet<Hash>,
-        before: Timestamp,
-    ) -> Result<u64, StoreError> {
+    /// Forgets every text that `used` does not name. Returns the number of texts.
+    pub(super) async fn forget_unused(&self, used: HashSet<Hash>) -> Result<u64, StoreError> {
         let stored = self.stored.lock().await;
         let used: Vec<Hash> = used.union(&stored).copied().collect();
-        self.store.forget(before, &used).await
+        self.store.forget(&used).await
     }
 }

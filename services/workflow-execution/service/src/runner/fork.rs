@@ -145,7 +145,7 @@ impl Inner {
         let Ok(workflow) = self.library.get(&meta.subject).await else {
             return Ok(None);
         };
-        let bundle = self.library.bundle(&workflow.text).await?;
+        let bundle = self.library.bundle(&workflow.document.text).await?;
         let text = match bundle.children.is_empty() {
             true => bundle.root.to_string(),
             false => bundle.to_text(),

@@ -20,9 +20,6 @@ use workflow_runner::{Prepared, RunEntry};
 use super::Inner;
 use super::target::{Stored, Target, TargetError, read_hash};
 
-/// How long the first answer to a saving request is kept.
-const REQUESTS_ARE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// How long a run rests that was woken while the storage does not work.
 const STORAGE_RESTS: Duration = Duration::from_secs(1);
 
@@ -69,8 +66,7 @@ async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
     let used = inner.runs.metas_of_open_runs(definition_of).await;
     let used: HashSet<Hash> =
         used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
-    let before = inner.clock.now().minus(REQUESTS_ARE_KEPT);
-    let forgotten = inner.definitions.forget_unused(used, before).await?;
+    let forgotten = inner.definitions.forget_unused(used).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "forgot definitions that no run needs");
     }

@@ -256,7 +256,8 @@ impl Inner {
                 String::new(),
             ),
             Named::Workflow(id) => {
-                let text = self.library.get(&id).await?.text;
+                let known = self.library.get(&id).await?;
+                let text = Arc::clone(&known.document.text);
                 (Target::Definition(self.library.bundle(&text).await?), id)
             }
         };

@@ -6,10 +6,11 @@ use contracts::{
     lf::a2a::v1::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill},
     tavern::registry::v1::{BatchGetToolsRequest, Tool},
 };
+use core_types::Tenant;
 use tonic::Status;
 
 use super::{A2aRpc, VERSION, tenant_of};
-use crate::error::no_such_profile;
+use crate::error::{no_such_profile, store_failure};
 
 /// The bindings of the gateway, each with its path below the gateway's address. Where that address is not
 /// set, the gateway adds it for clients of plain HTTP.
@@ -19,9 +20,11 @@ impl A2aRpc {
     /// Returns the card of an agent: its profile, with its tools and workflows as skills.
     pub(super) async fn card(&self, tenant: &str) -> Result<AgentCard, Status> {
         let tenant = tenant_of(tenant)?;
-        let known = self.profiles.get(tenant);
-        let known = known.ok_or_else(|| no_such_profile(tenant, &self.profiles))?;
-        let inventory = known.profile.inventory();
+        let known = self.profiles.get(Tenant::DEFAULT, tenant).await;
+        let Some(known) = known.map_err(|error| store_failure(&error))? else {
+            return Err(no_such_profile(tenant, &self.profiles).await.into());
+        };
+        let inventory = known.document.inventory();
         let mut named = NamedTools::default();
         if !inventory.is_empty() {
             let ids = inventory.iter();
@@ -37,7 +40,7 @@ impl A2aRpc {
             let listed = inventory.iter().find(|name| spelling::tool_id(name) == id);
             Some(skill(listed?, tool))
         });
-        let mut card = card(&known.profile, &self.public_url);
+        let mut card = card(&known.document, &self.public_url);
         card.skills = skills.collect();
         if card.version.is_empty() {
             card.version = known.revision_number().to_string();

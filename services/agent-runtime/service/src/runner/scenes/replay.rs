@@ -95,7 +95,7 @@ impl Replayed {
     ) -> Self {
         let members = scene.instances.iter().enumerate().map(|(index, instance)| {
             let known = profiles.get(index).and_then(Option::as_ref);
-            let profile = known.map(|known| &known.profile);
+            let profile = known.map(|known| &known.document);
             let settings = profile
                 .as_ref()
                 .map(|profile| instance.tavern.over(&profile.tavern));

@@ -72,7 +72,8 @@ impl Actor {
 
     /// Whether something changed since an agent thought last, or its ticks do not ask for that.
     async fn has_changed(&mut self, instance: &Instance) -> bool {
-        let settings = self.shared.states.settings_of(instance);
+        let settings = self.shared.states.settings_of(instance).await;
+        let settings = settings.unwrap_or_else(|_| instance.tavern.clone());
         let now = self.look(instance).await;
         let Some(ticker) = self.ticks.by_instance.get_mut(&instance.id) else {
             return false;

@@ -4,7 +4,7 @@ use agent_domain::{
     plan::Plan,
     scene::conversation::{conversation_of_fork, copied_world},
 };
-use agent_store::store::{AppendRequest, StateOwner};
+use agent_store::store::{NamedRequest, StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
@@ -85,9 +85,9 @@ impl Turns {
         let room = inner.runner.admit()?;
         if !plan.ephemeral {
             let from = turn.meta.conversation_id.as_str();
-            let request = (!new.request_id.is_empty()).then(|| AppendRequest {
+            let request = (!new.request_id.is_empty()).then(|| NamedRequest {
                 id: new.request_id.clone(),
-                body_hash: new.body_hash,
+                body: new.body_hash,
             });
             let branched =
                 inner

@@ -1,0 +1,85 @@
+//! Why a document is neither stored nor deleted.
+
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::Failure;
+use run_events::store_failure;
+use tonic::Code;
+
+use crate::store::StoreError;
+
+/// Why a document is neither stored nor deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError<I> {
+    /// The text is not valid.
+    #[error("the document is not valid")]
+    Invalid(I),
+    /// The document in force has another etag.
+    #[error("the etag is not the current one")]
+    EtagMismatch {
+        /// The etag in force; empty if there is no document.
+        current: String,
+    },
+    /// The request id was used with another body.
+    #[error("the request id was used with another body")]
+    RequestIdReused,
+    /// No document has this id.
+    #[error("no document has this id")]
+    NotFound,
+    /// The document is a file, which is never deleted.
+    #[error("the document is a file")]
+    IsFile,
+    /// The store does not work.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The fields and failures of one kind on the wire.
+pub struct Wire<'a, I> {
+    /// The field with the id.
+    pub id_field: &'a str,
+    /// The request id of the caller; may be empty.
+    pub request_id: &'a str,
+    /// Reports everything that is wrong with a text.
+    pub invalid: &'a dyn Fn(I) -> Failure,
+    /// Reports that no document has the id.
+    pub not_found: &'a dyn Fn() -> Failure,
+}
+
+impl<I> ChangeError<I> {
+    /// Refuses an etag that is not the present one, which is empty if there is no document. An empty etag
+    /// accepts any.
+    ///
+    /// # Errors
+    /// The present etag.
+    pub fn check_etag(given: &str, current: &str) -> Result<(), Self> {
+        match given.is_empty() || given == current {
+            true => Ok(()),
+            false => Err(Self::EtagMismatch {
+                current: current.to_owned(),
+            }),
+        }
+    }
+
+    /// Makes the failure for the caller.
+    pub fn into_failure(self, wire: &Wire<'_, I>) -> Failure {
+        match self {
+            Self::Invalid(invalid) => (wire.invalid)(invalid),
+            Self::EtagMismatch { current } => Failure::etag_mismatch(current),
+            Self::RequestIdReused => request_id_reused(wire.request_id),
+            Self::NotFound => (wire.not_found)(),
+            Self::IsFile => {
+                let problem =
+                    "is the id of a file, which is never deleted; delete the file instead";
+                Failure::invalid_fields().violation(wire.id_field, problem)
+            }
+            Self::Store(error) => store_failure(&error),
+        }
+    }
+}
+
+/// Reports that a request id was used with another body.
+pub fn request_id_reused(request_id: &str) -> Failure {
+    let message = "the request id was used before with another body; use a new request id";
+    Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
+        .metadata("request_id", request_id)
+}

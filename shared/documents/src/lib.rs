@@ -1,0 +1,27 @@
+//! Documents: texts under an id that callers put, read, list and delete, and that may stand in files.
+//!
+//! A [`Kind`] says how a text is read; [`Documents`] does the rest for all of them. A document that was put hides
+//! a file of its id; when it is deleted, the file is in force again. A file is never deleted.
+//!
+//! - [`store`]: the seam to a database. [`sqlite`] is the one that exists; `tests/it` is the suite of all.
+//! - [`requests`]: request ids that were used, with what the first request answered.
+//! - [`kind`]: the description of a kind of document.
+//! - [`files`]: the documents of a directory.
+//! - [`documents`]: those that were put and those of files together.
+//! - [`change`]: why a document is neither stored nor deleted.
+
+pub mod change;
+pub mod documents;
+pub mod files;
+pub mod kind;
+pub mod requests;
+pub mod sqlite;
+pub mod store;
+
+pub use change::ChangeError;
+pub use documents::{DocumentParts, Documents, Known, Listed, Put};
+pub use files::FileChanges;
+pub use kind::{FilePlace, Kind};
+pub use requests::{Request, Seen};
+pub use sqlite::{MIGRATIONS, SqliteDocuments};
+pub use store::{DocumentStore, RevisionRow, Shelf, StoreError};

@@ -1,0 +1,211 @@
+//! The store on SQLite.
+
+mod revisions;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use core_types::{Tenant, Timestamp};
+use futures::TryStreamExt;
+use sql_store::{Migrations, SqliteDatabase};
+use sqlx::{Row, sqlite::SqliteRow};
+
+use crate::{
+    requests::{self, Request, Seen},
+    store::{DocumentRow, DocumentStore, NewDocument, NewRevision, RevisionRow, Shelf, StoreError},
+};
+
+static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// The tables of documents and requests. They come before those of the service whose database they are in.
+pub const MIGRATIONS: Migrations = Migrations::new("documents", &MIGRATOR);
+
+/// The store on SQLite. Clone, cheap.
+#[derive(Clone, Debug)]
+pub struct SqliteDocuments {
+    database: SqliteDatabase,
+}
+
+impl SqliteDocuments {
+    /// Takes an open database with [`MIGRATIONS`] applied.
+    pub fn new(database: SqliteDatabase) -> Self {
+        Self { database }
+    }
+}
+
+#[async_trait]
+impl DocumentStore for SqliteDocuments {
+    async fn get(&self, shelf: Shelf, id: &str) -> Result<Option<DocumentRow>, StoreError> {
+        let row = sqlx::query(
+            "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+        )
+        .bind(shelf.tenant.as_str())
+        .bind(shelf.kind)
+        .bind(id)
+        .fetch_optional(self.database.reader())
+        .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn page(
+        &self,
+        shelf: Shelf,
+        after: &str,
+        limit: usize,
+        most_bytes: usize,
+    ) -> Result<Vec<DocumentRow>, StoreError> {
+        let mut rows = sqlx::query(
+            "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id > ?3 \
+             ORDER BY id LIMIT ?4",
+        )
+        .bind(shelf.tenant.as_str())
+        .bind(shelf.kind)
+        .bind(after)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch(self.database.reader());
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        while bytes <= most_bytes
+            && let Some(row) = rows.try_next().await?
+        {
+            let row = read(&row)?;
+            bytes += row.text.len();
+            page.push(row);
+        }
+        Ok(page)
+    }
+
+    async fn put(&self, shelf: Shelf, new: NewDocument<'_>) -> Result<bool, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let stored: Option<i64> = sqlx::query_scalar(
+            "SELECT version FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
+        )
+        .bind(shelf.tenant.as_str())
+        .bind(shelf.kind)
+        .bind(new.id)
+        .fetch_optional(&mut *transaction)
+        .await?;
+        let replaces = signed(new.replaces);
+        if stored.unwrap_or(0) != replaces {
+            return Ok(false);
+        }
+        if let Some(request) = &new.request
+            && !requests::note(&mut transaction, shelf.tenant, request, "", new.now).await?
+        {
+            return Ok(false);
+        }
+        sqlx::query(
+            "INSERT INTO document (tenant, kind, id, version, text, updated) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, kind, id) DO UPDATE SET \
+             version = excluded.version, text = excluded.text, updated = excluded.updated",
+        )
+        .bind(shelf.tenant.as_str())
+        .bind(shelf.kind)
+        .bind(new.id)
+        .bind(replaces + 1)
+        .bind(new.text)
+        .bind(new.now.unix_nanos())
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn delete(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        request: Option<Request<'_>>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let deleted =
+            sqlx::query("DELETE FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3")
+                .bind(shelf.tenant.as_str())
+                .bind(shelf.kind)
+                .bind(id)
+                .execute(&mut *transaction)
+                .await?;
+        if deleted.rows_affected() == 0 {
+            return Ok(false);
+        }
+        if let Some(request) = &request {
+            requests::note(&mut transaction, shelf.tenant, request, "", now).await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
+        let mut connection = self.database.reader().acquire().await?;
+        requests::seen(&mut connection, tenant, &request).await
+    }
+
+    async fn newest_revisions(
+        &self,
+        shelf: Shelf,
+        id: Option<&str>,
+    ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
+        revisions::newest(&self.database, shelf, id).await
+    }
+
+    async fn revision(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        number: u64,
+    ) -> Result<Option<(RevisionRow, String)>, StoreError> {
+        revisions::one(&self.database, shelf, id, number).await
+    }
+
+    async fn revisions(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        revisions::page(&self.database, shelf, id, before, limit).await
+    }
+
+    async fn add_revisions(
+        &self,
+        shelf: Shelf,
+        new: &[NewRevision],
+        now: Timestamp,
+    ) -> Result<Vec<RevisionRow>, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let mut added = Vec::with_capacity(new.len());
+        for document in new {
+            added.push(revisions::add(&mut transaction, shelf, document, now).await?);
+        }
+        transaction.commit().await?;
+        Ok(added)
+    }
+
+    async fn delete_revisions(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        up_to: u64,
+        used: &[u64],
+    ) -> Result<(), StoreError> {
+        revisions::delete(&self.database, shelf, id, up_to, used).await
+    }
+
+    async fn close(&self) {
+        self.database.close().await;
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<DocumentRow, StoreError> {
+    let version: i64 = row.try_get(1)?;
+    Ok(DocumentRow {
+        id: row.try_get(0)?,
+        version: version.unsigned_abs(),
+        text: row.try_get(2)?,
+    })
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

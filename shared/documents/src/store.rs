@@ -1,0 +1,188 @@
+//! The seam to a database.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use core_types::{Tenant, Timestamp};
+
+use crate::requests::{Request, Seen};
+
+pub use sql_store::StoreError;
+
+/// The documents of one kind and tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shelf {
+    /// The tenant.
+    pub tenant: Tenant,
+    /// The name of the kind.
+    pub kind: &'static str,
+}
+
+/// A document that was put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentRow {
+    /// The id.
+    pub id: String,
+    /// The number of times that one was put under the id since it was last deleted.
+    pub version: u64,
+    /// The document as it was written.
+    pub text: String,
+}
+
+/// A document to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct NewDocument<'a> {
+    /// The id.
+    pub id: &'a str,
+    /// The document as it was written.
+    pub text: &'a str,
+    /// The version that is replaced; zero if none is stored.
+    pub replaces: u64,
+    /// The request that asks for it; none if it is never repeated.
+    pub request: Option<Request<'a>>,
+    /// The time of the change.
+    pub now: Timestamp,
+}
+
+/// A revision of a document, without its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevisionRow {
+    /// The number, from 1.
+    pub number: u64,
+    /// The digest of the text.
+    pub etag: String,
+    /// The author's label; may be empty.
+    pub label: String,
+    /// Whether it is a file.
+    pub from_file: bool,
+    /// The newest earlier revision with the same label and another text; zero for none.
+    pub same_version_as: u64,
+    /// When it came into force.
+    pub created: Timestamp,
+}
+
+/// A document that came into force.
+#[derive(Clone, Debug)]
+pub struct NewRevision {
+    /// The id of the document.
+    pub id: String,
+    /// The digest of the text.
+    pub etag: String,
+    /// The author's label; may be empty.
+    pub label: String,
+    /// Whether it is a file.
+    pub from_file: bool,
+    /// The document as it was written.
+    pub text: String,
+}
+
+/// Keeps documents, their revisions and the requests that changed them.
+///
+/// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
+#[async_trait]
+pub trait DocumentStore: Send + Sync + std::fmt::Debug {
+    /// Returns a document.
+    async fn get(&self, shelf: Shelf, id: &str) -> Result<Option<DocumentRow>, StoreError>;
+
+    /// Returns at most `limit` documents by id, those after `after`; no more once their texts exceed `most_bytes`.
+    async fn page(
+        &self,
+        shelf: Shelf,
+        after: &str,
+        limit: usize,
+        most_bytes: usize,
+    ) -> Result<Vec<DocumentRow>, StoreError>;
+
+    /// Stores a document and its request in one commit. Stores neither and returns `false` if another version
+    /// than the named one is stored by now, or the request id was used.
+    async fn put(&self, shelf: Shelf, new: NewDocument<'_>) -> Result<bool, StoreError>;
+
+    /// Stores a document in place of any, unless its request was seen before: the answer says so.
+    async fn replace(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        text: &str,
+        request: Option<Request<'_>>,
+        now: Timestamp,
+    ) -> Result<Seen, StoreError> {
+        loop {
+            if let Some(request) = request {
+                match self.seen(shelf.tenant, request).await? {
+                    Seen::New => {}
+                    seen => return Ok(seen),
+                }
+            }
+            let replaces = self.get(shelf, id).await?.map_or(0, |row| row.version);
+            let new = NewDocument {
+                id,
+                text,
+                replaces,
+                request,
+                now,
+            };
+            // Another process may have changed it meanwhile.
+            if self.put(shelf, new).await? {
+                return Ok(Seen::New);
+            }
+        }
+    }
+
+    /// Deletes a document and stores its request in one commit. Returns whether there was a document; without
+    /// one nothing is stored.
+    async fn delete(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        request: Option<Request<'_>>,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Returns what is known of a request id.
+    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError>;
+
+    /// Returns the newest revision of each document by id, or of the one that is named.
+    async fn newest_revisions(
+        &self,
+        shelf: Shelf,
+        id: Option<&str>,
+    ) -> Result<BTreeMap<String, RevisionRow>, StoreError>;
+
+    /// Returns a revision with its text.
+    async fn revision(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        number: u64,
+    ) -> Result<Option<(RevisionRow, String)>, StoreError>;
+
+    /// Returns at most `limit` revisions of a document, the newest first, those before `before`.
+    async fn revisions(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<RevisionRow>, StoreError>;
+
+    /// Stores documents that came into force, in one commit; one that is the newest revision already is not
+    /// stored again. Returns their revisions, in order.
+    async fn add_revisions(
+        &self,
+        shelf: Shelf,
+        new: &[NewRevision],
+        now: Timestamp,
+    ) -> Result<Vec<RevisionRow>, StoreError>;
+
+    /// Deletes the revisions of a document up to a number, but for those that are used.
+    async fn delete_revisions(
+        &self,
+        shelf: Shelf,
+        id: &str,
+        up_to: u64,
+        used: &[u64],
+    ) -> Result<(), StoreError>;
+
+    /// Closes the database.
+    async fn close(&self);
+}

@@ -1,0 +1,79 @@
+//! What is written once, and where.
+
+use crate::{Finding, Tree};
+
+/// One thing of which a second copy is a fault.
+struct Once {
+    /// The text by which a copy is known, in lower case.
+    mark: &'static str,
+    /// How the paths begin that may hold it.
+    homes: &'static [&'static str],
+    remedy: &'static str,
+}
+
+/// The migrations that may name request ids: the table of all, those that made tables of their own before there
+/// was one, which later ones drop, and rows that are made by one request themselves.
+const REQUESTS: [&str; 9] = [
+    "shared/documents/migrations/",
+    "services/agent-runtime/store/migrations/sqlite/0001_agents.sql",
+    "services/agent-runtime/store/migrations/sqlite/0002_append_requests.sql",
+    "services/agent-runtime/store/migrations/sqlite/0010_private_states.sql",
+    "services/agent-runtime/store/migrations/sqlite/0014_knowledge.sql",
+    "services/tool-registry/service/migrations/sqlite/0001_registry.sql",
+    "services/workflow-execution/service/migrations/sqlite/0001_workflows.sql",
+    "services/workflow-execution/service/migrations/sqlite/0002_schedules.sql",
+    "shared/run-log/migrations/",
+];
+
+const ALL: [Once; 4] = [
+    Once {
+        mark: "request_id text",
+        homes: &REQUESTS,
+        remedy: "note request ids with `documents::requests::note`, in the transaction of the change",
+    },
+    Once {
+        mark: "insert into document",
+        homes: &[
+            "shared/documents/src/",
+            // Documents of earlier versions.
+            "services/agent-runtime/store/migrations/sqlite/0017_documents.sql",
+            "services/tool-registry/service/migrations/sqlite/0004_documents.sql",
+            "services/workflow-execution/service/migrations/sqlite/0004_documents.sql",
+        ],
+        remedy: "make the texts a `documents::Kind`, and put them with `Documents::put`",
+    },
+    Once {
+        mark: "delete from document",
+        homes: &["shared/documents/src/"],
+        remedy: "make the texts a `documents::Kind`, and delete them with `Documents::delete`",
+    },
+    Once {
+        mark: "from document where",
+        homes: &["shared/documents/src/"],
+        remedy: "make the texts a `documents::Kind`, and list them with `Documents::list`",
+    },
+];
+
+/// Refuses a second table of request ids, and SQL on documents outside their store.
+pub fn copies(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts(&[".rs", ".sql"]) {
+        if path.starts_with("tests/tidy/") {
+            continue;
+        }
+        for once in &ALL {
+            if once.homes.iter().any(|home| path.starts_with(home)) {
+                continue;
+            }
+            for (index, line) in text.lines().enumerate() {
+                let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+                if line.to_lowercase().contains(once.mark) {
+                    let problem = format!("`{}` stands here a second time", once.mark);
+                    let finding = Finding::new(path, problem, once.remedy);
+                    findings.push(finding.at_line(index + 1));
+                }
+            }
+        }
+    }
+    findings
+}
