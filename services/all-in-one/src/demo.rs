@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use all_in_one::{Tavern, TavernSettings};
+use cli::approvals;
+use grpc_kit::program::print;
 
-use crate::client::{approvals, print};
-use crate::{play, serve};
+use crate::serve;
 
 /// Plays every transcript on all five services in this process, on SQLite in a fresh directory.
 pub(crate) async fn demo(
@@ -31,7 +32,7 @@ pub(crate) async fn demo(
         serve::isolation(&tavern).await?
     ));
     let transport = grpc_kit::local(&tavern.services());
-    let code = play::play_all(transport, &examples, &key).await?;
+    let code = cli::play_all(transport, &examples, &key).await?;
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(code)

@@ -1,27 +1,22 @@
 //! The `tavern` program.
 
-mod client;
 mod demo;
-mod play;
+mod replay;
 mod serve;
-mod timeline;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use all_in_one::TavernSettings;
-use anyhow::Context;
-use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use settings::{Loaded, SettingsError};
 
 /// Turns what language models write into work that really happens.
 #[derive(Parser)]
-#[command(name = "tavern", version)]
+#[command(version)]
 struct Arguments {
     #[command(flatten)]
-    remote: client::Remote,
+    remote: cli::Remote,
     #[command(subcommand)]
     command: Command,
 }
@@ -40,65 +35,31 @@ enum Command {
     },
     /// Print the settings in force of the process and of every service: meaning, value, source, default.
     Settings(Overrides),
+    /// List, show, follow, pause, resume, cancel, replay and delete runs.
+    #[command(subcommand)]
+    Runs(Runs),
     #[command(flatten)]
-    Client(client::Command),
-    /// Play transcripts against a running gateway, and fail if any result differs from the expected one.
-    Play {
-        /// The directory of the transcripts.
-        #[arg(long, default_value = "deploy/examples")]
-        examples: PathBuf,
-        /// The key of an approver, for transcripts in which a person decides.
-        #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
-        approver_key: Option<String>,
-    },
-    /// Check whether a server is ready, for a container's health check.
-    Healthcheck {
-        /// Check only that the process is alive.
-        #[arg(long)]
-        live: bool,
+    Client(cli::Command),
+}
+
+/// What to do with runs: all that needs a running Tavern, and a replay, which has the code of the agents.
+#[derive(Subcommand)]
+enum Runs {
+    #[command(flatten)]
+    Client(cli::runs::Command),
+    /// Replay a turn from a fixture, without model, tools or network, and compare every event.
+    Replay {
+        /// The file.
+        file: PathBuf,
     },
 }
 
-/// The options of [`client::Remote`] that commands have no use for.
-const UNUSED: [(&str, &[&str]); 5] = [
+/// The options of [`cli::Remote`] that commands have no use for.
+const UNUSED: [(&str, &[&str]); 3] = [
     ("serve", &["address", "json"]),
     ("demo", &["address", "json"]),
     ("settings", &["address", "json"]),
-    ("play", &["json"]),
-    ("healthcheck", &["json"]),
 ];
-
-impl Arguments {
-    /// Returns the parser of the command line. An option that a command has no use for is not in its help.
-    fn parser() -> clap::Command {
-        let mut command = Self::command();
-        // Only then do the commands have the options that stand before them.
-        command.build();
-        UNUSED.into_iter().fold(command, |command, (name, unused)| {
-            command.mut_subcommand(name, |command| {
-                command.mut_args(|arg| match unused.contains(&arg.get_id().as_str()) {
-                    true => arg.hide(true),
-                    false => arg,
-                })
-            })
-        })
-    }
-
-    /// Reads the command line, and refuses an option that the command has no use for.
-    fn read() -> Result<Self, clap::Error> {
-        let mut command = Self::parser();
-        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-        let name = matches.subcommand_name().unwrap_or_default();
-        let unused = UNUSED.iter().find(|(known, _)| *known == name);
-        for option in unused.map_or(&[][..], |(_, options)| options) {
-            if matches.value_source(option) == Some(ValueSource::CommandLine) {
-                let message = format!("`tavern {name}` has no option `--{option}`");
-                return Err(command.error(ErrorKind::UnknownArgument, message));
-            }
-        }
-        Self::from_arg_matches(&matches)
-    }
-}
 
 /// What the command line says beyond file and environment.
 #[derive(Args)]
@@ -178,13 +139,13 @@ impl Overrides {
 #[tokio::main]
 async fn main() -> ExitCode {
     install_tls();
-    let arguments = Arguments::read().unwrap_or_else(|error| error.exit());
-    let executed = arguments.command.execute(&arguments.remote).await;
+    let Arguments { remote, command } = cli::read("tavern", &UNUSED);
+    let executed = command.execute(&remote).await;
     executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))
 }
 
 impl Command {
-    async fn execute(self, remote: &client::Remote) -> anyhow::Result<ExitCode> {
+    async fn execute(self, remote: &cli::Remote) -> anyhow::Result<ExitCode> {
         match self {
             Self::Serve(overrides) => match overrides.settings() {
                 Ok(settings) => serve::serve(settings).await,
@@ -201,22 +162,9 @@ impl Command {
                 overrides.print_settings = true;
                 Ok(overrides.settings().err().unwrap_or(ExitCode::SUCCESS))
             }
-            Self::Client(command) => remote.located(command.execute(remote).await),
-            Self::Play {
-                examples,
-                approver_key,
-            } => {
-                let key = approver_key.unwrap_or_default();
-                remote.located(play::play_all(remote.connect()?, &examples, &key).await)
-            }
-            Self::Healthcheck { live } => {
-                let checked = match live {
-                    true => grpc_kit::check_liveness(&remote.settings()).await,
-                    false => grpc_kit::check_health(&remote.settings()).await,
-                };
-                checked.with_context(|| format!("{} is not ready", remote.address))?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::Runs(Runs::Client(command)) => command.execute(remote).await,
+            Self::Runs(Runs::Replay { file }) => replay::replay_file(&file),
+            Self::Client(command) => command.execute(remote).await,
         }
     }
 }

@@ -57,6 +57,6 @@ pub(crate) async fn isolation(tavern: &Tavern) -> anyhow::Result<String> {
         .get_isolation(GetIsolationRequest {})
         .await?
         .into_inner();
-    let level = crate::timeline::name(report.level().as_str_name(), "ISOLATION_LEVEL_");
+    let level = cli::name(report.level().as_str_name(), "ISOLATION_LEVEL_");
     Ok(format!("isolation level {level}; {}", report.statement))
 }

@@ -6,7 +6,6 @@
 
 mod catalogue;
 mod dialect;
-mod in_doubt;
 mod load_diagnostic;
 mod model_totals;
 mod named;
@@ -20,7 +19,6 @@ mod retry;
 
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
-pub use in_doubt::CallsInDoubt;
 pub use load_diagnostic::load_diagnostic_to_proto;
 pub use model_totals::{ModelTotals, total_of_answer};
 pub use named::{NamedTools, with_names};
@@ -30,7 +28,7 @@ pub use native::{
 };
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{
-    failure_from_proto, failure_to_proto, outcome_to_proto, output_text, verdict_from_proto,
+    failure_from_proto, failure_to_proto, outcome_to_proto, verdict_from_proto,
     violation_from_proto, violation_to_proto,
 };
 pub use parsed::{

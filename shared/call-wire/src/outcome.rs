@@ -6,7 +6,7 @@ use contracts::tavern::{
     sandbox::v1::{self as sandbox, verdict::Kind},
 };
 use serde_json::Value;
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 /// Converts how a call ended to the result's status, output and error; the other fields are empty.
 pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
@@ -32,18 +32,6 @@ pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
         },
         error: outcome.failure().map(failure_to_proto),
         ..CallResult::default()
-    }
-}
-
-/// Returns what a call that succeeded gave, for a person to read: JSON text, and of a long output its
-/// beginning and its handle.
-pub fn output_text(result: &CallResult) -> Cow<'_, str> {
-    match &result.long_output {
-        None => Cow::Borrowed(&result.output_json),
-        Some(long) => Cow::Owned(format!(
-            "{} … ({} bytes, handle {})",
-            long.head, long.total_bytes, result.effect_id
-        )),
     }
 }
 
@@ -215,7 +203,6 @@ mod tests {
             (long.status(), &*long.output_json),
             (CallStatus::Succeeded, "")
         );
-        assert_eq!(output_text(&long), "[1 … (9 bytes, handle )");
         let failure = Failure::invalid("code", "message").detail("x", 1);
         type Make = fn(Failure) -> CallOutcome;
         for (make, status) in [

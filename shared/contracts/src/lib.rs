@@ -4,6 +4,7 @@
 //! follow the packages: `tavern.common.v1` is [`tavern::common::v1`].
 
 pub mod codec;
+pub mod in_doubt;
 pub mod watch;
 
 /// The packages below `tavern`.

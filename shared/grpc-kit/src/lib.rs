@@ -23,6 +23,7 @@
 //! - [`Calls`]: the services, for handlers of plain HTTP beside gRPC.
 //! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
 
+#[cfg(feature = "allocator")]
 mod allocator;
 pub mod call;
 mod deadline;

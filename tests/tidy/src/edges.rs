@@ -68,8 +68,14 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// Programs of several services, which serve nobody by themselves.
+/// The program of all services, which serves nobody by itself.
 const ALL_IN_ONE: &str = "all-in-one";
+
+/// The command line, which is a client.
+const CLI: &str = "cli";
+
+/// The crates that the command line may use: the contract, and the client stack with its settings.
+const OF_CLIENTS: [&str; 4] = ["contracts", "core-types", "grpc-kit", "settings"];
 
 /// Shared crates that only some services link, because they read or write the text dialects.
 const OF_CALLS: [&str; 4] = ["call-catalogue", "call-prompt", "call-text", "call-wire"];
@@ -180,13 +186,14 @@ pub fn between_crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Refuses a shared crate that fewer than two services link: it belongs to the one that does.
+/// Refuses a shared crate that fewer than two services link: it belongs to the one that does. Programs that are no
+/// service own nothing.
 pub fn owners(tree: &Tree) -> Vec<Finding> {
     let workspace = Workspace::read(tree);
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, (root, _)) in &workspace.crates {
         match Place::of(root) {
-            Some(Place::Service(service, _)) if service != ALL_IN_ONE => {
+            Some(Place::Service(service, _)) if ![ALL_IN_ONE, CLI].contains(&service) => {
                 for linked in workspace.linked(name) {
                     owners.entry(linked).or_default().insert(service);
                 }
@@ -249,6 +256,14 @@ fn refuse(from: Place<'_>, to: Place<'_>, table: &str) -> Option<String> {
             "a shared crate knows no service; move the code into the service, or what both need into `shared/`"
                 .to_owned(),
         ),
+        (Place::Service(CLI, _), Place::Shared(dependency)) => {
+            (!OF_CLIENTS.contains(&dependency)).then(|| {
+                format!(
+                    "the command line is a client that builds and ships alone, of {}; ask the gateway over gRPC, or move the code into the contract's crate",
+                    OF_CLIENTS.join(", ")
+                )
+            })
+        }
         (Place::Service(service, _), Place::Shared(dependency)) => {
             let reads = READS_CALLS.contains(&service) || service == ALL_IN_ONE;
             let refused = OF_CALLS.contains(&dependency) && !reads;

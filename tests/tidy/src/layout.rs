@@ -28,7 +28,7 @@ const REQUIRED: [&str; 16] = [
 const ALLOWED: [&str; 3] = ["clippy.toml", "deny.toml", "rustfmt.toml"];
 
 /// Programs among the services that serve nothing by themselves and so have no wire, domain or store.
-const NOT_A_SERVICE: [&str; 1] = ["all-in-one"];
+const NOT_A_SERVICE: [&str; 2] = ["all-in-one", "cli"];
 
 /// Holds the root against the fixed top level.
 pub fn top_level(tree: &Tree) -> Vec<Finding> {

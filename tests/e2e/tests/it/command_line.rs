@@ -1,6 +1,7 @@
 //! The commands of `tavern` that talk to a Tavern.
 
 mod agents;
+mod backends;
 mod calls;
 mod local;
 
@@ -12,7 +13,11 @@ use testkit::{Stack, binary};
 use crate::text::write_file;
 
 fn tavern(stack: &Stack, arguments: &[&str]) -> anyhow::Result<Output> {
-    let mut command = Command::new(binary("tavern")?);
+    run("tavern", stack, arguments)
+}
+
+fn run(program: &str, stack: &Stack, arguments: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(binary(program)?);
     command
         .args(arguments)
         .env("TAVERN_ADDRESS", stack.address());
@@ -62,6 +67,34 @@ async fn a_text_is_invoked_and_its_run_is_listed_and_shown() -> anyhow::Result<(
         followed > 0 && followed < timeline.lines().count(),
         "{watched}"
     );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_client_alone_has_the_commands_of_tavern_and_its_own_name() -> anyhow::Result<()> {
+    let stack = Stack::builder().separate().start().await?;
+    let client = |arguments: &[&str]| run("tavern-cli", &stack, arguments);
+    assert!(client(&["healthcheck"])?.status.success());
+    let invoked = client(&["invoke", "<ACTION><system:get_current_time/></ACTION>"])?;
+    let timeline = text(&invoked.stdout);
+    assert!(invoked.status.success(), "{invoked:?}");
+    let run_id = timeline.lines().next().unwrap_or_default();
+    for arguments in [&["runs", "list"][..], &["runs", "show", run_id]] {
+        let printed = client(arguments)?.stdout;
+        assert!(text(&printed).contains(run_id), "{arguments:?}");
+        assert_eq!(printed, tavern(&stack, arguments)?.stdout, "{arguments:?}");
+    }
+    let help = text(&client(&["calls", "resolve", "--help"])?.stdout);
+    for part in [
+        "Usage: tavern-cli calls resolve",
+        "  tavern-cli calls resolve EFFECT --did-not",
+    ] {
+        assert!(help.contains(part), "{part} is not in {help}");
+    }
+    for absent in [&["serve"][..], &["runs", "replay", "turn.jsonl"]] {
+        let refused = client(absent)?;
+        assert_eq!(refused.status.code(), Some(2), "{absent:?}: {refused:?}");
+    }
     Ok(())
 }
 

@@ -110,12 +110,15 @@ fn a_service_without_its_files_is_found() {
         ("services/gateway/src/rpc.rs", ""),
     ];
     check(layout::services, &gateway, &[]);
-    let all_in_one = [
+    let no_services = [
         ("services/all-in-one/Cargo.toml", GOOD),
         ("services/all-in-one/src/main.rs", ""),
         ("services/all-in-one/src/lib.rs", ""),
+        ("services/cli/Cargo.toml", GOOD),
+        ("services/cli/src/main.rs", ""),
+        ("services/cli/src/lib.rs", ""),
     ];
-    check(layout::services, &all_in_one, &[]);
+    check(layout::services, &no_services, &[]);
     let of_parts = [
         ("services/a/domain/Cargo.toml", GOOD),
         ("services/a/service/Cargo.toml", domain_beside.as_str()),

@@ -54,8 +54,9 @@ fn edges_that_go_down_pass() {
             ),
             (
                 "services/all-in-one",
-                &["gateway", "script-sandbox", "call-text"],
+                &["cli", "gateway", "script-sandbox", "call-text"],
             ),
+            ("services/cli", &["contracts", "core-types"]),
             ("tests/e2e", &["gateway", "testkit", "call-text"]),
         ],
         &[],
@@ -76,6 +77,8 @@ fn edges_that_go_up_or_across_are_found() {
                 &["script-sandbox-launcher"],
             ),
             ("services/tool-registry/novelty", &[]),
+            ("services/cli", &["call-text", "script-sandbox"]),
+            ("services/workflow-execution/service", &["cli"]),
         ],
         &[
             (
@@ -117,6 +120,21 @@ fn edges_that_go_up_or_across_are_found() {
                 "services/tool-registry/novelty/Cargo.toml",
                 "has no part `novelty`",
                 "PARTS",
+            ),
+            (
+                "services/cli/Cargo.toml",
+                "must not depend on `call-text`",
+                "ships alone",
+            ),
+            (
+                "services/cli/Cargo.toml",
+                "must not depend on `script-sandbox`",
+                "meet over gRPC",
+            ),
+            (
+                "services/workflow-execution/service/Cargo.toml",
+                "must not depend on `cli`",
+                "meet over gRPC",
             ),
         ],
     );
@@ -260,11 +278,12 @@ fn a_shared_crate_with_one_owner_is_found() {
         ("services/gateway", manifest("gateway", &["contracts"])),
         ("services/b/domain", manifest("b-domain", &["sql-store"])),
         ("services/b/service", manifest("b", &["contracts"])),
-        // It is no owner: it links every service.
+        // They are no owners: one links every service, the other is a client of theirs.
         (
             "services/all-in-one",
             manifest("all-in-one", &["sql-store"]),
         ),
+        ("services/cli", manifest("cli", &["core-types", "settings"])),
     ];
     let files: Vec<(String, String)> = crates
         .into_iter()

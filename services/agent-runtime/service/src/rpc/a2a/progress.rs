@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use call_wire::CallsInDoubt;
+use contracts::in_doubt::CallsInDoubt;
 use contracts::{
     lf::a2a::v1::{Message, Role, TaskState},
     tavern::common::v1::{

@@ -1,0 +1,272 @@
+//! The commands: invoke a text, look at runs, calls, questions, conversations, goals, tools, plugins, backends,
+//! approvals, workflows, profiles, knowledge bases, projects, scenes and schedules, play transcripts, check
+//! health.
+
+pub mod approvals;
+mod backends;
+mod calls;
+mod conversations;
+pub mod documents;
+mod goals;
+mod invoke;
+mod json;
+mod knowledge;
+mod list;
+mod play;
+mod plugins;
+mod profiles;
+mod projects;
+mod questions;
+pub mod runs;
+mod scenes;
+mod schedules;
+mod table;
+mod tools;
+mod words;
+mod workflows;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use contracts::tavern::common::v1::{Run, RunState, WaitReason};
+use core_types::{RunId, RunOwner};
+pub(crate) use grpc_kit::program::print;
+use grpc_kit::{ClientSettings, Transport};
+pub use play::play_all;
+use serde_json::Value;
+use table::print_fields;
+pub(crate) use table::print_table;
+use tonic::{Code, Status};
+
+use crate::timeline::{Timeline, name};
+
+/// Where the Tavern is, and how results are printed.
+#[derive(Args)]
+pub struct Remote {
+    /// The address of the gateway, or of all services in one process.
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TAVERN_ADDRESS",
+        default_value = "http://127.0.0.1:7401"
+    )]
+    address: String,
+    /// Print one JSON object per line.
+    #[arg(long, global = true, display_order = 100)]
+    json: bool,
+}
+
+/// A command to a Tavern that is running; those about runs are [`runs::Command`].
+#[derive(Subcommand)]
+pub enum Command {
+    /// Invoke a text and follow the run to its end.
+    Invoke(invoke::Input),
+    /// List, show and follow calls, and decide about those in doubt.
+    #[command(subcommand)]
+    Calls(calls::Command),
+    /// List, show and call tools.
+    #[command(subcommand)]
+    Tools(tools::Command),
+    /// List and show the plugins that tools come from.
+    #[command(subcommand)]
+    Plugins(plugins::Command),
+    /// List, show, store and delete the gRPC servers whose methods tools call.
+    #[command(subcommand)]
+    Backends(backends::Command),
+    /// List conversations, and replace their earlier turns by a summary.
+    #[command(subcommand)]
+    Conversations(conversations::Command),
+    /// List, add and change the goals of agents.
+    #[command(subcommand)]
+    Goals(goals::Command),
+    /// List and answer what people are asked.
+    #[command(subcommand)]
+    Questions(questions::Command),
+    /// List, show, follow and decide approvals of calls.
+    #[command(subcommand)]
+    Approvals(approvals::Command),
+    /// List, show, check, store, run and delete workflows.
+    #[command(subcommand)]
+    Workflows(workflows::Command),
+    /// List and show profiles and their revisions.
+    #[command(subcommand)]
+    Profiles(profiles::Command),
+    /// List, store and delete knowledge bases; list, find, write and delete their entries.
+    #[command(subcommand)]
+    Knowledge(knowledge::Command),
+    /// List, show, store, start and delete projects.
+    #[command(subcommand)]
+    Projects(projects::Command),
+    /// List, start and end scenes, publish events in them, and show what their agents do.
+    #[command(subcommand)]
+    Scenes(scenes::Command),
+    /// List, store, pause, resume, trigger and delete schedules, and list their firings.
+    #[command(subcommand)]
+    Schedules(schedules::Command),
+    /// Play transcripts against a running gateway, and fail if any result differs from the expected one.
+    Play {
+        /// The directory of the transcripts.
+        #[arg(long, default_value = "deploy/examples")]
+        examples: PathBuf,
+        /// The key of an approver, for transcripts in which a person decides.
+        #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
+        approver_key: Option<String>,
+    },
+    /// Check whether a server is ready, for a container's health check.
+    Healthcheck {
+        /// Check only that the process is alive.
+        #[arg(long)]
+        live: bool,
+    },
+}
+
+impl Command {
+    /// Executes the command. The exit code is 0 if the run or call succeeded.
+    ///
+    /// # Errors
+    /// What kept the command from its work.
+    pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
+        let executed = match self {
+            Self::Invoke(input) => input.execute(remote).await,
+            Self::Calls(command) => command.execute(remote).await,
+            Self::Tools(command) => command.execute(remote).await,
+            Self::Plugins(command) => command.execute(remote).await,
+            Self::Backends(command) => command.execute(remote).await,
+            Self::Conversations(command) => command.execute(remote).await,
+            Self::Goals(command) => command.execute(remote).await,
+            Self::Questions(command) => command.execute(remote).await,
+            Self::Approvals(command) => command.execute(remote).await,
+            Self::Workflows(command) => command.execute(remote).await,
+            Self::Profiles(command) => command.execute(remote).await,
+            Self::Knowledge(command) => command.execute(remote).await,
+            Self::Projects(command) => command.execute(remote).await,
+            Self::Scenes(command) => command.execute(remote).await,
+            Self::Schedules(command) => command.execute(remote).await,
+            Self::Play {
+                examples,
+                approver_key,
+            } => {
+                let key = approver_key.unwrap_or_default();
+                play_all(remote.connect()?, &examples, &key).await
+            }
+            Self::Healthcheck { live } => return remote.check_health(live).await,
+        };
+        remote.located(executed)
+    }
+}
+
+impl Remote {
+    fn settings(&self) -> ClientSettings {
+        ClientSettings::to(&self.address)
+    }
+
+    fn connect(&self) -> anyhow::Result<Transport> {
+        Ok(grpc_kit::remote(&self.settings())?)
+    }
+
+    /// Checks that the server is ready, or only `live`.
+    async fn check_health(&self, live: bool) -> anyhow::Result<ExitCode> {
+        let checked = match live {
+            true => grpc_kit::check_liveness(&self.settings()).await,
+            false => grpc_kit::check_health(&self.settings()).await,
+        };
+        checked.with_context(|| format!("{} is not ready", self.address))?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Adds the address to the error of a command that had no answer.
+    fn located<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        result.map_err(
+            |error| match error.downcast_ref::<Status>().map(Status::code) {
+                Some(Code::Unavailable | Code::DeadlineExceeded) => error.context(format!(
+                    "at {}, which `--address` or TAVERN_ADDRESS names",
+                    self.address
+                )),
+                _ => error,
+            },
+        )
+    }
+}
+
+/// Returns the words for a refused request: what is wrong with each field, one per line. The message
+/// of the status has the only one already.
+fn refusal(status: &Status) -> anyhow::Error {
+    let mut violations = grpc_kit::violations(status);
+    if violations.len() == 1 {
+        violations.clear();
+    }
+    let fields = violations
+        .iter()
+        .map(|(field, problem)| format!("\n  {field}: {problem}"));
+    let words = format!("{}{}", status.message(), fields.collect::<String>());
+    Status::new(status.code(), words).into()
+}
+
+/// Prints the end of a run and returns the exit code for it.
+fn finish(mut timeline: Timeline, run: &Run, as_json: bool) -> ExitCode {
+    if !as_json {
+        print(&timeline.end(run));
+        print(&result_of_workflow(run));
+    }
+    match run.state() {
+        RunState::Succeeded => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Returns the result of a workflow, which no line of its timeline has whole; empty for other runs.
+fn result_of_workflow(run: &Run) -> String {
+    let owner = run.run_id.parse::<RunId>().map(|run_id| run_id.owner());
+    let result = run.outcome.as_ref().map(|outcome| &outcome.result_json);
+    let Some(result) = result.filter(|json| !json.is_empty() && owner == Ok(RunOwner::Workflow))
+    else {
+        return String::new();
+    };
+    // The text keeps the digits of each number where it is no JSON that this program reads.
+    let pretty = serde_json::from_str::<Value>(result)
+        .ok()
+        .and_then(|value| serde_json::to_string_pretty(&value).ok());
+    format!("{}\n", pretty.as_ref().unwrap_or(result))
+}
+
+/// Returns the state of a run, and the reason for which it waits where that is not a node.
+fn state_of(run: &Run) -> String {
+    let state = name(run.state().as_str_name(), "RUN_STATE_");
+    match run.wait_reason() {
+        WaitReason::Approval | WaitReason::InDoubt => {
+            let reason = name(run.wait_reason().as_str_name(), "WAIT_REASON_");
+            format!("{state} ({})", reason.replace('_', " "))
+        }
+        WaitReason::Nodes | WaitReason::Unspecified => state,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_waits_for_a_decision_is_shown_with_the_reason() {
+        for (state, reason, expected) in [
+            (RunState::Running, WaitReason::Unspecified, "running"),
+            (RunState::Waiting, WaitReason::Nodes, "waiting"),
+            (
+                RunState::Waiting,
+                WaitReason::Approval,
+                "waiting (approval)",
+            ),
+            (RunState::Waiting, WaitReason::InDoubt, "waiting (in doubt)"),
+            (RunState::InDoubt, WaitReason::Unspecified, "in_doubt"),
+        ] {
+            let run = Run {
+                state: state.into(),
+                wait_reason: reason.into(),
+                ..Run::default()
+            };
+            assert_eq!(state_of(&run), expected);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The commands that talk to a Tavern, without any service of it.
+//!
+//! The binary `tavern` has them beside its own; `tavern-cli` has them alone. A program reads its command line
+//! by [`read`], and executes a [`Command`] or a command of [`runs`] at the [`Remote`] that the line names.
+
+mod commands;
+mod program;
+mod timeline;
+
+pub use commands::{Command, Remote, approvals, documents, play_all, runs};
+pub use program::read;
+pub use timeline::name;

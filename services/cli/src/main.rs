@@ -1,0 +1,35 @@
+//! The `tavern-cli` program: the commands of `tavern` that need no service of its own.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use cli::{Remote, runs};
+
+/// Talks to a Tavern that is running.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// List, show, follow, pause, resume, cancel and delete runs.
+    #[command(subcommand)]
+    Runs(runs::Command),
+    #[command(flatten)]
+    Client(cli::Command),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Arguments { remote, command } = cli::read("tavern-cli", &[]);
+    let executed = match command {
+        Command::Runs(command) => command.execute(&remote).await,
+        Command::Client(command) => command.execute(&remote).await,
+    };
+    executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))
+}

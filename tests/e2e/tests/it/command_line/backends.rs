@@ -1,0 +1,133 @@
+//! The commands for where tools come from: backends and plugins.
+
+use serde_json::{Value, json};
+use testkit::Stack;
+
+use super::{printed, tavern, text};
+use crate::ledger::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_is_stored_from_a_file_listed_shown_and_deleted() -> anyhow::Result<()> {
+    let world = World::new(Stack::all_in_one().await?).await?;
+    let stack = &world.stack;
+    let shown = printed(stack, &["backends", "show", "ledger", "--json"])?;
+    let ledger: Value = serde_json::from_str(&shown)?;
+    let endpoint = ledger["endpoint"].as_str().unwrap_or_default();
+
+    let file = stack.directory().join("backend.json");
+    let path = file.to_string_lossy().into_owned();
+    let put = ["backends", "put", &path];
+    let mut backend = json!({"name": "copy", "endpoint": endpoint, "validateOnly": true});
+    std::fs::write(&file, backend.to_string())?;
+    let checked = printed(stack, &put)?;
+    assert!(
+        checked.contains("tavern.test.v1.Ledger/Append"),
+        "{checked}"
+    );
+    assert!(!printed(stack, &["backends", "list"])?.contains("copy"));
+
+    backend["validateOnly"] = json!(false);
+    std::fs::write(&file, backend.to_string())?;
+    let stored = printed(stack, &put)?;
+    assert_eq!(printed(stack, &["backends", "show", "copy"])?, stored);
+    for part in [
+        "backend       copy\n".to_owned(),
+        format!("endpoint      {endpoint}\n"),
+        "tavern.test.v1.Ledger/Append\n".to_owned(),
+    ] {
+        assert!(stored.contains(&part), "{part} is not in {stored}");
+    }
+    let listed = printed(stack, &["backends", "list"])?;
+    let names = listed.lines().map(|line| line.split(' ').next());
+    let names: Vec<&str> = names.flatten().collect();
+    assert_eq!(names, ["BACKEND", "copy", "ledger"], "{listed}");
+
+    printed(stack, &["backends", "delete", "copy"])?;
+    let gone = tavern(stack, &["backends", "show", "copy"])?;
+    let said = text(&gone.stderr);
+    assert!(
+        !gone.status.success() && said.contains("`copy`"),
+        "{gone:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_file_that_is_wrong_is_named_with_its_fault() -> anyhow::Result<()> {
+    let stack = Stack::all_in_one().await?;
+    let file = stack.directory().join("backend.json");
+    let path = file.to_string_lossy().into_owned();
+    for (written, fault) in [
+        ("crm", format!("{path} is not a backend file: ")),
+        (
+            r#"{"name": "crm"} 1"#,
+            format!("{path} is not a backend file: "),
+        ),
+        (r#"{"name": "crm", "address": "x"}"#, "'address'".to_owned()),
+        (r#"{"name": "crm"}"#, "endpoint".to_owned()),
+        (
+            r#"{"name": "crm", "endpoint": "http://127.0.0.1:1"}"#,
+            "127.0.0.1:1".to_owned(),
+        ),
+    ] {
+        std::fs::write(&file, written)?;
+        let refused = tavern(&stack, &["backends", "put", &path])?;
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{written}: {said}");
+        assert!(said.contains(&fault), "{written}: {said}");
+    }
+    assert_eq!(printed(&stack, &["backends", "list", "--json"])?, "");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plugins_are_listed_and_shown_with_what_is_wrong_in_them() -> anyhow::Result<()> {
+    let deploy = tempfile::tempdir()?;
+    for (plugin, manifest) in [
+        ("broken", "{"),
+        (
+            "greeter",
+            r#"{"name": "greeter", "version": "1.2.0", "description": "Greets."}"#,
+        ),
+    ] {
+        let plugin = deploy.path().join("plugins").join(plugin);
+        std::fs::create_dir_all(&plugin)?;
+        std::fs::write(plugin.join("plugin.yaml"), manifest)?;
+    }
+    for part in ["workflows", "agents", "models"] {
+        std::fs::create_dir(deploy.path().join(part))?;
+    }
+    let stack = Stack::builder().deploy(deploy.path()).start().await?;
+    let listed = printed(&stack, &["plugins", "list"])?;
+    let rows: Vec<Vec<&str>> = listed
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        rows[0],
+        ["PLUGIN", "NAME", "VERSION", "STATE", "TOOLS", "FINDINGS"]
+    );
+    assert_eq!(rows[1], ["broken", "left out", "0", "1"]);
+    assert_eq!(rows[2], ["greeter", "greeter", "1.2.0", "loaded", "0", "0"]);
+    let shown = printed(&stack, &["plugins", "show", "broken"])?;
+    assert!(
+        shown.starts_with("plugin        broken\nstate         left out\n"),
+        "{shown}"
+    );
+    let finding = shown.lines().last().unwrap_or_default();
+    assert!(finding.contains("plugin.yaml"), "{shown}");
+    let shown = printed(&stack, &["plugins", "show", "greeter", "--json"])?;
+    let plugin: Value = serde_json::from_str(&shown)?;
+    assert_eq!(plugin["description"], "Greets.");
+    let unknown = tavern(&stack, &["plugins", "show", "no_such_plugin"])?;
+    assert!(
+        text(&unknown.stderr).contains("`no_such_plugin`"),
+        "{unknown:?}"
+    );
+    Ok(())
+}
