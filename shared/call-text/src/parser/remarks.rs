@@ -21,8 +21,7 @@ impl TextScanner {
         at: usize,
         assembler: &mut Assembler,
     ) {
-        const FARTHEST: usize = 4096;
-        let from = feed.floor(self.fields_sought.max(at.saturating_sub(FARTHEST)).min(at));
+        let from = self.fields_sought.min(at);
         feed.count(at - from);
         let text = &feed.text.as_bytes()[from..at];
         let mut marks = MARKS.iter().filter_map(|mark| mark.find(text));

@@ -79,3 +79,20 @@ fn workflows_and_nodes_are_called_as_the_seeds_write_them() {
         assert_eq!(parsed.ready_calls().count(), 1, "{written}: {parsed:?}");
     }
 }
+
+#[test]
+fn fields_far_before_a_block_are_remarked_on() {
+    for between in ["x\n".repeat(4096), "[]\n".repeat(2048), "{x}\n".repeat(64)] {
+        let text = format!(
+            "「末」\ncommand1:「始」write「末」\ncontent1:「始」\n{between}<|[REQUEST_TOOL]|>\n\
+             command2:「始」count「末」\n<|[END_TOOL]|>"
+        );
+        let parsed = parse(&text, &catalogue(), &Policy::default());
+        let codes: Vec<_> = parsed
+            .diagnostics
+            .iter()
+            .map(|remark| &*remark.code)
+            .collect();
+        assert_eq!(codes, ["fields_outside_block"], "{}", &between[..4]);
+    }
+}

@@ -553,8 +553,11 @@ impl TextScanner {
         let start = scan.start();
         let step = self.scan_block(scan, feed, context, assembler);
         if !matches!(self.place, ScanState::Block(_)) {
+            // Fields before what turned out to be text stand outside of a block as before.
+            if self.released > start {
+                self.fields_sought = self.fields_sought.max(self.released);
+            }
             // The scanner continues behind the block; find the line it is in.
-            self.fields_sought = self.fields_sought.max(self.released);
             if self.pos > start
                 && let Some(at) = memchr::memrchr(b'\n', &feed.bytes()[start..self.pos])
             {

@@ -481,6 +481,10 @@ impl ValueScan {
             };
             let note = Tolerance::new(Rule::V8, class, "cdata_not_closed", span, "", "]]>");
             self.notes.push(note);
+            // A `]]>` behind the cut is not its end.
+            if let Some(section) = self.sections.last_mut() {
+                section.end = section.start;
+            }
             return self.go_back(cut, mode);
         }
         match self.counted.or(self.weak) {

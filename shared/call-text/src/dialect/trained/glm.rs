@@ -99,6 +99,9 @@ impl GlmScanner {
         }
         let marks = [KEY.0, CLOSE, KEY.1, VALUE.0, VALUE.1];
         let marked = look!(super::any_of(feed, next, &marks), Some(Progress::More)).is_some();
+        // A mark whose bracket became white space is no word of prose.
+        let headless = marks.map(|mark| &mark[1..]);
+        let headless = look!(super::any_of(feed, next, &headless), Some(Progress::More)).is_some();
         let cut =
             |mark: &&str| mark.starts_with(&feed.text[next..]) && mark.len() > feed.len() - next;
         if feed.eof && visible && !marked && marks.iter().any(cut) {
@@ -110,7 +113,7 @@ impl GlmScanner {
         let gap = &feed.text[name.end..next];
         let in_prose = !gap.is_empty() && !gap.contains('\n') && !marked && !json;
         let is_call = visible && !in_prose || marked && !closes;
-        if name.of(feed.text).contains(&CLOSE[1..]) || swapped && visible {
+        if name.of(feed.text).contains(&CLOSE[1..]) || visible && (swapped || headless) {
             let message = "the mark behind the name is misspelt".to_owned();
             return Some(scan.malformed(Rule::F1, name.end, message));
         }

@@ -187,11 +187,12 @@ impl ValueScan {
 }
 
 /// Whether a value with a section that was not closed holds what may be left of the mark that
-/// should have closed it, or another mark in its place.
+/// should have closed it, or another mark in its place, or text before the section: then the mark
+/// that opens it may stand in the place of another.
 pub(super) fn holds_remains(value: &str) -> bool {
     const WIDEST: usize = 4;
     let mut opened = memchr::memmem::find_iter(value.as_bytes(), "<![CDATA[");
-    if opened.nth(1).is_some() {
+    if opened.nth(1).is_some() || !value.trim_start().starts_with('<') {
         return true;
     }
     let mut tail = value.trim_end().chars().rev().take(WIDEST);
