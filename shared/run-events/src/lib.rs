@@ -11,8 +11,7 @@
 //! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
 //! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
 //! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`retention`]
-//! deletes runs that ended long ago, unless something still needs them. [`Unanswered`]
-//! decides how a call of a run ends for which the registry returns no result.
+//! deletes runs that ended long ago, unless something still needs them.
 
 mod active;
 mod call_output;
@@ -24,11 +23,9 @@ mod coalescer;
 mod codec;
 mod control;
 mod damage;
-mod decided;
 mod deliver;
 mod executor;
 mod failure;
-mod follow;
 mod forwarded_sequences;
 mod list;
 mod meta;
@@ -45,7 +42,6 @@ mod runs;
 mod service;
 mod start;
 mod store;
-mod unanswered;
 mod waiting;
 mod waits;
 mod wake;
@@ -59,10 +55,8 @@ pub use codec::{
 };
 pub use control::{CancelReason, Leaving, RunControl, StartGuard, Tracked};
 pub use damage::{DamagedLog, beginning};
-pub use decided::settle_decided;
 pub use executor::End;
 pub use failure::{append_failure, read_failure, storage_failure, store_failure};
-pub use follow::{Followed, follow, follow_to_the_end};
 pub use forwarded_sequences::ForwardedSequences;
 pub use meta::RunMeta;
 pub use recorder::{EVENTS_PER_CHECKPOINT, Recorder};
@@ -70,7 +64,6 @@ pub use rest::Departure;
 pub use retention::{Neighbours, RetentionSettings};
 pub use runs::{OpenRun, Runs};
 pub use start::{StartRun, Started, request_hash};
-pub use unanswered::Unanswered;
 pub use waits::{BegunWait, DeclaredSignals, RecordedWaits, Waits, Woken};
 pub use wake::to_its_end;
 pub use watch::Records;

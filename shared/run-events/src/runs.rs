@@ -283,11 +283,10 @@ impl Runs {
         self.execute_followed(recorder, waits, work);
     }
 
-    /// Takes the runs of the other service that has runs below those of this one, so that a pause reaches
-    /// them too.
-    pub fn pause_below(&self, other: RunServiceClient<Transport>) {
+    /// Takes the other service that has runs below those of this one, so that a pause reaches them too.
+    pub fn pause_below(&self, other: Transport) {
         // A second client would be of the same service.
-        let _ = self.other_owner.set(other);
+        let _ = self.other_owner.set(RunServiceClient::new(other));
     }
 
     pub(crate) fn other_owner(&self) -> Option<RunServiceClient<Transport>> {

@@ -49,6 +49,7 @@ const SHARED: [(&str, &[&str]); 22] = [
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
+    ("run-client", &["contracts", "core-types", "grpc-kit", "run-events", "run-log"]),
 ];
 
 /// The services of several crates, each with its parts from the bottom up; a part may use the parts before it.

@@ -9,8 +9,8 @@
 //! * [`manifests`]: what every manifest says.
 //! * [`circles`]: files and folders of one crate that import each other in a loop.
 //! * [`edges`]: which crate may depend on which, and how many services a shared crate serves.
-//! * [`purity`]: what a domain or a service outside its store may not name.
 //! * [`once`]: what is written once, and where.
+//! * [`purity`]: what a domain, a service outside its store or an owner of runs may not name.
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
 //! * [`prose`]: words that are given up, and how often each may still stand.

@@ -1,4 +1,4 @@
-//! The words that a domain or a service outside its store may not name.
+//! The words that a domain, a service outside its store, or an owner of runs may not name.
 
 use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
@@ -44,6 +44,52 @@ pub fn within_store(tree: &Tree) -> Vec<Finding> {
         }
     });
     findings
+}
+
+/// The requests by which calls are made, and runs of other services started, followed and ended.
+const ERRANDS: [&str; 7] = [
+    ".call_tool(",
+    ".start_call(",
+    ".cancel_call(",
+    ".start_run(",
+    ".start_turn(",
+    ".watch_run(",
+    ".cancel_run(",
+];
+
+/// What may send them: the client of all owners, the gateway, which passes on what its clients ask for, and
+/// the command line, where a person decides about another try.
+const SENDS_ERRANDS: [&str; 4] = [
+    "shared/run-client/",
+    "services/gateway/",
+    "services/all-in-one/",
+    "services/cli/",
+];
+
+/// Keeps tries, graces and cancels of calls and child runs in one place: only its client sends them.
+pub fn within_run_client(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_line(tree, is_owner_of_runs, |path, number, line| {
+        if let Some(request) = ERRANDS.iter().find(|request| line.contains(**request)) {
+            let name = request.trim_matches(['.', '(']);
+            let finding = Finding::new(
+                path,
+                format!("an owner of runs sends `{name}` itself"),
+                "use `CallClient`, `carry_out` or `ChildRun` of `shared/run-client`, whose policy of tries, graces and cancels holds for all owners",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+/// Whether a file belongs to the product and may not send the requests of calls and child runs.
+fn is_owner_of_runs(path: &str) -> bool {
+    let is_product = path.starts_with("shared/") || path.starts_with("services/");
+    is_product
+        && path.contains("/src/")
+        && !path.ends_with("/tests.rs")
+        && !SENDS_ERRANDS.iter().any(|sends| path.starts_with(sends))
 }
 
 /// Calls `see` with each line of code, and its number from 1, of the Rust files whose path `is_meant`.

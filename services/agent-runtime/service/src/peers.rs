@@ -1,24 +1,16 @@
 //! The services that this one calls.
 
-use std::time::Duration;
-
 use contracts::tavern::{
-    registry::v1::{
-        call_service_client::CallServiceClient,
-        tool_registry_service_client::ToolRegistryServiceClient,
-    },
-    run::v1::run_service_client::RunServiceClient,
+    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
     workflow::v1::{GetWorkflowRequest, workflow_service_client::WorkflowServiceClient},
 };
 use core_types::RunOwner;
 use grpc_kit::{Patience, Transport};
+use run_client::{CallClient, policy::START_PATIENCE};
 use run_events::Neighbours;
 use serde_json::Value;
 use tokio::time::Instant;
 use tonic::Status;
-
-/// How long to wait for a service that is not there.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The services that agent-runtime calls.
 #[derive(Clone, Debug)]
@@ -26,11 +18,11 @@ pub struct Peers {
     /// The tools of tool-registry.
     pub registry: ToolRegistryServiceClient<Transport>,
     /// The calls of tool-registry.
-    pub calls: CallServiceClient<Transport>,
+    pub calls: CallClient,
     /// The workflows of workflow-execution.
     pub workflows: WorkflowServiceClient<Transport>,
-    /// The runs of workflow-execution.
-    pub workflow_runs: RunServiceClient<Transport>,
+    /// workflow-execution, for its runs.
+    pub workflow: Transport,
     /// Services that know whether a run that ended is still needed.
     pub neighbours: Neighbours,
 }
@@ -40,11 +32,11 @@ impl Peers {
     pub fn over(registry: Transport, workflow: Transport) -> Self {
         Self {
             neighbours: Neighbours::new(registry.clone())
-                .with(RunOwner::Workflow, RunServiceClient::new(workflow.clone())),
+                .with(RunOwner::Workflow, workflow.clone()),
             registry: ToolRegistryServiceClient::new(registry.clone()),
-            calls: CallServiceClient::new(registry),
+            calls: CallClient::new(registry),
             workflows: WorkflowServiceClient::new(workflow.clone()),
-            workflow_runs: RunServiceClient::new(workflow),
+            workflow,
         }
     }
 
@@ -57,7 +49,7 @@ impl Peers {
         workflow_id: &str,
         deadline: Instant,
     ) -> Result<Value, Status> {
-        let mut patience = Patience::new(PATIENCE, deadline);
+        let mut patience = Patience::new(START_PATIENCE, deadline);
         loop {
             let request = GetWorkflowRequest {
                 workflow_id: workflow_id.to_owned(),

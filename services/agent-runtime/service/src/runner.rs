@@ -51,12 +51,11 @@ use agent_domain::{
     turn::Turn,
 };
 use agent_store::{conversations::Conversations, questions::Questions};
-use contracts::tavern::{
-    common::v1::run_event::Kind, registry::v1::call_service_client::CallServiceClient,
-};
+use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Clock;
-use grpc_kit::{Failure, Transport};
+use grpc_kit::Failure;
 use model_client::Models;
+use run_client::CallClient;
 use run_events::{OpenRun, Recorder, RunMeta, Runs};
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -150,7 +149,7 @@ impl Runner {
     }
 
     /// Returns the calls of the registry.
-    pub(crate) fn calls(&self) -> &CallServiceClient<Transport> {
+    pub(crate) fn calls(&self) -> &CallClient {
         &self.inner.peers.calls
     }
 

@@ -240,7 +240,7 @@ impl Base {
         let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
         let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
         let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
-        runs.pause_below(peers.workflow_runs.clone());
+        runs.pause_below(peers.workflow.clone());
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
         let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, store::MIGRATIONS]);
         let database = database.await.map_err(Error::Database)?;

@@ -10,6 +10,7 @@ use contracts::tavern::common::v1::{
     RunStarted, WorkKind, run_event::Kind,
 };
 use core_types::{CallPath, Clock, Durability};
+use run_client::pending_run;
 use run_log::{Hash, RunWriter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -297,13 +298,5 @@ impl InFlightCall {
             origin_sequence: 0,
             kind: Some(kind),
         }
-    }
-}
-
-/// Names a run that has not ended.
-pub fn pending_run(run_id: &str) -> PendingWork {
-    PendingWork {
-        kind: WorkKind::Run.into(),
-        id: run_id.to_owned(),
     }
 }

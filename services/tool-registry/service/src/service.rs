@@ -121,7 +121,7 @@ pub async fn build_with(
     let (sandbox, sessions) = (Sandbox::new(peers.sandbox), Sessions::new(peers.sessions));
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
     let agents = Agents::new(peers.agents.turns.clone());
-    let workflow_runs = ChildRuns::new(peers.workflow, peers.workflow_runs, peers.agents.clone());
+    let workflow_runs = ChildRuns::new(peers.workflow, peers.agent);
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),
@@ -243,8 +243,8 @@ impl ToolRegistry {
 /// Returns the services that know whether a run that ended is still needed; `own` leads to this service.
 fn neighbours_of(peers: &Peers, own: Transport) -> Neighbours {
     Neighbours::new(own)
-        .with(RunOwner::Workflow, peers.workflow_runs.clone())
-        .with(RunOwner::Agent, peers.agents.runs.clone())
+        .with(RunOwner::Workflow, peers.workflow.clone())
+        .with(RunOwner::Agent, peers.agent.clone())
 }
 
 async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {

@@ -4,7 +4,7 @@ use call_catalogue::{Tool, ToolKind};
 use call_outcome::{Category, Failure};
 use call_wire::{NamedTools, with_names};
 use contracts::tavern::registry::v1::{self as registry, BatchGetToolsRequest, ImplementationType};
-use grpc_kit::{Backoff, FailureClass};
+use run_client::Tries;
 use run_events::RunControl;
 use tonic::Status;
 
@@ -95,18 +95,17 @@ async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settl
         tool_ids,
         visible_only: true,
     };
-    let mut backoff = Backoff::default();
+    let mut tries = Tries::default();
     loop {
         let status = match peers.tools.clone().batch_get_tools(request.clone()).await {
             Ok(response) => return described(&request.tool_ids, response.into_inner()),
             Err(status) => status,
         };
-        if FailureClass::of(&status) != FailureClass::Transient {
+        if !tries.wait_after(&status).await {
             let message = format!("the registry did not list the tools: {}", status.message());
             let code = code_of(&status, "registry_failed");
             return Err(Failure::new(Category::Dependency, code, message));
         }
-        tokio::time::sleep(backoff.after(&status)).await;
     }
 }
 

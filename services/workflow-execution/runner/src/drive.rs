@@ -21,6 +21,7 @@ use core_types::Timestamp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
+use run_client::CallEnd;
 use run_events::{End, Recorder, RunControl, Waits, outcome};
 use run_log::AppendError;
 use telemetry::attributes::{NODE_ID, NODE_TYPE};
@@ -37,7 +38,6 @@ use super::history::{Attempts, Calls, RecordedCall, Zones};
 use super::interface_stream::InterfaceStreams;
 use super::permits::Permit;
 use super::settle::{check_effect, settled_tool, with_unconsumed_signals};
-use super::tool_call::ToolEnd;
 use super::tool_text::ToolText;
 use super::zone::ZoneEnd;
 use super::{Prepared, RunPlace, Runner};
@@ -446,7 +446,7 @@ impl Drive {
             .and_then(|call| call.settled.clone());
         let single = matches!(effect, Effect::CallTool { .. });
         if let Some(settled) = settled.filter(|_| single) {
-            let outcome = EffectOutcome::Tool(ToolEnd::Settled(Box::new(settled)));
+            let outcome = EffectOutcome::Tool(CallEnd::Settled(Box::new(settled)));
             return std::future::ready((node, outcome)).boxed();
         }
         let work = self.effect(node, effect, began_before);
@@ -472,10 +472,8 @@ impl Drive {
     fn settle(&mut self, node: NodeIndex, outcome: EffectOutcome) -> Result<(), AppendError> {
         let took = self.take_started(node);
         let settled = match outcome {
-            EffectOutcome::Tool(ToolEnd::LogFailed(error)) | EffectOutcome::LogFailed(error) => {
-                return Err(error);
-            }
-            EffectOutcome::Tool(ToolEnd::NotEnded) => {
+            EffectOutcome::LogFailed(error) => return Err(error),
+            EffectOutcome::Tool(CallEnd::NotEnded) => {
                 self.unended.extend(
                     self.calls
                         .get(&(node, 0))
@@ -483,7 +481,7 @@ impl Drive {
                 );
                 return Ok(());
             }
-            EffectOutcome::Tool(ToolEnd::Settled(result)) => {
+            EffectOutcome::Tool(CallEnd::Settled(result)) => {
                 self.note_settled(node, &result);
                 if result.status() == common::CallStatus::InDoubt {
                     self.unknown

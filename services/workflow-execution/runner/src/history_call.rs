@@ -8,7 +8,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::{ChatMessage, ChatRole, ErrorReason};
 use core_types::RequestId;
-use grpc_kit::{Backoff, FailureClass};
+use run_client::Tries;
 use run_events::RunControl;
 use tonic::{Code, Status};
 
@@ -22,9 +22,6 @@ const PAGE: i32 = 500;
 
 /// How many pages of a conversation are read at most.
 const MAX_PAGES: usize = 200;
-
-/// How often an agent runtime that fails inside is asked again.
-const TRIES_AFTER_FAILURES: u32 = 3;
 
 /// What kept a conversation from being read or extended.
 enum HistoryError {
@@ -64,8 +61,7 @@ async fn ask_until_answered(
 ) -> Result<Settled, Failure> {
     // One that is too long for a request id leaves the revision to find a repetition.
     let request_id = RequestId::new(effect_id).map_or_else(|_| String::new(), |id| id.to_string());
-    let mut backoff = Backoff::default();
-    let mut failures = 0;
+    let mut tries = Tries::default();
     loop {
         let asked = match &request {
             HistoryRequest::Load {
@@ -86,13 +82,9 @@ async fn ask_until_answered(
             Err(HistoryError::Refused(failure)) => return Err(failure),
             Err(HistoryError::Service(status)) => status,
         };
-        match FailureClass::of(&status) {
-            _ if is_final(&status, &request) => return Err(refused(&status)),
-            FailureClass::Transient => {}
-            FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
-            _ => return Err(refused(&status)),
+        if is_final(&status, &request) || !tries.wait_after(&status).await {
+            return Err(refused(&status));
         }
-        tokio::time::sleep(backoff.after(&status)).await;
     }
 }
 

@@ -66,14 +66,13 @@ use call_outcome::{Category, Failure};
 use contracts::tavern::agent::v1::ListModelsRequest;
 use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
-use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::CallState;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
-use contracts::tavern::registry::v1::{CallState, GetCallRequest};
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::ListRuntimesRequest;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use core_types::{RunOwner, Timestamp};
 use grpc_kit::Transport;
+use run_client::CallClient;
 use run_events::{End, Neighbours, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tonic::Status;
@@ -100,7 +99,7 @@ pub const OWN_CONVERSATION: &str = "flow-";
 #[derive(Clone, Debug)]
 pub struct Peers {
     /// Calls tools.
-    pub calls: CallServiceClient<Transport>,
+    pub calls: CallClient,
     /// Describes tools.
     pub tools: ToolRegistryServiceClient<Transport>,
     /// Runs scripts.
@@ -109,8 +108,8 @@ pub struct Peers {
     pub models: ModelServiceClient<Transport>,
     /// Reads and extends conversations.
     pub conversations: ConversationServiceClient<Transport>,
-    /// The turns of agents.
-    pub turns: RunServiceClient<Transport>,
+    /// agent-runtime, for the turns of agents.
+    pub agent: Transport,
     /// The services that know whether a run that ended is still needed.
     pub neighbours: Neighbours,
 }
@@ -119,14 +118,13 @@ impl Peers {
     /// Reaches the registry, the sandbox and the agent runtime.
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
-            neighbours: Neighbours::new(registry.clone())
-                .with(RunOwner::Agent, RunServiceClient::new(agent.clone())),
-            calls: CallServiceClient::new(registry.clone()),
+            neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
+            calls: CallClient::new(registry.clone()),
             tools: ToolRegistryServiceClient::new(registry),
             sandbox: ScriptSandboxServiceClient::new(sandbox),
             models: ModelServiceClient::new(agent.clone()),
             conversations: ConversationServiceClient::new(agent.clone()),
-            turns: RunServiceClient::new(agent),
+            agent,
         }
     }
 }
@@ -225,29 +223,20 @@ impl Runner {
         self.cache.flush().await;
     }
 
-    /// Asks the registry to end a call that an earlier process dispatched; true if it has ended.
-    pub async fn cancel_call(&self, effect_id: &str, reason: String) -> bool {
-        tool_call::cancel_call(&self.peers, effect_id, reason).await
-    }
-
     /// Whether each of these tools is read-only or idempotent.
     async fn may_repeat(&self, tool_ids: &[String]) -> bool {
         self.repeatable.all(&self.peers, tool_ids).await
     }
 
     /// Returns the client of calls.
-    pub fn calls(&self) -> &CallServiceClient<Transport> {
+    pub fn calls(&self) -> &CallClient {
         &self.peers.calls
     }
 
     /// Whether it is not known how a call ended, in the run's log as in the registry's ledger.
     pub async fn is_undecided(&self, effect_id: &str) -> bool {
-        let request = GetCallRequest {
-            effect_id: effect_id.to_owned(),
-        };
-        let call = self.peers.calls.clone().get_call(request).await;
-        let call = call.ok().and_then(|response| response.into_inner().call);
-        !call.is_some_and(|call| {
+        let call = self.peers.calls.find(effect_id).await;
+        !call.ok().flatten().is_some_and(|call| {
             let ended = [
                 CallState::Succeeded,
                 CallState::Failed,

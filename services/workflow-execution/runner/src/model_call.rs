@@ -14,7 +14,8 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{
     CallGrant, ErrorReason, OutputStream, UsageReported, WorkKind,
 };
-use grpc_kit::{Backoff, FailureClass};
+use grpc_kit::FailureClass;
+use run_client::Tries;
 use run_events::{Coalescer, Recorder, RunControl};
 use run_log::AppendError;
 use serde_json::Value;
@@ -28,9 +29,6 @@ use workflow_domain::node_type::Settled;
 use super::allowance::{self, Allowance};
 use super::node_output::NodeOutput;
 use super::{Peers, code_of, history_call};
-
-/// How often an agent runtime that fails inside is asked again.
-const TRIES_AFTER_FAILURES: u32 = 3;
 
 /// What went wrong with one attempt.
 enum GenerateError {
@@ -102,8 +100,7 @@ async fn ask_until_answered(
         Ok(grant) => to_proto(request, grant),
         Err(failure) => return Ok(Err(failure)),
     };
-    let mut backoff = Backoff::default();
-    let mut failures = 0;
+    let mut tries = Tries::default();
     loop {
         let status = match ask(&peers, &request, &mut output, asker).await {
             Ok(answer) => return Ok(Ok(Settled::Model(answer))),
@@ -112,12 +109,10 @@ async fn ask_until_answered(
             Err(GenerateError::Service(status)) => status,
         };
         let by_model = grpc_kit::reason(&status) == Some(ErrorReason::ModelFailed);
-        match FailureClass::of(&status) {
-            FailureClass::Transient if !by_model => {}
-            FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
-            _ => return Ok(Err(refused(&status))),
+        let is_final = by_model && FailureClass::of(&status) == FailureClass::Transient;
+        if is_final || !tries.wait_after(&status).await {
+            return Ok(Err(refused(&status)));
         }
-        tokio::time::sleep(backoff.after(&status)).await;
     }
 }
 

@@ -10,7 +10,7 @@ use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
 };
 use futures::StreamExt;
-use grpc_kit::{Backoff, FailureClass};
+use run_client::Tries;
 use run_events::RunControl;
 use run_log::AppendError;
 use script_client::ScriptEvent;
@@ -27,9 +27,6 @@ use super::{Peers, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
 const STDERR_TAIL: usize = 2_000;
-
-/// How often a sandbox that fails inside is asked again.
-const TRIES_AFTER_FAILURES: u32 = 3;
 
 /// What a script node asks for.
 #[derive(Clone, Debug)]
@@ -94,8 +91,7 @@ async fn ask_until_answered(
         }),
         ..ExecuteRequest::default()
     };
-    let mut backoff = Backoff::default();
-    let mut failures = 0;
+    let mut tries = Tries::default();
     loop {
         let mut yielded = call.yields.map(Yielded::new);
         let status = match ask(&peers, &request, &mut output, &mut yielded).await {
@@ -107,12 +103,9 @@ async fn ask_until_answered(
             Err(ExecuteError::Malformed(failure)) => return Ok(Err(failure)),
             Err(ExecuteError::Sandbox(status)) => status,
         };
-        match FailureClass::of(&status) {
-            FailureClass::Transient => {}
-            FailureClass::Broken if failures < TRIES_AFTER_FAILURES => failures += 1,
-            _ => return Ok(Err(refused(&status))),
+        if !tries.wait_after(&status).await {
+            return Ok(Err(refused(&status)));
         }
-        tokio::time::sleep(backoff.after(&status)).await;
     }
 }
 

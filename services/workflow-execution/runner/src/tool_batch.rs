@@ -11,10 +11,11 @@ use contracts::tavern::common::v1::{self as common, CallStatus};
 use core_types::Durability;
 use futures::StreamExt;
 use futures::stream;
+use run_client::CallEnd;
 use run_log::AppendError;
 
 use super::Runner;
-use super::tool_call::{ToolCall, ToolEnd};
+use super::tool_call::ToolCall;
 
 /// How many calls of a list are in flight at most.
 const MAX_TOGETHER: usize = 8;
@@ -69,10 +70,9 @@ impl ToolBatch {
             let mut ends = stream::iter(work).buffered(MAX_TOGETHER);
             let mut stopped = false;
             while let Some((effect_id, continues, ended)) = ends.next().await {
-                match ended {
-                    ToolEnd::LogFailed(error) => return Err(error),
-                    ToolEnd::NotEnded => end.unended.push(effect_id),
-                    ToolEnd::Settled(result) => {
+                match ended? {
+                    CallEnd::NotEnded => end.unended.push(effect_id),
+                    CallEnd::Settled(result) => {
                         stopped |= match result.status() {
                             CallStatus::Succeeded => false,
                             CallStatus::InDoubt => true,
@@ -146,18 +146,18 @@ fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {
 
 /// Carries a call out and records how it ended, unless that was recorded before. Returns its effect id and
 /// whether the next call runs even if it failed as well.
-async fn settle(listed: BatchCall) -> (String, bool, ToolEnd) {
+async fn settle(listed: BatchCall) -> (String, bool, Result<CallEnd, AppendError>) {
     let (call, continues) = (listed.call, listed.continue_on_error);
     let effect_id = call.call.effect_id.clone();
     if let Some(result) = call.call.settled.clone() {
-        return (effect_id, continues, ToolEnd::Settled(Box::new(result)));
+        return (effect_id, continues, Ok(CallEnd::Settled(Box::new(result))));
     }
     let recorder = call.recorder.clone();
     let mut ended = call.execute().await;
-    if let ToolEnd::Settled(result) = &ended {
+    if let Ok(CallEnd::Settled(result)) = &ended {
         let kind = super::settle::call_settled(result);
         if let Err(error) = recorder.submit(kind).await {
-            ended = ToolEnd::LogFailed(error);
+            ended = Err(error);
         }
     }
     (effect_id, continues, ended)

@@ -78,7 +78,7 @@ pub async fn build_with(
         Arc::clone(&clock),
         Arc::clone(&ids),
     );
-    runs.pause_below(peers.turns.clone());
+    runs.pause_below(peers.agent.clone());
     let neighbours = peers.neighbours.clone();
     let inner = Inner {
         library,

@@ -34,9 +34,10 @@ impl Neighbours {
         }
     }
 
-    /// Adds a service that owns runs.
+    /// Adds a service that owns runs, behind a transport.
     #[must_use]
-    pub fn with(mut self, owner: RunOwner, runs: RunServiceClient<Transport>) -> Self {
+    pub fn with(mut self, owner: RunOwner, service: Transport) -> Self {
+        let runs = RunServiceClient::new(service);
         self.owners.insert(owner.service(), runs);
         self
     }

@@ -86,6 +86,11 @@ fn domain_modules_are_pure() {
 }
 
 #[test]
+fn one_client_sends_calls_and_child_runs() {
+    check(purity::within_run_client);
+}
+
+#[test]
 fn sql_stands_in_stores() {
     check(purity::within_store);
 }

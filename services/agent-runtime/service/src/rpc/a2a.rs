@@ -88,7 +88,7 @@ impl A2aRpc {
             profiles: agent.profiles().clone(),
             agent,
             registry: peers.registry,
-            questions: peers.workflow_runs,
+            questions: RunServiceClient::new(peers.workflow),
             public_url,
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         }

@@ -9,15 +9,15 @@ use agent_domain::{
     scene::conversation::scene_of,
 };
 use agent_store::store::{AgentStore, OpenQuestion};
-use contracts::tavern::common::v1::{ErrorReason, Run};
+use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{Backoff, FailureClass};
+use run_client::ChildRun;
 use run_events::Runs;
 use run_log::Hash;
 use serde_json::{Value, json};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::JoinSet,
-    time::Instant,
 };
 use tonic::Status;
 
@@ -88,7 +88,8 @@ impl Answers {
 
     /// Waits for an answer and opens its turn.
     async fn follow(&self, question: OpenQuestion) {
-        let run = self.ended(&question.run_id).await;
+        let run = ChildRun::of(self.peers.workflow.clone(), &question.run_id);
+        let run = run.end_at_last(LONGEST).await;
         // One that was cancelled or deleted has no answer.
         if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
             answer["prompt"] = question.prompt.clone().into();
@@ -96,23 +97,6 @@ impl Answers {
         }
         if let Err(error) = self.store.close_question(&question.run_id).await {
             tracing::error!(%error, "an answered question is looked at again at the next start");
-        }
-    }
-
-    /// Returns the run of a question once it has ended; nothing if there is none.
-    async fn ended(&self, run_id: &str) -> Option<Run> {
-        let mut backoff = Backoff::default();
-        loop {
-            let runs = self.peers.workflow_runs.clone();
-            let deadline = Instant::now() + LONGEST;
-            let status = match run_events::follow_to_the_end(runs, run_id, deadline).await {
-                Ok(run) => return Some(run),
-                Err(status) => status,
-            };
-            if grpc_kit::reason(&status) == Some(ErrorReason::RunNotFound) {
-                return None;
-            }
-            tokio::time::sleep(backoff.after(&status)).await;
         }
     }
 

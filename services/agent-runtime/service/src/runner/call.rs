@@ -10,12 +10,10 @@ use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::{EffectId, RunId};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 use turn_log::forked::Forked;
 
 use super::{
-    caller,
     driver::Driver,
     in_flight::EndedCall,
     inventory::{self, Inventory, InventoryError},
@@ -77,7 +75,7 @@ impl Driver {
         }))?;
         // From here on a crash leaves a call that is known to be unsettled.
         self.commit().await?;
-        self.start_call(call, effect_id, false);
+        self.begin_call(call, effect_id, false);
         Ok(true)
     }
 
@@ -88,7 +86,7 @@ impl Driver {
         self.commit().await?;
         for (call, effect_id) in self.dispatched(left) {
             if !self.in_flight.contains(&effect_id) {
-                self.start_call(call, effect_id, true);
+                self.begin_call(call, effect_id, true);
             }
         }
         let ended = tokio::select! {
@@ -140,8 +138,14 @@ impl Driver {
         for (call, effect_id) in self.dispatched(left) {
             self.caller().end_call(&effect_id, reason).await;
             let error = outcome::error(common::ErrorCategory::Cancelled, "answer_lost", reason);
-            let mut result = caller::ended(&call, common::CallStatus::Cancelled, error);
-            result.effect_id = effect_id;
+            let result = common::CallResult {
+                index: call.index,
+                tool_id: call.tool_id,
+                effect_id,
+                status: common::CallStatus::Cancelled.into(),
+                error: Some(error),
+                ..common::CallResult::default()
+            };
             self.note(Kind::CallSettled(common::CallSettled {
                 result: Some(result),
             }))?;
@@ -151,7 +155,7 @@ impl Driver {
 
     /// Ends every call that is still under way when the turn ends, and notes what became of it.
     pub(super) async fn end_calls_in_flight(&mut self) -> Result<(), TurnStop> {
-        self.in_flight.give_up.cancel();
+        self.in_flight.part.end();
         while let Some(ended) = self.in_flight.next().await {
             match self.note_end(ended) {
                 // What is not known is named as unsettled in the turn's outcome.
@@ -165,7 +169,7 @@ impl Driver {
     /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
     pub(super) async fn drop_calls_in_flight(&mut self) -> Result<(), TurnStop> {
         let ended = self.end_calls_in_flight().await;
-        self.in_flight.give_up = CancellationToken::new();
+        self.in_flight.part = self.control.child();
         ended
     }
 
@@ -178,7 +182,7 @@ impl Driver {
         }
     }
 
-    fn start_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
+    fn begin_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
         let taken = self.forked.result_of(&self.turn, call.index).cloned();
         let (grant, reducer) = match taken {

@@ -6,28 +6,24 @@
 use std::{
     pin::pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
 };
 
 use agent_domain::deliberation::answer_output;
 use contracts::tavern::{
     common::v1::{self as common, ErrorReason, RunOptions, RunState, StopReason, run_event::Kind},
-    run::v1::CancelRunRequest,
     workflow::v1::{StartRunRequest, start_run_request::Target},
 };
 use futures::{StreamExt, stream::BoxStream};
-use grpc_kit::{CallContext, Patience};
+use grpc_kit::CallContext;
 use model_client::{AnswerEnd, ModelError, Piece};
-use run_events::{CancelReason, Followed, Recorder, RunControl, outcome};
+use run_client::{ChildRequest, ChildRun, Followed, NotStarted, policy::RUN_GRACE};
+use run_events::{CancelReason, Recorder, RunControl, outcome};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::stop::{NoAnswer, TurnStop, model_failure};
-use crate::peers::{PATIENCE, Peers};
-
-/// How long the workflow may take to end when it is cancelled.
-const CANCEL_WAIT: Duration = Duration::from_millis(1_800);
+use crate::peers::Peers;
 
 /// The codes by which a workflow fails that came to an end of what the turn may do.
 const STOPS: [&str; 2] = ["budget_exhausted", "repetition"];
@@ -48,7 +44,7 @@ pub(super) struct Deliberation {
     /// The event of the run up to which everything was read and is void.
     void_until: u64,
     /// The run, once it is known.
-    run: Arc<OnceLock<String>>,
+    run: Arc<OnceLock<ChildRun>>,
     /// How the run ended, until what it used was reported.
     ended: Arc<Mutex<Option<common::RunOutcome>>>,
 }
@@ -124,15 +120,14 @@ impl Deliberation {
     pub(super) fn answer(&self) -> Answer {
         let this = self.clone();
         Box::pin(async_stream::try_stream! {
-            let run_id = this.start().await?;
+            let run = this.start().await?;
             let deadline = deadline_of(&this.recorder);
-            let runs = this.peers.workflow_runs.clone();
-            let mut followed = pin!(run_events::follow(runs, run_id.clone(), this.void_until, deadline));
+            let mut followed = pin!(run.follow(this.void_until, deadline));
             let mut shown = String::new();
             while let Some(next) = followed.next().await {
                 match next.map_err(|status| this.lost(&status))? {
                     Followed::Event(event) => {
-                        let is_own = event.run_id == run_id;
+                        let is_own = event.run_id == run.run_id();
                         match &event.kind {
                             Some(Kind::OutputChunk(chunk)) => {
                                 if is_own && chunk.interface_key == this.output {
@@ -149,9 +144,9 @@ impl Deliberation {
                             _ => this.recorder.submit_child(*event).await.map_err(TurnStop::Storage)?,
                         }
                     }
-                    Followed::Ended(run) => {
-                        this.note_end(Some(&run));
-                        let outputs = this.outputs(*run)?;
+                    Followed::Ended(ended) => {
+                        this.note_end(Some(&ended));
+                        let outputs = this.outputs(*ended)?;
                         let text = outputs.get(&this.output).and_then(Value::as_str).unwrap_or("");
                         let Some(rest) = text.strip_prefix(shown.as_str()) else {
                             Err(this.changed(shown.len()))?;
@@ -196,24 +191,15 @@ impl Deliberation {
 
     /// Ends the run. One whose start may be on its way is started, so that it can be ended.
     pub(super) async fn cancel(&self, reason: &str) {
-        let context = CallContext::new(self.context.path().clone()).with_timeout(CANCEL_WAIT);
-        let cancelled = context.scope(async {
-            let run_id = match self.run.get() {
-                Some(run_id) => run_id.clone(),
-                None => {
-                    let mut workflows = self.peers.workflows.clone();
-                    let started = workflows.start_run(self.request.clone()).await?;
-                    started.into_inner().run.unwrap_or_default().run_id
-                }
-            };
-            let request = CancelRunRequest {
-                run_id,
-                reason: reason.to_owned(),
-            };
-            self.peers.workflow_runs.clone().cancel_run(request).await
-        });
-        match cancelled.await {
-            Ok(cancelled) => self.note_end(cancelled.into_inner().run.as_ref()),
+        let context = CallContext::new(self.context.path().clone());
+        let started = self.run_by(Instant::now() + RUN_GRACE);
+        let started = context.clone().with_timeout(RUN_GRACE).scope(started);
+        let cancelled = match started.await {
+            Ok(run) => run.cancel(reason, context).await,
+            Err(error) => Err(error.status),
+        };
+        match cancelled {
+            Ok(cancelled) => self.note_end(cancelled.ended.as_ref()),
             Err(status) => tracing::warn!(
                 workflow = self.workflow_id,
                 error = status.message(),
@@ -249,19 +235,19 @@ impl Deliberation {
         }
     }
 
-    async fn start(&self) -> Result<String, NoAnswer> {
-        let mut patience = Patience::new(PATIENCE, deadline_of(&self.recorder));
-        loop {
-            let mut workflows = self.peers.workflows.clone();
-            match workflows.start_run(self.request.clone()).await {
-                Ok(answer) => {
-                    let run_id = answer.into_inner().run.unwrap_or_default().run_id;
-                    return Ok(self.run.get_or_init(|| run_id).clone());
-                }
-                Err(status) if patience.wait_after(&status).await => {}
-                Err(status) => return Err(refused(&self.workflow_id, &status)),
-            }
+    async fn start(&self) -> Result<ChildRun, NoAnswer> {
+        let run = self.run_by(deadline_of(&self.recorder)).await;
+        run.map_err(|error| refused(&self.workflow_id, &error.status))
+    }
+
+    /// Starts the run unless it is known.
+    async fn run_by(&self, deadline: Instant) -> Result<ChildRun, NotStarted> {
+        if let Some(run) = self.run.get() {
+            return Ok(run.clone());
         }
+        let request = ChildRequest::Workflow(Box::new(self.request.clone()));
+        let (run, _) = ChildRun::start(&self.peers.workflow, request, deadline).await?;
+        Ok(self.run.get_or_init(|| run).clone())
     }
 
     /// Reads what the run came to.

@@ -90,6 +90,7 @@ impl Driver {
         Self {
             shared,
             log: TurnRecorder::new(recorder),
+            in_flight: CallsInFlight::new(&control),
             control,
             meta,
             plan,
@@ -100,7 +101,6 @@ impl Driver {
             was_cut: false,
             untrusted: resumed.untrusted,
             handle_given: resumed.handle_given,
-            in_flight: CallsInFlight::default(),
             spending: resumed.spending,
             observations: resumed.observations,
             void_until: 0,
@@ -256,9 +256,8 @@ impl Driver {
         Caller {
             calls: self.shared.peers.calls.clone(),
             recorder: self.log.recorder().clone(),
-            control: self.control.clone(),
+            control: self.in_flight.part.clone(),
             conversation_id: self.meta.conversation_id.clone(),
-            give_up: self.in_flight.give_up.clone(),
             asker: Asker {
                 questions: self.shared.questions.clone(),
                 conversation_id: self.meta.conversation_id.clone(),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use tokio_util::sync::CancellationToken;
+use run_events::RunControl;
 
 use super::stop::TurnStop;
 
@@ -27,15 +27,23 @@ pub(super) struct EndedCall {
 }
 
 /// The calls in flight. As many as the turn dispatches, which is bounded.
-#[derive(Default)]
 pub(super) struct CallsInFlight {
     calls: FuturesUnordered<BoxFuture<'static, EndedCall>>,
     effects: HashSet<String>,
     /// Ends them while the turn continues to its own end.
-    pub(super) give_up: CancellationToken,
+    pub(super) part: RunControl,
 }
 
 impl CallsInFlight {
+    /// Takes the control of the turn.
+    pub(super) fn new(control: &RunControl) -> Self {
+        Self {
+            calls: FuturesUnordered::new(),
+            effects: HashSet::new(),
+            part: control.child(),
+        }
+    }
+
     /// Adds a call.
     pub(super) fn add(&mut self, effect_id: String, call: BoxFuture<'static, EndedCall>) {
         self.effects.insert(effect_id);

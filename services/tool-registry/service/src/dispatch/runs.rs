@@ -8,12 +8,11 @@ mod outcome;
 mod question;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
-use std::{pin::pin, time::Duration};
+use std::pin::pin;
 
 use contracts::tavern::{
     agent::v1::{StartTurnRequest, profile_service_client::ProfileServiceClient},
-    common::v1::{CallGrant, ErrorReason, PendingWork, Run, RunOptions},
-    run::v1::{CancelRunRequest, run_service_client::RunServiceClient},
+    common::v1::{CallGrant, ErrorReason, Run, RunOptions},
     workflow::v1::{
         SingleNode, StartRunRequest, start_run_request::Target,
         workflow_service_client::WorkflowServiceClient,
@@ -21,77 +20,47 @@ use contracts::tavern::{
 };
 use core_types::{RunId, RunOwner};
 use futures::StreamExt;
-use grpc_kit::{Patience, Transport};
-use run_events::{Followed, follow};
+use grpc_kit::{CallContext, Transport};
+use run_client::{ChildRequest, ChildRun, Followed, NotStarted, pending_run};
 use run_log::Hash;
 use serde_json::Value;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::{ResolvedCall, timeout};
-use crate::{in_flight::pending_run, peers::AgentPeer};
 use tool_domain::definition::Implementation;
 
-/// How long to wait for a workflow service that is not there when a run is to be started.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a cancelled run may take to end before it is given up.
-const CANCEL_GRACE: Duration = Duration::from_millis(1_800);
-
-/// Starts, follows and cancels runs.
+/// Carries calls out as runs of other services.
 #[derive(Clone, Debug)]
 pub struct ChildRuns {
-    client: WorkflowServiceClient<Transport>,
-    runs: RunServiceClient<Transport>,
-    agents: AgentPeer,
-}
-
-/// A request for a run.
-#[derive(Clone)]
-enum StartRequest {
-    Workflow(Box<StartRunRequest>),
-    Turn(Box<StartTurnRequest>),
-}
-
-/// Why following a run stopped.
-enum FollowStop {
-    Ended(Box<Run>),
-    Cancelled,
-    OutOfTime,
-    Lost(Status),
+    workflow: Transport,
+    agent: Transport,
 }
 
 impl ChildRuns {
-    /// Takes clients of workflow-execution, of its runs, and of agent-runtime.
-    pub fn new(
-        client: WorkflowServiceClient<Transport>,
-        runs: RunServiceClient<Transport>,
-        agents: AgentPeer,
-    ) -> Self {
-        Self {
-            client,
-            runs,
-            agents,
-        }
+    /// Takes workflow-execution and agent-runtime.
+    pub fn new(workflow: Transport, agent: Transport) -> Self {
+        Self { workflow, agent }
     }
 
-    /// Returns the client of the service that owns a run.
-    pub fn runs_of(&self, run_id: &str) -> RunServiceClient<Transport> {
+    /// Returns a run that was started before, of the service that its id names.
+    pub fn run(&self, run_id: &str) -> ChildRun {
         let owner = run_id.parse().map(|run: RunId| run.owner().service());
-        match owner {
-            Ok(RunOwner::Agent) => self.agents.runs.clone(),
-            _ => self.runs.clone(),
-        }
+        let service = match owner {
+            Ok(RunOwner::Agent) => &self.agent,
+            _ => &self.workflow,
+        };
+        ChildRun::of(service.clone(), run_id)
     }
 
     /// Returns the client of the profiles of agents.
     pub fn profiles(&self) -> ProfileServiceClient<Transport> {
-        self.agents.profiles.clone()
+        ProfileServiceClient::new(self.agent.clone())
     }
 
     /// Returns the client of workflows.
     pub fn client(&self) -> WorkflowServiceClient<Transport> {
-        self.client.clone()
+        WorkflowServiceClient::new(self.workflow.clone())
     }
 
     /// Executes one call as a run.
@@ -105,28 +74,40 @@ impl ChildRuns {
             // Whether the request arrived is not known, so the run is looked for and cancelled.
             () = cancel.cancelled() => self.start(resolved).await,
         };
-        let run = match started {
-            Ok(run) => run,
+        let (child, run) = match started {
+            Ok(started) => started,
             Err(ended) => return ended,
         };
         resolved.in_flight.child_started(&run.run_id).await;
         if question::is_left_open(resolved) {
             return CallOutcome::Succeeded(question::pending(&run.run_id));
         }
-        let stop = match run.outcome {
-            Some(_) => FollowStop::Ended(Box::new(run.clone())),
-            None => self.wait(&run.run_id, resolved, cancel).await,
+        if run.outcome.is_some() {
+            resolved.in_flight.used_below(&run);
+            return outcome::read(&run, resolved);
+        }
+        let followed = tokio::select! {
+            ended = to_the_end(&child, resolved) => ended,
+            () = cancel.cancelled() => {
+                let reason = resolved.in_flight.cancel_reason();
+                return match end(&child, resolved, &reason).await {
+                    // It may have ended by itself just before.
+                    Some(run) => outcome::read(&run, resolved),
+                    None => CallOutcome::cancelled_after_start(resolved.tool.id(), &reason),
+                };
+            }
+            () = tokio::time::sleep_until(resolved.deadline) => Err(Status::deadline_exceeded("")),
         };
-        match stop {
-            FollowStop::Ended(run) => {
+        match followed {
+            Ok(run) => {
                 resolved.in_flight.used_below(&run);
                 outcome::read(&run, resolved)
             }
-            FollowStop::Cancelled => self.end_cancelled(&run.run_id, resolved).await,
-            FollowStop::OutOfTime => {
-                let ended = self
-                    .end(&run.run_id, resolved, "the call's time is over")
-                    .await;
+            // The deadline travels with the watch, so the other end may notice it first.
+            Err(status)
+                if status.code() == Code::DeadlineExceeded || resolved.remaining().is_zero() =>
+            {
+                let ended = end(&child, resolved, "the call's time is over").await;
                 match ended.map(|run| outcome::read(&run, resolved)) {
                     // It may have ended by itself just before, or leave a call below in doubt.
                     Some(ended @ (CallOutcome::Succeeded(_) | CallOutcome::InDoubt(_))) => ended,
@@ -134,149 +115,71 @@ impl ChildRuns {
                     None => CallOutcome::InDoubt(lost(resolved, &run.run_id)),
                 }
             }
-            FollowStop::Lost(status) => {
-                tracing::warn!(run = run.run_id, status = %status, "a run can no longer be followed");
+            Err(status) => {
+                tracing::warn!(run = run.run_id, %status, "a run can no longer be followed");
                 CallOutcome::InDoubt(lost(resolved, &run.run_id))
             }
         }
     }
 
-    /// Cancels a run. Returns what has not ended.
-    ///
-    /// # Errors
-    /// The status with which the service that owns it refused.
-    pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Vec<PendingWork>, Status> {
-        let request = CancelRunRequest {
-            run_id: run_id.to_owned(),
-            reason: reason.to_owned(),
-        };
-        let answer = self.runs_of(run_id).cancel_run(request).await?.into_inner();
-        let ended = answer.run.is_some_and(|run| run.outcome.is_some());
-        Ok(match ended {
-            false if answer.still_running.is_empty() => vec![pending_run(run_id)],
-            _ => answer.still_running,
-        })
-    }
-
-    async fn start(&self, resolved: &ResolvedCall) -> Result<Run, CallOutcome> {
+    async fn start(&self, resolved: &ResolvedCall) -> Result<(ChildRun, Run), CallOutcome> {
         let request = start_request(resolved);
-        let mut patience = Patience::new(PATIENCE, resolved.deadline);
-        let mut may_have_started = false;
-        loop {
-            match self.send(request.clone()).await {
-                Ok(run) => {
-                    return run.ok_or_else(|| {
-                        CallOutcome::Failed(Failure::new(
-                            Category::Dependency,
-                            "run_service_failed",
-                            "the service started no run; it may be of another version",
-                        ))
-                    });
+        let service = match &request {
+            ChildRequest::Workflow(_) => &self.workflow,
+            ChildRequest::Turn(_) => &self.agent,
+        };
+        let started = ChildRun::start(service, request, resolved.deadline).await;
+        started.map_err(
+            |NotStarted {
+                 status,
+                 may_have_started,
+             }| {
+                if may_have_started && !resolved.tool.is_idempotent() {
+                    tracing::warn!(%status, "whether a run was started is unknown");
+                    return CallOutcome::InDoubt(start_lost(resolved));
                 }
-                Err(status) => {
-                    may_have_started |= grpc_kit::may_have_arrived(&status)
-                        || matches!(
-                            status.code(),
-                            Code::DeadlineExceeded | Code::Cancelled | Code::Unknown
-                        );
-                    // Without a request id, asking again could start a second run.
-                    if resolved.effect_id.is_some() && patience.wait_after(&status).await {
-                        continue;
-                    }
-                    if may_have_started && !resolved.tool.is_idempotent() {
-                        tracing::warn!(status = %status, "whether a run was started is unknown");
-                        return Err(CallOutcome::InDoubt(start_lost(resolved)));
-                    }
-                    return Err(refused(&status, resolved));
-                }
-            }
-        }
-    }
-
-    async fn send(&self, request: StartRequest) -> Result<Option<Run>, Status> {
-        Ok(match request {
-            StartRequest::Workflow(request) => {
-                let started = self.client.clone().start_run(*request).await?;
-                started.into_inner().run
-            }
-            StartRequest::Turn(request) => {
-                let started = self.agents.turns.clone().start_turn(*request).await?;
-                started.into_inner().run
-            }
-        })
-    }
-
-    async fn wait(
-        &self,
-        run_id: &str,
-        resolved: &ResolvedCall,
-        cancel: &CancellationToken,
-    ) -> FollowStop {
-        tokio::select! {
-            ended = self.to_the_end(run_id, resolved) => match ended {
-                Ok(run) => FollowStop::Ended(Box::new(run)),
-                // The deadline travels with the watch, so the other end may notice it first.
-                Err(status) if status.code() == Code::DeadlineExceeded => FollowStop::OutOfTime,
-                Err(_) if resolved.remaining().is_zero() => FollowStop::OutOfTime,
-                Err(status) => FollowStop::Lost(status),
+                refused(&status, resolved)
             },
-            () = cancel.cancelled() => FollowStop::Cancelled,
-            () = tokio::time::sleep_until(resolved.deadline) => FollowStop::OutOfTime,
-        }
-    }
-
-    /// Follows a run to its end, and shows what it writes of the call's output.
-    async fn to_the_end(&self, run_id: &str, resolved: &ResolvedCall) -> Result<Run, Status> {
-        let client = self.runs_of(run_id);
-        let mut followed = pin!(follow(client, run_id.to_owned(), 0, resolved.deadline));
-        while let Some(next) = followed.next().await {
-            match next? {
-                Followed::Event(event) if event.run_id == run_id => {
-                    event
-                        .kind
-                        .iter()
-                        .for_each(|kind| resolved.in_flight.below(kind));
-                }
-                Followed::Event(_) => {}
-                Followed::Ended(run) => return Ok(*run),
-            }
-        }
-        Err(Status::unavailable("the run can no longer be followed"))
-    }
-
-    async fn end_cancelled(&self, run_id: &str, resolved: &ResolvedCall) -> CallOutcome {
-        let reason = resolved.in_flight.cancel_reason();
-        match self.end(run_id, resolved, &reason).await {
-            // It may have ended by itself just before.
-            Some(run) => outcome::read(&run, resolved),
-            None => CallOutcome::cancelled_after_start(resolved.tool.id(), &reason),
-        }
-    }
-
-    /// Cancels a run and waits for its end. Nothing comes back if it continues.
-    async fn end(&self, run_id: &str, resolved: &ResolvedCall, reason: &str) -> Option<Run> {
-        let until = Instant::now() + CANCEL_GRACE;
-        let context = grpc_kit::CallContext::new(resolved.in_flight.path().clone())
-            .with_timeout(CANCEL_GRACE);
-        let ended = context.scope(async {
-            let still_running = self.cancel(run_id, reason).await.ok()?;
-            for work in still_running.into_iter().filter(|work| work.id != run_id) {
-                resolved.in_flight.leave_running(work);
-            }
-            run_events::follow_to_the_end(self.runs_of(run_id), run_id, until)
-                .await
-                .ok()
-        });
-        let ended = tokio::time::timeout_at(until, ended).await.ok().flatten();
-        match &ended {
-            Some(run) => resolved.in_flight.used_below(run),
-            None => resolved.in_flight.leave_running(pending_run(run_id)),
-        }
-        ended
+        )
     }
 }
 
-fn start_request(resolved: &ResolvedCall) -> StartRequest {
+/// Follows a run to its end, and shows what it writes of the call's output.
+async fn to_the_end(child: &ChildRun, resolved: &ResolvedCall) -> Result<Run, Status> {
+    let mut followed = pin!(child.follow(0, resolved.deadline));
+    while let Some(next) = followed.next().await {
+        match next? {
+            Followed::Event(event) if event.run_id == child.run_id() => {
+                event
+                    .kind
+                    .iter()
+                    .for_each(|kind| resolved.in_flight.below(kind));
+            }
+            Followed::Event(_) => {}
+            Followed::Ended(run) => return Ok(*run),
+        }
+    }
+    Err(Status::unavailable("the run can no longer be followed"))
+}
+
+/// Cancels a run and waits for its end. Returns nothing if it continues.
+async fn end(child: &ChildRun, resolved: &ResolvedCall, reason: &str) -> Option<Run> {
+    let context = CallContext::new(resolved.in_flight.path().clone());
+    let cancelled = child.cancel(reason, context).await;
+    let (ended, still_running) = match cancelled {
+        Ok(cancelled) => (cancelled.ended, cancelled.still_running),
+        Err(_) => (None, vec![pending_run(child.run_id())]),
+    };
+    for work in still_running {
+        resolved.in_flight.leave_running(work);
+    }
+    if let Some(run) = &ended {
+        resolved.in_flight.used_below(run);
+    }
+    ended
+}
+
+fn start_request(resolved: &ResolvedCall) -> ChildRequest {
     let options = RunOptions {
         durability: run_events::durability_to_proto(resolved.durability).into(),
         timeout: resolved
@@ -308,7 +211,7 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
             options: Some(options),
             ..agent::turn(profile_id, &resolved.arguments, grant)
         };
-        return StartRequest::Turn(Box::new(turn));
+        return ChildRequest::Turn(Box::new(turn));
     }
     let mut inputs_json = resolved.arguments.to_string();
     let target = match resolved.tool.implementation() {
@@ -341,7 +244,7 @@ fn start_request(resolved: &ResolvedCall) -> StartRequest {
         // Nothing else is a run; an empty target is refused by the workflow service.
         _ => Target::WorkflowId(String::new()),
     };
-    StartRequest::Workflow(Box::new(StartRunRequest {
+    ChildRequest::Workflow(Box::new(StartRunRequest {
         request_id: request_id_of(resolved),
         target: Some(target),
         inputs_json,

@@ -15,6 +15,7 @@ use contracts::tavern::{
 use core_types::{ConversationId, EffectId};
 use futures::{Stream, StreamExt};
 use grpc_kit::{Drain, Failure};
+use run_client::CallProgress;
 use run_events::{request_hash, timestamp_to_proto, to_its_end};
 use tonic::{Code, Status};
 
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     ledger::LedgerEntry,
-    runner::calls::{Call, CallProgress, Calls, Decision, Position, Watched, refusal_of_missing},
+    runner::calls::{Call, Calls, Decision, Position, Watched, refusal_of_missing},
     workspace,
 };
 

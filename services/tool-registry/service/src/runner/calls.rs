@@ -27,6 +27,7 @@ use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
 use core_types::{CallPath, Clock, ConversationId, Durability, EffectId};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
+use run_client::pending_run;
 use run_events::Runs;
 use run_log::Hash;
 use serde_json::Value;
@@ -41,7 +42,7 @@ use tracing::Instrument;
 use crate::{
     approvals::Approvals,
     dispatch::Dispatcher,
-    in_flight::{InFlightCall, pending_run},
+    in_flight::InFlightCall,
     ledger::{Entry, Ledger, LedgerEntry},
     runner::agents::Agents,
     tools::Tools,
@@ -50,7 +51,6 @@ use crate::{
 use recover::{call_of, without_caller};
 
 pub use detached::StartedCall;
-pub use follow::CallProgress;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
 pub use watch::{Position, Watched};
 
@@ -413,8 +413,9 @@ impl Inner {
         let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
             return Ok(Vec::new());
         };
-        Ok(match self.dispatcher.runs.cancel(&child, reason).await {
-            Ok(still_running) => still_running,
+        let run = self.dispatcher.runs.run(&child);
+        Ok(match run.cancel(reason, CallContext::current()).await {
+            Ok(cancelled) => cancelled.still_running,
             Err(status) if status.code() == Code::NotFound => Vec::new(),
             Err(_) => vec![pending_run(&child)],
         })

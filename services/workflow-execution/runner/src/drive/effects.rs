@@ -7,6 +7,7 @@ use call_outcome::Failure;
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use run_client::CallEnd;
 use run_log::AppendError;
 use serde_json::{Map, Value};
 
@@ -25,7 +26,7 @@ use super::super::script_call::{self, ScriptCall};
 use super::super::settle::{call_settled, settled_batch};
 use super::super::slot_stream::SlotStream;
 use super::super::tool_batch::{BatchCall, BatchEnd, ToolBatch};
-use super::super::tool_call::{ToolCall, ToolEnd};
+use super::super::tool_call::ToolCall;
 use super::super::tool_text::ToolText;
 use super::super::zone::{Zone, ZoneEnd};
 use super::super::{Prepared, describe_tools, history_call, model_call, within};
@@ -33,7 +34,7 @@ use super::Drive;
 
 /// How an effect ended.
 pub(super) enum EffectOutcome {
-    Tool(ToolEnd),
+    Tool(CallEnd),
     /// A list of calls ended.
     Batch(BatchEnd),
     /// A zone whose nodes have effects ended.
@@ -80,7 +81,7 @@ impl Drive {
                 let call = call.expect("the call was noted when the node was started");
                 self.tool_call(node, call)
                     .execute()
-                    .map(EffectOutcome::Tool)
+                    .map(|ended| ended.map_or_else(EffectOutcome::LogFailed, EffectOutcome::Tool))
                     .boxed()
             }
             Effect::CallTools(requests) => self
@@ -193,7 +194,7 @@ impl Drive {
 
     fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
         ToolCall {
-            peers: self.runner.peers.clone(),
+            calls: self.runner.peers.calls.clone(),
             recorder: self.recorder.clone(),
             control: self.control.clone(),
             conversation_id: self.conversation_id.clone(),

@@ -1,16 +1,14 @@
 //! How the loop of a run ends.
 
-use std::sync::Arc;
-
 use contracts::tavern::common::v1 as common;
 use futures::stream::{FuturesUnordered, StreamExt};
+use run_client::cancel_words;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
 use workflow_domain::engine::Engine;
 
 use super::super::settle::{outcome_to_proto, with_partial_result};
-use super::super::tool_call::cancel_words;
 use super::super::zone::Unsettled;
 use super::{Drive, DriveStop};
 
@@ -33,8 +31,12 @@ impl Drive {
         let earlier = std::mem::take(&mut self.earlier_calls).into_iter();
         let earlier: FuturesUnordered<_> = earlier
             .map(|(_, effect_id)| {
-                let (runner, reason) = (Arc::clone(&self.runner), cancel_words(&self.control));
-                async move { (!runner.cancel_call(&effect_id, reason).await).then_some(effect_id) }
+                let calls = self.runner.peers.calls.clone();
+                let (reason, context) = (cancel_words(&self.control), self.control.call_context());
+                async move {
+                    let has_ended = calls.cancel(&effect_id, &reason, context).await;
+                    (!has_ended).then_some(effect_id)
+                }
             })
             .collect();
         let running = async {

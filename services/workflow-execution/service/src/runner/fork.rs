@@ -9,7 +9,8 @@ use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse,
 use core_types::RunId;
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
-use run_events::{RunMeta, StartRun, request_hash, settle_decided, to_its_end};
+use run_client::settle_decided;
+use run_events::{RunMeta, StartRun, request_hash, to_its_end};
 use run_log::Hash;
 use serde_json::{Map, Value, json};
 use tonic::{Code, Status};

@@ -216,10 +216,11 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
 /// Ends a run that had been cancelled before the process ended.
 fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, unsettled: Vec<String>) {
     let for_run = Arc::clone(inner);
-    inner.runs.execute(recorder, move |_| async move {
-        let mut left = Vec::new();
+    inner.runs.execute(recorder, move |control| async move {
+        let (mut left, calls) = (Vec::new(), for_run.runner.calls());
         for effect_id in unsettled {
-            if !for_run.runner.cancel_call(&effect_id, reason.clone()).await {
+            let context = control.call_context();
+            if !calls.cancel(&effect_id, &reason, context).await {
                 left.push(effect_id);
             }
         }

@@ -193,6 +193,31 @@ fn only_the_tests_of_a_service_meet_other_services_and_doubles() {
 }
 
 #[test]
+fn a_second_client_of_calls_or_child_runs_is_found() {
+    let source = "//! Sends .call_tool( nothing.\nasync fn f(mut c: C) {\n    c.clone()\n        .call_tool(r)\n        .await;\n    c.watch_run(r).await;\n    let s = \".cancel_run(\";\n}\n";
+    let (owner, part) = (
+        "services/agent-runtime/service/src/a.rs",
+        "shared/run-events/src/a.rs",
+    );
+    check(
+        purity::within_run_client,
+        &[
+            (owner, source),
+            (part, "fn f() { runs.cancel_run(request); }\n"),
+            ("shared/run-client/src/remote.rs", source),
+            ("services/gateway/src/rpc/a.rs", source),
+            ("services/cli/src/a.rs", source),
+            ("services/agent-runtime/service/tests/it/a.rs", source),
+        ],
+        &[
+            (owner, "sends `call_tool` itself", "run-client"),
+            (owner, "sends `watch_run` itself", "run-client"),
+            (part, "sends `cancel_run` itself", "run-client"),
+        ],
+    );
+}
+
+#[test]
 fn an_impure_domain_module_is_found() {
     let source = "//! Knows no tokio.\nuse prost_types::Any;\nfn f(_: tonic::Status) {}\nasync fn g() {}\nfn tokio_like() {}\nlet s = \"sqlx::query\";\n";
     check(

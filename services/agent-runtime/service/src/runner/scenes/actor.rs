@@ -7,6 +7,7 @@ use contracts::tavern::common::v1::{self as common, ErrorCategory, run_event::Ki
 use core_types::{RunId, RunOwner, Timestamp};
 use futures::future::join_all;
 use grpc_kit::{Failure, FailureClass};
+use run_client::{ChildRun, policy::RUN_GRACE};
 use run_events::{CancelReason, End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::{Map, Value};
@@ -25,8 +26,6 @@ use crate::{
 
 /// How long an actor sleeps when nothing is due.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// How long turns may take to end when the scene is cancelled.
-const CANCEL_WAIT: Duration = Duration::from_millis(1_200);
 /// The wait before a storage that did not answer is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How many events of a queue are shown.
@@ -308,7 +307,7 @@ impl Actor {
         let in_flight = self.control.in_flight();
         let cancels = in_flight.iter().map(|work| self.cancel(&work.id, reason));
         // Those that have not ended by then end by themselves: the cancel is in their logs.
-        let _ = tokio::time::timeout(CANCEL_WAIT, join_all(cancels)).await;
+        let _ = tokio::time::timeout(RUN_GRACE, join_all(cancels)).await;
     }
 
     pub(super) async fn cancel(&self, run_id: &str, reason: &str) {
@@ -316,12 +315,9 @@ impl Actor {
         let cancelled = match owner == Ok(RunOwner::Agent) {
             true => self.shared.runs.cancel(run_id, reason).await.map(drop),
             false => {
-                let request = contracts::tavern::run::v1::CancelRunRequest {
-                    run_id: run_id.to_owned(),
-                    reason: reason.to_owned(),
-                };
-                let mut runs = self.shared.peers.workflow_runs.clone();
-                runs.cancel_run(request).await.map(drop)
+                let run = ChildRun::of(self.shared.peers.workflow.clone(), run_id);
+                let context = self.control.call_context();
+                run.cancel(reason, context).await.map(drop)
             }
         };
         if let Err(status) = cancelled {

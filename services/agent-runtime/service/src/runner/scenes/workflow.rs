@@ -1,6 +1,6 @@
 //! The workflows of a scene (rule G109).
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use agent_domain::{
     event::{self, Hop, Source, SourceKind},
@@ -17,8 +17,8 @@ use contracts::tavern::{
     workflow::v1::{StartRunRequest, start_run_request::Target},
 };
 use futures::StreamExt;
-use grpc_kit::Patience;
-use run_events::{Followed, Recorder, RunControl};
+use run_client::{ChildRequest, ChildRun, Followed};
+use run_events::{Recorder, RunControl};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -29,7 +29,6 @@ use super::{
     replay::DueWorkflow,
 };
 use crate::{
-    peers::PATIENCE,
     running_scenes::{Change, Draft},
     states::Update,
 };
@@ -233,7 +232,7 @@ impl WorkflowRun {
         match self.start().await {
             Ok(started) => {
                 outputs = self.follow(&started).await;
-                run_id = started;
+                started.run_id().clone_into(&mut run_id);
             }
             Err(error) => outputs = outputs.and(Err(error)),
         }
@@ -244,7 +243,7 @@ impl WorkflowRun {
         }
     }
 
-    async fn start(&self) -> Result<String, String> {
+    async fn start(&self) -> Result<ChildRun, String> {
         let peers = &self.shared.peers;
         let deadline = Instant::now() + TIMEOUT;
         let id = &self.due.workflow_id;
@@ -263,15 +262,10 @@ impl WorkflowRun {
             }),
             ..StartRunRequest::default()
         };
-        let mut patience = Patience::new(PATIENCE, deadline);
-        loop {
-            let mut workflows = peers.workflows.clone();
-            match workflows.start_run(request.clone()).await {
-                Ok(answer) => return Ok(answer.into_inner().run.unwrap_or_default().run_id),
-                Err(status) if patience.wait_after(&status).await => {}
-                Err(status) => return Err(status.message().to_owned()),
-            }
-        }
+        let request = ChildRequest::Workflow(Box::new(request));
+        let started = ChildRun::start(&peers.workflow, request, deadline).await;
+        let (run, _) = started.map_err(|error| error.status.message().to_owned())?;
+        Ok(run)
     }
 
     /// Returns the inputs that the workflow declares.
@@ -308,11 +302,9 @@ impl WorkflowRun {
     }
 
     /// Follows the run to its end, and returns its outputs.
-    async fn follow(&self, run_id: &str) -> Result<Map<String, Value>, String> {
-        let _in_flight = self.control.track(WorkKind::Run, run_id);
-        let runs = self.shared.peers.workflow_runs.clone();
-        let deadline = Instant::now() + TIMEOUT;
-        let mut followed = Box::pin(run_events::follow(runs, run_id.to_owned(), 0, deadline));
+    async fn follow(&self, run: &ChildRun) -> Result<Map<String, Value>, String> {
+        let _in_flight = self.control.track(WorkKind::Run, run.run_id());
+        let mut followed = pin!(run.follow(0, Instant::now() + TIMEOUT));
         while let Some(next) = followed.next().await {
             match next.map_err(|status| status.message().to_owned())? {
                 Followed::Event(event) => {

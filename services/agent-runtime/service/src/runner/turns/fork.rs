@@ -8,7 +8,8 @@ use agent_store::store::{NamedRequest, StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
 use grpc_kit::Failure;
-use run_events::{StartRun, Started, settle_decided, to_its_end};
+use run_client::settle_decided;
+use run_events::{StartRun, Started, to_its_end};
 use tonic::{Code, Status};
 
 use super::{Turns, run_of};

@@ -5,8 +5,8 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use contracts::tavern::common::v1::CallResult;
 use core_types::{EffectId, Timestamp};
 use futures::FutureExt;
-use grpc_kit::{Backoff, CallContext};
-use run_events::Unanswered;
+use grpc_kit::CallContext;
+use run_client::Unanswered;
 use tonic::Status;
 
 use super::{Call, CallHandle, Calls, Inner, failed_inside};
@@ -80,7 +80,7 @@ impl Inner {
         in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
-        let (mut backoff, mut unanswered) = (Backoff::default(), Unanswered::new(false));
+        let mut unanswered = Unanswered::new(false);
         loop {
             let work = self.execute_call(call.clone(), in_flight, context.clone());
             let ended = AssertUnwindSafe(work).catch_unwind().await;
@@ -97,7 +97,7 @@ impl Inner {
             tracing::warn!(status = %status, effect = ?call.effect_id, "a started call failed inside the registry");
             call.is_first = false;
             tokio::select! {
-                () = tokio::time::sleep(backoff.after(&status)) => {}
+                () = unanswered.wait(&status) => {}
                 () = self.draining.cancelled() => return Err(status),
             }
         }

@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use contracts::tavern::common::v1::{CallResult, ResultPlace, RunEvent, run_event::Kind};
 use futures::{Stream, StreamExt};
-use run_events::{Followed, follow};
+use run_client::{CallProgress, Followed};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -15,15 +15,6 @@ use crate::in_flight::{InFlightCall, OutputCursor, Stage};
 const EVENT_GRACE: Duration = Duration::from_secs(2);
 /// How long a run is followed at most; its own deadline ends it before.
 pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(367 * 24 * 60 * 60);
-
-/// One thing that a caller is shown.
-#[derive(Debug)]
-pub enum CallProgress {
-    /// Something below the call.
-    Event(Box<RunEvent>),
-    /// How the call ended. Nothing comes after it.
-    Result(Box<CallResult>),
-}
 
 impl Calls {
     /// Shows what happens below a call, from its beginning, and then its result. The events of a run
@@ -51,9 +42,8 @@ impl Calls {
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
-                    let client = this.inner.dispatcher.runs.runs_of(&child);
-                    let events = follow(client, child.clone(), 0, Instant::now() + FOLLOW_LIMIT);
-                    let mut events = pin!(events);
+                    let below = this.inner.dispatcher.runs.run(&child);
+                    let mut events = pin!(below.follow(0, Instant::now() + FOLLOW_LIMIT));
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {
                         let next = tokio::select! {

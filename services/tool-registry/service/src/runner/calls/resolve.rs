@@ -3,7 +3,6 @@
 use contracts::tavern::{
     common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, RunState},
     registry::v1::{CallDecision, CallResolution},
-    run::v1::GetRunRequest,
 };
 use core_types::{CallPath, EffectId, RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
@@ -145,14 +144,7 @@ impl Calls {
         let owner = run_id.parse().map(|run: RunId| run.owner());
         let found = match owner {
             Ok(RunOwner::Registry) => self.inner.runs.get(run_id).await,
-            _ => {
-                let request = GetRunRequest {
-                    run_id: run_id.to_owned(),
-                };
-                let mut runs = self.inner.dispatcher.runs.runs_of(run_id);
-                let answer = runs.get_run(request).await;
-                answer.map(|answer| answer.into_inner().run.unwrap_or_default())
-            }
+            _ => self.inner.dispatcher.runs.run(run_id).get().await,
         };
         let state = match found {
             Ok(run) if run.outcome.is_none() => return Ok(()),

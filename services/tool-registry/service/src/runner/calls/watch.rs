@@ -6,12 +6,12 @@ use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
 use core_types::EffectId;
 use futures::{Stream, StreamExt};
 use grpc_kit::Drain;
-use run_events::{Followed, follow};
+use run_client::{CallProgress, Followed};
 use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
-    CallHandle, CallProgress, Calls,
+    CallHandle, Calls,
     follow::{FOLLOW_LIMIT, of_call},
     resolve::refusal_of_missing,
 };
@@ -173,13 +173,8 @@ impl Calls {
         child: &str,
         after: u64,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
-        let client = self.inner.dispatcher.runs.runs_of(child);
-        let events = follow(
-            client,
-            child.to_owned(),
-            after,
-            Instant::now() + FOLLOW_LIMIT,
-        );
+        let run = self.inner.dispatcher.runs.run(child);
+        let events = run.follow(after, Instant::now() + FOLLOW_LIMIT);
         let (effect, child) = (effect.to_string(), child.to_owned());
         events.map(move |followed| match followed {
             Ok(Followed::Event(event)) => Ok(CallProgress::Event(of_call(&effect, &child, event))),

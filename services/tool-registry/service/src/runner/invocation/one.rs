@@ -1,31 +1,31 @@
 //! One call of a run, from the check to its end.
 
 use std::{
-    pin::pin,
-    sync::{Mutex, PoisonError},
-    time::Duration,
+    future::ready,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use contracts::tavern::common::v1::{
-    CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, ToolCall, WorkKind,
-    run_event::Kind,
+    CallDispatched, CallError, CallResult, CallStatus, ErrorCategory, PendingWork, ToolCall,
+    WorkKind, run_event::Kind,
 };
 use core_types::EffectId;
-use futures::StreamExt;
-use grpc_kit::{Backoff, retry};
-use run_events::{RunControl, Unanswered, outcome};
+use futures::{StreamExt, stream, stream::BoxStream};
+use run_client::{CallProgress, CallTerms};
+use run_events::{RunControl, outcome};
 use run_log::AppendError;
 use serde_json::Value;
 use tonic::Status;
 
 use super::Invocation;
-use crate::runner::calls::{Call, CallProgress, Calls};
+use crate::runner::calls::{Call, Calls};
 
 /// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
 /// the same ids.
 const STEP: &str = "invocation";
-/// How long a cancelled call may take before the run ends without it.
-const CANCEL_GRACE: Duration = Duration::from_millis(1_300);
 
 /// What became of a call.
 pub(super) enum CallEnd {
@@ -99,124 +99,94 @@ impl Invocation {
             let recorded = self.recorder.record(vec![Kind::CallDispatched(dispatched)]);
             recorded.await?;
         }
-        let mut asked = self.first_attempt(call, arguments, effect.clone(), !has_left);
-        let retries = call.control.as_ref().map_or(0, |control| control.retries);
-        let retries = call_wire::granted_retries(retries);
-        let (mut backoff, mut unanswered) = (Backoff::default(), Unanswered::new(has_left));
         let _tracked = control.track(WorkKind::Call, effect.as_str());
-        loop {
-            let ended = self.follow(asked.clone(), &effect, control).await?;
-            asked.is_first = false;
-            match ended {
-                Ok(result) if asked.attempt <= retries && result.next_attempt > 0 => {
-                    tracing::info!(
-                        effect = effect.as_str(),
-                        attempt = asked.attempt,
-                        "a call that failed is tried again"
-                    );
-                    if !wait(retry::wait_after_attempt(asked.attempt), control).await {
-                        return Ok(CallEnd::Ended(result));
-                    }
-                    asked.attempt = result.next_attempt;
-                    unanswered = Unanswered::new(has_left);
-                }
-                Ok(result) => return Ok(CallEnd::Ended(result)),
-                Err(_) if control.is_cancelled() => {
-                    return Ok(CallEnd::Unsettled(effect.to_string()));
-                }
-                Err(status) => {
-                    tracing::warn!(status = %status, "a call failed inside the registry");
-                    if let Some((ended, error)) = unanswered.end(&status) {
-                        let result = without_dispatch(call, ended, error);
-                        return Ok(CallEnd::Ended(CallResult {
-                            effect_id: effect.to_string(),
-                            ..result
-                        }));
-                    }
-                    if !wait(backoff.after(&status), control).await {
-                        return Ok(CallEnd::Unsettled(effect.to_string()));
-                    }
-                }
-            }
-        }
+        let own = self.own_call(call, arguments, effect, !has_left);
+        Ok(
+            match run_client::carry_out(&own, &self.recorder, control).await? {
+                run_client::CallEnd::Settled(result) => CallEnd::Ended(*result),
+                run_client::CallEnd::NotEnded => CallEnd::Unsettled(own.effect.to_string()),
+            },
+        )
     }
 
-    /// Returns what the registry is asked for first.
-    fn first_attempt(
+    /// Returns the call as this process asks for it.
+    fn own_call(
         &self,
         call: &ToolCall,
         arguments: Value,
         effect: EffectId,
         is_first: bool,
-    ) -> Call {
-        Call {
-            tool: call.tool_id.clone(),
-            arguments,
-            effect_id: Some(effect),
-            conversation: self.conversation.clone(),
-            durability: self.recorder.durability(),
+    ) -> OwnCall {
+        OwnCall {
+            calls: self.calls.clone(),
+            effect: effect.clone(),
+            retries: call.control.as_ref().map_or(0, |control| control.retries),
+            is_first: AtomicBool::new(is_first),
+            call: Call {
+                tool: call.tool_id.clone(),
+                arguments,
+                effect_id: Some(effect),
+                conversation: self.conversation.clone(),
+                durability: self.recorder.durability(),
+                timeout: None,
+                index: call.index,
+                needs_confirmation: call.needs_confirmation,
+                attempt: 1,
+                grant: None,
+                profile_id: self.profile_id.clone(),
+                detached: false,
+                body: None,
+                is_first,
+            },
+        }
+    }
+}
+
+/// A call of a run of this service, which its own ledger journals.
+struct OwnCall {
+    calls: Calls,
+    call: Call,
+    effect: EffectId,
+    /// The retries that its text asks for.
+    retries: u32,
+    /// Whether nothing asked for the call yet.
+    is_first: AtomicBool,
+}
+
+impl run_client::Call for OwnCall {
+    fn named(&self) -> CallResult {
+        CallResult {
+            index: self.call.index,
+            tool_id: self.call.tool.clone(),
+            effect_id: self.effect.to_string(),
+            ..CallResult::default()
+        }
+    }
+
+    fn terms(&self) -> CallTerms {
+        CallTerms {
+            attempt: self.call.attempt,
+            retries: call_wire::granted_retries(self.retries),
+            left_before: !self.call.is_first,
             timeout: None,
-            index: call.index,
-            needs_confirmation: call.needs_confirmation,
-            attempt: 1,
-            grant: None,
-            profile_id: self.profile_id.clone(),
-            detached: false,
-            body: None,
-            is_first,
         }
     }
 
-    /// Executes one call and records what happens below it. A cancel of the run cancels the call.
-    async fn follow(
-        &self,
-        call: Call,
-        effect: &EffectId,
-        control: &RunControl,
-    ) -> Result<Result<CallResult, Status>, AppendError> {
-        let handle = match self.calls.join(call) {
-            Ok(handle) => handle,
-            Err(status) => return Ok(Err(status)),
+    fn ask(&self, attempt: u32) -> BoxStream<'static, Result<CallProgress, Status>> {
+        let call = Call {
+            attempt,
+            is_first: self.is_first.swap(false, Ordering::Relaxed),
+            ..self.call.clone()
         };
-        let mut below = pin!(self.calls.follow(handle));
-        let mut cancel = pin!(cancel_when_asked(&self.calls, effect, control));
-        let mut cancelled = false;
-        loop {
-            let next = tokio::select! {
-                next = below.next() => next,
-                () = &mut cancel, if !cancelled => {
-                    cancelled = true;
-                    continue;
-                }
-                () = tokio::time::sleep(CANCEL_GRACE), if cancelled => None,
-            };
-            match next {
-                Some(Ok(CallProgress::Event(event))) => self.recorder.submit_child(*event).await?,
-                Some(Ok(CallProgress::Result(result))) => return Ok(Ok(*result)),
-                Some(Err(status)) => return Ok(Err(status)),
-                None => return Ok(Err(Status::internal("the call was lost"))),
-            }
+        match self.calls.join(call) {
+            Ok(handle) => self.calls.follow(handle).boxed(),
+            Err(status) => stream::once(ready(Err(status))).boxed(),
         }
     }
-}
 
-/// Waits for the run to be cancelled, then cancels the call.
-async fn cancel_when_asked(calls: &Calls, effect: &EffectId, control: &RunControl) {
-    control.cancelled().await;
-    let reason = match control.why() {
-        Some(run_events::CancelReason::Requested(words)) => words,
-        _ => "the run's deadline passed".to_owned(),
-    };
-    if let Err(status) = calls.cancel(effect, &reason).await {
-        tracing::warn!(status = %status, "a call could not be cancelled");
-    }
-}
-
-/// Waits; false if the run is cancelled meanwhile.
-async fn wait(delay: Duration, control: &RunControl) -> bool {
-    tokio::select! {
-        () = tokio::time::sleep(delay) => true,
-        () = control.cancelled() => false,
+    async fn cancel(&self, reason: &str, _: &RunControl) -> Result<Vec<PendingWork>, Status> {
+        let still_running = self.calls.cancel(&self.effect, reason).await?;
+        Ok(still_running.unwrap_or_default())
     }
 }
 

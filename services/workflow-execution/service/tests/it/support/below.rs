@@ -16,7 +16,7 @@ use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use futures::stream::{Stream, StreamExt};
 use grpc_kit::{CallContext, Transport};
-use run_events::{Followed, follow};
+use run_client::{ChildRun, Followed};
 use serde_json::{Map, Value};
 use tonic::Status;
 
@@ -62,9 +62,9 @@ impl RunsBelow {
         let (below, context) = (self.clone(), CallContext::current());
         async_stream::try_stream! {
             let run_id = context.scope(below.start(&request)).await?;
-            let client = RunServiceClient::new(below.service());
+            let run = ChildRun::of(below.service(), run_id);
             let until = tokio::time::Instant::now() + FOLLOW_LIMIT;
-            let mut followed = pin!(follow(client, run_id, 0, until));
+            let mut followed = pin!(run.follow(0, until));
             while let Some(next) = followed.next().await {
                 let (record, is_last) = match next? {
                     Followed::Event(event) => (Record::Event(*event), false),

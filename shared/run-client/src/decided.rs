@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use contracts::tavern::common::v1::{
     CallResult, CallSettled, CallStatus, RunEvent, run_event::Kind,
 };
-use contracts::tavern::registry::v1::{GetCallRequest, call_service_client::CallServiceClient};
-use grpc_kit::Transport;
-use tonic::{Code, Status};
+use tonic::Status;
+
+use crate::CallClient;
 
 /// Settles in the events of a run the calls whose ends they do not say, as the ledger knows them by now: each was
 /// decided, or ended after the run had. What the ledger does not know either stays as it is.
@@ -17,16 +17,11 @@ use tonic::{Code, Status};
 pub async fn settle_decided(
     run_id: &str,
     events: &mut Vec<RunEvent>,
-    calls: &CallServiceClient<Transport>,
+    calls: &CallClient,
 ) -> Result<(), Status> {
     for (effect_id, index) in unknown(run_id, events) {
-        let request = GetCallRequest {
-            effect_id: effect_id.clone(),
-        };
-        let call = match calls.clone().get_call(request).await {
-            Ok(answer) => answer.into_inner().call.unwrap_or_default(),
-            Err(status) if status.code() == Code::NotFound => continue,
-            Err(status) => return Err(status),
+        let Some(call) = calls.find(&effect_id).await? else {
+            continue;
         };
         let known = call
             .result

@@ -1,0 +1,27 @@
+//! The one policy of tries, graces and waits for calls and child runs.
+//!
+//! A service that is away or busy is asked again for as long as the owner's run has time, with the waits of
+//! [`grpc_kit::Backoff`]. One that fails inside is asked [`TRIES`] times, then the call is in doubt. A
+//! call or run that is cancelled may take its grace to end, and counts as not ended afterwards.
+
+use std::time::Duration;
+
+/// The most times that a registry that fails inside is asked about a call.
+pub const TRIES: u32 = 5;
+
+/// The longest time that a call may take to end once it was cancelled, or after its own time is over.
+pub const GRACE: Duration = Duration::from_millis(1_200);
+
+/// The longest time that a child run may take to end once it was cancelled: longer than [`GRACE`], which
+/// it gives to its own calls, and than the 1.5 s after which its service ends a run whose work does not stop;
+/// shorter than the 2 s in which `CancelRun` answers.
+pub const RUN_GRACE: Duration = Duration::from_millis(1_800);
+
+/// The wait between two requests to cancel the same call: the first may arrive before the call does.
+pub(crate) const CANCEL_AGAIN: Duration = Duration::from_millis(200);
+
+/// The longest time that a service may stay out of reach before a run that it is to start is given up.
+pub const START_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The longest time that a run which is followed may stay out of reach before it is given up.
+pub(crate) const OUT_OF_REACH: Duration = Duration::from_secs(10 * 60);

@@ -1,0 +1,89 @@
+//! How calls and child runs end for an owner, whatever their service answers.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests fail by panicking, as tests do"
+)]
+
+mod calls;
+mod child;
+mod scripted;
+
+use std::sync::Arc;
+
+use contracts::tavern::common::v1::{Durability, Run, RunOptions};
+use core_types::{RunOwner, SystemClock, SystemIds};
+use run_events::{End, Recorder, RunControl, Runs, StartRun, Started, outcome};
+use run_log::{Hash, MemoryLimits, MemoryRunLog, RunLogs};
+use tokio::sync::oneshot;
+
+/// Returns a service's runs, all in memory.
+fn runs() -> Runs {
+    let log = || Arc::new(MemoryRunLog::new(MemoryLimits::default()));
+    let logs = RunLogs::new(log(), log());
+    let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
+    Runs::new(logs, RunOwner::Workflow, clock, ids)
+}
+
+/// Starts a run that works until `work` has ended. Returns its id.
+async fn started<W, F>(runs: &Runs, work: W) -> String
+where
+    W: FnOnce(Recorder, RunControl) -> F + Send + 'static,
+    F: Future<Output = End> + Send + 'static,
+{
+    let options = RunOptions {
+        durability: Durability::Memory.into(),
+        timeout: None,
+    };
+    let start = StartRun {
+        kind: "test",
+        owner: None,
+        subject: String::new(),
+        conversation_id: String::new(),
+        request_id: String::new(),
+        scope: "test",
+        body_hash: Hash::of(b""),
+        input_json: "null".to_owned(),
+        input_is_model_text: false,
+        options: Some(options),
+        can_wait: false,
+        concurrency_key: String::new(),
+        priority: 0,
+        deadline_cap: None,
+        grant: None,
+        owner_data: serde_json::Value::Null,
+        first_events: Vec::new(),
+        path: None,
+        forks: None,
+    };
+    let Started::New(recorder, _) = runs.start(start).await.unwrap() else {
+        panic!("the run is not new");
+    };
+    let run_id = recorder.run_id().to_string();
+    let own = recorder.clone();
+    runs.execute(recorder, move |control| work(own, control));
+    run_id
+}
+
+/// Does `work` inside a run, which `work` is given and may cancel by its id, and returns its outcome.
+async fn within_run<W, F, T>(work: W) -> T
+where
+    W: FnOnce(Runs, Recorder, RunControl) -> F + Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let (runs, (done, result)) = (runs(), oneshot::channel());
+    let inside = runs.clone();
+    started(&runs, move |recorder, control| async move {
+        let _ = done.send(work(inside, recorder, control).await);
+        End::Finished(outcome::succeeded("null".to_owned()))
+    })
+    .await;
+    result.await.unwrap()
+}
+
+/// Returns the state of a run as a word.
+fn state(run: &Run) -> &'static str {
+    run.state().as_str_name().trim_start_matches("RUN_STATE_")
+}
