@@ -13,10 +13,7 @@ use grpc_kit::{Backoff, CallContext, Patience, Transport};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use crate::{
-    Followed, follow,
-    policy::{RUN_GRACE, START_PATIENCE},
-};
+use crate::{Followed, follow, policy::START_PATIENCE};
 
 /// A request for a run.
 #[derive(Clone, Debug)]
@@ -46,7 +43,7 @@ pub struct ChildRun {
 /// A run that was cancelled.
 #[derive(Debug)]
 pub struct CancelledRun {
-    /// The run, if it ended within [`RUN_GRACE`].
+    /// The run, if it ended within its grace.
     pub ended: Option<Run>,
     /// The work that continues: that below the run, and the run itself unless it has ended.
     pub still_running: Vec<PendingWork>,
@@ -150,13 +147,19 @@ impl ChildRun {
         }
     }
 
-    /// Cancels the run and waits up to [`RUN_GRACE`] for its end, on behalf of the runs above in `context`,
-    /// whose deadline does not count.
+    /// Cancels the run and waits up to `grace` for its end, on behalf of the runs above in `context`, whose
+    /// deadline does not count. The grace is [`GRACE`](crate::policy::GRACE) for an owner that is a run itself,
+    /// and [`RUN_GRACE`](crate::policy::RUN_GRACE) for a call.
     ///
     /// # Errors
     /// The status with which its service refused the cancel.
-    pub async fn cancel(&self, reason: &str, context: CallContext) -> Result<CancelledRun, Status> {
-        let until = Instant::now() + RUN_GRACE;
+    pub async fn cancel(
+        &self,
+        reason: &str,
+        context: CallContext,
+        grace: Duration,
+    ) -> Result<CancelledRun, Status> {
+        let until = Instant::now() + grace;
         let mut still_running = Vec::new();
         let ending = async {
             let request = CancelRunRequest {

@@ -9,12 +9,13 @@ use std::time::Duration;
 /// The most times that a registry that fails inside is asked about a call.
 pub const TRIES: u32 = 5;
 
-/// The longest time that a call may take to end once it was cancelled, or after its own time is over.
+/// The longest time that a run waits for its calls and child runs to end once they were cancelled, or for a
+/// call whose own time is over: shorter than the 1.5 s after which its service ends a run whose work does not
+/// stop, so that the run still says what has not ended.
 pub const GRACE: Duration = Duration::from_millis(1_200);
 
-/// The longest time that a child run may take to end once it was cancelled: longer than [`GRACE`], which
-/// it gives to its own calls, and than the 1.5 s after which its service ends a run whose work does not stop;
-/// shorter than the 2 s in which `CancelRun` answers.
+/// The longest time that a call waits for the run that carries it out: longer than those 1.5 s, so that the
+/// ledger has the end of that run, and shorter than the 2 s in which a cancel is answered.
 pub const RUN_GRACE: Duration = Duration::from_millis(1_800);
 
 /// The wait between two requests to cancel the same call: the first may arrive before the call does.

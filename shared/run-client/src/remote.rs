@@ -50,6 +50,22 @@ impl CallClient {
         has_ended(effect_id, answer)
     }
 
+    /// Asks the registry to end calls that an earlier process dispatched (see [`cancel`](Self::cancel)).
+    /// Returns the effects of the calls that have not ended.
+    pub async fn cancel_all(
+        &self,
+        effect_ids: impl IntoIterator<Item = String>,
+        reason: &str,
+        context: &CallContext,
+    ) -> Vec<String> {
+        let cancels = effect_ids.into_iter().map(|effect_id| async move {
+            let has_ended = self.cancel(&effect_id, reason, context.clone()).await;
+            (!has_ended).then_some(effect_id)
+        });
+        let left = futures::future::join_all(cancels).await;
+        left.into_iter().flatten().collect()
+    }
+
     async fn request_cancel(
         &self,
         effect_id: &str,

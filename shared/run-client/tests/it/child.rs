@@ -8,7 +8,7 @@ use contracts::tavern::{
 };
 use futures::StreamExt;
 use grpc_kit::{CallContext, ClientSettings, Services, Transport};
-use run_client::{ChildRequest, ChildRun, Followed};
+use run_client::{ChildRequest, ChildRun, Followed, policy::RUN_GRACE};
 use run_events::{End, Runs, outcome};
 use tokio::time::Instant;
 use tonic::Code;
@@ -65,7 +65,10 @@ async fn a_cancelled_run_ends_within_its_grace_whether_or_not_its_work_stops() {
     let is_deaf = started(&runs, |_, _| pending());
     for run_id in [obeys.await, is_deaf.await] {
         let run = ChildRun::of(service(&runs), &run_id);
-        let cancelled = run.cancel("enough", CallContext::default()).await.unwrap();
+        let cancelled = run
+            .cancel("enough", CallContext::default(), RUN_GRACE)
+            .await
+            .unwrap();
         assert_eq!(cancelled.ended.as_ref().map(state), Some("CANCELLED"));
         assert!(cancelled.still_running.is_empty());
     }
@@ -78,7 +81,10 @@ async fn a_cancelled_run_whose_service_does_not_answer_still_runs() {
     let address = format!("http://{}", silent.local_addr().unwrap());
     let settings = ClientSettings::to(address);
     let run = ChildRun::of(grpc_kit::remote(&settings).unwrap(), "wf_1");
-    let cancelled = run.cancel("enough", CallContext::default()).await.unwrap();
+    let cancelled = run
+        .cancel("enough", CallContext::default(), RUN_GRACE)
+        .await
+        .unwrap();
     assert!(cancelled.ended.is_none());
     let ids = cancelled.still_running.into_iter().map(|work| work.id);
     assert_eq!(ids.collect::<Vec<_>>(), ["wf_1"]);
@@ -89,7 +95,9 @@ async fn a_run_that_does_not_exist_has_no_end() {
     let run = ChildRun::of(service(&runs()), "wf_00000000000000000000000000000001");
     assert!(run.end_at_last(Duration::from_secs(60)).await.is_none());
     assert_eq!(run.end(soon()).await.unwrap_err().code(), Code::NotFound);
-    let cancelled = run.cancel("enough", CallContext::default()).await;
+    let cancelled = run
+        .cancel("enough", CallContext::default(), RUN_GRACE)
+        .await;
     assert_eq!(cancelled.unwrap_err().code(), Code::NotFound);
 }
 

@@ -136,7 +136,8 @@ impl Driver {
     pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         let reason = "the answer that held the call was lost before it was complete";
         for (call, effect_id) in self.dispatched(left) {
-            self.caller().end_call(&effect_id, reason).await;
+            let (calls, context) = (&self.shared.peers.calls, self.control.call_context());
+            calls.cancel(&effect_id, reason, context).await;
             let error = outcome::error(common::ErrorCategory::Cancelled, "answer_lost", reason);
             let result = common::CallResult {
                 index: call.index,
@@ -175,11 +176,11 @@ impl Driver {
 
     /// Asks the registry to end what had left before a crash, of a turn that was cancelled.
     pub(super) async fn cancel_calls(&mut self) {
-        for effect_id in self.turn.unsettled() {
-            self.caller()
-                .end_call(&effect_id, "the turn was cancelled")
-                .await;
-        }
+        let (calls, context) = (&self.shared.peers.calls, self.control.call_context());
+        let reason = "the turn was cancelled";
+        calls
+            .cancel_all(self.turn.unsettled(), reason, &context)
+            .await;
     }
 
     fn begin_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {

@@ -60,10 +60,4 @@ impl Caller {
             }
         }
     }
-
-    /// Asks the registry to end a call.
-    pub(super) async fn end_call(&self, effect_id: &str, reason: &str) {
-        let context = self.control.call_context();
-        self.calls.cancel(effect_id, reason, context).await;
-    }
 }

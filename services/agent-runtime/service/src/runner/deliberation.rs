@@ -16,7 +16,7 @@ use contracts::tavern::{
 use futures::{StreamExt, stream::BoxStream};
 use grpc_kit::CallContext;
 use model_client::{AnswerEnd, ModelError, Piece};
-use run_client::{ChildRequest, ChildRun, Followed, NotStarted, policy::RUN_GRACE};
+use run_client::{ChildRequest, ChildRun, Followed, NotStarted, policy::GRACE};
 use run_events::{CancelReason, Recorder, RunControl, outcome};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -192,10 +192,13 @@ impl Deliberation {
     /// Ends the run. One whose start may be on its way is started, so that it can be ended.
     pub(super) async fn cancel(&self, reason: &str) {
         let context = CallContext::new(self.context.path().clone());
-        let started = self.run_by(Instant::now() + RUN_GRACE);
-        let started = context.clone().with_timeout(RUN_GRACE).scope(started);
-        let cancelled = match started.await {
-            Ok(run) => run.cancel(reason, context).await,
+        let until = Instant::now() + GRACE;
+        let started = context.clone().with_deadline(until);
+        let cancelled = match started.scope(self.run_by(until)).await {
+            Ok(run) => {
+                let rest = until.saturating_duration_since(Instant::now());
+                run.cancel(reason, context, rest).await
+            }
             Err(error) => Err(error.status),
         };
         match cancelled {

@@ -16,14 +16,19 @@ mod turn;
 mod workflow;
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions};
+use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions, WorkKind};
 use core_types::{Clock, IdSource, RunOwner};
-use grpc_kit::{Failure, FailureClass};
+use futures::StreamExt;
+use grpc_kit::{Failure, FailureClass, Services, Transport};
 use json_schema::Schema;
-use run_events::{End, OpenRun, Recorder, Runs, StartRun, Started, outcome, to_its_end};
+use run_client::{ChildRun, Followed};
+use run_events::{
+    End, OpenRun, Recorder, RunControl, Runs, StartRun, Started, outcome, to_its_end,
+};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tonic::Status;
 
 use agent_domain::{
@@ -68,6 +73,8 @@ struct Inner {
     conversations: Conversations,
     profiles: Profiles,
     peers: Peers,
+    /// This service, for the runs of turns.
+    own: Transport,
     running_scenes: RunningScenes,
     max_scenes: usize,
     clock: Arc<dyn Clock>,
@@ -108,6 +115,31 @@ pub(crate) struct NewScene {
     pub(crate) options: RunOptions,
 }
 
+/// Follows a run below a scene to its end, and records its events in the log of the scene too.
+///
+/// # Errors
+/// The run can no longer be followed.
+async fn follow_below(
+    run: &ChildRun,
+    recorder: &Recorder,
+    control: &RunControl,
+    deadline: Instant,
+) -> Result<Run, Status> {
+    let _in_flight = control.track(WorkKind::Run, run.run_id());
+    let mut followed = pin!(run.follow(0, deadline));
+    while let Some(next) = followed.next().await {
+        match next? {
+            Followed::Event(event) => {
+                if let Err(error) = recorder.submit_child(*event).await {
+                    tracing::warn!(%error, "an event below a scene is missing in its log");
+                }
+            }
+            Followed::Ended(run) => return Ok(*run),
+        }
+    }
+    Err(Status::unavailable("its run can no longer be followed"))
+}
+
 impl SceneRunner {
     /// Puts a runner together.
     pub fn new(
@@ -118,6 +150,7 @@ impl SceneRunner {
     ) -> Self {
         Self {
             inner: Arc::new(Inner {
+                own: grpc_kit::local(&Services::new().add(parts.runs.service())),
                 runs: parts.runs,
                 turns: parts.turns,
                 states: parts.states,

@@ -21,7 +21,7 @@ use contracts::tavern::{
 use core_types::{RunId, RunOwner};
 use futures::StreamExt;
 use grpc_kit::{CallContext, Transport};
-use run_client::{ChildRequest, ChildRun, Followed, NotStarted, pending_run};
+use run_client::{ChildRequest, ChildRun, Followed, NotStarted, pending_run, policy::RUN_GRACE};
 use run_log::Hash;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -165,7 +165,7 @@ async fn to_the_end(child: &ChildRun, resolved: &ResolvedCall) -> Result<Run, St
 /// Cancels a run and waits for its end. Returns nothing if it continues.
 async fn end(child: &ChildRun, resolved: &ResolvedCall, reason: &str) -> Option<Run> {
     let context = CallContext::new(resolved.in_flight.path().clone());
-    let cancelled = child.cancel(reason, context).await;
+    let cancelled = child.cancel(reason, context, RUN_GRACE).await;
     let (ended, still_running) = match cancelled {
         Ok(cancelled) => (cancelled.ended, cancelled.still_running),
         Err(_) => (None, vec![pending_run(child.run_id())]),

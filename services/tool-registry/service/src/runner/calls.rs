@@ -27,7 +27,7 @@ use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
 use core_types::{CallPath, Clock, ConversationId, Durability, EffectId};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
-use run_client::pending_run;
+use run_client::{pending_run, policy::RUN_GRACE};
 use run_events::Runs;
 use run_log::Hash;
 use serde_json::Value;
@@ -414,11 +414,13 @@ impl Inner {
             return Ok(Vec::new());
         };
         let run = self.dispatcher.runs.run(&child);
-        Ok(match run.cancel(reason, CallContext::current()).await {
-            Ok(cancelled) => cancelled.still_running,
-            Err(status) if status.code() == Code::NotFound => Vec::new(),
-            Err(_) => vec![pending_run(&child)],
-        })
+        Ok(
+            match run.cancel(reason, CallContext::current(), RUN_GRACE).await {
+                Ok(cancelled) => cancelled.still_running,
+                Err(status) if status.code() == Code::NotFound => Vec::new(),
+                Err(_) => vec![pending_run(&child)],
+            },
+        )
     }
 
     /// Returns when a call must have ended, and how long it may take. A run has the time that its own

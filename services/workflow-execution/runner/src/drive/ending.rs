@@ -1,7 +1,7 @@
 //! How the loop of a run ends.
 
 use contracts::tavern::common::v1 as common;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::StreamExt;
 use run_client::cancel_words;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
@@ -29,25 +29,19 @@ impl Drive {
     /// still waited for a permit or for the end of a pause.
     pub(super) async fn stop(&mut self) -> Result<DriveStop, AppendError> {
         let earlier = std::mem::take(&mut self.earlier_calls).into_iter();
-        let earlier: FuturesUnordered<_> = earlier
-            .map(|(_, effect_id)| {
-                let calls = self.runner.peers.calls.clone();
-                let (reason, context) = (cancel_words(&self.control), self.control.call_context());
-                async move {
-                    let has_ended = calls.cancel(&effect_id, &reason, context).await;
-                    (!has_ended).then_some(effect_id)
-                }
-            })
-            .collect();
+        let earlier = earlier.map(|(_, effect_id)| effect_id);
+        let (calls, context) = (self.runner.peers.calls.clone(), self.control.call_context());
+        let reason = cancel_words(&self.control);
+        let earlier = calls.cancel_all(earlier, &reason, &context);
         let running = async {
             while let Some((node, outcome)) = self.running.next().await {
                 self.settle(node, outcome)?;
             }
             Ok::<(), AppendError>(())
         };
-        let (stopped, left) = tokio::join!(running, earlier.collect::<Vec<_>>());
+        let (stopped, left) = tokio::join!(running, earlier);
         stopped?;
-        self.unended.extend(left.into_iter().flatten());
+        self.unended.extend(left);
         self.hand_over().await?;
         Ok(DriveStop::Stop)
     }

@@ -217,13 +217,8 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
 fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, unsettled: Vec<String>) {
     let for_run = Arc::clone(inner);
     inner.runs.execute(recorder, move |control| async move {
-        let (mut left, calls) = (Vec::new(), for_run.runner.calls());
-        for effect_id in unsettled {
-            let context = control.call_context();
-            if !calls.cancel(&effect_id, &reason, context).await {
-                left.push(effect_id);
-            }
-        }
+        let (calls, context) = (for_run.runner.calls(), control.call_context());
+        let left = calls.cancel_all(unsettled, &reason, &context).await;
         End::Finished(outcome::stopped(
             &run_events::CancelReason::Requested(reason),
             left,

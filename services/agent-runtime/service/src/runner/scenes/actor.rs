@@ -7,7 +7,7 @@ use contracts::tavern::common::v1::{self as common, ErrorCategory, run_event::Ki
 use core_types::{RunId, RunOwner, Timestamp};
 use futures::future::join_all;
 use grpc_kit::{Failure, FailureClass};
-use run_client::{ChildRun, policy::RUN_GRACE};
+use run_client::{ChildRun, policy::GRACE};
 use run_events::{CancelReason, End, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use serde_json::{Map, Value};
@@ -307,20 +307,18 @@ impl Actor {
         let in_flight = self.control.in_flight();
         let cancels = in_flight.iter().map(|work| self.cancel(&work.id, reason));
         // Those that have not ended by then end by themselves: the cancel is in their logs.
-        let _ = tokio::time::timeout(RUN_GRACE, join_all(cancels)).await;
+        let _ = tokio::time::timeout(GRACE, join_all(cancels)).await;
     }
 
     pub(super) async fn cancel(&self, run_id: &str, reason: &str) {
         let owner = run_id.parse::<RunId>().map(|run| run.owner());
-        let cancelled = match owner == Ok(RunOwner::Agent) {
-            true => self.shared.runs.cancel(run_id, reason).await.map(drop),
-            false => {
-                let run = ChildRun::of(self.shared.peers.workflow.clone(), run_id);
-                let context = self.control.call_context();
-                run.cancel(reason, context).await.map(drop)
-            }
+        let service = match owner == Ok(RunOwner::Agent) {
+            true => &self.shared.own,
+            false => &self.shared.peers.workflow,
         };
-        if let Err(status) = cancelled {
+        let run = ChildRun::of(service.clone(), run_id);
+        let cancelled = run.cancel(reason, self.control.call_context(), GRACE);
+        if let Err(status) = cancelled.await {
             let error = status.message();
             tracing::warn!(
                 run = run_id,

@@ -8,20 +8,21 @@ use agent_domain::{
     scene::conversation::conversation_of,
 };
 use contracts::tavern::common::v1::{
-    self as common, ErrorReason, EventsHandled, EventsTaken, RunState, WorkKind, run_event::Kind,
-    watch_record::Record,
+    self as common, ErrorReason, EventsHandled, EventsTaken, RunState, run_event::Kind,
 };
 use core_types::RequestId;
-use futures::StreamExt;
-use grpc_kit::{Backoff, Drain, FailureClass};
+use grpc_kit::{Backoff, FailureClass};
+use run_client::ChildRun;
 use run_events::{Recorder, RunControl};
 use serde_json::Value;
+use tokio::time::Instant;
 use tonic::Status;
 use tracing::Instrument;
 
 use super::{
     Inner,
     actor::{Actor, Done, SceneStop},
+    follow_below,
     replay::Taken,
 };
 use crate::runner::turns::NewTurn;
@@ -128,8 +129,10 @@ impl AgentTurn {
         loop {
             let status = match self.start().await {
                 Ok(run_id) => {
-                    match self.follow(&run_id).await {
-                        Ok(state) => handled.state = state.into(),
+                    let run = ChildRun::of(self.shared.own.clone(), &run_id);
+                    let deadline = Instant::now() + self.recorder.remaining();
+                    match follow_below(&run, &self.recorder, &self.control, deadline).await {
+                        Ok(ended) => handled.state = ended.state().into(),
                         Err(status) => handled.error = status.message().to_owned(),
                     }
                     handled.run_id = run_id;
@@ -185,52 +188,6 @@ impl AgentTurn {
         let started = self.shared.turns.start(turn).await?;
         Ok(started.run.run_id)
     }
-
-    /// Follows a turn to its end; what happens in it is in the log of the scene too. The turn continues
-    /// while the storage does not answer, so it is followed again.
-    ///
-    /// # Errors
-    /// Its log can never be read.
-    async fn follow(&self, run_id: &str) -> Result<RunState, Status> {
-        let _in_flight = self.control.track(WorkKind::Run, run_id);
-        let (mut after, mut backoff) = (0, Backoff::default());
-        loop {
-            let status = match self.follow_after(run_id, &mut after).await {
-                Ok(Some(state)) => return Ok(state),
-                Ok(None) => Status::unavailable("the watch of the turn broke off"),
-                Err(status) if FailureClass::of(&status) == FailureClass::Transient => status,
-                Err(status) => return Err(status),
-            };
-            tokio::time::sleep(backoff.after(&status)).await;
-        }
-    }
-
-    /// Follows a turn after an event, and notes the last; returns how the turn ended if it has.
-    async fn follow_after(
-        &self,
-        run_id: &str,
-        after: &mut u64,
-    ) -> Result<Option<RunState>, Status> {
-        let runs = &self.shared.runs;
-        let mut records = runs.watch(run_id, *after, Drain::never()).await?;
-        while let Some(record) = records.next().await {
-            match contracts::watch::decode(record?)? {
-                Some(Record::Event(event)) => {
-                    *after = event.sequence;
-                    if let Err(error) = self.recorder.submit_child(event).await {
-                        tracing::warn!(%error, "an event of a turn is missing in the log of its scene");
-                    }
-                }
-                Some(Record::Terminal(terminal)) => return Ok(Some(state_of(terminal))),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn state_of(terminal: common::WatchEnd) -> RunState {
-    terminal.run.map_or(RunState::Failed, |run| run.state())
 }
 
 /// Returns how what an agent publishes came about that took events: the longest of their chains, and the

@@ -1,6 +1,6 @@
 //! The workflows of a scene (rule G109).
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agent_domain::{
     event::{self, Hop, Source, SourceKind},
@@ -11,13 +11,12 @@ use agent_store::store::StateOwner;
 use call_catalogue::names::squash;
 use contracts::tavern::{
     common::v1::{
-        ErrorCategory, RunOptions, RunState, SceneWorkflowEnded, SceneWorkflowStarted, WorkKind,
+        ErrorCategory, RunOptions, RunState, SceneWorkflowEnded, SceneWorkflowStarted,
         run_event::Kind,
     },
     workflow::v1::{StartRunRequest, start_run_request::Target},
 };
-use futures::StreamExt;
-use run_client::{ChildRequest, ChildRun, Followed};
+use run_client::{ChildRequest, ChildRun};
 use run_events::{Recorder, RunControl};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -26,6 +25,7 @@ use tracing::Instrument;
 use super::{
     Inner,
     actor::{Actor, Done, SceneStop, WorkflowEnd},
+    follow_below,
     replay::DueWorkflow,
 };
 use crate::{
@@ -303,26 +303,15 @@ impl WorkflowRun {
 
     /// Follows the run to its end, and returns its outputs.
     async fn follow(&self, run: &ChildRun) -> Result<Map<String, Value>, String> {
-        let _in_flight = self.control.track(WorkKind::Run, run.run_id());
-        let mut followed = pin!(run.follow(0, Instant::now() + TIMEOUT));
-        while let Some(next) = followed.next().await {
-            match next.map_err(|status| status.message().to_owned())? {
-                Followed::Event(event) => {
-                    if let Err(error) = self.recorder.submit_child(*event).await {
-                        tracing::warn!(%error, "an event of a workflow is missing in the log of its scene");
-                    }
-                }
-                Followed::Ended(run) => {
-                    let state = run.state();
-                    let outcome = run.outcome.unwrap_or_default();
-                    if state != RunState::Succeeded {
-                        return Err(outcome.error.unwrap_or_default().message);
-                    }
-                    let outputs = serde_json::from_str(&outcome.result_json);
-                    return outputs.map_err(|_| "its outputs are not an object".to_owned());
-                }
-            }
+        let deadline = Instant::now() + TIMEOUT;
+        let ended = follow_below(run, &self.recorder, &self.control, deadline).await;
+        let ended = ended.map_err(|status| status.message().to_owned())?;
+        let state = ended.state();
+        let outcome = ended.outcome.unwrap_or_default();
+        if state != RunState::Succeeded {
+            return Err(outcome.error.unwrap_or_default().message);
         }
-        Err("its run can no longer be followed".to_owned())
+        let outputs = serde_json::from_str(&outcome.result_json);
+        outputs.map_err(|_| "its outputs are not an object".to_owned())
     }
 }
