@@ -79,7 +79,7 @@ impl<I> ChangeError<I> {
 
 /// Reports that a request id was used with another body.
 pub fn request_id_reused(request_id: &str) -> Failure {
-    let message = "the request id was used before with another body; use a new request id";
+    let message = "the request id was used before with another body; use a new one";
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
         .metadata("request_id", request_id)
 }

@@ -1,16 +1,18 @@
 //! The documents of one kind: those that were put, and those of files.
 
+mod list;
+mod revisions;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::HashMap,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
-use core_types::{Clock, LoadDiagnostic, LoadSeverity, PageToken, Tenant};
-use grpc_kit::Failure;
-use run_events::{Runs, store_failure};
+use core_types::{Clock, LoadDiagnostic, Tenant};
+use run_events::Runs;
 use run_log::Hash;
 
 use crate::{
@@ -18,20 +20,17 @@ use crate::{
     files::{FileChanges, Files, Look},
     kind::Kind,
     requests::{Request, Seen},
-    store::{DocumentRow, DocumentStore, NewDocument, NewRevision, RevisionRow, Shelf, StoreError},
+    store::{DocumentRow, DocumentStore, NewDocument, RevisionRow, Shelf, StoreError},
 };
+
+pub use list::Listed;
+pub use revisions::same_version;
 
 /// How often the files are looked at by [`Documents::follow_files`].
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many revisions of a document are kept without a run that uses them.
-const KEPT: u64 = 100;
-
 /// The most documents that are kept as they were read.
 const MAX_PARSED: usize = 1_024;
-
-/// The bytes of texts after which a page ends.
-const PAGE_BYTES: usize = 2 << 20;
 
 /// A revision that was written by another version of this program.
 const UNREADABLE: StoreError = StoreError::Damaged {
@@ -102,17 +101,6 @@ impl<D> Known<D> {
     pub fn revision_number(&self) -> u64 {
         self.revision.as_ref().map_or(0, |row| row.number)
     }
-}
-
-/// A page of documents.
-#[derive(Debug)]
-pub struct Listed<D> {
-    /// The documents, by id.
-    pub entries: Vec<Known<D>>,
-    /// The token of the next page; empty if there is none.
-    pub next_page_token: String,
-    /// Whether it is the first page.
-    pub is_first: bool,
 }
 
 /// A document to be stored.
@@ -208,97 +196,6 @@ impl<K: Kind> Documents<K> {
             from_file: row.from_file,
             revision: Some(row),
         }))
-    }
-
-    /// Returns the page of a list that a token and a size ask for. It is shorter than asked for once the texts of
-    /// its documents exceed 2 MiB.
-    ///
-    /// # Errors
-    /// A token of another list, or a store that does not work.
-    pub async fn list(
-        &self,
-        tenant: Tenant,
-        page_token: &str,
-        page_size: i32,
-    ) -> Result<Listed<K::Document>, Failure> {
-        let list = format!("{}s", K::NAME);
-        let token = PageToken::decode(&list, page_token).map_err(|error| {
-            Failure::invalid_fields().violation("page_token", error.to_string())
-        })?;
-        let after = token.as_ref().map_or("", PageToken::last_key);
-        let size = core_types::page::page_size(page_size);
-        let page = self.page(tenant, after, size).await;
-        let (entries, more) = page.map_err(|error| store_failure(&error))?;
-        let last = more.map(|last| PageToken::after(last).encode(&list));
-        Ok(Listed {
-            entries,
-            next_page_token: last.unwrap_or_default(),
-            is_first: token.is_none(),
-        })
-    }
-
-    /// Returns at most `limit` documents by id, those after `after`, and the id behind which more follow; fewer
-    /// once their texts exceed 2 MiB.
-    ///
-    /// # Errors
-    /// A store that does not work.
-    pub async fn page(
-        &self,
-        tenant: Tenant,
-        after: &str,
-        limit: usize,
-    ) -> Result<(Vec<Known<K::Document>>, Option<String>), StoreError> {
-        self.look().await?;
-        let store = &self.inner.parts.store;
-        let page = store.page(shelf::<K>(tenant), after, limit + 1, PAGE_BYTES);
-        let stored: BTreeMap<String, DocumentRow> = page
-            .await?
-            .into_iter()
-            .map(|row| (row.id.clone(), row))
-            .collect();
-        let bytes: usize = stored.values().map(|row| row.text.len()).sum();
-        // Behind a page that ended for its bytes the store may have ids before those of later files.
-        let known_to = stored.keys().next_back().filter(|_| bytes > PAGE_BYTES);
-        let is_known = |id: &str| known_to.is_none_or(|last| id <= last.as_str());
-        let files = self.files();
-        let later = files.by_id.keys().map(String::as_str);
-        let later = later.filter(|id| *id > after && is_known(id));
-        let ids: BTreeSet<&str> = stored.keys().map(String::as_str).chain(later).collect();
-        let (mut entries, mut last, mut bytes) = (Vec::new(), "", 0);
-        let mut more = known_to.is_some();
-        for id in &ids {
-            if entries.len() == limit || bytes > PAGE_BYTES {
-                more = true;
-                break;
-            }
-            last = id;
-            if let Some(known) = self.in_force(id, stored.get(*id)) {
-                bytes += K::text(&known.document).len();
-                entries.push(known);
-            }
-        }
-        if K::REVISIONS && !entries.is_empty() {
-            let mut newest = self.newest(tenant, None).await?;
-            for known in &mut entries {
-                known.revision = newest.remove(K::id(&known.document));
-            }
-        }
-        Ok((entries, more.then(|| last.to_owned())))
-    }
-
-    /// Returns at most `limit` revisions of a document, the newest first, those before `before`.
-    ///
-    /// # Errors
-    /// A store that does not work.
-    pub async fn revisions(
-        &self,
-        tenant: Tenant,
-        id: &str,
-        before: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<RevisionRow>, StoreError> {
-        let store = &self.inner.parts.store;
-        store.revisions(shelf::<K>(tenant), id, before, limit).await
     }
 
     /// Stores a document, or checks it only. Returns it, and whether the request was seen before.
@@ -514,124 +411,9 @@ impl<K: Kind> Documents<K> {
         let files = self.inner.files.read();
         Arc::clone(&files.unwrap_or_else(PoisonError::into_inner))
     }
-
-    async fn newest(
-        &self,
-        tenant: Tenant,
-        id: Option<&str>,
-    ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
-        let store = &self.inner.parts.store;
-        store.newest_revisions(shelf::<K>(tenant), id).await
-    }
-
-    /// Returns the revision that a document made, as long as it is kept.
-    async fn revision_of(
-        &self,
-        tenant: Tenant,
-        document: &K::Document,
-    ) -> Result<Option<RevisionRow>, StoreError> {
-        if !K::REVISIONS {
-            return Ok(None);
-        }
-        let kept = self.revisions(tenant, K::id(document), None, usize::MAX);
-        let etag = K::etag(document);
-        let mut kept = kept.await?.into_iter();
-        Ok(kept.find(|row| row.etag == etag && !row.from_file))
-    }
-
-    /// Notes the files that are in force and no revision yet. Files are of the one tenant that exists.
-    async fn note_files(&self, files: &Files<K>) -> Result<(), StoreError> {
-        let tenant = Tenant::DEFAULT;
-        let newest = self.newest(tenant, None).await?;
-        let mut new = Vec::new();
-        for (id, document) in &files.by_id {
-            let row = newest.get(id);
-            if row.is_some_and(|row| row.from_file && row.etag == K::etag(document)) {
-                continue;
-            }
-            let stored = self.inner.parts.store.get(shelf::<K>(tenant), id).await?;
-            if stored.and_then(|row| self.parse(&row)).is_none() {
-                new.push(Known {
-                    document: Arc::clone(document),
-                    from_file: true,
-                    revision: None,
-                });
-            }
-        }
-        self.note(tenant, new).await
-    }
-
-    /// Notes documents that came into force; those whose newest revision is the same already change nothing.
-    /// Revisions that are no longer kept are deleted.
-    async fn note(
-        &self,
-        tenant: Tenant,
-        in_force: Vec<Known<K::Document>>,
-    ) -> Result<(), StoreError> {
-        if !K::REVISIONS || in_force.is_empty() {
-            return Ok(());
-        }
-        let new = in_force.iter().map(|known| NewRevision {
-            id: K::id(&known.document).to_owned(),
-            etag: K::etag(&known.document),
-            label: K::label(&known.document).to_owned(),
-            from_file: known.from_file,
-            text: K::text(&known.document).to_owned(),
-        });
-        let new: Vec<NewRevision> = new.collect();
-        let (store, now) = (&self.inner.parts.store, self.inner.parts.clock.now());
-        let added = store.add_revisions(shelf::<K>(tenant), &new, now).await?;
-        for (document, row) in new.iter().zip(&added) {
-            if let Some(oldest) = row.number.checked_sub(KEPT).filter(|oldest| *oldest > 0) {
-                self.delete_unused(tenant, &document.id, oldest).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes the revisions of a document up to a number, but for those that runs use.
-    async fn delete_unused(&self, tenant: Tenant, id: &str, up_to: u64) -> Result<(), StoreError> {
-        if !K::REVISIONS {
-            return Ok(());
-        }
-        let used: Vec<Vec<u64>> = match &self.inner.parts.runs {
-            None => Vec::new(),
-            Some(runs) => {
-                let kind = &self.inner.kind;
-                let used = runs.metas_of_open_runs(|meta| Some(kind.used(id, meta)));
-                match used.await {
-                    Ok(used) => used,
-                    Err(failure) => {
-                        let status = failure.into_status();
-                        let error = status.message();
-                        tracing::warn!(id, error, "revisions are kept, as their use is not known");
-                        return Ok(());
-                    }
-                }
-            }
-        };
-        let store = &self.inner.parts.store;
-        let shelf = shelf::<K>(tenant);
-        store
-            .delete_revisions(shelf, id, up_to, &used.concat())
-            .await
-    }
 }
 
 fn shelf<K: Kind>(tenant: Tenant) -> Shelf {
     let kind = K::NAME;
     Shelf { tenant, kind }
-}
-
-/// Remarks that an earlier revision with other bytes has the same label (rule G102).
-pub fn same_version(row: &RevisionRow) -> Option<LoadDiagnostic> {
-    (row.same_version_as > 0).then(|| LoadDiagnostic {
-        severity: LoadSeverity::Warning,
-        path: "/version".to_owned(),
-        code: "same_version",
-        message: format!(
-            "revision {} states `{}` too and differs; state another version for each change",
-            row.same_version_as, row.label
-        ),
-    })
 }

@@ -27,6 +27,15 @@ impl Migrations {
         self.namespace
     }
 
+    /// Returns those up to a number, which a database of an earlier version has, for the tests of later ones. They
+    /// stay in memory until the process ends.
+    pub fn up_to(&self, number: i64) -> Self {
+        let earlier = self.migrator.iter();
+        let earlier = earlier.filter(|migration| migration.version <= number);
+        let migrator = Migrator::with_migrations(earlier.cloned().collect());
+        Self::new(self.namespace, Box::leak(Box::new(migrator)))
+    }
+
     /// Applies what is missing. Each migration is one transaction: a crash leaves whole ones.
     pub(crate) async fn run(&self, pool: &SqlitePool) -> Result<(), MigrateError> {
         let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');

@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the ones below it that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 22] = [
+const SHARED: [(&str, &[&str]); 23] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),

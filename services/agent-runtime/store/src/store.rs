@@ -321,3 +321,6 @@ fn conversation_row(row: &SqliteRow) -> Result<ConversationRow, StoreError> {
         batches: batches.unsigned_abs(),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,12 +18,11 @@ use std::{sync::Arc, time::Duration};
 use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
 use futures::FutureExt;
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tool_domain::{definition::Implementation, tool::Tool};
 
-use crate::{in_flight::InFlightCall, ledger::MAX_INLINE_BYTES};
+use crate::{arguments::Arguments, in_flight::InFlightCall, ledger::MAX_INLINE_BYTES};
 use backend::Backends;
 use builtin::Builtins;
 use runs::ChildRuns;
@@ -35,7 +34,7 @@ pub struct ResolvedCall {
     /// The tool.
     pub tool: Arc<Tool>,
     /// The arguments, defaults filled in.
-    pub arguments: Value,
+    pub arguments: Arguments,
     /// The id of the effect; none for a call that is never repeated.
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use; none for a workspace of this call alone.

@@ -9,11 +9,13 @@
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
 //! - [`ledger`]: what is kept of each effect.
+//! - [`arguments`]: the arguments of a call as one value.
 //! - [`in_flight`], [`dispatch`]: a call under way, and its execution by type of implementation.
 //! - [`runner`]: calls, each effect at most once, and runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
 
 pub mod approvals;
+pub mod arguments;
 pub mod dispatch;
 pub mod error;
 pub mod in_flight;

@@ -25,3 +25,47 @@ pub(crate) const BACKENDS: Shelf = Shelf {
     tenant: Tenant::DEFAULT,
     kind: "backend",
 };
+
+#[cfg(test)]
+mod tests {
+    use documents::{DocumentStore, Request, Seen, SqliteDocuments};
+    use run_log::Hash;
+    use sql_store::{SqliteDatabase, SqliteOptions};
+
+    use super::*;
+
+    const BODY: Hash = Hash([0xab; 32]);
+
+    #[tokio::test]
+    async fn tools_backends_and_requests_of_an_earlier_version_are_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let options = SqliteOptions::new(directory.path().join("tools.db"));
+        let earlier = SqliteDatabase::open(options.clone(), &[MIGRATIONS.up_to(3)]).await;
+        let earlier = earlier.expect("the earlier version opens");
+        for statement in [
+            "INSERT INTO tools VALUES ('a:b', 'a definition')",
+            "INSERT INTO backends VALUES ('shop', 'http://localhost:1', x'0aff')",
+            "INSERT INTO requests VALUES ('PutTool', 'r1', ?1)",
+        ] {
+            let row = sqlx::query(statement).bind(BODY.to_string());
+            let written = row.execute(earlier.writer()).await;
+            written.expect("a row of the earlier version");
+        }
+        earlier.close().await;
+        drop(earlier);
+
+        let all = [documents::MIGRATIONS, MIGRATIONS];
+        let database = SqliteDatabase::open(options, &all).await;
+        let documents = SqliteDocuments::new(database.expect("it is brought up to date"));
+        let text = async |shelf, id| {
+            let row = documents.get(shelf, id).await.expect("it is read");
+            row.expect("it is there").text
+        };
+        assert_eq!(text(TOOLS, "a:b").await, "a definition");
+        let backend = r#"{"endpoint":"http://localhost:1","descriptors":"0aff"}"#;
+        assert_eq!(text(BACKENDS, "shop").await, backend);
+        let put = Request::of("PutTool", "r1", BODY).expect("it has an id");
+        let seen = documents.seen(Tenant::DEFAULT, put).await;
+        assert_eq!(seen.expect("it is read"), Seen::Same(String::new()));
+    }
+}

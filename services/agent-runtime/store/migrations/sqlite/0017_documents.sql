@@ -17,7 +17,7 @@ INSERT INTO request (tenant, method, scope, request_id, body_hash, answer, creat
         CAST(revision AS TEXT), unixepoch() * 1000000000 FROM append_requests
     UNION ALL SELECT 'default', 'WriteKnowledge', kb_id, request_id, body_hash,
         json_object('caiu_id', caiu_id, 'version', version,
-            'is_enabled', json(iif(is_enabled, 'true', 'false'))),
+            'is_enabled', json(CASE is_enabled WHEN 0 THEN 'false' ELSE 'true' END)),
         unixepoch() * 1000000000 FROM knowledge_requests
     UNION ALL SELECT 'default', 'UpdateState', conversation_id, profile_id || char(31) || request_id, body_hash,
         CAST(version AS TEXT), unixepoch() * 1000000000 FROM private_states WHERE request_id <> '';

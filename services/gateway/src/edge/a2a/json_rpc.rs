@@ -92,7 +92,11 @@ fn read(bytes: &[u8]) -> Result<Asked, String> {
         return Err(wrong(&Value::Null, -32600, message));
     };
     let id = match asked.remove("id") {
-        Some(id @ (Value::String(_) | Value::Number(_))) if id.to_string().len() <= MAX_ID => id,
+        Some(id @ (Value::String(_) | Value::Number(_)))
+            if json_schema::text_bytes(&id) <= MAX_ID =>
+        {
+            id
+        }
         _ => {
             let message = "`id` must be a text or a number of up to 256 bytes";
             return Err(wrong(&Value::Null, -32600, message));

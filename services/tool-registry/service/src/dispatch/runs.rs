@@ -213,7 +213,7 @@ fn start_request(resolved: &ResolvedCall) -> ChildRequest {
         };
         return ChildRequest::Turn(Box::new(turn));
     }
-    let mut inputs_json = resolved.arguments.to_string();
+    let mut inputs_json = resolved.arguments.text().to_owned();
     let target = match resolved.tool.implementation() {
         Implementation::Workflow { workflow_id } => Target::WorkflowId(workflow_id.clone()),
         Implementation::Node {
@@ -223,7 +223,7 @@ fn start_request(resolved: &ResolvedCall) -> ChildRequest {
         } => {
             let mut config = config.clone();
             if let Some(interface) = interface
-                && let Value::Object(mut inputs) = resolved.arguments.clone()
+                && let Value::Object(mut inputs) = Value::clone(&resolved.arguments)
             {
                 config = interface.take_settings(&config, &mut inputs);
                 inputs_json = Value::Object(inputs).to_string();

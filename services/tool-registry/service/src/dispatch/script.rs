@@ -41,7 +41,7 @@ impl Scripts {
             program: Some(execute_request::Program::EntryPath(program.entry.clone())),
             files: files.iter().map(input_file).collect(),
             arguments: program.arguments.clone(),
-            stdin: resolved.arguments.to_string().into_bytes(),
+            stdin: resolved.arguments.text().as_bytes().to_vec(),
             ..ExecuteRequest::default()
         };
         let answer = Some(OutputStream::Out);

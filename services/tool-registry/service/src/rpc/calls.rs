@@ -273,7 +273,7 @@ fn read_call(request: CallToolRequest) -> Result<Call, Status> {
     failure.refuse_if_any()?;
     Ok(Call {
         tool: request.tool_id,
-        arguments,
+        arguments: arguments.into(),
         effect_id,
         conversation,
         durability: run_events::durability_from_proto(request.durability),

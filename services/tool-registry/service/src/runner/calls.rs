@@ -30,7 +30,6 @@ use grpc_kit::{CallContext, Failure};
 use run_client::{pending_run, policy::RUN_GRACE};
 use run_events::Runs;
 use run_log::Hash;
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -41,6 +40,7 @@ use tracing::Instrument;
 
 use crate::{
     approvals::Approvals,
+    arguments::Arguments,
     dispatch::Dispatcher,
     in_flight::InFlightCall,
     ledger::{Entry, Ledger, LedgerEntry},
@@ -77,7 +77,7 @@ pub struct Call {
     /// The tool's id or alias.
     pub tool: String,
     /// The arguments: an object.
-    pub arguments: Value,
+    pub arguments: Arguments,
     /// The id of the effect; none for a call that is never repeated.
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use.
@@ -109,7 +109,7 @@ impl Call {
     /// Returns the digest by which a repeat with another body is known.
     fn body(&self) -> Hash {
         self.body.unwrap_or_else(|| {
-            let text = format!("{}\0{}", self.tool, self.arguments);
+            let text = format!("{}\0{}", self.tool, self.arguments.text());
             Hash::of(text.as_bytes())
         })
     }

@@ -42,10 +42,15 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
         return Err(workflow_invalid("definition_json", &violations).into());
     }
     let (id, request_id) = (request.workflow_id.as_str(), request.request_id.as_str());
+    let (etag, request_id) = match request.validate_only {
+        // A check is one of the definition alone.
+        true => ("", ""),
+        false => (request.etag.as_str(), request_id),
+    };
     let put = Put {
         id,
         text: &text,
-        etag: &request.etag,
+        etag,
         validate_only: request.validate_only,
         request: Some((request_id, body)),
     };

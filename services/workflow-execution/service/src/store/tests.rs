@@ -1,6 +1,7 @@
 //! Facts of the stores.
 
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
+use documents::{DocumentStore, Request, Seen, Shelf, SqliteDocuments};
 use sql_store::{SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
@@ -24,6 +25,38 @@ async fn texts_are_kept_as_long_as_they_are_used() {
     assert_eq!(kept.forget(&[used]).await.unwrap(), 1);
     assert_eq!(kept.kept(&used).await.unwrap().as_deref(), Some("used"));
     assert_eq!(kept.kept(&unused).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn definitions_and_requests_of_an_earlier_version_are_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(directory.path().join("test.db"));
+    let earlier = SqliteDatabase::open(options, &[MIGRATIONS.up_to(3)]).await;
+    let earlier = earlier.unwrap();
+    let body = Hash::of(b"body");
+    for statement in [
+        "INSERT INTO definitions VALUES (?1, 'a text')",
+        "INSERT INTO workflows VALUES ('w', ?1, 5)",
+        "INSERT INTO put_requests VALUES ('r1', ?1, 'w', ?1, 5)",
+    ] {
+        let row = sqlx::query(statement).bind(&body.0[..]);
+        row.execute(earlier.writer()).await.unwrap();
+    }
+    earlier.close().await;
+    drop(earlier);
+
+    let database = database(&directory).await;
+    let (kept, documents) = (
+        KeptDefinitions::new(database.clone()),
+        SqliteDocuments::new(database),
+    );
+    let (tenant, kind) = (Tenant::DEFAULT, "workflow");
+    let row = documents.get(Shelf { tenant, kind }, "w").await.unwrap();
+    assert_eq!(row.map(|row| row.text), Some("a text".to_owned()));
+    let put = Request::of("PutWorkflow", "r1", body).unwrap();
+    let seen = documents.seen(tenant, put).await.unwrap();
+    assert_eq!(seen, Seen::Same(String::new()));
+    assert_eq!(kept.kept(&body).await.unwrap().as_deref(), Some("a text"));
 }
 
 #[tokio::test]

@@ -359,16 +359,38 @@ async fn a_definition_that_is_wrong_is_not_saved() {
         ),
         (put("a/b", ""), ErrorReason::InvalidFields, "workflow_id"),
         (put("", ""), ErrorReason::InvalidFields, "workflow_id"),
-        (
-            put("summarize_text", ""),
-            ErrorReason::InvalidFields,
-            "workflow_id",
-        ),
     ] {
         let status = client.put_workflow(request).await.unwrap_err();
         assert_eq!(grpc_kit::reason(&status), Some(reason));
         assert_eq!(grpc_kit::violations(&status)[0].0, field);
     }
+}
+
+#[tokio::test]
+async fn a_definition_hides_the_file_of_its_id_until_it_is_deleted() {
+    let world = World::new().await;
+    let mut client = world.client.clone();
+    let get = GetWorkflowRequest {
+        workflow_id: "summarize_text".to_owned(),
+    };
+    let file = client.get_workflow(get.clone()).await.unwrap().into_inner();
+    let file = file.workflow.unwrap();
+    assert!(file.from_file);
+    let hidden = client
+        .put_workflow(put("summarize_text", ""))
+        .await
+        .unwrap();
+    let hidden = hidden.into_inner().workflow.unwrap();
+    assert!(!hidden.from_file);
+    let delete = DeleteWorkflowRequest {
+        workflow_id: "summarize_text".to_owned(),
+        etag: hidden.etag,
+    };
+    client.delete_workflow(delete.clone()).await.unwrap();
+    let again = client.get_workflow(get).await.unwrap().into_inner();
+    assert_eq!(again.workflow.as_ref(), Some(&file));
+    let refused = client.delete_workflow(delete).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&refused), Some(ErrorReason::InvalidFields));
 }
 
 #[tokio::test]

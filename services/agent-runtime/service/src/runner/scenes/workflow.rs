@@ -208,7 +208,7 @@ fn drafts(end: &WorkflowEnd, events: &Value) -> Result<Vec<Draft>, String> {
         };
         let is_good = event::is_type(event_type)
             && payload.is_object()
-            && payload.to_string().len() <= event::MAX_PAYLOAD_BYTES;
+            && json_schema::text_bytes(&payload) <= event::MAX_PAYLOAD_BYTES;
         if !is_good {
             return Err(format!(
                 "events/{index}: give `type`, and `payload` as an object of at most 64 KiB"

@@ -14,11 +14,11 @@ use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
-use serde_json::Value;
 use tonic::{Code, Status};
 
 use super::{Call, Inner, draining, handles::HandleTool};
 use crate::{
+    arguments::Arguments,
     dispatch::{ResolvedCall, without_handle},
     in_flight::InFlightCall,
     ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
@@ -35,7 +35,7 @@ const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
 /// A call that passed every check.
 pub(super) struct Ready {
     pub(super) tool: Arc<Tool>,
-    pub(super) arguments: Value,
+    pub(super) arguments: Arguments,
     defaulted: Vec<String>,
     approval: Option<CallApproval>,
 }
@@ -178,7 +178,7 @@ impl Inner {
     pub(super) async fn prepare(
         &self,
         call: &Call,
-        arguments: &Value,
+        arguments: &Arguments,
         above: &AgentsAbove,
         context: &CallContext,
     ) -> Result<Ready, Failure> {
@@ -204,7 +204,12 @@ impl Inner {
         let checked = tool
             .check(arguments)
             .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
-        let bytes = checked.arguments.to_string().len();
+        let arguments = match checked.arguments == **arguments {
+            true => arguments.clone(),
+            // Defaults came in, or empty values went out.
+            false => Arguments::from(checked.arguments),
+        };
+        let bytes = arguments.text().len();
         if bytes > MAX_ARGUMENT_BYTES {
             let message = format!(
                 "the arguments have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are accepted"
@@ -225,7 +230,7 @@ impl Inner {
         }
         Ok(Ready {
             tool,
-            arguments: checked.arguments,
+            arguments,
             defaulted: checked.defaulted,
             approval: None,
         })
@@ -367,7 +372,7 @@ impl Inner {
         let dispatched = CallDispatched {
             effect_id: effect.to_string(),
             tool_id: resolved.tool.id().to_owned(),
-            arguments_json: resolved.arguments.to_string(),
+            arguments_json: resolved.arguments.text().to_owned(),
             index: call.index,
             node_id: String::new(),
         };
@@ -403,6 +408,7 @@ impl Inner {
             false => None,
         };
         let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
+        let arguments = arguments.map(|value| Arguments::with_text(value, &open.arguments_json));
         // The tool may have been declared anew since, so both declarations must allow it.
         let repeatable = found.filter(|tool| tool.may_repeat()).zip(arguments);
         let permitted = match repeatable {

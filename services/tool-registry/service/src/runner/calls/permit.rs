@@ -16,6 +16,7 @@ use tonic::Status;
 use super::{Call, Calls, Inner, draining, execute::Ready};
 use crate::{
     approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
+    arguments::Arguments,
     in_flight::InFlightCall,
     ledger,
     runner::agents::Unknown,
@@ -122,8 +123,9 @@ impl Inner {
                 State::Withdrawn | State::Pending => continue,
                 State::Rejected | State::Expired => return Err(refusal(&approval).into()),
             }
-            let arguments = serde_json::from_str(&approval.arguments)
+            let arguments: Value = serde_json::from_str(&approval.arguments)
                 .map_err(|error| NotPermitted::Status(grpc_kit::internal(&error)))?;
+            let arguments = Arguments::with_text(arguments, &approval.arguments);
             let approved = self.prepare(call, &arguments, &above, context).await?;
             // Arguments that a person put in the place of the call's own may still be forbidden.
             judge(&approved)?;
@@ -248,7 +250,7 @@ impl WaitingCall {
         let timeout = call.timeout.map(|timeout| timeout.as_millis());
         let waiting = Self {
             tool: call.tool.clone(),
-            arguments: call.arguments.clone(),
+            arguments: Value::clone(&call.arguments),
             effect_id: effect.to_string(),
             conversation_id: text_of(call.conversation.as_ref()),
             in_memory: call.durability == Durability::Memory,
@@ -271,7 +273,7 @@ impl WaitingCall {
         };
         let call = Call {
             tool: self.tool,
-            arguments: self.arguments,
+            arguments: self.arguments.into(),
             effect_id: Some(EffectId::new(self.effect_id).ok()?),
             conversation: ConversationId::new(self.conversation_id).ok(),
             durability: match self.in_memory {

@@ -89,7 +89,7 @@ pub(super) fn call_of(entry: &Entry, attempt: u32) -> Result<Call, Status> {
     let detached = entry.record.detached || entry.record.run_id.is_empty();
     Ok(Call {
         tool: entry.record.tool_id.clone(),
-        arguments: arguments.map_err(|error| internal(&error))?,
+        arguments: arguments.map_err(|error| internal(&error))?.into(),
         effect_id: Some(effect),
         conversation: ConversationId::new(entry.record.conversation_id.clone()).ok(),
         durability: entry.durability(),

@@ -17,11 +17,13 @@ use futures::{StreamExt, stream, stream::BoxStream};
 use run_client::{CallProgress, CallTerms};
 use run_events::{RunControl, outcome};
 use run_log::AppendError;
-use serde_json::Value;
 use tonic::Status;
 
 use super::Invocation;
-use crate::runner::calls::{Call, Calls};
+use crate::{
+    arguments::Arguments,
+    runner::calls::{Call, Calls},
+};
 
 /// The step under which effect ids of calls are derived. Frozen: a run that is resumed must derive
 /// the same ids.
@@ -81,7 +83,7 @@ impl Invocation {
             return Ok(end);
         }
         let arguments = match json_schema::parse_json_strict(&call.arguments_json) {
-            Ok(arguments) => arguments,
+            Ok(arguments) => Arguments::with_text(arguments, &call.arguments_json),
             Err(error) => {
                 let message = format!("the arguments are not JSON: {error}");
                 return Ok(CallEnd::Ended(rejected(call, "malformed_json", message)));
@@ -113,7 +115,7 @@ impl Invocation {
     fn own_call(
         &self,
         call: &ToolCall,
-        arguments: Value,
+        arguments: Arguments,
         effect: EffectId,
         is_first: bool,
     ) -> OwnCall {
