@@ -14,15 +14,19 @@
 //! * [`sizes`]: how long files and functions may be.
 //! * [`words`]: what no file may contain.
 //! * [`prose`]: words that are given up, and how often each may still stand.
+//! * [`pages`]: how long the first page may be, and that pages name only files that exist.
+//! * [`error_page`]: the page of error reasons, made from the contract.
 //! * [`unsafe_code`]: where unsafe code may stand, and what stands beside it.
 //! * [`rust_text`]: Rust source with comments and literals blanked out, which the rules read.
 
 pub mod circles;
 pub mod edges;
+pub mod error_page;
 pub mod finding;
 pub mod layout;
 pub mod manifests;
 pub mod once;
+pub mod pages;
 pub mod prose;
 pub mod purity;
 pub mod rust_text;

@@ -25,7 +25,7 @@ const REQUESTS: [&str; 9] = [
     "shared/run-log/migrations/",
 ];
 
-const ALL: [Once; 4] = [
+const ALL: [Once; 5] = [
     Once {
         mark: "request_id text",
         homes: &REQUESTS,
@@ -48,17 +48,28 @@ const ALL: [Once; 4] = [
         remedy: "make the texts a `documents::Kind`, and delete them with `Documents::delete`",
     },
     Once {
+        mark: "to_string().len()",
+        homes: &[
+            // Beside their tests, which hold sizes against texts.
+            "shared/json-schema/src/text_size.rs",
+            "services/workflow-execution/domain/src/size.rs",
+            "services/agent-runtime/domain/src/observation.rs",
+        ],
+        remedy: "count with `json_schema::text_bytes`, which makes no text",
+    },
+    Once {
         mark: "from document where",
         homes: &["shared/documents/src/"],
         remedy: "make the texts a `documents::Kind`, and list them with `Documents::list`",
     },
 ];
 
-/// Refuses a second table of request ids, and SQL on documents outside their store.
+/// Refuses a second table of request ids, SQL on documents outside their store, and texts made to be counted.
 pub fn copies(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".rs", ".sql"]) {
-        if path.starts_with("tests/tidy/") {
+        let of_tests = path.starts_with("tests/") || path.contains("/tests/");
+        if of_tests || path.ends_with("/tests.rs") {
             continue;
         }
         for once in &ALL {

@@ -1,6 +1,7 @@
 //! Every rule fails where it should, at the right place, and says how to mend it.
 
 mod edges;
+mod pages;
 
 use tidy::{Finding, Tree, circles, layout, manifests, once, prose, sizes, unsafe_code, words};
 

@@ -3,9 +3,11 @@
 mod broken_trees;
 mod scanner;
 
+use std::path::Path;
+
 use tidy::{
-    Finding, Tree, circles, edges, finding, layout, manifests, once, prose, purity, sizes,
-    unsafe_code, words,
+    Finding, Tree, circles, edges, error_page, finding, layout, manifests, once, pages, prose,
+    purity, sizes, unsafe_code, words,
 };
 
 #[track_caller]
@@ -128,4 +130,35 @@ fn given_up_words_only_become_fewer() {
 #[test]
 fn unsafe_code_stands_in_the_launcher_with_its_reason() {
     check(unsafe_code::unsafe_code);
+}
+
+#[test]
+fn the_first_page_is_short_and_names_every_crate() {
+    check(pages::architecture);
+}
+
+#[test]
+fn pages_name_files_that_exist() {
+    check(pages::named_files);
+}
+
+#[test]
+fn every_error_reason_has_a_remedy() {
+    check(error_page::remedies);
+}
+
+/// With the variable `BLESS` set, the page is written anew.
+#[test]
+fn the_page_of_error_reasons_is_made_from_the_contract() {
+    if std::env::var_os("BLESS").is_some() {
+        let tree = Tree::of_this_repository().expect("the repository can be read");
+        let contract = tree
+            .text(error_page::CONTRACT)
+            .expect("the contract has the reasons");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .join(error_page::PAGE);
+        std::fs::write(path, error_page::page(contract)).expect("the page can be written");
+    }
+    check(error_page::page_is_made);
 }
