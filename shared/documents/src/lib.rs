@@ -22,6 +22,6 @@ pub use change::ChangeError;
 pub use documents::{DocumentParts, Documents, Known, Listed, Put};
 pub use files::FileChanges;
 pub use kind::{FilePlace, Kind};
-pub use requests::{Request, Seen};
+pub use requests::{Request, RequestStore, Seen};
 pub use sqlite::{MIGRATIONS, SqliteDocuments};
 pub use store::{DocumentStore, RevisionRow, Shelf, StoreError};

@@ -3,6 +3,7 @@
 //! A store notes a request in the transaction that carries it out, by [`note`]; the table is part of
 //! [`MIGRATIONS`](crate::MIGRATIONS).
 
+use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
 use run_log::Hash;
 use sqlx::{Row, SqliteConnection};
@@ -47,6 +48,16 @@ impl<'a> Request<'a> {
             body,
         })
     }
+}
+
+/// Knows the request ids that were used.
+#[async_trait]
+pub trait RequestStore: Send + Sync + std::fmt::Debug {
+    /// Returns what is known of a request id.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError>;
 }
 
 /// Returns what is known of a request id.

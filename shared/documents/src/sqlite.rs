@@ -11,7 +11,7 @@ use sql_store::{Migrations, SqliteDatabase};
 use sqlx::{Row, sqlite::SqliteRow};
 
 use crate::{
-    requests::{self, Request, Seen},
+    requests::{self, Request, RequestStore, Seen},
     store::{DocumentRow, DocumentStore, NewDocument, NewRevision, RevisionRow, Shelf, StoreError},
 };
 
@@ -30,6 +30,14 @@ impl SqliteDocuments {
     /// Takes an open database with [`MIGRATIONS`] applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
+    }
+}
+
+#[async_trait]
+impl RequestStore for SqliteDocuments {
+    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
+        let mut connection = self.database.reader().acquire().await?;
+        requests::seen(&mut connection, tenant, &request).await
     }
 }
 
@@ -133,11 +141,6 @@ impl DocumentStore for SqliteDocuments {
         }
         transaction.commit().await?;
         Ok(true)
-    }
-
-    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError> {
-        let mut connection = self.database.reader().acquire().await?;
-        requests::seen(&mut connection, tenant, &request).await
     }
 
     async fn newest_revisions(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
 
-use crate::requests::{Request, Seen};
+use crate::requests::{Request, RequestStore, Seen};
 
 pub use sql_store::StoreError;
 
@@ -80,7 +80,7 @@ pub struct NewRevision {
 ///
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
 #[async_trait]
-pub trait DocumentStore: Send + Sync + std::fmt::Debug {
+pub trait DocumentStore: RequestStore {
     /// Returns a document.
     async fn get(&self, shelf: Shelf, id: &str) -> Result<Option<DocumentRow>, StoreError>;
 
@@ -137,9 +137,6 @@ pub trait DocumentStore: Send + Sync + std::fmt::Debug {
         request: Option<Request<'_>>,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
-
-    /// Returns what is known of a request id.
-    async fn seen(&self, tenant: Tenant, request: Request<'_>) -> Result<Seen, StoreError>;
 
     /// Returns the newest revision of each document by id, or of the one that is named.
     async fn newest_revisions(

@@ -9,7 +9,7 @@ use agent_store::{
     projects::{ProjectKind, ProjectParts, Projects},
     questions::Questions,
     scenes::{SceneKind, Scenes},
-    store::{self, AgentStore},
+    store::{self, AgentStore, StateStore},
 };
 use contracts::lf::a2a::v1::a2a_service_server::A2aServiceServer;
 use contracts::tavern::agent::v1::{
@@ -124,7 +124,7 @@ pub async fn build(
 ) -> Result<AgentRuntime, Error> {
     let ids = Arc::clone(&environment.ids);
     let base = Base::open(&settings, peers, &environment).await?;
-    let (questions, opened) = Questions::new(base.store.clone());
+    let (questions, opened) = Questions::new(Arc::new(base.store.clone()));
     let runner = base.runner(questions, &settings);
     let turns = Turns::new(
         base.runs.clone(),
@@ -264,13 +264,16 @@ impl Base {
         });
         let agents_dir = settings.agents_dir.as_path();
         let profiles = Profiles::open(ProfileKind, agents_dir, documents.clone()).await?;
-        let conversations = Conversations::new(store.clone(), runs.clone(), Arc::clone(&clock));
+        let kept = Arc::new(store.clone());
+        let (runs_of, clock_of) = (runs.clone(), Arc::clone(&clock));
+        let conversations =
+            Conversations::new(kept.clone(), kept.clone(), kept.clone(), runs_of, clock_of);
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
-        let knowledge = Knowledge::open(knowledge_dir, store.clone(), clock_of, ids).await?;
+        let knowledge = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
         let running_scenes = RunningScenes::default();
         let states = States::new(
-            store.clone(),
+            kept,
             runs.clone(),
             profiles.clone(),
             knowledge.clone(),
@@ -337,7 +340,7 @@ impl Base {
 
     fn answers(&self, turns: Turns) -> Answers {
         Answers {
-            store: self.store.clone(),
+            store: Arc::new(self.store.clone()),
             runs: self.runs.clone(),
             peers: self.peers.clone(),
             running_scenes: self.running_scenes.clone(),

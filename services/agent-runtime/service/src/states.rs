@@ -14,7 +14,7 @@ use agent_store::{
     conversations::{self, Conversations},
     knowledge::Knowledge,
     profiles::{Profiles, of_instance},
-    store::{AgentStore, NamedRequest, StateOwner, StateRow},
+    store::{NamedRequest, StateOwner, StateRow, StateStore},
 };
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, Tenant, Timestamp};
@@ -31,7 +31,7 @@ use crate::{error::store_failure, running_scenes::RunningScenes};
 /// The states. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct States {
-    store: AgentStore,
+    store: Arc<dyn StateStore>,
     runs: Runs,
     profiles: Profiles,
     knowledge: Knowledge,
@@ -65,7 +65,7 @@ pub struct Update {
 impl States {
     /// Takes what states are kept with.
     pub fn new(
-        store: AgentStore,
+        store: Arc<dyn StateStore>,
         runs: Runs,
         profiles: Profiles,
         knowledge: Knowledge,
@@ -308,7 +308,7 @@ impl States {
         let named = update.request.as_ref();
         let named = named.map(|(request_id, body)| owner.named(request_id, *body));
         if let Some(named) = &named {
-            let seen = self.store.seen(&owner.request(named)).await;
+            let seen = self.store.seen(Tenant::DEFAULT, owner.request(named)).await;
             let made = match seen.map_err(|error| store_failure(&error))? {
                 Seen::New => None,
                 Seen::Same(version) => self.stored(owner, version.parse().ok()).await?,

@@ -11,7 +11,7 @@ use std::{
 use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied_world};
 use call_prompt::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use core_types::{Clock, RunId, Timestamp};
+use core_types::{Clock, RunId, Tenant, Timestamp};
 use documents::{Seen, change::request_id_reused};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
 use run_events::store_failure;
@@ -19,7 +19,9 @@ use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
-use crate::store::{APPEND, AgentStore, ConversationRow, NamedRequest};
+use crate::store::{
+    APPEND, ConversationRow, ConversationStore, NamedRequest, QuestionStore, StateStore,
+};
 use turn_log::history::{self, Batch, Earlier};
 
 pub use branch::Branched;
@@ -39,7 +41,9 @@ pub struct Conversations {
 
 #[derive(Debug)]
 struct Inner {
-    store: AgentStore,
+    store: Arc<dyn ConversationStore>,
+    states: Arc<dyn StateStore>,
+    questions: Arc<dyn QuestionStore>,
     runs: Runs,
     clock: Arc<dyn Clock>,
     /// One conversation changes at a time: looking whether it has a turn and changing it are one
@@ -67,12 +71,20 @@ enum Part {
 }
 
 impl Conversations {
-    /// Takes the store and the runs.
-    pub fn new(store: AgentStore, runs: Runs, clock: Arc<dyn Clock>) -> Self {
+    /// Takes the stores and the runs.
+    pub fn new(
+        store: Arc<dyn ConversationStore>,
+        states: Arc<dyn StateStore>,
+        questions: Arc<dyn QuestionStore>,
+        runs: Runs,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let changing = std::iter::repeat_with(Mutex::default).take(STRIPES);
         Self {
             inner: Arc::new(Inner {
                 store,
+                states,
+                questions,
                 runs,
                 clock,
                 changing: changing.collect(),
@@ -226,7 +238,7 @@ impl Conversations {
     async fn delete_without_runs(&self, conversation_id: &str) -> Result<(), Failure> {
         for owner in [Some(conversation_id), copied_world(conversation_id)] {
             let Some(owner) = owner else { continue };
-            let states = self.inner.store.delete_states(owner).await;
+            let states = self.inner.states.delete_states(owner).await;
             states.map_err(|error| store_failure(&error))?;
         }
         // Last, so that a deletion that was interrupted can be repeated.
@@ -289,7 +301,9 @@ impl Conversations {
         request: &NamedRequest,
     ) -> Result<Option<u64>, Failure> {
         let store = &self.inner.store;
-        let known = store.seen(&request.within(APPEND, conversation_id)).await;
+        let known = store
+            .seen(Tenant::DEFAULT, request.within(APPEND, conversation_id))
+            .await;
         match known.map_err(|error| store_failure(&error))? {
             Seen::Same(revision) => Ok(Some(revision.parse().unwrap_or(0))),
             Seen::OtherBody => Err(request_id_reused(&request.id)),

@@ -16,7 +16,7 @@ use agent_domain::{
     profile::Profile,
 };
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::{Clock, IdSource, LoadDiagnostic};
+use core_types::{Clock, IdSource, LoadDiagnostic, Tenant};
 use documents::{ChangeError, Seen, change::request_id_reused, files::Look};
 use grpc_kit::Failure;
 use run_events::store_failure;
@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use tonic::Code;
 
 use crate::store::{
-    AgentStore, EntryRow, KnowledgeRow, NamedRequest, StoreError, WRITE, WrittenEntry,
+    EntryRow, KnowledgeIndex, KnowledgeRow, NamedRequest, StoreError, WRITE, WrittenEntry,
 };
 
 pub use access::Reader;
@@ -41,7 +41,7 @@ pub struct Knowledge {
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
-    store: AgentStore,
+    store: Arc<dyn KnowledgeIndex>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     /// What is known without asking the store. Locked for a look-up or a change, never across an await.
@@ -75,7 +75,7 @@ impl Knowledge {
     /// A store that does not work.
     pub async fn open(
         directory: PathBuf,
-        store: AgentStore,
+        store: Arc<dyn KnowledgeIndex>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn IdSource>,
     ) -> Result<Self, StoreError> {
@@ -313,7 +313,9 @@ impl Knowledge {
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
         if let Some(request) = &new.request {
-            let seen = store.seen(&request.within(WRITE, &kb_id)).await;
+            let seen = store
+                .seen(Tenant::DEFAULT, request.within(WRITE, &kb_id))
+                .await;
             match seen.map_err(|error| store_failure(&error))? {
                 Seen::New => {}
                 Seen::Same(written) => return Ok((read_written(&written)?, true)),

@@ -4,22 +4,24 @@
 //! whose call ended before is kept in the store until its answer has opened a turn, whose request id is the
 //! run's, so that a crash loses no answer and opens no second turn.
 
+use std::sync::Arc;
+
 use contracts::tavern::common::v1::CallResult;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::store::{AgentStore, OpenQuestion, StoreError};
+use crate::store::{OpenQuestion, QuestionStore, StoreError};
 
 /// Keeps questions until they are answered. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Questions {
-    store: AgentStore,
+    store: Arc<dyn QuestionStore>,
     opened: mpsc::UnboundedSender<OpenQuestion>,
 }
 
 impl Questions {
     /// Takes the store. The questions that are opened come out of the receiver.
-    pub fn new(store: AgentStore) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
+    pub fn new(store: Arc<dyn QuestionStore>) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
         // It is taken from at once; the questions themselves are bounded by the calls of turns.
         let (opened, receiver) = mpsc::unbounded_channel();
         (Self { store, opened }, receiver)

@@ -21,7 +21,7 @@ use tool_domain::{
 pub use crate::store::approvals::ApprovalFilter;
 use crate::store::{
     StoreError,
-    approvals::{ApprovalStore, Stored},
+    approvals::{ApprovalStore, SqliteApprovals, Stored},
 };
 pub use policy::{Approver, Policy, PolicyError};
 
@@ -83,7 +83,7 @@ pub struct Approvals {
 
 struct Inner {
     policy: Policy,
-    store: ApprovalStore,
+    store: Arc<dyn ApprovalStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     changes: broadcast::Sender<Arc<Approval>>,
@@ -108,7 +108,7 @@ impl Approvals {
         Self {
             inner: Arc::new(Inner {
                 policy,
-                store: ApprovalStore::new(database),
+                store: Arc::new(SqliteApprovals::new(database)),
                 clock,
                 ids,
                 changes: broadcast::Sender::new(CHANGES),

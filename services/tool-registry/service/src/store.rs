@@ -1,7 +1,6 @@
 //! Approvals as they are stored. Tools and gRPC servers that the operator added are [`documents`].
 
 pub(crate) mod approvals;
-pub(crate) mod old_approvals;
 
 use core_types::Tenant;
 use documents::Shelf;
@@ -28,7 +27,7 @@ pub(crate) const BACKENDS: Shelf = Shelf {
 
 #[cfg(test)]
 mod tests {
-    use documents::{DocumentStore, Request, Seen, SqliteDocuments};
+    use documents::{DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
     use run_log::Hash;
     use sql_store::{SqliteDatabase, SqliteOptions};
 

@@ -17,7 +17,7 @@ use crate::peers::Peers;
 use crate::rpc::{Rpc, ScheduleRpc};
 use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
-use crate::store::schedules::ScheduleStore;
+use crate::store::schedules::SqliteSchedules;
 use crate::store::{KeptDefinitions, MIGRATIONS, ResultTable};
 use workflow_runner::run_keys::RunKeys;
 use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
@@ -53,7 +53,7 @@ pub async fn build_with(
     let options = SqliteOptions::new(data_dir.file("workflow-execution.db")?);
     let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
-    let schedules = Schedules::new(ScheduleStore::new(database.clone()));
+    let schedules = Schedules::new(Arc::new(SqliteSchedules::new(database.clone())));
     let parts = DocumentParts {
         store: Arc::new(SqliteDocuments::new(database.clone())),
         runs: None,

@@ -8,7 +8,7 @@ use agent_domain::{
     plan::{Opening, Sampling, TurnInput},
     scene::conversation::scene_of,
 };
-use agent_store::store::{AgentStore, OpenQuestion};
+use agent_store::store::{OpenQuestion, QuestionStore};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{Backoff, FailureClass};
 use run_client::ChildRun;
@@ -39,7 +39,7 @@ const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 /// Follows questions, and opens the turns of their answers. Clone, cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Answers {
-    pub(crate) store: AgentStore,
+    pub(crate) store: Arc<dyn QuestionStore>,
     pub(crate) runs: Runs,
     pub(crate) peers: Peers,
     pub(crate) running_scenes: RunningScenes,

@@ -4,7 +4,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent_domain::scene::conversation::scene_of;
-use agent_store::{conversations::Conversations, store::AgentStore};
+use agent_store::{
+    conversations::Conversations,
+    store::{AgentStore, ConversationStore},
+};
 use async_trait::async_trait;
 use core_types::Timestamp;
 use futures::{StreamExt, TryStreamExt, stream};

@@ -23,7 +23,7 @@ impl Conversations {
     /// # Errors
     /// A storage that does not work.
     pub async fn with_open_questions(&self) -> Result<HashSet<String>, Failure> {
-        let questions = self.inner.store.open_questions().await;
+        let questions = self.inner.questions.open_questions().await;
         let questions = questions.map_err(|error| store_failure(&error))?;
         let conversations = questions.into_iter();
         Ok(conversations

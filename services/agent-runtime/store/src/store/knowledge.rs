@@ -1,8 +1,9 @@
 //! Knowledge bases and their entries.
 
 use agent_domain::knowledge::{Entry, KnowledgeBase};
+use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::requests;
+use documents::requests::{self, RequestStore};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};
@@ -58,12 +59,84 @@ pub struct WrittenEntry {
 const COLUMNS: &str = "e.kb_id, e.caiu_id, e.entry_type, e.display_name, e.text, e.tags, e.is_enabled, \
                        e.author, e.version, e.updated";
 
-impl AgentStore {
+/// Keeps knowledge bases, and finds their entries by words.
+#[async_trait]
+pub trait KnowledgeIndex: RequestStore {
     /// Returns all knowledge bases, by id.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn knowledge_bases(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
+    async fn knowledge_bases(&self) -> Result<Vec<KnowledgeRow>, StoreError>;
+
+    /// Stores a knowledge base in one commit: what its document had before gives way to what it has now, and
+    /// what agents wrote stays.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn put_knowledge_base(
+        &self,
+        base: &KnowledgeBase,
+        from_file: bool,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Deletes a knowledge base with every entry. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError>;
+
+    /// Deletes an entry. Returns whether there was one.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn delete_entry(&self, kb_id: &str, caiu_id: &str) -> Result<bool, StoreError>;
+
+    /// Returns an entry.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn entry(&self, kb_id: &str, caiu_id: &str) -> Result<Option<EntryRow>, StoreError>;
+
+    /// Returns at most `limit` entries by id, those after `after`.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn entries(
+        &self,
+        kb_id: &str,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<EntryRow>, StoreError>;
+
+    /// Finds enabled entries of knowledge bases by an expression of the index, the best match first.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn find_entries(
+        &self,
+        kb_ids: &[String],
+        expression: &str,
+        limit: u32,
+    ) -> Result<Vec<EntryRow>, StoreError>;
+
+    /// Writes an entry, and the request that asked for it.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn put_entry(
+        &self,
+        kb_id: &str,
+        entry: &Entry,
+        author: &str,
+        request: Option<&NamedRequest>,
+        now: Timestamp,
+    ) -> Result<WrittenEntry, StoreError>;
+}
+
+#[async_trait]
+impl KnowledgeIndex for AgentStore {
+    async fn knowledge_bases(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
         let rows = sqlx::query(
             "SELECT kb_id, name, description, etag, from_file, \
              (SELECT count(*) FROM knowledge_entries e WHERE e.kb_id = b.kb_id) \
@@ -83,12 +156,7 @@ impl AgentStore {
         rows.iter().map(read).collect()
     }
 
-    /// Stores a knowledge base in one commit: what its document had before gives way to what it has now, and
-    /// what agents wrote stays.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn put_knowledge_base(
+    async fn put_knowledge_base(
         &self,
         base: &KnowledgeBase,
         from_file: bool,
@@ -114,11 +182,7 @@ impl AgentStore {
         Ok(transaction.commit().await?)
     }
 
-    /// Deletes a knowledge base with every entry. Returns whether there was one.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError> {
+    async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         delete(&mut transaction, id, "1 = 1", "").await?;
         requests::forget(&mut transaction, Tenant::DEFAULT, WRITE, id).await?;
@@ -130,22 +194,14 @@ impl AgentStore {
         Ok(deleted.rows_affected() > 0)
     }
 
-    /// Deletes an entry. Returns whether there was one.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn delete_entry(&self, kb_id: &str, caiu_id: &str) -> Result<bool, StoreError> {
+    async fn delete_entry(&self, kb_id: &str, caiu_id: &str) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let deleted = delete(&mut transaction, kb_id, "caiu_id = ?2", caiu_id).await?;
         transaction.commit().await?;
         Ok(deleted > 0)
     }
 
-    /// Returns an entry.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn entry(&self, kb_id: &str, caiu_id: &str) -> Result<Option<EntryRow>, StoreError> {
+    async fn entry(&self, kb_id: &str, caiu_id: &str) -> Result<Option<EntryRow>, StoreError> {
         let query =
             format!("SELECT {COLUMNS} FROM knowledge_entries e WHERE kb_id = ?1 AND caiu_id = ?2");
         let row = sqlx::query(sqlx::AssertSqlSafe(query))
@@ -156,11 +212,7 @@ impl AgentStore {
         row.as_ref().map(read).transpose()
     }
 
-    /// Returns at most `limit` entries by id, those after `after`.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn entries(
+    async fn entries(
         &self,
         kb_id: &str,
         after: &str,
@@ -179,11 +231,7 @@ impl AgentStore {
         rows.iter().map(read).collect()
     }
 
-    /// Finds enabled entries of knowledge bases by an expression of the index, the best match first.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub(crate) async fn find_entries(
+    async fn find_entries(
         &self,
         kb_ids: &[String],
         expression: &str,
@@ -204,11 +252,7 @@ impl AgentStore {
         rows.iter().map(read).collect()
     }
 
-    /// Writes an entry, and the request that asked for it.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub(crate) async fn put_entry(
+    async fn put_entry(
         &self,
         kb_id: &str,
         entry: &Entry,

@@ -1,5 +1,6 @@
 //! Questions to people whose answer opens a turn.
 
+use async_trait::async_trait;
 use sqlx::Row;
 
 use super::{AgentStore, StoreError};
@@ -17,12 +18,31 @@ pub struct OpenQuestion {
     pub prompt: String,
 }
 
-impl AgentStore {
+/// Keeps questions to people whose answer opens a turn.
+#[async_trait]
+pub trait QuestionStore: Send + Sync + std::fmt::Debug {
     /// Returns the questions whose answer has not opened a turn.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn open_questions(&self) -> Result<Vec<OpenQuestion>, StoreError> {
+    async fn open_questions(&self) -> Result<Vec<OpenQuestion>, StoreError>;
+
+    /// Stores a question; storing it again changes nothing. Returns whether it was new.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError>;
+
+    /// Deletes a question whose answer has opened a turn, or will not.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn close_question(&self, run_id: &str) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl QuestionStore for AgentStore {
+    async fn open_questions(&self) -> Result<Vec<OpenQuestion>, StoreError> {
         let rows =
             sqlx::query("SELECT run_id, conversation_id, profile_id, prompt FROM open_questions");
         let rows = rows.fetch_all(self.database.reader()).await?;
@@ -37,11 +57,7 @@ impl AgentStore {
         rows.iter().map(question).collect()
     }
 
-    /// Stores a question; storing it again changes nothing. Returns whether it was new.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub(crate) async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
+    async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let stored = sqlx::query(
             "INSERT INTO open_questions (run_id, conversation_id, profile_id, prompt) \
@@ -57,11 +73,7 @@ impl AgentStore {
         Ok(stored.rows_affected() > 0)
     }
 
-    /// Deletes a question whose answer has opened a turn, or will not.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn close_question(&self, run_id: &str) -> Result<(), StoreError> {
+    async fn close_question(&self, run_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         sqlx::query("DELETE FROM open_questions WHERE run_id = ?1")
             .bind(run_id)

@@ -1,7 +1,8 @@
 //! Versions of private states and world states.
 
+use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::requests::{self, Request};
+use documents::requests::{self, Request, RequestStore};
 use run_log::Hash;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -76,12 +77,62 @@ pub struct StateRow {
     pub request_id: String,
 }
 
-impl AgentStore {
+/// Keeps the versions of states.
+#[async_trait]
+pub trait StateStore: RequestStore {
     /// Returns a version of a state, the newest if none is named.
     ///
     /// # Errors
     /// A database that does not work.
-    pub async fn state(
+    async fn state(
+        &self,
+        owner: &StateOwner,
+        version: Option<u64>,
+    ) -> Result<Option<StateRow>, StoreError>;
+
+    /// Returns the version that a state had at a time.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn state_at(
+        &self,
+        owner: &StateOwner,
+        time: Timestamp,
+    ) -> Result<Option<StateRow>, StoreError>;
+
+    /// Returns at most `limit` versions of a state, the newest first, those before `before`.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn state_versions(
+        &self,
+        owner: &StateOwner,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<StateRow>, StoreError>;
+
+    /// Stores a version of a state with the request that made it, and forgets versions that are no longer kept. Nothing is stored, and
+    /// false returned, if the version is there.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn put_state(
+        &self,
+        owner: &StateOwner,
+        row: &StateRow,
+        request: Option<&NamedRequest>,
+    ) -> Result<bool, StoreError>;
+
+    /// Deletes every state of a conversation.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl StateStore for AgentStore {
+    async fn state(
         &self,
         owner: &StateOwner,
         version: Option<u64>,
@@ -97,11 +148,7 @@ impl AgentStore {
         row.await?.as_ref().map(read).transpose()
     }
 
-    /// Returns the version that a state had at a time.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn state_at(
+    async fn state_at(
         &self,
         owner: &StateOwner,
         time: Timestamp,
@@ -118,11 +165,7 @@ impl AgentStore {
         row.await?.as_ref().map(read).transpose()
     }
 
-    /// Returns at most `limit` versions of a state, the newest first, those before `before`.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn state_versions(
+    async fn state_versions(
         &self,
         owner: &StateOwner,
         before: Option<u64>,
@@ -140,12 +183,7 @@ impl AgentStore {
         rows.await?.iter().map(read).collect()
     }
 
-    /// Stores a version of a state with the request that made it, and forgets versions that are no longer kept. Nothing is stored, and
-    /// false returned, if the version is there.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn put_state(
+    async fn put_state(
         &self,
         owner: &StateOwner,
         row: &StateRow,
@@ -192,11 +230,7 @@ impl AgentStore {
         Ok(stored.rows_affected() > 0)
     }
 
-    /// Deletes every state of a conversation.
-    ///
-    /// # Errors
-    /// A database that does not work.
-    pub async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError> {
+    async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         sqlx::query("DELETE FROM private_states WHERE conversation_id = ?1")
             .bind(conversation_id)

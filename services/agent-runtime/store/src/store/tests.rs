@@ -1,6 +1,6 @@
 //! Databases of earlier versions.
 
-use documents::{DocumentStore, Request, Seen, Shelf, SqliteDocuments};
+use documents::{DocumentStore, Request, RequestStore, Seen, Shelf, SqliteDocuments};
 use sql_store::SqliteOptions;
 
 use super::*;
@@ -77,7 +77,7 @@ async fn documents_and_requests_of_an_earlier_version_are_there() {
         ),
         (owner.request(&update), "2".to_owned()),
     ] {
-        let seen = store.seen(&request).await.expect("it is read");
+        let seen = store.seen(tenant, request).await.expect("it is read");
         assert_eq!(seen, Seen::Same(answer), "{request:?}");
     }
     let written: WrittenEntry =

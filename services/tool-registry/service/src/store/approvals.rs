@@ -1,16 +1,11 @@
-//! Approvals on SQLite.
+//! Approvals.
 
+use async_trait::async_trait;
 use sql_store::SqliteDatabase;
 use sqlx::{Row, sqlite::SqliteRow};
 use tool_domain::approval::{Approval, State};
 
 use crate::store::StoreError;
-
-/// Keeps approvals.
-#[derive(Clone)]
-pub(crate) struct ApprovalStore {
-    database: SqliteDatabase,
-}
 
 /// A stored approval.
 pub(crate) struct Stored {
@@ -32,17 +27,88 @@ pub struct ApprovalFilter {
 
 const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
 
-impl ApprovalStore {
+/// Keeps approvals.
+///
+/// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
+#[async_trait]
+pub(crate) trait ApprovalStore: Send + Sync {
+    /// Saves a new approval, or what became of it.
+    async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError>;
+
+    /// Returns an approval.
+    async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError>;
+
+    /// Returns the approval of an effect that counts.
+    async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError>;
+
+    /// Returns those whose call no owner asks for: it ended with its caller, or is to be started again.
+    async fn unattended(&self) -> Result<Vec<Stored>, StoreError>;
+
+    /// Forgets the call that an approval starts again.
+    async fn forget_call(&self, id: &str) -> Result<(), StoreError>;
+
+    /// Returns how many wait.
+    async fn pending(&self) -> Result<i64, StoreError>;
+
+    /// Returns at most `limit` approvals, the newest first, after a place.
+    async fn list(
+        &self,
+        filter: &ApprovalFilter,
+        after: Option<(i64, &str)>,
+        limit: usize,
+    ) -> Result<Vec<Stored>, StoreError>;
+
+    /// Lets an approval stand for later calls of a conversation with a digest.
+    async fn remember(
+        &self,
+        conversation: &str,
+        digest: &str,
+        approval: &str,
+    ) -> Result<(), StoreError>;
+
+    /// Returns the approval that stands for later calls.
+    async fn remembered(
+        &self,
+        conversation: &str,
+        digest: &str,
+    ) -> Result<Option<String>, StoreError>;
+
+    /// Returns at most `limit` approvals that ended before a time, in nanoseconds since 1970, the oldest first,
+    /// after a time of creation and an id, each with the conversation for whose later calls it stands; empty if
+    /// for none. Those whose call has yet to be started again are not among them.
+    async fn ended_before(
+        &self,
+        before: i64,
+        after: (i64, &str),
+        limit: usize,
+    ) -> Result<Vec<(Approval, String)>, StoreError>;
+
+    /// Returns at most `limit` approvals that wait although their time passed before `now`.
+    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError>;
+
+    /// Deletes approvals, and what they let later calls do.
+    async fn delete(&self, ids: &[String]) -> Result<(), StoreError>;
+
+    /// Returns free pages to the file system in one step. Returns the number of bytes.
+    async fn reclaim(&self) -> Result<u64, StoreError>;
+}
+
+/// Approvals on SQLite.
+#[derive(Clone)]
+pub(crate) struct SqliteApprovals {
+    database: SqliteDatabase,
+}
+
+impl SqliteApprovals {
+    /// Takes an open database with the migrations of the service applied.
     pub(crate) fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }
+}
 
-    pub(super) fn database(&self) -> &SqliteDatabase {
-        &self.database
-    }
-
-    /// Saves a new approval, or what became of it.
-    pub(crate) async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
+#[async_trait]
+impl ApprovalStore for SqliteApprovals {
+    async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError> {
         let document = serde_json::to_string(approval).expect("an approval has text keys only");
         let statement = sqlx::query(
             "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
@@ -66,15 +132,14 @@ impl ApprovalStore {
         Ok(())
     }
 
-    pub(crate) async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
+    async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
         let statement = format!("{COLUMNS} WHERE approval_id = ?1");
         let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id);
         let row = row.fetch_optional(self.database.reader()).await?;
         row.map(|row| read(&row)).transpose()
     }
 
-    /// Returns the approval of an effect that counts.
-    pub(crate) async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
+    async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
         let statement =
             format!("{COLUMNS} WHERE effect_id = ?1 AND effect_id <> '' AND state <> 5");
         let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(effect);
@@ -82,8 +147,7 @@ impl ApprovalStore {
         row.map(|row| read(&row)).transpose()
     }
 
-    /// Returns those whose call no owner asks for: it ended with its caller, or is to be started again.
-    pub(crate) async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
+    async fn unattended(&self) -> Result<Vec<Stored>, StoreError> {
         let statement = format!(
             "{COLUMNS} WHERE (state = 1 AND effect_id = '') OR (state IN (1, 2) AND call_json <> '')"
         );
@@ -92,20 +156,18 @@ impl ApprovalStore {
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
+    async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
         let statement = sqlx::query("UPDATE approvals SET call_json = '' WHERE approval_id = ?1");
         statement.bind(id).execute(self.database.writer()).await?;
         Ok(())
     }
 
-    /// Returns how many wait.
-    pub(crate) async fn pending(&self) -> Result<i64, StoreError> {
+    async fn pending(&self) -> Result<i64, StoreError> {
         let count = sqlx::query_scalar("SELECT count(*) FROM approvals WHERE state = 1");
         Ok(count.fetch_one(self.database.reader()).await?)
     }
 
-    /// Returns at most `limit` approvals, the newest first, after a place.
-    pub(crate) async fn list(
+    async fn list(
         &self,
         filter: &ApprovalFilter,
         after: Option<(i64, &str)>,
@@ -129,7 +191,7 @@ impl ApprovalStore {
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn remember(
+    async fn remember(
         &self,
         conversation: &str,
         digest: &str,
@@ -144,8 +206,7 @@ impl ApprovalStore {
         Ok(())
     }
 
-    /// Returns the approval that stands for later calls.
-    pub(crate) async fn remembered(
+    async fn remembered(
         &self,
         conversation: &str,
         digest: &str,
@@ -156,9 +217,64 @@ impl ApprovalStore {
         let statement = statement.bind(conversation).bind(digest);
         Ok(statement.fetch_optional(self.database.reader()).await?)
     }
+
+    async fn ended_before(
+        &self,
+        before: i64,
+        after: (i64, &str),
+        limit: usize,
+    ) -> Result<Vec<(Approval, String)>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT document_json, call_json, coalesce((SELECT r.conversation_id \
+             FROM remembered_approvals r WHERE r.approval_id = a.approval_id), '') \
+             FROM approvals a WHERE (created, approval_id) > (?1, ?2) AND created < ?3 AND ended < ?3 \
+             AND NOT (state = 2 AND call_json <> '') ORDER BY created, approval_id LIMIT ?4",
+        );
+        let rows = rows
+            .bind(after.0)
+            .bind(after.1)
+            .bind(before)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(self.database.reader())
+            .await?;
+        let ended = rows
+            .iter()
+            .map(|row| Ok((read(row)?.approval, row.try_get(2)?)));
+        ended.collect()
+    }
+
+    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError> {
+        let rows = sqlx::query_scalar(
+            "SELECT approval_id FROM approvals WHERE state = 1 AND expires <= ?1 LIMIT ?2",
+        );
+        let rows = rows
+            .bind(now)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        Ok(rows.fetch_all(self.database.reader()).await?)
+    }
+
+    async fn delete(&self, ids: &[String]) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        for id in ids {
+            for statement in [
+                "DELETE FROM remembered_approvals WHERE approval_id = ?1",
+                "DELETE FROM approvals WHERE approval_id = ?1",
+            ] {
+                sqlx::query(statement)
+                    .bind(id)
+                    .execute(&mut *transaction)
+                    .await?;
+            }
+        }
+        Ok(transaction.commit().await?)
+    }
+
+    async fn reclaim(&self) -> Result<u64, StoreError> {
+        Ok(self.database.reclaim().await?)
+    }
 }
 
-pub(super) fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
+fn read(row: &SqliteRow) -> Result<Stored, StoreError> {
     let document: String = row.try_get(0)?;
     let approval = serde_json::from_str(&document).map_err(|_| StoreError::Damaged {
         table: "approvals",

@@ -29,7 +29,7 @@ const MAX_SCHEDULES: usize = 10_000;
 /// The schedules of the service.
 #[derive(Debug)]
 pub(crate) struct Schedules {
-    store: ScheduleStore,
+    store: Arc<dyn ScheduleStore>,
     /// Held while schedules are changed or their runs started, so that each change sees the one before.
     turn: Mutex<()>,
     /// Notified when there may be an earlier time to wait for.
@@ -37,7 +37,7 @@ pub(crate) struct Schedules {
 }
 
 impl Schedules {
-    pub(crate) fn new(store: ScheduleStore) -> Self {
+    pub(crate) fn new(store: Arc<dyn ScheduleStore>) -> Self {
         Self {
             store,
             turn: Mutex::default(),

@@ -5,6 +5,7 @@
 
 mod times;
 
+use async_trait::async_trait;
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
 use core_types::Timestamp;
 use prost::Message;
@@ -89,23 +90,72 @@ impl TimeRow {
 }
 
 /// Keeps schedules and their times.
+///
+/// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
+#[async_trait]
+pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
+    /// Stores a schedule, new or in place of the one with its id, with `times` that are new.
+    async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError>;
+
+    /// Returns a schedule.
+    async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError>;
+
+    /// Returns the schedules after the id `after` in order, at most `limit`.
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ScheduleRow>, StoreError>;
+
+    /// Returns the number of schedules.
+    async fn count(&self) -> Result<usize, StoreError>;
+
+    /// Returns the schedules that have a time up to `now`, the earliest first, at most 1,000.
+    async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError>;
+
+    /// Returns the first time of all schedules that was not looked at yet.
+    async fn next(&self) -> Result<Option<Timestamp>, StoreError>;
+
+    /// Deletes a schedule with its times.
+    async fn delete(&self, id: &str) -> Result<(), StoreError>;
+
+    /// Returns the ids of the schedules that have a buffered time, apart from those of a pause.
+    async fn with_buffered(&self) -> Result<Vec<String>, StoreError>;
+
+    /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
+    async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError>;
+
+    /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
+    async fn times(
+        &self,
+        id: &str,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<TimeRow>, StoreError>;
+
+    /// Returns the time that a request made.
+    async fn time_of_request(
+        &self,
+        id: &str,
+        request_id: &str,
+    ) -> Result<Option<TimeRow>, StoreError>;
+
+    /// Stores what became of a time; one that was deleted stays deleted.
+    async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError>;
+}
+
+/// The schedules on SQLite.
 #[derive(Clone, Debug)]
-pub(crate) struct ScheduleStore {
+pub(crate) struct SqliteSchedules {
     database: SqliteDatabase,
 }
 
-impl ScheduleStore {
+impl SqliteSchedules {
     /// Takes an open database with the migrations of the service applied.
     pub(crate) fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }
+}
 
-    /// Stores a schedule, new or in place of the one with its id, with `times` that are new.
-    pub(crate) async fn put(
-        &self,
-        schedule: &ScheduleRow,
-        times: &[TimeRow],
-    ) -> Result<(), StoreError> {
+#[async_trait]
+impl ScheduleStore for SqliteSchedules {
+    async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         sqlx::query(
             "INSERT INTO schedules (id, definition, etag, paused, since, next, created) \
@@ -129,8 +179,7 @@ impl ScheduleStore {
         transaction.commit().await.map_err(StoreError::from)
     }
 
-    /// Returns a schedule.
-    pub(crate) async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
+    async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
         let found = sqlx::query(
             "SELECT definition, etag, paused, since, next, created FROM schedules WHERE id = ?1",
         )
@@ -140,12 +189,7 @@ impl ScheduleStore {
         found.as_ref().map(schedule_of).transpose()
     }
 
-    /// Returns the schedules after the id `after` in order, at most `limit`.
-    pub(crate) async fn list(
-        &self,
-        after: &str,
-        limit: usize,
-    ) -> Result<Vec<ScheduleRow>, StoreError> {
+    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
         let found = sqlx::query("SELECT definition, etag, paused, since, next, created FROM schedules WHERE id > ?1 ORDER BY id LIMIT ?2")
             .bind(after)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -154,16 +198,14 @@ impl ScheduleStore {
         found.iter().map(schedule_of).collect()
     }
 
-    /// Returns the number of schedules.
-    pub(crate) async fn count(&self) -> Result<usize, StoreError> {
+    async fn count(&self) -> Result<usize, StoreError> {
         let count: i64 = sqlx::query_scalar("SELECT count(*) FROM schedules")
             .fetch_one(self.database.reader())
             .await?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// Returns the schedules that have a time up to `now`, the earliest first, at most 1,000.
-    pub(crate) async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError> {
+    async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError> {
         let found = sqlx::query("SELECT definition, etag, paused, since, next, created FROM schedules WHERE next <= ?1 ORDER BY next LIMIT 1000")
             .bind(now.unix_nanos())
             .fetch_all(self.database.reader())
@@ -171,16 +213,14 @@ impl ScheduleStore {
         found.iter().map(schedule_of).collect()
     }
 
-    /// Returns the first time of all schedules that was not looked at yet.
-    pub(crate) async fn next(&self) -> Result<Option<Timestamp>, StoreError> {
+    async fn next(&self) -> Result<Option<Timestamp>, StoreError> {
         let next: Option<i64> = sqlx::query_scalar("SELECT min(next) FROM schedules")
             .fetch_one(self.database.reader())
             .await?;
         Ok(next.map(Timestamp::from_unix_nanos))
     }
 
-    /// Deletes a schedule with its times.
-    pub(crate) async fn delete(&self, id: &str) -> Result<(), StoreError> {
+    async fn delete(&self, id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         for statement in [
             "DELETE FROM schedule_times WHERE schedule_id = ?1",
@@ -192,6 +232,78 @@ impl ScheduleStore {
                 .await?;
         }
         transaction.commit().await.map_err(StoreError::from)
+    }
+
+    async fn with_buffered(&self) -> Result<Vec<String>, StoreError> {
+        sqlx::query_scalar(
+            "SELECT DISTINCT t.schedule_id FROM schedule_times t \
+             JOIN schedules s ON s.id = t.schedule_id \
+             WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
+        )
+        .fetch_all(self.database.reader())
+        .await
+        .map_err(StoreError::from)
+    }
+
+    async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError> {
+        let found = sqlx::query(
+            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+             FROM schedule_times WHERE schedule_id = ?1 AND state < 2 ORDER BY time",
+        )
+        .bind(id)
+        .fetch_all(self.database.reader())
+        .await?;
+        found.iter().map(times::time_of).collect()
+    }
+
+    async fn times(
+        &self,
+        id: &str,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<TimeRow>, StoreError> {
+        let found = sqlx::query(
+            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+             FROM schedule_times WHERE schedule_id = ?1 AND time < ?2 ORDER BY time DESC LIMIT ?3",
+        )
+        .bind(id)
+        .bind(before.unix_nanos())
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(self.database.reader())
+        .await?;
+        found.iter().map(times::time_of).collect()
+    }
+
+    async fn time_of_request(
+        &self,
+        id: &str,
+        request_id: &str,
+    ) -> Result<Option<TimeRow>, StoreError> {
+        let found = sqlx::query(
+            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+             FROM schedule_times WHERE schedule_id = ?1 AND request_id = ?2",
+        )
+        .bind(id)
+        .bind(request_id)
+        .fetch_optional(self.database.reader())
+        .await?;
+        found.as_ref().map(times::time_of).transpose()
+    }
+
+    async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError> {
+        sqlx::query(
+            "UPDATE schedule_times SET state = ?3, reason = ?4, message = ?5, run_id = ?6 \
+             WHERE schedule_id = ?1 AND time = ?2",
+        )
+        .bind(id)
+        .bind(time.time.unix_nanos())
+        .bind(times::number(time.state))
+        .bind(i32::from(time.reason))
+        .bind(&time.message)
+        .bind(&time.run_id)
+        .execute(self.database.writer())
+        .await?;
+        Ok(())
     }
 }
 

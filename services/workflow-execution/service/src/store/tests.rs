@@ -1,7 +1,7 @@
 //! Facts of the stores.
 
 use core_types::{Tenant, Timestamp};
-use documents::{DocumentStore, Request, Seen, Shelf, SqliteDocuments};
+use documents::{DocumentStore, Request, RequestStore, Seen, Shelf, SqliteDocuments};
 use sql_store::{SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};

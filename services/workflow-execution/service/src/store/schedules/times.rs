@@ -5,90 +5,11 @@ use core_types::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
-use super::{ScheduleStore, TimeRow, TimeState};
+use super::{TimeRow, TimeState};
 use crate::store::StoreError;
 
 /// How many times of a schedule are kept that are settled.
 const KEPT: i64 = 200;
-
-impl ScheduleStore {
-    /// Returns the ids of the schedules that have a buffered time, apart from those of a pause.
-    pub(crate) async fn with_buffered(&self) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar(
-            "SELECT DISTINCT t.schedule_id FROM schedule_times t \
-             JOIN schedules s ON s.id = t.schedule_id \
-             WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
-        )
-        .fetch_all(self.database.reader())
-        .await
-        .map_err(StoreError::from)
-    }
-
-    /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
-    pub(crate) async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
-             FROM schedule_times WHERE schedule_id = ?1 AND state < 2 ORDER BY time",
-        )
-        .bind(id)
-        .fetch_all(self.database.reader())
-        .await?;
-        found.iter().map(time_of).collect()
-    }
-
-    /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
-    pub(crate) async fn times(
-        &self,
-        id: &str,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
-             FROM schedule_times WHERE schedule_id = ?1 AND time < ?2 ORDER BY time DESC LIMIT ?3",
-        )
-        .bind(id)
-        .bind(before.unix_nanos())
-        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-        .fetch_all(self.database.reader())
-        .await?;
-        found.iter().map(time_of).collect()
-    }
-
-    /// Returns the time that a request made.
-    pub(crate) async fn time_of_request(
-        &self,
-        id: &str,
-        request_id: &str,
-    ) -> Result<Option<TimeRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
-             FROM schedule_times WHERE schedule_id = ?1 AND request_id = ?2",
-        )
-        .bind(id)
-        .bind(request_id)
-        .fetch_optional(self.database.reader())
-        .await?;
-        found.as_ref().map(time_of).transpose()
-    }
-
-    /// Stores what became of a time; one that was deleted stays deleted.
-    pub(crate) async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError> {
-        sqlx::query(
-            "UPDATE schedule_times SET state = ?3, reason = ?4, message = ?5, run_id = ?6 \
-             WHERE schedule_id = ?1 AND time = ?2",
-        )
-        .bind(id)
-        .bind(time.time.unix_nanos())
-        .bind(number(time.state))
-        .bind(i32::from(time.reason))
-        .bind(&time.message)
-        .bind(&time.run_id)
-        .execute(self.database.writer())
-        .await?;
-        Ok(())
-    }
-}
 
 pub(super) async fn insert(
     transaction: &mut Transaction<'static, Sqlite>,
@@ -131,7 +52,7 @@ pub(super) async fn trim(
     Ok(())
 }
 
-fn number(state: TimeState) -> i64 {
+pub(super) fn number(state: TimeState) -> i64 {
     match state {
         TimeState::Buffered => 0,
         TimeState::Started => 1,
@@ -140,7 +61,7 @@ fn number(state: TimeState) -> i64 {
     }
 }
 
-fn time_of(row: &SqliteRow) -> Result<TimeRow, StoreError> {
+pub(super) fn time_of(row: &SqliteRow) -> Result<TimeRow, StoreError> {
     let damaged = |column| StoreError::Damaged {
         table: "schedule_times",
         column,
