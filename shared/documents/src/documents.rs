@@ -162,8 +162,16 @@ impl<K: Kind> Documents<K> {
         let row = self.inner.parts.store.get(shelf::<K>(tenant), id).await?;
         let mut known = self.in_force(id, row.as_ref());
         if let Some(known) = known.as_mut().filter(|_| K::REVISIONS) {
-            let mut newest = self.newest(tenant, Some(id)).await?;
-            known.revision = newest.remove(id);
+            known.revision = self.newest(tenant, Some(id)).await?.remove(id);
+            let revision = known.revision.as_ref();
+            let is_noted = revision.is_some_and(|row| {
+                row.from_file == known.from_file && row.etag == K::etag(&known.document)
+            });
+            // A process that stored it may have ended before it noted the revision.
+            if !is_noted {
+                self.note(tenant, vec![Known::clone(known)]).await?;
+                known.revision = self.newest(tenant, Some(id)).await?.remove(id);
+            }
         }
         Ok(known)
     }

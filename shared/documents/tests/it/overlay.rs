@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
-use documents::{ChangeError, Documents, Put};
+use core_types::Timestamp;
+use documents::{ChangeError, Documents, Put, store::NewDocument};
 
-use crate::{NoteKind, TENANT, body, notes};
+use crate::{NoteKind, TENANT, body, notes, shelf, sqlite};
 
 async fn put(notes: &Documents<NoteKind>, text: &str, etag: &str) -> Result<(), String> {
     let put = Put {
@@ -139,6 +140,26 @@ async fn changed_files_are_read_again_and_a_broken_one_stays_as_it_was() {
     assert_eq!(changes.added, Vec::<String>::new());
     assert_eq!(changes.changed, ["two"]);
     assert_eq!(changes.removed, ["one"]);
+}
+
+#[tokio::test]
+async fn a_document_whose_process_ended_before_its_revision_gets_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let new = NewDocument {
+        id: "one",
+        text: "one",
+        replaces: 0,
+        request: None,
+        now: Timestamp::from_unix_nanos(1),
+    };
+    let store = sqlite(directory.path()).await;
+    assert!(store.put(shelf("note"), new).await.unwrap());
+    store.close().await;
+    drop(store);
+    let notes = notes(directory.path(), Path::new("")).await;
+    let known = ("one".to_owned(), false, 1);
+    assert_eq!(in_force(&notes, "one").await, Some(known.clone()));
+    assert_eq!(in_force(&notes, "one").await, Some(known));
 }
 
 #[tokio::test]

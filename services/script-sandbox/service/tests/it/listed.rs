@@ -49,7 +49,7 @@ fn numbers(name: &str) -> impl Iterator<Item = u32> {
 fn every_number_of_the_table_has_its_test_and_the_other_way_round() {
     let listed = listed();
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let launcher = own.with_file_name("sandbox-launcher");
+    let launcher = own.with_file_name("launcher");
     let tested: BTreeSet<u32> = [own, &launcher]
         .iter()
         .flat_map(|crate_directory| ["src", "tests"].map(|part| crate_directory.join(part)))
