@@ -166,6 +166,11 @@ impl Failure {
         self
     }
 
+    /// Returns the reason.
+    pub fn reason(&self) -> ErrorReason {
+        self.reason
+    }
+
     /// Makes the status. What would make it too long to travel is cut, and the last violation then
     /// says how many there are besides.
     pub fn into_status(self) -> Status {

@@ -35,7 +35,7 @@ impl RunStore {
             .map(|next| run_list::token_after(request, next));
         let mut runs = Vec::with_capacity(page.runs.len());
         for summary in page.runs {
-            runs.push(self.resource(summary).await?);
+            runs.extend(self.listed(summary).await?);
         }
         Ok((runs, next.unwrap_or_default()))
     }

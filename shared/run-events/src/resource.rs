@@ -1,7 +1,7 @@
 //! A run of the log as a resource of the contract.
 
-use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{self as common, ErrorReason};
 use grpc_kit::Failure;
 use run_log::{RunLog, RunState, RunSummary};
 
@@ -11,6 +11,15 @@ use crate::phase;
 use crate::store::RunStore;
 
 impl RunStore {
+    /// Makes the resource of a run of a list; none of one that was deleted since it was listed.
+    pub(crate) async fn listed(&self, summary: RunSummary) -> Result<Option<common::Run>, Failure> {
+        match self.resource(summary).await {
+            Ok(run) => Ok(Some(run)),
+            Err(failure) if failure.reason() == ErrorReason::RunNotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Makes the resource of a run, its outcome read from its last event.
     pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
         let outcome = self.outcome_of(&summary).await?;

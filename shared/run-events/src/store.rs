@@ -94,7 +94,8 @@ impl RunStore {
         let mut runs = Vec::new();
         for summary in self.all(&filter).await? {
             let meta = RunMeta::of(&summary)?;
-            runs.push((self.resource(summary).await?, meta));
+            let run = self.listed(summary).await?;
+            runs.extend(run.map(|run| (run, meta)));
         }
         Ok(runs)
     }

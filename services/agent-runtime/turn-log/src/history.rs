@@ -5,7 +5,7 @@ use agent_domain::{
     message::{ChatMessage, Role, TurnMessage},
     plan::{Opening, Plan},
 };
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use contracts::tavern::common::v1::{self as common, ErrorReason, run_event::Kind};
 use core_types::{RunId, Timestamp};
 use grpc_kit::{Failure, run_list::timestamp_from_proto};
 use run_events::Runs;
@@ -61,7 +61,12 @@ pub async fn turn(runs: &Runs, run: common::Run, plan: &Plan) -> Result<Option<E
     let Ok(run_id) = run.run_id.parse::<RunId>() else {
         return Ok(None);
     };
-    let events = runs.events(run_id).await?;
+    let events = match runs.events(run_id).await {
+        Ok(events) => events,
+        // It was deleted since the conversation was read.
+        Err(failure) if failure.reason() == ErrorReason::RunNotFound => return Ok(None),
+        Err(failure) => return Err(failure),
+    };
     let own = events.iter().filter(|event| event.run_id == run.run_id);
     let folded = match crate::replay::fold(plan, false, own.clone()) {
         Ok(folded) => folded,
