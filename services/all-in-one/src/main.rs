@@ -42,7 +42,7 @@ enum Command {
     Client(cli::Command),
 }
 
-/// What to do with runs: all that needs a running Tavern, and a replay, which has the code of the agents.
+/// The commands about runs: those of the client, and a replay, which needs the code of the agents.
 #[derive(Subcommand)]
 enum Runs {
     #[command(flatten)]

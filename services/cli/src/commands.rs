@@ -127,7 +127,7 @@ impl Command {
     /// Executes the command. The exit code is 0 if the run or call succeeded.
     ///
     /// # Errors
-    /// What kept the command from its work.
+    /// The reason why the command did not do its work.
     pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         let executed = match self {
             Self::Invoke(input) => input.execute(remote).await,

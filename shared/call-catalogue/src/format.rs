@@ -70,6 +70,14 @@ impl TrainedFormat {
         }
     }
 
+    /// Returns the format that a rule reads; none of a rule about something else.
+    pub fn of_rule(rule: Rule) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|format| format.rule() == rule)
+    }
+
     /// The rule that describes it.
     pub fn rule(self) -> Rule {
         match self {

@@ -311,11 +311,7 @@ fn for_block_in(
     let block = parsed.blocks.get(index)?;
     let mut line = for_block(block)?;
     let has = |code: ProblemCode| block.problems.iter().any(|problem| problem.code == code);
-    let trained = |problem: &Problem| {
-        TrainedFormat::ALL
-            .iter()
-            .any(|format| format.rule() == problem.rule)
-    };
+    let trained = |problem: &Problem| TrainedFormat::of_rule(problem.rule).is_some();
     if !has(ProblemCode::UnsupportedFormat) && !block.problems.iter().any(trained) {
         return Some(line);
     }

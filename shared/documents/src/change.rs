@@ -33,18 +33,6 @@ pub enum ChangeError<I> {
     Store(#[from] StoreError),
 }
 
-/// The fields and failures of one kind on the wire.
-pub struct Wire<'a, I> {
-    /// The field with the id.
-    pub id_field: &'a str,
-    /// The request id of the caller; may be empty.
-    pub request_id: &'a str,
-    /// Reports everything that is wrong with a text.
-    pub invalid: &'a dyn Fn(I) -> Failure,
-    /// Reports that no document has the id.
-    pub not_found: &'a dyn Fn() -> Failure,
-}
-
 impl<I> ChangeError<I> {
     /// Refuses an etag that is not the present one, which is empty if there is no document. An empty etag
     /// accepts any.
@@ -60,17 +48,23 @@ impl<I> ChangeError<I> {
         }
     }
 
-    /// Makes the failure for the caller.
-    pub fn into_failure(self, wire: &Wire<'_, I>) -> Failure {
+    /// Makes the failure for the caller, who gave the id in a field and may have named the request.
+    pub fn into_failure(
+        self,
+        id_field: &str,
+        request_id: &str,
+        invalid: impl FnOnce(I) -> Failure,
+        not_found: impl FnOnce() -> Failure,
+    ) -> Failure {
         match self {
-            Self::Invalid(invalid) => (wire.invalid)(invalid),
+            Self::Invalid(wrong) => invalid(wrong),
             Self::EtagMismatch { current } => Failure::etag_mismatch(current),
-            Self::RequestIdReused => request_id_reused(wire.request_id),
-            Self::NotFound => (wire.not_found)(),
+            Self::RequestIdReused => request_id_reused(request_id),
+            Self::NotFound => not_found(),
             Self::IsFile => {
                 let problem =
                     "is the id of a file, which is never deleted; delete the file instead";
-                Failure::invalid_fields().violation(wire.id_field, problem)
+                Failure::invalid_fields().violation(id_field, problem)
             }
             Self::Store(error) => store_failure(&error),
         }

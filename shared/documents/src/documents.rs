@@ -13,14 +13,13 @@ use std::{
 
 use core_types::{Clock, LoadDiagnostic, Tenant};
 use run_events::Runs;
-use run_log::Hash;
 
 use crate::{
     change::ChangeError,
-    files::{FileChanges, Files, Look},
+    files::{FileChanges, Files, Fingerprint},
     kind::Kind,
     requests::{Request, Seen},
-    store::{DocumentRow, DocumentStore, NewDocument, RevisionRow, Shelf, StoreError},
+    store::{Collection, DocumentRow, DocumentStore, NewDocument, RevisionRow, StoreError},
 };
 
 pub use list::Listed;
@@ -114,8 +113,8 @@ pub struct Put<'a> {
     pub etag: &'a str,
     /// Whether to check only.
     pub validate_only: bool,
-    /// The caller's request id, which may be empty, and the digest of the request.
-    pub request: Option<(&'a str, Hash)>,
+    /// The caller's request; none if it is never repeated.
+    pub request: Option<Request<'a>>,
 }
 
 impl<K: Kind> Documents<K> {
@@ -150,7 +149,7 @@ impl<K: Kind> Documents<K> {
         tenant: Tenant,
         id: &str,
     ) -> Result<Option<Known<K::Document>>, StoreError> {
-        self.look().await?;
+        self.refresh_unless_followed().await?;
         self.current(tenant, id).await
     }
 
@@ -159,10 +158,15 @@ impl<K: Kind> Documents<K> {
         tenant: Tenant,
         id: &str,
     ) -> Result<Option<Known<K::Document>>, StoreError> {
-        let row = self.inner.parts.store.get(shelf::<K>(tenant), id).await?;
+        let row = self
+            .inner
+            .parts
+            .store
+            .get(collection::<K>(tenant), id)
+            .await?;
         let mut known = self.in_force(id, row.as_ref());
         if let Some(known) = known.as_mut().filter(|_| K::REVISIONS) {
-            known.revision = self.newest(tenant, Some(id)).await?.remove(id);
+            known.revision = self.newest(tenant, &[id]).await?.remove(id);
             let revision = known.revision.as_ref();
             let is_noted = revision.is_some_and(|row| {
                 row.from_file == known.from_file && row.etag == K::etag(&known.document)
@@ -170,7 +174,7 @@ impl<K: Kind> Documents<K> {
             // A process that stored it may have ended before it noted the revision.
             if !is_noted {
                 self.note(tenant, vec![Known::clone(known)]).await?;
-                known.revision = self.newest(tenant, Some(id)).await?.remove(id);
+                known.revision = self.newest(tenant, &[id]).await?.remove(id);
             }
         }
         Ok(known)
@@ -194,7 +198,9 @@ impl<K: Kind> Documents<K> {
             return Ok(Some(known));
         }
         let store = &self.inner.parts.store;
-        let kept = store.revision(shelf::<K>(tenant), id, revision).await?;
+        let kept = store
+            .revision(collection::<K>(tenant), id, revision)
+            .await?;
         let Some((row, text)) = kept else {
             return Ok(None);
         };
@@ -215,7 +221,7 @@ impl<K: Kind> Documents<K> {
         tenant: Tenant,
         put: Put<'_>,
     ) -> Result<(Known<K::Document>, bool), ChangeError<K::Invalid>> {
-        let (inner, shelf) = (&self.inner, shelf::<K>(tenant));
+        let (inner, collection) = (&self.inner, collection::<K>(tenant));
         let document = inner.kind.read(put.id, put.text);
         let document = Arc::new(document.map_err(ChangeError::Invalid)?);
         let id = K::id(&document).to_owned();
@@ -224,12 +230,10 @@ impl<K: Kind> Documents<K> {
             from_file: false,
             revision: None,
         };
-        self.look().await?;
-        let request = put.request;
-        let request = request.and_then(|(id, body)| Request::of(K::PUT, id, body));
+        self.refresh_unless_followed().await?;
         let _one_at_a_time = inner.changing.lock().await;
         loop {
-            if let Some(request) = request {
+            if let Some(request) = put.request {
                 match inner.parts.store.seen(tenant, request).await? {
                     Seen::New => {}
                     Seen::Same(_) => {
@@ -239,7 +243,7 @@ impl<K: Kind> Documents<K> {
                     Seen::OtherBody => return Err(ChangeError::RequestIdReused),
                 }
             }
-            let row = inner.parts.store.get(shelf, &id).await?;
+            let row = inner.parts.store.get(collection, &id).await?;
             let current = self.in_force(&id, row.as_ref());
             let current = current.map(|known| K::etag(&known.document));
             ChangeError::check_etag(put.etag, &current.unwrap_or_default())?;
@@ -250,11 +254,11 @@ impl<K: Kind> Documents<K> {
                 id: &id,
                 text: put.text,
                 replaces: row.map_or(0, |row| row.version),
-                request,
+                request: put.request,
                 now: inner.parts.clock.now(),
             };
             // Another process may have changed it meanwhile.
-            if inner.parts.store.put(shelf, new).await? {
+            if inner.parts.store.put(collection, new).await? {
                 break;
             }
         }
@@ -273,10 +277,10 @@ impl<K: Kind> Documents<K> {
         id: &str,
         etag: &str,
     ) -> Result<(), ChangeError<K::Invalid>> {
-        let (inner, shelf) = (&self.inner, shelf::<K>(tenant));
-        self.look().await?;
+        let (inner, collection) = (&self.inner, collection::<K>(tenant));
+        self.refresh_unless_followed().await?;
         let _one_at_a_time = inner.changing.lock().await;
-        let row = inner.parts.store.get(shelf, id).await?;
+        let row = inner.parts.store.get(collection, id).await?;
         match self.in_force(id, row.as_ref()) {
             None => return Err(ChangeError::NotFound),
             Some(known) if known.from_file => return Err(ChangeError::IsFile),
@@ -285,7 +289,7 @@ impl<K: Kind> Documents<K> {
         let deleted = inner
             .parts
             .store
-            .delete(shelf, id, None, inner.parts.clock.now());
+            .delete(collection, id, None, inner.parts.clock.now());
         if !deleted.await? {
             return Err(ChangeError::NotFound);
         }
@@ -328,8 +332,9 @@ impl<K: Kind> Documents<K> {
     /// A store that does not work.
     pub async fn refresh(&self) -> Result<(), StoreError> {
         let directory = self.inner.directory.clone();
-        let look = tokio::task::spawn_blocking(move || Look::at(&directory, K::NESTED)).await;
-        if look.is_ok_and(|look| look != self.files().look) {
+        let seen =
+            tokio::task::spawn_blocking(move || Fingerprint::at(&directory, K::NESTED)).await;
+        if seen.is_ok_and(|seen| seen != self.files().fingerprint) {
             match self.reload().await? {
                 Ok(changes) => tracing::info!(?changes, "files of {} were read again", K::NAME),
                 Err(error) => tracing::debug!(%error, "the directory of {} is not there", K::NAME),
@@ -364,7 +369,7 @@ impl<K: Kind> Documents<K> {
     }
 
     /// Reads changed files, of a kind whose directory is not followed.
-    async fn look(&self) -> Result<(), StoreError> {
+    async fn refresh_unless_followed(&self) -> Result<(), StoreError> {
         match K::FOLLOWED {
             true => Ok(()),
             false => self.refresh().await,
@@ -421,7 +426,7 @@ impl<K: Kind> Documents<K> {
     }
 }
 
-fn shelf<K: Kind>(tenant: Tenant) -> Shelf {
+fn collection<K: Kind>(tenant: Tenant) -> Collection {
     let kind = K::NAME;
-    Shelf { tenant, kind }
+    Collection { tenant, kind }
 }

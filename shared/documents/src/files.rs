@@ -27,13 +27,13 @@ pub struct FileChanges {
     pub removed: Vec<String>,
 }
 
-/// The appearance of the files of a directory: path, time of change and size.
+/// The paths, times of change and sizes of the files of a directory, by which a change is noticed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look(Vec<(PathBuf, Option<SystemTime>, u64)>);
+pub struct Fingerprint(Vec<(PathBuf, Option<SystemTime>, u64)>);
 
-impl Look {
-    /// Looks at the `*.json` of a directory, and at `nested` one level below; a directory that cannot be listed
-    /// has none.
+impl Fingerprint {
+    /// Takes the `*.json` of a directory, and `nested` one level below; a directory that cannot be listed has
+    /// none.
     pub fn at(directory: &Path, nested: &str) -> Self {
         let look = |file: PathBuf| {
             let metadata = fs::metadata(&file).ok()?;
@@ -47,7 +47,7 @@ impl Look {
 /// The documents of a directory by id, as they were when it was read.
 #[derive(Debug)]
 pub(crate) struct Files<K: Kind> {
-    pub(crate) look: Look,
+    pub(crate) fingerprint: Fingerprint,
     pub(crate) by_id: BTreeMap<String, Arc<K::Document>>,
     by_path: BTreeMap<PathBuf, Arc<K::Document>>,
     /// The mistakes of files that are not valid, by name without extension.
@@ -59,7 +59,7 @@ pub(crate) struct Files<K: Kind> {
 impl<K: Kind> Default for Files<K> {
     fn default() -> Self {
         Self {
-            look: Look::default(),
+            fingerprint: Fingerprint::default(),
             by_id: BTreeMap::new(),
             by_path: BTreeMap::new(),
             invalid: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl<K: Kind> Files<K> {
         if directory.as_os_str().is_empty() {
             return Ok(read);
         }
-        read.look = Look::at(directory, K::NESTED);
+        read.fingerprint = Fingerprint::at(directory, K::NESTED);
         let mut texts = BTreeMap::new();
         let mut files = Vec::new();
         for path in paths(directory, K::NESTED)? {
@@ -139,7 +139,7 @@ impl<K: Kind> Files<K> {
         invalid: K::Invalid,
         before: &Self,
     ) {
-        let earlier = before.by_path.get(&path).filter(|_| K::STEADY);
+        let earlier = before.by_path.get(&path).filter(|_| K::KEEPS_LAST_GOOD);
         let mut problem = invalid.to_string();
         if earlier.is_some() {
             problem.push_str("; it stays in force as it was before");

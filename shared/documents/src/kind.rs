@@ -13,18 +13,19 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
 
     /// The name, in the database and in logs.
     const NAME: &'static str;
-    /// The method whose request ids are noted.
-    const PUT: &'static str;
     /// The largest file, in bytes.
     const MAX_BYTES: usize;
     /// The name of a file that stands in a directory of its own; empty if none does.
     const NESTED: &'static str = "";
     /// Whether earlier states are kept as revisions.
     const REVISIONS: bool = false;
-    /// Whether changes of files are waited for, or reading again is asked for; else each read looks for them.
+    /// Whether the owner reads changed files again, by [`follow_files`] or on request; else each read of a document
+    /// does.
+    ///
+    /// [`follow_files`]: crate::Documents::follow_files
     const FOLLOWED: bool = true;
     /// Whether a file that can no longer be read stays in force as it was before.
-    const STEADY: bool = false;
+    const KEEPS_LAST_GOOD: bool = false;
 
     /// Returns the id of a document.
     fn id(document: &Self::Document) -> &str;

@@ -4,10 +4,10 @@
 //! a file of its id; when it is deleted, the file is in force again. A file is never deleted.
 //!
 //! - [`store`]: the seam to a database. [`sqlite`] is the one that exists; `tests/it` is the suite of all.
-//! - [`requests`]: request ids that were used, with what the first request answered.
+//! - [`requests`]: request ids that were used, with the first answer to each.
 //! - [`kind`]: the description of a kind of document.
 //! - [`files`]: the documents of a directory.
-//! - [`documents`]: those that were put and those of files together.
+//! - [`documents`]: stored documents and those of files together.
 //! - [`change`]: why a document is neither stored nor deleted.
 
 pub mod change;
@@ -24,4 +24,4 @@ pub use files::FileChanges;
 pub use kind::{FilePlace, Kind};
 pub use requests::{Request, RequestStore, Seen};
 pub use sqlite::{MIGRATIONS, SqliteDocuments};
-pub use store::{DocumentStore, RevisionRow, Shelf, StoreError};
+pub use store::{Collection, DocumentStore, RevisionRow, StoreError};

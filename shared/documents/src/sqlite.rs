@@ -1,5 +1,6 @@
 //! The store on SQLite.
 
+pub mod requests;
 mod revisions;
 
 use std::collections::BTreeMap;
@@ -11,8 +12,10 @@ use sql_store::{Migrations, SqliteDatabase};
 use sqlx::{Row, sqlite::SqliteRow};
 
 use crate::{
-    requests::{self, Request, RequestStore, Seen},
-    store::{DocumentRow, DocumentStore, NewDocument, NewRevision, RevisionRow, Shelf, StoreError},
+    requests::{Request, RequestStore, Seen},
+    store::{
+        Collection, DocumentRow, DocumentStore, NewDocument, NewRevision, RevisionRow, StoreError,
+    },
 };
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
@@ -43,12 +46,16 @@ impl RequestStore for SqliteDocuments {
 
 #[async_trait]
 impl DocumentStore for SqliteDocuments {
-    async fn get(&self, shelf: Shelf, id: &str) -> Result<Option<DocumentRow>, StoreError> {
+    async fn get(
+        &self,
+        collection: Collection,
+        id: &str,
+    ) -> Result<Option<DocumentRow>, StoreError> {
         let row = sqlx::query(
             "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
         )
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(id)
         .fetch_optional(self.database.reader())
         .await?;
@@ -57,7 +64,7 @@ impl DocumentStore for SqliteDocuments {
 
     async fn page(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         after: &str,
         limit: usize,
         most_bytes: usize,
@@ -66,8 +73,8 @@ impl DocumentStore for SqliteDocuments {
             "SELECT id, version, text FROM document WHERE tenant = ?1 AND kind = ?2 AND id > ?3 \
              ORDER BY id LIMIT ?4",
         )
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(after)
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
         .fetch(self.database.reader());
@@ -82,13 +89,13 @@ impl DocumentStore for SqliteDocuments {
         Ok(page)
     }
 
-    async fn put(&self, shelf: Shelf, new: NewDocument<'_>) -> Result<bool, StoreError> {
+    async fn put(&self, collection: Collection, new: NewDocument<'_>) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let stored: Option<i64> = sqlx::query_scalar(
             "SELECT version FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3",
         )
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(new.id)
         .fetch_optional(&mut *transaction)
         .await?;
@@ -97,21 +104,20 @@ impl DocumentStore for SqliteDocuments {
             return Ok(false);
         }
         if let Some(request) = &new.request
-            && !requests::note(&mut transaction, shelf.tenant, request, "", new.now).await?
+            && !requests::note(&mut transaction, collection.tenant, request, "", new.now).await?
         {
             return Ok(false);
         }
         sqlx::query(
-            "INSERT INTO document (tenant, kind, id, version, text, updated) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (tenant, kind, id) DO UPDATE SET \
-             version = excluded.version, text = excluded.text, updated = excluded.updated",
+            "INSERT INTO document (tenant, kind, id, version, text) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tenant, kind, id) DO UPDATE SET \
+             version = excluded.version, text = excluded.text",
         )
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(new.id)
         .bind(replaces + 1)
         .bind(new.text)
-        .bind(new.now.unix_nanos())
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
@@ -120,7 +126,7 @@ impl DocumentStore for SqliteDocuments {
 
     async fn delete(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         request: Option<Request<'_>>,
         now: Timestamp,
@@ -128,8 +134,8 @@ impl DocumentStore for SqliteDocuments {
         let mut transaction = self.database.begin_write().await?;
         let deleted =
             sqlx::query("DELETE FROM document WHERE tenant = ?1 AND kind = ?2 AND id = ?3")
-                .bind(shelf.tenant.as_str())
-                .bind(shelf.kind)
+                .bind(collection.tenant.as_str())
+                .bind(collection.kind)
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
@@ -137,7 +143,7 @@ impl DocumentStore for SqliteDocuments {
             return Ok(false);
         }
         if let Some(request) = &request {
-            requests::note(&mut transaction, shelf.tenant, request, "", now).await?;
+            requests::note(&mut transaction, collection.tenant, request, "", now).await?;
         }
         transaction.commit().await?;
         Ok(true)
@@ -145,41 +151,41 @@ impl DocumentStore for SqliteDocuments {
 
     async fn newest_revisions(
         &self,
-        shelf: Shelf,
-        id: Option<&str>,
+        collection: Collection,
+        ids: &[&str],
     ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
-        revisions::newest(&self.database, shelf, id).await
+        revisions::newest(&self.database, collection, ids).await
     }
 
     async fn revision(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         number: u64,
     ) -> Result<Option<(RevisionRow, String)>, StoreError> {
-        revisions::one(&self.database, shelf, id, number).await
+        revisions::one(&self.database, collection, id, number).await
     }
 
     async fn revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RevisionRow>, StoreError> {
-        revisions::page(&self.database, shelf, id, before, limit).await
+        revisions::page(&self.database, collection, id, before, limit).await
     }
 
     async fn add_revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         new: &[NewRevision],
         now: Timestamp,
     ) -> Result<Vec<RevisionRow>, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let mut added = Vec::with_capacity(new.len());
         for document in new {
-            added.push(revisions::add(&mut transaction, shelf, document, now).await?);
+            added.push(revisions::add(&mut transaction, collection, document, now).await?);
         }
         transaction.commit().await?;
         Ok(added)
@@ -187,12 +193,12 @@ impl DocumentStore for SqliteDocuments {
 
     async fn delete_revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         up_to: u64,
         used: &[u64],
     ) -> Result<(), StoreError> {
-        revisions::delete(&self.database, shelf, id, up_to, used).await
+        revisions::delete(&self.database, collection, id, up_to, used).await
     }
 
     async fn close(&self) {

@@ -9,9 +9,9 @@ use crate::requests::{Request, RequestStore, Seen};
 
 pub use sql_store::StoreError;
 
-/// The documents of one kind and tenant.
+/// The documents of one kind and tenant, which no id of another collection reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shelf {
+pub struct Collection {
     /// The tenant.
     pub tenant: Tenant,
     /// The name of the kind.
@@ -82,12 +82,16 @@ pub struct NewRevision {
 #[async_trait]
 pub trait DocumentStore: RequestStore {
     /// Returns a document.
-    async fn get(&self, shelf: Shelf, id: &str) -> Result<Option<DocumentRow>, StoreError>;
+    async fn get(
+        &self,
+        collection: Collection,
+        id: &str,
+    ) -> Result<Option<DocumentRow>, StoreError>;
 
     /// Returns at most `limit` documents by id, those after `after`; no more once their texts exceed `most_bytes`.
     async fn page(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         after: &str,
         limit: usize,
         most_bytes: usize,
@@ -95,12 +99,12 @@ pub trait DocumentStore: RequestStore {
 
     /// Stores a document and its request in one commit. Stores neither and returns `false` if another version
     /// than the named one is stored by now, or the request id was used.
-    async fn put(&self, shelf: Shelf, new: NewDocument<'_>) -> Result<bool, StoreError>;
+    async fn put(&self, collection: Collection, new: NewDocument<'_>) -> Result<bool, StoreError>;
 
     /// Stores a document in place of any, unless its request was seen before: the answer says so.
     async fn replace(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         text: &str,
         request: Option<Request<'_>>,
@@ -108,12 +112,12 @@ pub trait DocumentStore: RequestStore {
     ) -> Result<Seen, StoreError> {
         loop {
             if let Some(request) = request {
-                match self.seen(shelf.tenant, request).await? {
+                match self.seen(collection.tenant, request).await? {
                     Seen::New => {}
                     seen => return Ok(seen),
                 }
             }
-            let replaces = self.get(shelf, id).await?.map_or(0, |row| row.version);
+            let replaces = self.get(collection, id).await?.map_or(0, |row| row.version);
             let new = NewDocument {
                 id,
                 text,
@@ -122,7 +126,7 @@ pub trait DocumentStore: RequestStore {
                 now,
             };
             // Another process may have changed it meanwhile.
-            if self.put(shelf, new).await? {
+            if self.put(collection, new).await? {
                 return Ok(Seen::New);
             }
         }
@@ -132,23 +136,23 @@ pub trait DocumentStore: RequestStore {
     /// one nothing is stored.
     async fn delete(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         request: Option<Request<'_>>,
         now: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// Returns the newest revision of each document by id, or of the one that is named.
+    /// Returns the newest revision of each of these documents, by id.
     async fn newest_revisions(
         &self,
-        shelf: Shelf,
-        id: Option<&str>,
+        collection: Collection,
+        ids: &[&str],
     ) -> Result<BTreeMap<String, RevisionRow>, StoreError>;
 
     /// Returns a revision with its text.
     async fn revision(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         number: u64,
     ) -> Result<Option<(RevisionRow, String)>, StoreError>;
@@ -156,7 +160,7 @@ pub trait DocumentStore: RequestStore {
     /// Returns at most `limit` revisions of a document, the newest first, those before `before`.
     async fn revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         before: Option<u64>,
         limit: usize,
@@ -166,7 +170,7 @@ pub trait DocumentStore: RequestStore {
     /// stored again. Returns their revisions, in order.
     async fn add_revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         new: &[NewRevision],
         now: Timestamp,
     ) -> Result<Vec<RevisionRow>, StoreError>;
@@ -174,7 +178,7 @@ pub trait DocumentStore: RequestStore {
     /// Deletes the revisions of a document up to a number, but for those that are used.
     async fn delete_revisions(
         &self,
-        shelf: Shelf,
+        collection: Collection,
         id: &str,
         up_to: u64,
         used: &[u64],

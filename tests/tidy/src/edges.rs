@@ -69,7 +69,7 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
 ];
 
-/// The program of all services, which serves nobody by itself.
+/// The program that links every service, and owns none of the shared crates.
 const ALL_IN_ONE: &str = "all-in-one";
 
 /// The command line, which is a client.

@@ -29,7 +29,7 @@ const ALL: [Once; 5] = [
     Once {
         mark: "request_id text",
         homes: &REQUESTS,
-        remedy: "note request ids with `documents::requests::note`, in the transaction of the change",
+        remedy: "note request ids with `documents::sqlite::requests::note`, in the transaction of the change",
     },
     Once {
         mark: "insert into document",

@@ -46,9 +46,8 @@ fn check_request_id(request_id: &str) -> Result<(), Failure> {
 
 /// Reads where a list continues: the key of the last entry of the page before.
 fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {
-    core_types::PageToken::decode(list, page_token)
-        .map(|token| token.map(|token| token.last_key().to_owned()))
-        .map_err(|error| Failure::invalid_fields().violation("page_token", error.to_string()))
+    let token = grpc_kit::page_token(list, page_token)?;
+    Ok(token.map(|token| token.last_key().to_owned()))
 }
 
 /// Cuts a list that may have one entry more than its page, and says where it continues.

@@ -17,7 +17,7 @@ use agent_domain::{
 };
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, IdSource, LoadDiagnostic, Tenant};
-use documents::{ChangeError, Seen, change::request_id_reused, files::Look};
+use documents::{ChangeError, Seen, change::request_id_reused, files::Fingerprint};
 use grpc_kit::Failure;
 use run_events::store_failure;
 use tokio::sync::Mutex;
@@ -54,7 +54,7 @@ struct Inner {
 struct KnownBase {
     ids: BTreeSet<String>,
     left_out: Vec<LoadDiagnostic>,
-    look: Look,
+    fingerprint: Fingerprint,
 }
 
 /// An entry to be written.
@@ -99,8 +99,8 @@ impl Knowledge {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             let directory = self.inner.directory.clone();
-            let look = tokio::task::spawn_blocking(move || Look::at(&directory, "")).await;
-            if look.is_ok_and(|look| self.known(|known| known.look != look))
+            let seen = tokio::task::spawn_blocking(move || Fingerprint::at(&directory, "")).await;
+            if seen.is_ok_and(|seen| self.known(|known| known.fingerprint != seen))
                 && let Err(error) = self.read_files().await
             {
                 tracing::warn!(%error, "the knowledge directory cannot be read again");
@@ -113,9 +113,9 @@ impl Knowledge {
         let _one_at_a_time = self.inner.changing.lock().await;
         let directory = self.inner.directory.clone();
         let read = tokio::task::spawn_blocking(move || {
-            (Look::at(&directory, ""), files::read(&directory))
+            (Fingerprint::at(&directory, ""), files::read(&directory))
         });
-        let Ok((look, (bases, left_out))) = read.await else {
+        let Ok((fingerprint, (bases, left_out))) = read.await else {
             return Ok(());
         };
         let store = &self.inner.store;
@@ -133,7 +133,7 @@ impl Knowledge {
             *known = KnownBase {
                 ids,
                 left_out,
-                look,
+                fingerprint,
             }
         });
         Ok(())
@@ -187,7 +187,7 @@ impl Knowledge {
         self.change(|known| {
             known.ids.remove(id);
             // A file that was hidden is read.
-            known.look = Look::default();
+            known.fingerprint = Fingerprint::default();
         });
         Ok(deleted)
     }

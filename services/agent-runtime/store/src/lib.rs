@@ -1,4 +1,4 @@
-//! What agent-runtime keeps beside the runs.
+//! The stores of agent-runtime beside its run log.
 //!
 //! The database holds appended messages, private states, entries of knowledge bases and open questions; profiles,
 //! scenes and projects are [`documents`]. The crate asks no model, calls no tool and drives no turn.

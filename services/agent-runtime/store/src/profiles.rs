@@ -25,11 +25,10 @@ impl Kind for ProfileKind {
     type Invalid = DocumentError;
 
     const NAME: &'static str = "profile";
-    const PUT: &'static str = "PutProfile";
     const MAX_BYTES: usize = MAX_PROFILE_BYTES;
     const NESTED: &'static str = "agent_profile.json";
     const REVISIONS: bool = true;
-    const STEADY: bool = true;
+    const KEEPS_LAST_GOOD: bool = true;
 
     fn id(profile: &Profile) -> &str {
         profile.id.as_str()

@@ -24,7 +24,6 @@ impl Kind for ProjectKind {
     type Invalid = DocumentError;
 
     const NAME: &'static str = "project";
-    const PUT: &'static str = "PutProject";
     const MAX_BYTES: usize = 0;
     const REVISIONS: bool = true;
 

@@ -23,7 +23,6 @@ impl Kind for SceneKind {
     type Invalid = DocumentError;
 
     const NAME: &'static str = "scene";
-    const PUT: &'static str = "PutScene";
     const MAX_BYTES: usize = MAX_SCENE_BYTES;
     const REVISIONS: bool = true;
     const FOLLOWED: bool = false;

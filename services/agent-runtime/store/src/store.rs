@@ -7,7 +7,7 @@ mod states;
 
 use async_trait::async_trait;
 use core_types::Tenant;
-use documents::requests::{self, Request, RequestStore, Seen};
+use documents::{Request, RequestStore, Seen, sqlite::requests};
 use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 

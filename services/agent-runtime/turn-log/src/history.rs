@@ -17,7 +17,7 @@ const MAX_UNTRUSTED_BYTES: usize = 1 << 20;
 /// Messages that were appended together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// When they were appended.
+    /// The time of the append.
     pub created: Timestamp,
     /// The messages, in order.
     pub messages: Vec<ChatMessage>,

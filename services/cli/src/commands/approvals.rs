@@ -18,7 +18,7 @@ use tonic::Request;
 use super::{Remote, documents, json as lines, list, print, print_table, refusal};
 use crate::timeline::name;
 
-/// What to do with approvals.
+/// The commands about approvals.
 #[derive(Subcommand)]
 pub enum Command {
     /// List pending approvals, or all of them.

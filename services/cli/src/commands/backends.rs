@@ -12,7 +12,7 @@ use contracts::tavern::registry::v1::{
 
 use super::{Remote, documents, json, list, print_fields, refusal};
 
-/// What to do with backends.
+/// The commands about backends.
 #[derive(Subcommand)]
 pub enum Command {
     /// List backends by name.

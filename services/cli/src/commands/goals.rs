@@ -9,7 +9,7 @@ use contracts::tavern::agent::v1::{Goal, GoalStatus, ListGoalsRequest, UpdateGoa
 use super::{Remote, json, list, refusal};
 use crate::timeline::name;
 
-/// What to do with goals.
+/// The commands about goals.
 #[derive(Subcommand)]
 pub enum Command {
     /// List the goals of an agent in a conversation, by descending priority.

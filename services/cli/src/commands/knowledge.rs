@@ -14,7 +14,7 @@ use contracts::tavern::agent::v1::{
 
 use super::{Remote, documents, json, list, print, refusal};
 
-/// What to do with knowledge bases.
+/// The commands about knowledge bases.
 #[derive(Subcommand)]
 pub enum Command {
     /// List knowledge bases by id.

@@ -9,7 +9,7 @@ use contracts::tavern::registry::v1::{GetPluginRequest, ListPluginsRequest, Plug
 
 use super::{Remote, documents, json, list, print_fields, refusal};
 
-/// What to do with plugins.
+/// The commands about plugins.
 #[derive(Subcommand)]
 pub enum Command {
     /// List plugins by directory, those included that were left out.

@@ -11,7 +11,7 @@ use contracts::tavern::agent::v1::{
 
 use super::{Remote, documents, refusal};
 
-/// What to do with profiles.
+/// The commands about profiles.
 #[derive(Subcommand)]
 pub enum Command {
     /// List profiles by id.

@@ -13,7 +13,7 @@ use contracts::tavern::agent::v1::{
 
 use super::{Remote, documents, json, list, print, refusal, runs};
 
-/// What to do with projects.
+/// The commands about projects.
 #[derive(Subcommand)]
 pub enum Command {
     /// List projects by id.

@@ -27,7 +27,7 @@ use super::{Remote, finish, json, print, print_fields, print_table, refusal, sta
 use crate::program;
 use crate::timeline::{Style, Timeline};
 
-/// What to do with runs.
+/// The commands about runs.
 #[derive(Subcommand)]
 pub enum Command {
     /// List runs, the newest first.
@@ -127,7 +127,7 @@ impl Command {
     /// Executes the command. The exit code is 0 unless a run that is followed does not succeed.
     ///
     /// # Errors
-    /// What kept the command from its work.
+    /// The reason why the command did not do its work.
     pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         remote.located(self.answered(remote).await)
     }

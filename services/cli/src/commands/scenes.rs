@@ -13,7 +13,7 @@ use contracts::tavern::common::v1::EventPriority;
 use super::{Remote, json, list, print, print_table, refusal, runs, words};
 use crate::timeline::name;
 
-/// What to do with scenes.
+/// The commands about scenes.
 #[derive(Subcommand)]
 pub enum Command {
     /// List scenes by id.

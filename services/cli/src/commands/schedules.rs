@@ -15,7 +15,7 @@ use contracts::tavern::workflow::v1::{
 use super::{Remote, json, list, print, print_table, refusal, words};
 use crate::timeline::name;
 
-/// What to do with schedules.
+/// The commands about schedules.
 #[derive(Subcommand)]
 pub enum Command {
     /// List schedules by id.

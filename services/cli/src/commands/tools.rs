@@ -18,7 +18,7 @@ use contracts::tavern::registry::v1::{
 use super::{Remote, json, list, print, print_table, refusal, words};
 use crate::timeline::{Style, Timeline, decide_by, name, output_text};
 
-/// What to do with tools.
+/// The commands about tools.
 #[derive(Subcommand)]
 pub enum Command {
     /// List tools by id.

@@ -17,7 +17,7 @@ use super::documents::{read, remarks, source};
 use super::{Remote, documents, json, list, print, print_table, refusal, runs};
 use crate::timeline::name;
 
-/// What to do with workflows.
+/// The commands about workflows.
 #[derive(Subcommand)]
 pub enum Command {
     /// List workflows by id.

@@ -3,7 +3,7 @@
 pub(crate) mod approvals;
 
 use core_types::Tenant;
-use documents::Shelf;
+use documents::Collection;
 use sql_store::Migrations;
 
 pub use sql_store::StoreError;
@@ -14,13 +14,13 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 pub const MIGRATIONS: Migrations = Migrations::new("tool_registry", &MIGRATOR);
 
 /// The tools that the operator added, with their definitions as they were given.
-pub(crate) const TOOLS: Shelf = Shelf {
+pub(crate) const TOOLS: Collection = Collection {
     tenant: Tenant::DEFAULT,
     kind: "tool",
 };
 
 /// The gRPC servers that the operator added.
-pub(crate) const BACKENDS: Shelf = Shelf {
+pub(crate) const BACKENDS: Collection = Collection {
     tenant: Tenant::DEFAULT,
     kind: "backend",
 };
@@ -56,8 +56,8 @@ mod tests {
         let all = [documents::MIGRATIONS, MIGRATIONS];
         let database = SqliteDatabase::open(options, &all).await;
         let documents = SqliteDocuments::new(database.expect("it is brought up to date"));
-        let text = async |shelf, id| {
-            let row = documents.get(shelf, id).await.expect("it is read");
+        let text = async |collection, id| {
+            let row = documents.get(collection, id).await.expect("it is read");
             row.expect("it is there").text
         };
         assert_eq!(text(TOOLS, "a:b").await, "a definition");

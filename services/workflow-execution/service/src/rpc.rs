@@ -22,7 +22,6 @@ use contracts::tavern::workflow::v1::{
 };
 use core_types::PageToken;
 use core_types::page::page_size;
-use grpc_kit::Failure;
 use tonic::{Request, Response, Status};
 
 use self::references::Missing;
@@ -198,12 +197,6 @@ impl WorkflowService for Rpc {
 
 /// Reads a page token; returns the key to continue after, empty at the beginning.
 fn read_token(list: &str, token: &str) -> Result<String, Status> {
-    match PageToken::decode(list, token) {
-        Ok(token) => Ok(token
-            .map(|token| token.last_key().to_owned())
-            .unwrap_or_default()),
-        Err(error) => Err(Failure::invalid_fields()
-            .violation("page_token", error.to_string())
-            .into()),
-    }
+    let token = grpc_kit::page_token(list, token)?;
+    Ok(token.map_or_else(String::new, |token| token.last_key().to_owned()))
 }

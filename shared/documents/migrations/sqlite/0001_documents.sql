@@ -6,7 +6,6 @@ CREATE TABLE document (
     id      TEXT    NOT NULL,
     version INTEGER NOT NULL,
     text    TEXT    NOT NULL,
-    updated INTEGER NOT NULL,
     PRIMARY KEY (tenant, kind, id)
 ) STRICT;
 

@@ -6,7 +6,7 @@ use core_types::{PageToken, Tenant};
 use grpc_kit::Failure;
 use run_events::store_failure;
 
-use super::{Documents, Known, shelf};
+use super::{Documents, Known, collection};
 use crate::{
     kind::Kind,
     store::{DocumentRow, StoreError},
@@ -39,9 +39,7 @@ impl<K: Kind> Documents<K> {
         page_size: i32,
     ) -> Result<Listed<K::Document>, Failure> {
         let list = format!("{}s", K::NAME);
-        let token = PageToken::decode(&list, page_token).map_err(|error| {
-            Failure::invalid_fields().violation("page_token", error.to_string())
-        })?;
+        let token = grpc_kit::page_token(&list, page_token)?;
         let after = token.as_ref().map_or("", PageToken::last_key);
         let size = core_types::page::page_size(page_size);
         let page = self.page(tenant, after, size).await;
@@ -65,9 +63,9 @@ impl<K: Kind> Documents<K> {
         after: &str,
         limit: usize,
     ) -> Result<(Vec<Known<K::Document>>, Option<String>), StoreError> {
-        self.look().await?;
+        self.refresh_unless_followed().await?;
         let store = &self.inner.parts.store;
-        let page = store.page(shelf::<K>(tenant), after, limit + 1, PAGE_BYTES);
+        let page = store.page(collection::<K>(tenant), after, limit + 1, PAGE_BYTES);
         let stored: BTreeMap<String, DocumentRow> = page
             .await?
             .into_iter()
@@ -96,7 +94,9 @@ impl<K: Kind> Documents<K> {
             entries.extend(known);
         }
         if K::REVISIONS && !entries.is_empty() {
-            let mut newest = self.newest(tenant, None).await?;
+            let listed = entries.iter().map(|known| K::id(&known.document));
+            let listed: Vec<&str> = listed.collect();
+            let mut newest = self.newest(tenant, &listed).await?;
             for known in &mut entries {
                 known.revision = newest.remove(K::id(&known.document));
             }

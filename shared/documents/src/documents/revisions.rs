@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use core_types::{LoadDiagnostic, LoadSeverity, Tenant};
 
-use super::{Documents, Known, shelf};
+use super::{Documents, Known, collection};
 use crate::{
     files::Files,
     kind::Kind,
@@ -27,16 +27,18 @@ impl<K: Kind> Documents<K> {
         limit: usize,
     ) -> Result<Vec<RevisionRow>, StoreError> {
         let store = &self.inner.parts.store;
-        store.revisions(shelf::<K>(tenant), id, before, limit).await
+        store
+            .revisions(collection::<K>(tenant), id, before, limit)
+            .await
     }
 
     pub(super) async fn newest(
         &self,
         tenant: Tenant,
-        id: Option<&str>,
+        ids: &[&str],
     ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
         let store = &self.inner.parts.store;
-        store.newest_revisions(shelf::<K>(tenant), id).await
+        store.newest_revisions(collection::<K>(tenant), ids).await
     }
 
     /// Returns the revision that a document made, as long as it is kept.
@@ -57,14 +59,20 @@ impl<K: Kind> Documents<K> {
     /// Notes the files that are in force and no revision yet. Files are of the one tenant that exists.
     pub(super) async fn note_files(&self, files: &Files<K>) -> Result<(), StoreError> {
         let tenant = Tenant::DEFAULT;
-        let newest = self.newest(tenant, None).await?;
+        let ids: Vec<&str> = files.by_id.keys().map(String::as_str).collect();
+        let newest = self.newest(tenant, &ids).await?;
         let mut new = Vec::new();
         for (id, document) in &files.by_id {
             let row = newest.get(id);
             if row.is_some_and(|row| row.from_file && row.etag == K::etag(document)) {
                 continue;
             }
-            let stored = self.inner.parts.store.get(shelf::<K>(tenant), id).await?;
+            let stored = self
+                .inner
+                .parts
+                .store
+                .get(collection::<K>(tenant), id)
+                .await?;
             if stored.and_then(|row| self.parse(&row)).is_none() {
                 new.push(Known {
                     document: Arc::clone(document),
@@ -95,7 +103,9 @@ impl<K: Kind> Documents<K> {
         });
         let new: Vec<NewRevision> = new.collect();
         let (store, now) = (&self.inner.parts.store, self.inner.parts.clock.now());
-        let added = store.add_revisions(shelf::<K>(tenant), &new, now).await?;
+        let added = store
+            .add_revisions(collection::<K>(tenant), &new, now)
+            .await?;
         for (document, row) in new.iter().zip(&added) {
             if let Some(oldest) = row.number.checked_sub(KEPT).filter(|oldest| *oldest > 0) {
                 self.delete_unused(tenant, &document.id, oldest).await?;
@@ -131,9 +141,9 @@ impl<K: Kind> Documents<K> {
             }
         };
         let store = &self.inner.parts.store;
-        let shelf = shelf::<K>(tenant);
+        let collection = collection::<K>(tenant);
         store
-            .delete_revisions(shelf, id, up_to, &used.concat())
+            .delete_revisions(collection, id, up_to, &used.concat())
             .await
     }
 }

@@ -7,24 +7,24 @@ use sql_store::SqliteDatabase;
 use sqlx::{Row, SqliteConnection, sqlite::SqliteRow};
 
 use super::signed;
-use crate::store::{NewRevision, RevisionRow, Shelf, StoreError};
+use crate::store::{Collection, NewRevision, RevisionRow, StoreError};
 
 const COLUMNS: &str = "revision, etag, label, from_file, same_version_as, created";
 
 pub(super) async fn newest(
     database: &SqliteDatabase,
-    shelf: Shelf,
-    id: Option<&str>,
+    collection: Collection,
+    ids: &[&str],
 ) -> Result<BTreeMap<String, RevisionRow>, StoreError> {
     let query = format!(
         "SELECT {COLUMNS}, id FROM document_revision r WHERE tenant = ?1 AND kind = ?2 \
-         AND (?3 IS NULL OR id = ?3) AND revision = (SELECT max(revision) FROM document_revision n \
+         AND id IN (SELECT value FROM json_each(?3)) AND revision = (SELECT max(revision) FROM document_revision n \
          WHERE n.tenant = ?1 AND n.kind = ?2 AND n.id = r.id)"
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
-        .bind(id)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
+        .bind(serde_json::Value::from(ids).to_string())
         .fetch_all(database.reader())
         .await?;
     let newest = rows.iter().map(|row| Ok((row.try_get(6)?, read(row)?)));
@@ -33,7 +33,7 @@ pub(super) async fn newest(
 
 pub(super) async fn one(
     database: &SqliteDatabase,
-    shelf: Shelf,
+    collection: Collection,
     id: &str,
     number: u64,
 ) -> Result<Option<(RevisionRow, String)>, StoreError> {
@@ -42,8 +42,8 @@ pub(super) async fn one(
          WHERE tenant = ?1 AND kind = ?2 AND id = ?3 AND revision = ?4"
     );
     let row = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(id)
         .bind(signed(number))
         .fetch_optional(database.reader())
@@ -54,7 +54,7 @@ pub(super) async fn one(
 
 pub(super) async fn page(
     database: &SqliteDatabase,
-    shelf: Shelf,
+    collection: Collection,
     id: &str,
     before: Option<u64>,
     limit: usize,
@@ -64,8 +64,8 @@ pub(super) async fn page(
          AND revision < ?4 ORDER BY revision DESC LIMIT ?5"
     );
     let rows = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(id)
         .bind(before.map_or(i64::MAX, signed))
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -76,7 +76,7 @@ pub(super) async fn page(
 
 pub(super) async fn add(
     connection: &mut SqliteConnection,
-    shelf: Shelf,
+    collection: Collection,
     document: &NewRevision,
     now: Timestamp,
 ) -> Result<RevisionRow, StoreError> {
@@ -85,8 +85,8 @@ pub(super) async fn add(
          ORDER BY revision DESC LIMIT 1"
     );
     let newest = sqlx::query(sqlx::AssertSqlSafe(query))
-        .bind(shelf.tenant.as_str())
-        .bind(shelf.kind)
+        .bind(collection.tenant.as_str())
+        .bind(collection.kind)
         .bind(&document.id)
         .fetch_optional(&mut *connection)
         .await?;
@@ -101,8 +101,8 @@ pub(super) async fn add(
         "SELECT coalesce(max(revision), 0) FROM document_revision WHERE tenant = ?1 AND kind = ?2 \
          AND id = ?3 AND label = ?4 AND label <> '' AND etag <> ?5",
     )
-    .bind(shelf.tenant.as_str())
-    .bind(shelf.kind)
+    .bind(collection.tenant.as_str())
+    .bind(collection.kind)
     .bind(&document.id)
     .bind(&document.label)
     .bind(&document.etag)
@@ -112,8 +112,8 @@ pub(super) async fn add(
         "INSERT INTO document_revision (tenant, kind, id, revision, etag, label, from_file, \
          same_version_as, created, text) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )
-    .bind(shelf.tenant.as_str())
-    .bind(shelf.kind)
+    .bind(collection.tenant.as_str())
+    .bind(collection.kind)
     .bind(&document.id)
     .bind(signed(number))
     .bind(&document.etag)
@@ -136,7 +136,7 @@ pub(super) async fn add(
 
 pub(super) async fn delete(
     database: &SqliteDatabase,
-    shelf: Shelf,
+    collection: Collection,
     id: &str,
     up_to: u64,
     used: &[u64],
@@ -146,8 +146,8 @@ pub(super) async fn delete(
         "DELETE FROM document_revision WHERE tenant = ?1 AND kind = ?2 AND id = ?3 \
          AND revision <= ?4 AND revision NOT IN (SELECT value FROM json_each(?5))",
     )
-    .bind(shelf.tenant.as_str())
-    .bind(shelf.kind)
+    .bind(collection.tenant.as_str())
+    .bind(collection.kind)
     .bind(id)
     .bind(signed(up_to))
     .bind(serde_json::Value::from(used).to_string())

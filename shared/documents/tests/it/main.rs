@@ -7,7 +7,8 @@ use std::{path::Path, sync::Arc};
 
 use core_types::{SystemClock, Tenant};
 use documents::{
-    DocumentParts, DocumentStore, Documents, FilePlace, Kind, MIGRATIONS, Shelf, SqliteDocuments,
+    Collection, DocumentParts, DocumentStore, Documents, FilePlace, Kind, MIGRATIONS,
+    SqliteDocuments,
 };
 use run_log::Hash;
 use sql_store::{SqliteDatabase, SqliteOptions};
@@ -29,10 +30,9 @@ impl Kind for NoteKind {
     type Invalid = String;
 
     const NAME: &'static str = "note";
-    const PUT: &'static str = "PutNote";
     const MAX_BYTES: usize = 1_000;
     const REVISIONS: bool = true;
-    const STEADY: bool = true;
+    const KEEPS_LAST_GOOD: bool = true;
 
     fn id(note: &Note) -> &str {
         &note.id
@@ -84,9 +84,9 @@ async fn notes(directory: &Path, files: &Path) -> Documents<NoteKind> {
     opened.expect("the documents open")
 }
 
-fn shelf(kind: &'static str) -> Shelf {
+fn collection(kind: &'static str) -> Collection {
     let tenant = TENANT;
-    Shelf { tenant, kind }
+    Collection { tenant, kind }
 }
 
 fn body(text: &str) -> Hash {

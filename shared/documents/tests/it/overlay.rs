@@ -3,9 +3,9 @@
 use std::{fs, path::Path};
 
 use core_types::Timestamp;
-use documents::{ChangeError, Documents, Put, store::NewDocument};
+use documents::{ChangeError, Documents, Put, Request, store::NewDocument};
 
-use crate::{NoteKind, TENANT, body, notes, shelf, sqlite};
+use crate::{NoteKind, TENANT, body, collection, notes, sqlite};
 
 async fn put(notes: &Documents<NoteKind>, text: &str, etag: &str) -> Result<(), String> {
     let put = Put {
@@ -79,7 +79,7 @@ async fn a_repeat_gets_the_first_answer_even_after_a_deletion() {
         text,
         etag: "",
         validate_only: false,
-        request: Some(("r1", body(request_body))),
+        request: Request::of("PutNote", "r1", body(request_body)),
     };
     let (first, replayed) = notes.put(TENANT, ask("one", "a")).await.unwrap();
     assert_eq!((first.revision_number(), replayed), (1, false));
@@ -103,7 +103,7 @@ async fn a_check_stores_nothing() {
         text,
         etag: "",
         validate_only: true,
-        request: Some(("r1", body(text))),
+        request: Request::of("PutNote", "r1", body(text)),
     };
     let (checked, _) = notes.put(TENANT, check("one")).await.unwrap();
     assert_eq!((checked.revision, checked.from_file), (None, false));
@@ -153,7 +153,7 @@ async fn a_document_whose_process_ended_before_its_revision_gets_one() {
         now: Timestamp::from_unix_nanos(1),
     };
     let store = sqlite(directory.path()).await;
-    assert!(store.put(shelf("note"), new).await.unwrap());
+    assert!(store.put(collection("note"), new).await.unwrap());
     store.close().await;
     drop(store);
     let notes = notes(directory.path(), Path::new("")).await;

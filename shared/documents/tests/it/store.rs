@@ -6,7 +6,7 @@ use documents::{
     store::{NewDocument, NewRevision},
 };
 
-use crate::{TENANT, body, shelf, sqlite};
+use crate::{TENANT, body, collection, sqlite};
 
 const NOW: Timestamp = Timestamp::from_unix_nanos(1_000);
 
@@ -29,29 +29,32 @@ async fn documents_of_a_kind_are_read_as_they_were_put_and_paged_by_id() {
     let directory = tempfile::tempdir().unwrap();
     let store = sqlite(directory.path()).await;
     for (kind, id) in [("a", "y"), ("a", "x"), ("a", "z"), ("b", "x")] {
-        assert!(store.put(shelf(kind), new(id, kind, 0)).await.unwrap());
+        assert!(store.put(collection(kind), new(id, kind, 0)).await.unwrap());
     }
     let ids = async |after, limit| {
-        let page = store.page(shelf("a"), after, limit, 1_000).await.unwrap();
+        let page = store
+            .page(collection("a"), after, limit, 1_000)
+            .await
+            .unwrap();
         page.into_iter().map(|row| row.id).collect::<Vec<_>>()
     };
     assert_eq!(ids("", 2).await, ["x", "y"]);
     assert_eq!(ids("y", 2).await, ["z"]);
-    let row = store.get(shelf("b"), "x").await.unwrap().unwrap();
+    let row = store.get(collection("b"), "x").await.unwrap().unwrap();
     assert_eq!((row.version, row.text.as_str()), (1, "b"));
-    assert_eq!(store.get(shelf("b"), "y").await.unwrap(), None);
+    assert_eq!(store.get(collection("b"), "y").await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_put_replaces_only_the_version_that_it_names() {
     let directory = tempfile::tempdir().unwrap();
     let store = sqlite(directory.path()).await;
-    let put = async |text, replaces| store.put(shelf("a"), new("x", text, replaces)).await;
+    let put = async |text, replaces| store.put(collection("a"), new("x", text, replaces)).await;
     assert!(!put("first", 1).await.unwrap());
     assert!(put("first", 0).await.unwrap());
     assert!(!put("other", 0).await.unwrap());
     assert!(put("second", 1).await.unwrap());
-    let row = store.get(shelf("a"), "x").await.unwrap().unwrap();
+    let row = store.get(collection("a"), "x").await.unwrap().unwrap();
     assert_eq!((row.version, row.text.as_str()), (2, "second"));
 }
 
@@ -66,15 +69,15 @@ async fn a_request_is_noted_with_the_change_that_it_asks_for() {
     let seen = async |asked| store.seen(TENANT, asked).await.unwrap();
     let first = request("r1", "body");
     // A change that is refused notes nothing.
-    assert!(!store.put(shelf("a"), named(7, first)).await.unwrap());
+    assert!(!store.put(collection("a"), named(7, first)).await.unwrap());
     assert_eq!(seen(first).await, Seen::New);
-    assert!(store.put(shelf("a"), named(0, first)).await.unwrap());
+    assert!(store.put(collection("a"), named(0, first)).await.unwrap());
     assert_eq!(seen(first).await, Seen::Same(String::new()));
     assert_eq!(seen(request("r1", "another body")).await, Seen::OtherBody);
-    assert!(!store.put(shelf("a"), named(1, first)).await.unwrap());
+    assert!(!store.put(collection("a"), named(1, first)).await.unwrap());
 
     let second = request("r2", "delete");
-    let delete = async |id, asked| store.delete(shelf("a"), id, Some(asked), NOW).await;
+    let delete = async |id, asked| store.delete(collection("a"), id, Some(asked), NOW).await;
     assert!(!delete("y", second).await.unwrap());
     assert_eq!(seen(second).await, Seen::New);
     assert!(delete("x", second).await.unwrap());
@@ -97,7 +100,7 @@ async fn a_request_is_remembered_for_a_week() {
             now,
             ..new(id, "text", 0)
         };
-        assert!(store.put(shelf("a"), put).await.unwrap());
+        assert!(store.put(collection("a"), put).await.unwrap());
     };
     let (first, week) = (request("r1", "body"), 7 * 86_400);
     put("x", first, 0).await;
@@ -122,7 +125,10 @@ async fn revisions_are_numbered_and_one_that_changes_nothing_is_none() {
     let directory = tempfile::tempdir().unwrap();
     let store = sqlite(directory.path()).await;
     let add = async |new: &[NewRevision]| {
-        let added = store.add_revisions(shelf("a"), new, NOW).await.unwrap();
+        let added = store
+            .add_revisions(collection("a"), new, NOW)
+            .await
+            .unwrap();
         added.iter().map(|row| row.number).collect::<Vec<_>>()
     };
     let (one, two) = (revision("x", "one", "v1"), revision("x", "two", "v1"));
@@ -133,13 +139,19 @@ async fn revisions_are_numbered_and_one_that_changes_nothing_is_none() {
     };
     assert_eq!(add(&[file, revision("y", "one", "")]).await, [3, 1]);
 
-    let newest = store.newest_revisions(shelf("a"), None).await.unwrap();
+    let newest = store
+        .newest_revisions(collection("a"), &["x", "y", "z"])
+        .await
+        .unwrap();
     let numbers: Vec<u64> = newest.values().map(|row| row.number).collect();
     assert_eq!(numbers, [3, 1]);
-    let page = store.revisions(shelf("a"), "x", Some(3), 9).await.unwrap();
+    let page = store
+        .revisions(collection("a"), "x", Some(3), 9)
+        .await
+        .unwrap();
     let same = page.iter().map(|row| (row.number, row.same_version_as));
     assert_eq!(same.collect::<Vec<_>>(), [(2, 1), (1, 0)]);
-    let kept = store.revision(shelf("a"), "x", 1).await.unwrap();
+    let kept = store.revision(collection("a"), "x", 1).await.unwrap();
     assert_eq!(kept.map(|(_, text)| text), Some("text of one".to_owned()));
 }
 
@@ -148,10 +160,16 @@ async fn revisions_that_are_used_are_not_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let store = sqlite(directory.path()).await;
     let new = ["one", "two", "three", "four"].map(|etag| revision("x", etag, ""));
-    store.add_revisions(shelf("a"), &new, NOW).await.unwrap();
-    let deleted = store.delete_revisions(shelf("a"), "x", 3, &[2]).await;
+    store
+        .add_revisions(collection("a"), &new, NOW)
+        .await
+        .unwrap();
+    let deleted = store.delete_revisions(collection("a"), "x", 3, &[2]).await;
     deleted.unwrap();
-    let left = store.revisions(shelf("a"), "x", None, 9).await.unwrap();
+    let left = store
+        .revisions(collection("a"), "x", None, 9)
+        .await
+        .unwrap();
     let numbers: Vec<u64> = left.iter().map(|row| row.number).collect();
     assert_eq!(numbers, [4, 2]);
 }

@@ -33,10 +33,7 @@ impl RecordedWaits {
     /// INVALID_FIELDS for the token of another list.
     pub(crate) fn page(&self, request: &ListWaitsRequest) -> Result<ListWaitsResponse, Failure> {
         let list = format!("ListWaits/{}", request.run_id);
-        let token = PageToken::decode(&list, &request.page_token);
-        let token = token.map_err(|error| {
-            Failure::invalid_fields().violation("page_token", error.to_string())
-        })?;
+        let token = grpc_kit::page_token(&list, &request.page_token)?;
         let after = token.as_ref().map(PageToken::last_key);
         let size = page_size(request.page_size);
         let mut waits: Vec<contracts::tavern::common::v1::Wait> = Vec::new();

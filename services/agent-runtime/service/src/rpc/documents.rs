@@ -3,7 +3,7 @@
 use agent_domain::document::DocumentError;
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
 use core_types::{LoadDiagnostic, Tenant};
-use documents::{ChangeError, Documents, Kind, RevisionRow, change::Wire, documents::same_version};
+use documents::{ChangeError, Documents, Kind, RevisionRow, documents::same_version};
 use grpc_kit::Failure;
 use run_events::timestamp_to_proto;
 
@@ -67,17 +67,15 @@ pub(super) fn change_failure(
     error: ChangeError<DocumentError>,
 ) -> Failure {
     let (id_field, text_field) = (format!("{kind}_id"), format!("{kind}_json"));
-    error.into_failure(&Wire {
-        id_field: &id_field,
-        request_id,
-        invalid: &|error: DocumentError| {
-            let mut failure = Failure::invalid_fields();
-            for problem in error.problems {
-                let field = format!("{text_field}{}", problem.pointer);
-                failure.add_violation(field, problem.message);
-            }
-            failure
-        },
-        not_found: &|| no_such_document(kind, id, 0),
+    let invalid = |error: DocumentError| {
+        let mut failure = Failure::invalid_fields();
+        for problem in error.problems {
+            let field = format!("{text_field}{}", problem.pointer);
+            failure.add_violation(field, problem.message);
+        }
+        failure
+    };
+    error.into_failure(&id_field, request_id, invalid, || {
+        no_such_document(kind, id, 0)
     })
 }

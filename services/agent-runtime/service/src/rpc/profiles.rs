@@ -217,7 +217,7 @@ impl ProfileService for ProfileRpc {
             text: &request.profile_json,
             etag: &request.etag,
             validate_only: request.validate_only,
-            request: Some((request_id, body_hash)),
+            request: documents::Request::of("PutProfile", request_id, body_hash),
         };
         let (known, replayed) = self
             .profiles

@@ -1,8 +1,8 @@
 -- Profiles, scenes, projects and request ids move to the tables of all documents.
-INSERT INTO document (tenant, kind, id, version, text, updated)
-    SELECT 'default', 'profile', profile_id, 1, text, 0 FROM profiles
-    UNION ALL SELECT 'default', 'scene', scene_id, 1, text, 0 FROM scenes
-    UNION ALL SELECT 'default', 'project', document_id, 1, text, created FROM revisions r
+INSERT INTO document (tenant, kind, id, version, text)
+    SELECT 'default', 'profile', profile_id, 1, text FROM profiles
+    UNION ALL SELECT 'default', 'scene', scene_id, 1, text FROM scenes
+    UNION ALL SELECT 'default', 'project', document_id, 1, text FROM revisions r
         WHERE kind = 'project' AND revision = (SELECT max(revision) FROM revisions n
             WHERE n.kind = 'project' AND n.document_id = r.document_id);
 

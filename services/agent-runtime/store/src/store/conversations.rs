@@ -3,7 +3,7 @@
 use agent_domain::message::{ChatMessage, Role};
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::requests::{self, RequestStore};
+use documents::{RequestStore, sqlite::requests};
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};

@@ -3,7 +3,7 @@
 use agent_domain::knowledge::{Entry, KnowledgeBase};
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::requests::{self, RequestStore};
+use documents::{RequestStore, sqlite::requests};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sqlx::{Row, Sqlite, Transaction, sqlite::SqliteRow};

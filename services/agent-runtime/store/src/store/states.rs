@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
-use documents::requests::{self, Request, RequestStore};
+use documents::{Request, RequestStore, sqlite::requests};
 use run_log::Hash;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;

@@ -1,6 +1,6 @@
 //! Databases of earlier versions.
 
-use documents::{DocumentStore, Request, RequestStore, Seen, Shelf, SqliteDocuments};
+use documents::{Collection, DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
 use sql_store::SqliteOptions;
 
 use super::*;
@@ -46,12 +46,12 @@ async fn documents_and_requests_of_an_earlier_version_are_there() {
         ("project", "tale", "second"),
     ] {
         let tenant = Tenant::DEFAULT;
-        let row = documents.get(Shelf { tenant, kind }, id).await;
+        let row = documents.get(Collection { tenant, kind }, id).await;
         let row = row.expect("it is read").expect("it is there");
         assert_eq!((row.text.as_str(), row.version), (text, 1));
     }
     let tenant = Tenant::DEFAULT;
-    let projects = Shelf {
+    let projects = Collection {
         tenant,
         kind: "project",
     };

@@ -1,8 +1,8 @@
 -- Tools, gRPC servers and request ids move to the tables of all documents.
-INSERT INTO document (tenant, kind, id, version, text, updated)
-    SELECT 'default', 'tool', tool_id, 1, definition_json, 0 FROM tools
+INSERT INTO document (tenant, kind, id, version, text)
+    SELECT 'default', 'tool', tool_id, 1, definition_json FROM tools
     UNION ALL SELECT 'default', 'backend', name, 1,
-        json_object('endpoint', endpoint, 'descriptors', lower(hex(descriptors))), 0 FROM backends;
+        json_object('endpoint', endpoint, 'descriptors', lower(hex(descriptors))) FROM backends;
 
 INSERT INTO request (tenant, method, scope, request_id, body_hash, answer, created)
     SELECT 'default', method, '', request_id, unhex(body_hash), '', unixepoch() * 1000000000 FROM requests;

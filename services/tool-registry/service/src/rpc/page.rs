@@ -1,7 +1,6 @@
 //! Pages of lists that are sorted by a key.
 
 use core_types::{PageToken, page::page_size};
-use grpc_kit::Failure;
 use tonic::Status;
 
 /// Returns the page of the list named `list` that `token` asks for, and the token of the next page.
@@ -12,11 +11,7 @@ pub(super) fn page_after<'a, T>(
     all: &'a [T],
     key: impl Fn(&T) -> &str,
 ) -> Result<(&'a [T], String), Status> {
-    let token = PageToken::decode(list, token).map_err(|error| {
-        Failure::invalid_fields()
-            .violation("page_token", error.to_string())
-            .into_status()
-    })?;
+    let token = grpc_kit::page_token(list, token)?;
     let begin = token.map_or(0, |token| {
         all.partition_point(|entry| key(entry) <= token.last_key())
     });

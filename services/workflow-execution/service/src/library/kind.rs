@@ -42,7 +42,6 @@ impl Kind for WorkflowKind {
     type Invalid = InvalidFile;
 
     const NAME: &'static str = "workflow";
-    const PUT: &'static str = "PutWorkflow";
     const MAX_BYTES: usize = MAX_DEFINITION_BYTES;
 
     fn id(definition: &Definition) -> &str {

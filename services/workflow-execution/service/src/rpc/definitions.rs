@@ -8,7 +8,7 @@ use contracts::tavern::workflow::v1::{
     PutWorkflowRequest, ReloadWorkflowsResponse, Workflow,
 };
 use core_types::{Reference, RequestId, WorkflowId, page::distinct};
-use documents::{ChangeError, FileChanges, Put, change::Wire};
+use documents::{ChangeError, FileChanges, Put, Request};
 use grpc_kit::Failure;
 use run_events::request_hash;
 use serde_json::Value;
@@ -52,7 +52,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
         text: &text,
         etag,
         validate_only: request.validate_only,
-        request: Some((request_id, body)),
+        request: Request::of("PutWorkflow", request_id, body),
     };
     let put = inner.library.put(put).await;
     let (known, _) = put.map_err(|error| change_failure(id, request_id, error))?;
@@ -70,11 +70,9 @@ pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Res
 }
 
 fn change_failure(id: &str, request_id: &str, error: ChangeError<InvalidFile>) -> Failure {
-    error.into_failure(&Wire {
-        id_field: "workflow_id",
-        request_id,
-        invalid: &|InvalidFile(violations)| workflow_invalid("definition_json", &violations),
-        not_found: &|| workflow_not_found(id, &[]),
+    let invalid = |InvalidFile(violations)| workflow_invalid("definition_json", &violations);
+    error.into_failure("workflow_id", request_id, invalid, || {
+        workflow_not_found(id, &[])
     })
 }
 

@@ -1,7 +1,7 @@
 //! Facts of the stores.
 
 use core_types::{Tenant, Timestamp};
-use documents::{DocumentStore, Request, RequestStore, Seen, Shelf, SqliteDocuments};
+use documents::{Collection, DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
 use sql_store::{SqliteDatabase, SqliteOptions};
 use workflow_domain::cache_key::{KeyParts, node_name};
 use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
@@ -51,7 +51,10 @@ async fn definitions_and_requests_of_an_earlier_version_are_there() {
         SqliteDocuments::new(database),
     );
     let (tenant, kind) = (Tenant::DEFAULT, "workflow");
-    let row = documents.get(Shelf { tenant, kind }, "w").await.unwrap();
+    let row = documents
+        .get(Collection { tenant, kind }, "w")
+        .await
+        .unwrap();
     assert_eq!(row.map(|row| row.text), Some("a text".to_owned()));
     let put = Request::of("PutWorkflow", "r1", body).unwrap();
     let seen = documents.seen(tenant, put).await.unwrap();
