@@ -8,7 +8,7 @@ use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use gateway::Gateway;
-use grpc_kit::{ServerSettings, Services, Shutdown, Transport};
+use grpc_kit::{Outbound, ServerSettings, Services, Shutdown};
 use script_sandbox::Sandbox;
 use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
@@ -114,19 +114,19 @@ impl Tavern {
     }
 
     /// Returns the gateway, in memory.
-    pub fn gateway(&self) -> GatewayServiceClient<Transport> {
-        GatewayServiceClient::new(grpc_kit::local(&self.gateway.services()))
+    pub fn gateway(&self) -> GatewayServiceClient<Outbound> {
+        GatewayServiceClient::new(grpc_kit::local(&self.gateway.services()).outermost())
     }
 
     /// Returns the agent runtime, in memory.
-    pub fn agent(&self) -> AgentServiceClient<Transport> {
-        AgentServiceClient::new(grpc_kit::local(&self.agent.services()))
+    pub fn agent(&self) -> AgentServiceClient<Outbound> {
+        AgentServiceClient::new(grpc_kit::local(&self.agent.services()).outermost())
     }
 
     /// Returns the sandbox, in memory.
-    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
+    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Outbound> {
         let services = script_sandbox::services(Arc::clone(&self.sandbox));
-        ScriptSandboxServiceClient::new(grpc_kit::local(&services))
+        ScriptSandboxServiceClient::new(grpc_kit::local(&services).outermost())
     }
 
     /// Continues with every run that the process before this one left. What keeps one service from it keeps

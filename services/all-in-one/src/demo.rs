@@ -32,7 +32,7 @@ pub(crate) async fn demo(
         serve::isolation(&tavern).await?
     ));
     let transport = grpc_kit::local(&tavern.services());
-    let code = cli::play_all(transport, &examples, &key).await?;
+    let code = cli::play_all(transport.outermost(), &examples, &key).await?;
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(code)

@@ -33,7 +33,7 @@ use clap::{Args, Subcommand};
 use contracts::tavern::common::v1::{Run, RunState, WaitReason};
 use core_types::{RunId, RunOwner};
 pub(crate) use grpc_kit::program::print;
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound};
 pub use play::play_all;
 use serde_json::Value;
 use table::print_fields;
@@ -163,8 +163,8 @@ impl Remote {
         ClientSettings::to(&self.address)
     }
 
-    fn connect(&self) -> anyhow::Result<Transport> {
-        Ok(grpc_kit::remote(&self.settings())?)
+    fn connect(&self) -> anyhow::Result<Outbound> {
+        Ok(grpc_kit::remote(&self.settings())?.outermost())
     }
 
     /// Checks that the server is ready, or only `live`.

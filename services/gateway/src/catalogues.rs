@@ -6,10 +6,11 @@ use call_catalogue::Catalogue;
 use call_wire::NamedTools;
 use contracts::tavern::agent::v1::{GetToolScopeRequest, get_tool_scope_request::Agent};
 use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
+use grpc_kit::CallContext;
 use tonic::Status;
 
 use crate::domain::scope::Scope;
-use crate::peers::Peers;
+use crate::peers::{Clients, Peers};
 use crate::renewed::Renewed;
 
 /// The time for which a catalogue is used before the registry is asked again.
@@ -33,7 +34,7 @@ const MAX_TOOLS: usize = 20_000;
 /// called as soon as it is registered.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogues {
-    peers: Peers,
+    peers: Clients,
     renewed: Renewed<Scope, Loaded>,
 }
 
@@ -54,9 +55,10 @@ struct Taken {
 }
 
 impl Catalogues {
-    pub(crate) fn new(peers: Peers) -> Self {
+    pub(crate) fn new(peers: &Peers) -> Self {
         Self {
-            peers,
+            // A load serves all that wait for it, so none of them decides its time.
+            peers: peers.with(&CallContext::outermost()),
             renewed: Renewed::new(FRESH_FOR, STALE_FOR),
         }
     }

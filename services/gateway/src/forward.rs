@@ -25,7 +25,7 @@ use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandbox
 use contracts::tavern::sandbox::v1::session_service_server::SessionServiceServer;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
-use grpc_kit::{ClientSettings, Services, Transport};
+use grpc_kit::{CallContext, ClientSettings, Services, Transport};
 use http::{Request, Response};
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -131,7 +131,8 @@ impl<N> Service<Request<Body>> for Forward<N> {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let to = self.to.clone();
         Box::pin(async move {
-            let answered = to.oneshot(request).await;
+            let context = CallContext::among(request.extensions());
+            let answered = to.with(&context).oneshot(request).await;
             Ok(answered.unwrap_or_else(|status| status.into_http()))
         })
     }

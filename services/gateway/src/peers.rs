@@ -5,62 +5,64 @@ use contracts::tavern::registry::v1::{
     call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
-use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::RunOwner;
-use grpc_kit::Transport;
+use grpc_kit::{CallContext, Outbound, Transport};
 
-/// The services that the gateway talks to.
+/// The ways to the services that the gateway talks to.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// The tools of tool-registry.
-    pub registry: ToolRegistryServiceClient<Transport>,
-    /// The calls of tool-registry.
-    pub calls: CallServiceClient<Transport>,
-    /// workflow-execution.
-    pub workflow: WorkflowServiceClient<Transport>,
-    /// The turns of agent-runtime, and what their agents may call.
-    pub agent: AgentServiceClient<Transport>,
-    /// The runs of each service.
-    pub runs: Runs,
+    registry: Transport,
+    workflow: Transport,
+    agent: Transport,
 }
 
-/// The run services of the services that own runs.
+/// The services that the gateway talks to, for the calls of one context.
 #[derive(Clone, Debug)]
-pub struct Runs {
-    registry: RunServiceClient<Transport>,
-    workflow: RunServiceClient<Transport>,
-    agent: RunServiceClient<Transport>,
-}
-
-impl Runs {
-    /// Returns the run service of an owner.
-    pub fn of(&self, owner: RunOwner) -> RunServiceClient<Transport> {
-        match owner {
-            RunOwner::Registry => self.registry.clone(),
-            RunOwner::Workflow => self.workflow.clone(),
-            RunOwner::Agent | RunOwner::Scene => self.agent.clone(),
-        }
-    }
-
-    /// Returns the run service of every owner.
-    pub fn all(&self) -> [RunServiceClient<Transport>; 3] {
-        [RunOwner::Registry, RunOwner::Workflow, RunOwner::Agent].map(|owner| self.of(owner))
-    }
+pub(crate) struct Clients {
+    /// The tools of tool-registry.
+    pub(crate) registry: ToolRegistryServiceClient<Outbound>,
+    /// The calls of tool-registry.
+    pub(crate) calls: CallServiceClient<Outbound>,
+    /// The turns of agent-runtime, and the tools that their agents may call.
+    pub(crate) agent: AgentServiceClient<Outbound>,
 }
 
 impl Peers {
     /// Takes the services behind the given transports.
     pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
         Self {
-            runs: Runs {
-                registry: RunServiceClient::new(registry.clone()),
-                workflow: RunServiceClient::new(workflow.clone()),
-                agent: RunServiceClient::new(agent.clone()),
-            },
-            registry: ToolRegistryServiceClient::new(registry.clone()),
-            calls: CallServiceClient::new(registry),
-            workflow: WorkflowServiceClient::new(workflow),
-            agent: AgentServiceClient::new(agent),
+            registry,
+            workflow,
+            agent,
         }
+    }
+
+    /// Returns the services for the calls of `context`.
+    pub(crate) fn with(&self, context: &CallContext) -> Clients {
+        Clients {
+            registry: ToolRegistryServiceClient::new(self.registry.with(context)),
+            calls: CallServiceClient::new(self.registry.with(context)),
+            agent: AgentServiceClient::new(self.agent.with(context)),
+        }
+    }
+
+    /// Returns the run service of an owner for the calls of `context`.
+    pub(crate) fn runs(
+        &self,
+        context: &CallContext,
+        owner: RunOwner,
+    ) -> RunServiceClient<Outbound> {
+        let service = match owner {
+            RunOwner::Registry => &self.registry,
+            RunOwner::Workflow => &self.workflow,
+            RunOwner::Agent | RunOwner::Scene => &self.agent,
+        };
+        RunServiceClient::new(service.with(context))
+    }
+
+    /// Returns the run service of every owner for the calls of `context`.
+    pub(crate) fn all_runs(&self, context: &CallContext) -> [RunServiceClient<Outbound>; 3] {
+        let owners = [RunOwner::Registry, RunOwner::Workflow, RunOwner::Agent];
+        owners.map(|owner| self.runs(context, owner))
     }
 }

@@ -13,6 +13,7 @@ mod stream;
 use contracts::tavern::gateway::v1 as wire;
 use contracts::tavern::gateway::v1::gateway_service_server::GatewayService;
 use futures::stream::BoxStream;
+use grpc_kit::{CallContext, Drain};
 use tonic::{Request, Response, Status};
 
 use crate::catalogues::Catalogues;
@@ -32,7 +33,7 @@ pub(crate) struct GatewayRpc {
 
 impl GatewayRpc {
     pub(crate) fn new(peers: Peers, max_text: usize) -> Self {
-        let catalogues = Catalogues::new(peers.clone());
+        let catalogues = Catalogues::new(&peers);
         Self {
             peers,
             catalogues,
@@ -74,8 +75,8 @@ impl GatewayService for GatewayRpc {
         &self,
         request: Request<wire::InvokeTextRequest>,
     ) -> Result<Response<Self::InvokeTextStream>, Status> {
-        let drain = grpc_kit::Drain::of(&request);
-        self.invoke(request.into_inner(), drain)
+        let (context, drain) = (CallContext::of(&request), Drain::of(&request));
+        self.invoke(&context, request.into_inner(), drain)
             .await
             .map(Response::new)
     }
@@ -84,8 +85,9 @@ impl GatewayService for GatewayRpc {
         &self,
         request: Request<wire::StartTextRequest>,
     ) -> Result<Response<wire::StartTextResponse>, Status> {
-        let request = request.into_inner();
-        self.start(request.into()).await.map(Response::new)
+        let context = CallContext::of(&request);
+        let started = self.start(&context, request.into_inner().into()).await?;
+        Ok(Response::new(started))
     }
 
     async fn render_tools(

@@ -10,6 +10,7 @@ pub mod durability;
 pub mod id;
 pub mod load_diagnostic;
 pub mod page;
+pub mod principal;
 pub mod reference;
 pub mod run_cursor;
 pub mod run_id;
@@ -25,6 +26,7 @@ pub use id::{
 };
 pub use load_diagnostic::{LoadDiagnostic, LoadSeverity};
 pub use page::{PageToken, PageTokenError};
+pub use principal::Principal;
 pub use reference::{Reference, ReferenceKind};
 pub use run_cursor::{RunCursor, RunCursorError};
 pub use run_id::{RunId, RunIdError, RunOwner};

@@ -1,16 +1,16 @@
-//! What a call inherits from the call that made it: its deadline and the path above it.
+//! The context of a call: its principal, its deadline and the runs above it.
 //!
-//! Inside a handler, [`CallContext::current`] is the caller's; every call through a
-//! [`Transport`](crate::Transport) made there inherits it by itself. A task that is spawned loses
-//! it, unless it is carried over with [`CallContext::scope`].
+//! A handler reads its caller's with [`CallContext::of`] and passes it on: a client is made of a
+//! [`Transport`](crate::Transport) together with the context of its calls, so that no call leaves without
+//! one, whichever task makes it.
 
-use std::{future::Future, time::Duration};
+use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH, Principal};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 
 use crate::{Failure, deadline, share::LargeMessage};
 
@@ -26,31 +26,47 @@ const MAX_STEP_BYTES: usize = 160;
 /// The longest path header that is read.
 const MAX_PATH_BYTES: usize = 8 << 10;
 
-tokio::task_local! {
-    static CURRENT: CallContext;
-}
-
-/// The deadline of a call and the path above it.
-#[derive(Clone, Debug, Default)]
+/// The principal of a call, its deadline and the path above it.
+#[derive(Clone, Debug)]
 pub struct CallContext {
+    principal: Principal,
     path: CallPath,
     deadline: Option<Instant>,
-    /// What bounds the answer if it is a stream that goes to a peer.
+    /// The bound of the answer if it is a stream that goes to a peer.
     large_message: Option<LargeMessage>,
 }
 
 impl CallContext {
-    /// Returns the context of the call that is being handled; outside of handlers, an empty one.
-    pub fn current() -> Self {
-        CURRENT.try_with(Clone::clone).unwrap_or_default()
+    /// Makes a context without a deadline, for work that no call waits for.
+    pub fn new(principal: Principal, path: CallPath) -> Self {
+        Self {
+            principal,
+            path,
+            deadline: None,
+            large_message: None,
+        }
     }
 
-    /// Makes a context without a deadline, for work that no call waits for.
-    pub fn new(path: CallPath) -> Self {
-        Self {
-            path,
-            ..Self::default()
-        }
+    /// Makes the context of a program's own work, below no run and without a deadline.
+    pub fn outermost() -> Self {
+        Self::new(Principal::LOCAL, CallPath::default())
+    }
+
+    /// Returns the context of the call that a handler answers. A request that came through no server has
+    /// the [outermost](Self::outermost).
+    pub fn of<T>(request: &Request<T>) -> Self {
+        Self::among(request.extensions())
+    }
+
+    /// Returns the context among the extensions of a request, as [`CallContext::of`] does.
+    pub fn among(extensions: &Extensions) -> Self {
+        let context = extensions.get::<Self>().cloned();
+        context.unwrap_or_else(Self::outermost)
+    }
+
+    /// Returns the identity that the call acts for.
+    pub fn principal(&self) -> Principal {
+        self.principal
     }
 
     /// Returns the runs above.
@@ -130,16 +146,6 @@ impl CallContext {
         })
     }
 
-    /// Runs `work` with this context as the current one.
-    pub fn scope<F: Future>(self, work: F) -> impl Future<Output = F::Output> {
-        CURRENT.scope(self, work)
-    }
-
-    /// Runs `work` with this context as the current one.
-    pub(crate) fn sync_scope<R>(&self, work: impl FnOnce() -> R) -> R {
-        CURRENT.sync_scope(self.clone(), work)
-    }
-
     /// Reads path and deadline from the headers of a request.
     pub(crate) fn read(headers: &HeaderMap, deadline: Instant) -> Result<Self, Status> {
         let bad = |header: &HeaderName, description: &str| {
@@ -162,7 +168,7 @@ impl CallContext {
             }
         }
         let Some(path) = headers.get(PATH).filter(|path| !path.is_empty()) else {
-            return Ok(Self::default().with_deadline(deadline));
+            return Ok(Self::outermost().with_deadline(deadline));
         };
         if path.len() > MAX_PATH_BYTES {
             return Err(bad(&PATH, "is too long").into_status());
@@ -174,7 +180,7 @@ impl CallContext {
         let steps: Vec<String> =
             steps.ok_or_else(|| bad(&PATH, "is not a list of escaped steps").into_status())?;
         let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
-        Ok(Self::new(path).with_deadline(deadline))
+        Ok(Self::new(Principal::LOCAL, path).with_deadline(deadline))
     }
 
     /// Writes path and remaining time into the headers of a request. A timeout that stands there
@@ -269,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_path_of_any_text_crosses_the_wire() {
-        let mut context = CallContext::default();
+        let mut context = CallContext::outermost();
         for step in ["workflow:摘要", "a,b%c d", "plain"] {
             context = context.enter(step).unwrap();
         }
@@ -281,7 +287,7 @@ mod tests {
 
     #[test]
     fn a_path_past_the_limit_is_refused_on_both_sides() {
-        let mut context = CallContext::default();
+        let mut context = CallContext::outermost();
         for level in 0..MAX_CALL_DEPTH {
             context = context.enter(format!("run{level}")).unwrap();
         }
@@ -312,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_shorter_timeout_is_sent_less_a_margin() {
-        let context = CallContext::default().with_timeout(Duration::from_secs(10));
+        let context = CallContext::outermost().with_timeout(Duration::from_secs(10));
         let mut headers = HeaderMap::new();
         context.write(&mut headers).unwrap();
         assert!(deadline::read(&headers).unwrap().unwrap() <= Duration::from_millis(9_950));
@@ -323,7 +329,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_after_the_deadline() {
-        let context = CallContext::default().with_deadline(Instant::now());
+        let context = CallContext::outermost().with_deadline(Instant::now());
         let status = context.write(&mut HeaderMap::new()).unwrap_err();
         assert_eq!(status.code(), Code::DeadlineExceeded);
     }

@@ -43,7 +43,7 @@ async fn check(settings: &ClientSettings, service: &str) -> Result<(), Status> {
     let request = HealthCheckRequest {
         service: service.to_owned(),
     };
-    let answer = HealthClient::new(transport)
+    let answer = HealthClient::new(transport.outermost())
         .check(request)
         .await?
         .into_inner();

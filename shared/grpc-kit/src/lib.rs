@@ -2,7 +2,7 @@
 //!
 //! A service puts its tonic servers into [`Services`]. A [`Server`] offers them on a socket with
 //! every limit set; [`local`] offers the same in process. Clients are
-//! `XServiceClient<`[`Transport`]`>`, whether the other end is near or far.
+//! `XServiceClient<`[`Outbound`]`>`, whether the other end is near or far.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,7 +16,7 @@
 //!
 //! - [`settings`]: what an operator can choose.
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
-//! - [`transport`], [`call`]: calling them; what a call inherits.
+//! - [`transport`], [`call`]: calling them, each call with its context.
 //! - [`failure`]: rich errors, written and read.
 //! - [`program`]: running a service as a program of its own.
 //! - [`retry`]: when to send a request again.
@@ -59,4 +59,6 @@ pub use services::Services;
 pub use settings::{
     ClientSettings, Exposed, Reflection, ServerSettings, TraceTrust, TransportError,
 };
-pub use transport::{LateTransport, SentRequest, Transport, late, local, local_with, remote};
+pub use transport::{
+    LateTransport, Outbound, SentRequest, Transport, late, local, local_with, remote,
+};

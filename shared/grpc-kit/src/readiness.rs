@@ -32,7 +32,7 @@ impl Need {
     /// Needs another service to live. Whether that one can do its own work is not asked: two services
     /// that need each other would wait for ever.
     pub fn service(name: &'static str, transport: Transport) -> Self {
-        let client = HealthClient::new(transport);
+        let client = HealthClient::new(transport.outermost());
         let check = move || {
             let mut client = client.clone();
             let request = HealthCheckRequest {

@@ -66,8 +66,9 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The origin of calls in process, for a caller with the present context.
-    pub(crate) fn local() -> Self {
+    /// The origin of a call in process.
+    fn local(request: &Request<Body>) -> Self {
+        let caller = request.extensions().get::<CallContext>();
         Self {
             peer: None,
             local: None,
@@ -76,7 +77,7 @@ impl Origin {
             ending: false,
             close: None,
             streams: Vec::new(),
-            large_message: CallContext::current().large_message(),
+            large_message: caller.and_then(CallContext::large_message),
         }
     }
 }
@@ -161,7 +162,7 @@ impl Stack {
         } = &admitted;
         let max_request = method.map_or(usize::MAX, |method| method.max_request);
         let request = self.prepare(request, &origin, context, max_request);
-        let handler = context.clone().scope(self.routes.call(request));
+        let handler = self.routes.call(request);
         // The order matters: a panic is caught inside the time limit, so that both become
         // answers; dropping the handler at its deadline ends everything that it awaits.
         let contained = AssertUnwindSafe(handler).catch_unwind();
@@ -278,7 +279,6 @@ impl Stack {
                 max_message: self.limits.max_response_message,
             },
             body::ResponseGuards {
-                context: admitted.context,
                 rpc,
                 sent: origin.sent.clone(),
                 _permits: admitted.permits,
@@ -331,7 +331,8 @@ impl Service<Request<Body>> for LocalStack {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         // Boxed, because the handler is moved several times until it runs, and is large.
-        let serving = self.stack.clone().serve(request, Origin::local()).boxed();
+        let origin = Origin::local(&request);
+        let serving = self.stack.clone().serve(request, origin).boxed();
         let depth = DEPTH.try_with(|depth| *depth).unwrap_or_default();
         if depth < MAX_DEPTH {
             return Box::pin(DEPTH.scope(depth + 1, serving.map(Ok)));

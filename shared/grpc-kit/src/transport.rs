@@ -1,8 +1,8 @@
 //! The way to a service, in process or over a socket.
 //!
-//! Every client is `XServiceClient<Transport>`; whether the service is in the same process shows
-//! nowhere else. Each call takes along the trace context of the current span, and deadline and
-//! path of its [`CallContext`]: the one in the request's extensions, else the current one.
+//! Every client is `XServiceClient<Outbound>`: a transport [with](Transport::with) the [`CallContext`] of
+//! its calls. Whether the service is in the same process shows nowhere else. Each call takes along the trace
+//! context of the current span, and the deadline and the path of its context.
 //!
 //! - `pool`: the connections to a service at an address.
 //! - `bounded`: an answer that is read no faster than it can be passed on.
@@ -39,9 +39,31 @@ pub use sent::SentRequest;
 type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
 
-/// The way to a service.
+/// The way to a service. A client needs the context of its calls too (see [`Transport::with`]).
 #[derive(Clone)]
 pub struct Transport(Inner);
+
+/// The way to a service for the calls of one context: the service that generated clients take.
+#[derive(Clone, Debug)]
+pub struct Outbound {
+    transport: Transport,
+    context: CallContext,
+}
+
+impl Transport {
+    /// Returns the way for calls on behalf of `context`, whose path and deadline each of them takes along.
+    pub fn with(&self, context: &CallContext) -> Outbound {
+        Outbound {
+            transport: self.clone(),
+            context: context.clone(),
+        }
+    }
+
+    /// Returns the way for calls of the program itself, which no other call waits for.
+    pub fn outermost(&self) -> Outbound {
+        self.with(&CallContext::outermost())
+    }
+}
 
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,23 +133,22 @@ impl LateTransport {
     }
 }
 
-impl Service<Request<Body>> for Transport {
+impl Service<Request<Body>> for Outbound {
     type Response = Response<Body>;
     type Error = Status;
     type Future = Answer;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        self.0.poll_ready(cx)
+        self.transport.0.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Answer {
-        let context = request.extensions().get::<CallContext>().cloned();
-        let context = context.unwrap_or_else(CallContext::current);
         telemetry::context::inject(request.headers_mut());
-        match context.write(request.headers_mut()) {
-            Ok(()) => self.0.call(request),
-            Err(status) => Box::pin(std::future::ready(Err(status))),
+        if let Err(status) = self.context.write(request.headers_mut()) {
+            return Box::pin(std::future::ready(Err(status)));
         }
+        request.extensions_mut().insert(self.context.clone());
+        self.transport.0.call(request)
     }
 }
 
@@ -147,7 +168,8 @@ impl Service<Request<Body>> for Remote {
     fn call(&mut self, request: Request<Body>) -> Answer {
         let service = service_of(&request).to_owned();
         let (channel, place) = self.0.enter(request.uri().path());
-        let bound = CallContext::current().large_message();
+        let context = request.extensions().get::<CallContext>();
+        let bound = context.and_then(CallContext::large_message);
         let sent = SentRequest::default();
         let request = sent.follow(request);
         Box::pin(async move {

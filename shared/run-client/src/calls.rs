@@ -6,7 +6,7 @@ use contracts::tavern::common::v1::{
     CallError, CallResult, CallStatus, ErrorCategory, PendingWork, RunEvent,
 };
 use futures::{StreamExt, stream::BoxStream};
-use grpc_kit::retry;
+use grpc_kit::{CallContext, retry};
 use run_events::{CancelReason, Recorder, RunControl, outcome};
 use run_log::AppendError;
 use tonic::Status;
@@ -34,7 +34,11 @@ pub trait Call: Sync {
     fn terms(&self) -> CallTerms;
 
     /// Asks for an attempt, or joins the one under way, and follows it to its result.
-    fn ask(&self, attempt: u32) -> BoxStream<'static, Result<CallProgress, Status>>;
+    fn ask(
+        &self,
+        attempt: u32,
+        context: &CallContext,
+    ) -> BoxStream<'static, Result<CallProgress, Status>>;
 
     /// Asks the registry to end the call and returns the work that continues: none as well for a call that the
     /// registry does not know.
@@ -209,7 +213,7 @@ impl<C: Call, B: Below> Errand<'_, C, B> {
 
     /// Records the events of an attempt until its result comes.
     async fn follow(&self, attempt: u32) -> Result<Result<Box<CallResult>, Status>, AppendError> {
-        let mut progress = self.call.ask(attempt);
+        let mut progress = self.call.ask(attempt, &self.control.call_context());
         while let Some(next) = progress.next().await {
             match next {
                 Ok(CallProgress::Event(event)) => self.below.record(*event).await?,

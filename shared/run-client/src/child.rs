@@ -9,7 +9,7 @@ use contracts::tavern::{
     workflow::v1::{StartRunRequest, workflow_service_client::WorkflowServiceClient},
 };
 use futures::{Stream, StreamExt};
-use grpc_kit::{Backoff, CallContext, Patience, Transport};
+use grpc_kit::{Backoff, CallContext, Outbound, Patience, Transport};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -37,7 +37,8 @@ pub struct NotStarted {
 #[derive(Clone, Debug)]
 pub struct ChildRun {
     run_id: String,
-    runs: RunServiceClient<Transport>,
+    service: Transport,
+    context: CallContext,
 }
 
 /// A run that was cancelled.
@@ -50,30 +51,32 @@ pub struct CancelledRun {
 }
 
 impl ChildRun {
-    /// Takes a run that `service` has started before.
-    pub fn of(service: Transport, run_id: impl Into<String>) -> Self {
+    /// Takes a run that `service` has started before, below the runs of `context`.
+    pub fn of(service: &Transport, context: &CallContext, run_id: impl Into<String>) -> Self {
         Self {
             run_id: run_id.into(),
-            runs: RunServiceClient::new(service),
+            service: service.clone(),
+            context: context.clone(),
         }
     }
 
-    /// Starts a run, or finds the one that was started with the same request id. A service that is away is
-    /// asked for up to [`START_PATIENCE`] and not past `deadline`; but once only without a request id, as a
+    /// Starts a run below those of `context`, or finds the one that was started with the same request id. A
+    /// service that is away is asked for up to [`START_PATIENCE`] and not past `deadline`; but once only without a request id, as a
     /// second request could start a second run. Returns the run as it was when the service answered, too.
     ///
     /// # Errors
     /// The service refused, failed or stayed away.
     pub async fn start(
         service: &Transport,
+        context: &CallContext,
         request: ChildRequest,
         deadline: Instant,
     ) -> Result<(Self, Run), NotStarted> {
         let mut patience = Patience::new(START_PATIENCE, deadline);
         let mut may_have_started = false;
         loop {
-            match request.send(service).await {
-                Ok(run) => return Ok((Self::of(service.clone(), run.run_id.clone()), run)),
+            match request.send(service.with(context)).await {
+                Ok(run) => return Ok((Self::of(service, context, run.run_id.clone()), run)),
                 Err(status) => {
                     may_have_started |= grpc_kit::may_have_arrived(&status)
                         || matches!(
@@ -91,6 +94,18 @@ impl ChildRun {
         }
     }
 
+    fn runs(&self) -> RunServiceClient<Outbound> {
+        RunServiceClient::new(self.service.with(&self.context))
+    }
+
+    /// Returns the run as the calls of another context reach it.
+    fn within(&self, context: CallContext) -> Self {
+        Self {
+            context,
+            ..self.clone()
+        }
+    }
+
     /// Returns the id of the run.
     pub fn run_id(&self) -> &str {
         &self.run_id
@@ -102,7 +117,8 @@ impl ChildRun {
     /// The status with which its service answers.
     pub async fn get(&self) -> Result<Run, Status> {
         let run_id = self.run_id.clone();
-        let answer = self.runs.clone().get_run(GetRunRequest { run_id }).await?;
+        let mut runs = self.runs();
+        let answer = runs.get_run(GetRunRequest { run_id }).await?;
         Ok(answer.into_inner().run.unwrap_or_default())
     }
 
@@ -113,7 +129,7 @@ impl ChildRun {
         after_sequence: u64,
         deadline: Instant,
     ) -> impl Stream<Item = Result<Followed, Status>> + Send + use<> {
-        let (runs, run_id) = (self.runs.clone(), self.run_id.clone());
+        let (runs, run_id) = (self.runs(), self.run_id.clone());
         follow::follow(runs, run_id, after_sequence, deadline)
     }
 
@@ -134,9 +150,10 @@ impl ChildRun {
     /// Waits for the end of the run however long its service is away. Returns nothing if there is no such
     /// run.
     pub async fn end_at_last(&self, longest: Duration) -> Option<Run> {
+        let run = self.within(self.context.clone().without_deadline());
         let mut backoff = Backoff::default();
         loop {
-            let status = match self.end(Instant::now() + longest).await {
+            let status = match run.end(Instant::now() + longest).await {
                 Ok(run) => return Some(run),
                 Err(status) => status,
             };
@@ -147,35 +164,29 @@ impl ChildRun {
         }
     }
 
-    /// Cancels the run and waits up to `grace` for its end, on behalf of the runs above in `context`, whose
-    /// deadline does not count. The grace is [`GRACE`](crate::policy::GRACE) for an owner that is a run itself,
+    /// Cancels the run and waits up to `grace` for its end; the deadline of the context does not count. The grace is [`GRACE`](crate::policy::GRACE) for an owner that is a run itself,
     /// and [`RUN_GRACE`](crate::policy::RUN_GRACE) for a call.
     ///
     /// # Errors
     /// The status with which its service refused the cancel.
-    pub async fn cancel(
-        &self,
-        reason: &str,
-        context: CallContext,
-        grace: Duration,
-    ) -> Result<CancelledRun, Status> {
+    pub async fn cancel(&self, reason: &str, grace: Duration) -> Result<CancelledRun, Status> {
         let until = Instant::now() + grace;
+        let run = self.within(self.context.clone().without_deadline().with_deadline(until));
         let mut still_running = Vec::new();
         let ending = async {
             let request = CancelRunRequest {
                 run_id: self.run_id.clone(),
                 reason: reason.to_owned(),
             };
-            let answer = self.runs.clone().cancel_run(request).await?.into_inner();
+            let answer = run.runs().cancel_run(request).await?.into_inner();
             still_running = answer.still_running;
             still_running.retain(|work| work.id != self.run_id);
             match answer.run.filter(|run| run.outcome.is_some()) {
                 Some(run) => Ok::<_, Status>(Some(run)),
-                None => Ok(self.end(until).await.ok()),
+                None => Ok(run.end(until).await.ok()),
             }
         };
-        let context = context.without_deadline().with_deadline(until);
-        let ended = tokio::time::timeout_at(until, context.scope(ending)).await;
+        let ended = tokio::time::timeout_at(until, ending).await;
         let ended = match ended {
             Ok(Err(status)) if status.code() != Code::DeadlineExceeded => return Err(status),
             Ok(ended) => ended.ok().flatten(),
@@ -209,14 +220,14 @@ impl ChildRequest {
         !request_id.is_empty()
     }
 
-    async fn send(&self, service: &Transport) -> Result<Run, Status> {
+    async fn send(&self, service: Outbound) -> Result<Run, Status> {
         let run = match self.clone() {
             Self::Workflow(request) => {
-                let mut workflows = WorkflowServiceClient::new(service.clone());
+                let mut workflows = WorkflowServiceClient::new(service);
                 workflows.start_run(*request).await?.into_inner().run
             }
             Self::Turn(request) => {
-                let mut agents = AgentServiceClient::new(service.clone());
+                let mut agents = AgentServiceClient::new(service);
                 agents.start_turn(*request).await?.into_inner().run
             }
         };

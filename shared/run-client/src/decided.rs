@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use contracts::tavern::common::v1::{
     CallResult, CallSettled, CallStatus, RunEvent, run_event::Kind,
 };
+use grpc_kit::CallContext;
 use tonic::Status;
 
 use crate::CallClient;
@@ -18,9 +19,10 @@ pub async fn settle_decided(
     run_id: &str,
     events: &mut Vec<RunEvent>,
     calls: &CallClient,
+    context: &CallContext,
 ) -> Result<(), Status> {
     for (effect_id, index) in unknown(run_id, events) {
-        let Some(call) = calls.find(&effect_id).await? else {
+        let Some(call) = calls.find(&effect_id, context).await? else {
             continue;
         };
         let known = call

@@ -5,7 +5,7 @@ use contracts::tavern::{
     run::v1::{WatchRunRequest, run_service_client::RunServiceClient},
 };
 use futures::Stream;
-use grpc_kit::{Patience, Transport};
+use grpc_kit::{Outbound, Patience};
 use tokio::time::Instant;
 use tonic::{Response, Status};
 
@@ -23,7 +23,7 @@ pub enum Followed {
 /// Follows a run after the sequence `after_sequence` until it has ended. A broken connection is resumed where it
 /// broke. The stream ends with an error when the run does not exist or stays out of reach.
 pub(crate) fn follow(
-    client: RunServiceClient<Transport>,
+    client: RunServiceClient<Outbound>,
     run_id: String,
     mut after_sequence: u64,
     deadline: Instant,

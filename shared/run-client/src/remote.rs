@@ -8,7 +8,7 @@ use contracts::tavern::{
     },
 };
 use futures::{StreamExt, stream::BoxStream};
-use grpc_kit::{CallContext, Transport};
+use grpc_kit::{CallContext, Outbound, Transport};
 use run_events::RunControl;
 use tonic::{Code, Status};
 
@@ -17,7 +17,7 @@ use crate::{Call, CallProgress, CallTerms, calls::has_ended, policy::GRACE};
 /// Makes calls at the registry. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct CallClient {
-    calls: CallServiceClient<Transport>,
+    registry: Transport,
 }
 
 /// A call at the registry of a client, as a run asks for it.
@@ -38,14 +38,16 @@ pub struct RemoteCall {
 impl CallClient {
     /// Takes the registry behind a transport.
     pub fn new(registry: Transport) -> Self {
-        Self {
-            calls: CallServiceClient::new(registry),
-        }
+        Self { registry }
+    }
+
+    fn service(&self, context: &CallContext) -> CallServiceClient<Outbound> {
+        CallServiceClient::new(self.registry.with(context))
     }
 
     /// Asks the registry to end a call, on behalf of the runs above in `context`, whose deadline does not
     /// count; logs what does not work. Returns whether the call has ended, as it has if it never arrived.
-    pub async fn cancel(&self, effect_id: &str, reason: &str, context: CallContext) -> bool {
+    pub async fn cancel(&self, effect_id: &str, reason: &str, context: &CallContext) -> bool {
         let answer = self.request_cancel(effect_id, reason, context).await;
         has_ended(effect_id, answer)
     }
@@ -59,7 +61,7 @@ impl CallClient {
         context: &CallContext,
     ) -> Vec<String> {
         let cancels = effect_ids.into_iter().map(|effect_id| async move {
-            let has_ended = self.cancel(&effect_id, reason, context.clone()).await;
+            let has_ended = self.cancel(&effect_id, reason, context).await;
             (!has_ended).then_some(effect_id)
         });
         let left = futures::future::join_all(cancels).await;
@@ -70,15 +72,14 @@ impl CallClient {
         &self,
         effect_id: &str,
         reason: &str,
-        context: CallContext,
+        context: &CallContext,
     ) -> Result<Vec<PendingWork>, Status> {
         let request = CancelCallRequest {
             effect_id: effect_id.to_owned(),
             reason: reason.to_owned(),
         };
-        let context = context.without_deadline().with_timeout(GRACE);
-        let mut calls = self.calls.clone();
-        match context.scope(calls.cancel_call(request)).await {
+        let context = context.clone().without_deadline().with_timeout(GRACE);
+        match self.service(&context).cancel_call(request).await {
             Ok(answer) => Ok(answer.into_inner().still_running),
             Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::CallNotFound) => {
                 Ok(Vec::new())
@@ -91,11 +92,15 @@ impl CallClient {
     ///
     /// # Errors
     /// The status with which the registry answers.
-    pub async fn find(&self, effect_id: &str) -> Result<Option<registry::Call>, Status> {
+    pub async fn find(
+        &self,
+        effect_id: &str,
+        context: &CallContext,
+    ) -> Result<Option<registry::Call>, Status> {
         let request = GetCallRequest {
             effect_id: effect_id.to_owned(),
         };
-        match self.calls.clone().get_call(request).await {
+        match self.service(context).get_call(request).await {
             Ok(answer) => Ok(answer.into_inner().call),
             Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(status),
@@ -125,8 +130,12 @@ impl Call for RemoteCall {
         }
     }
 
-    fn ask(&self, attempt: u32) -> BoxStream<'static, Result<CallProgress, Status>> {
-        let calls = self.calls.calls.clone();
+    fn ask(
+        &self,
+        attempt: u32,
+        context: &CallContext,
+    ) -> BoxStream<'static, Result<CallProgress, Status>> {
+        let calls = self.calls.service(context);
         let request = CallToolRequest {
             attempt,
             ..self.request.clone()
@@ -138,7 +147,7 @@ impl Call for RemoteCall {
     }
 
     async fn cancel(&self, reason: &str, control: &RunControl) -> Result<Vec<PendingWork>, Status> {
-        let context = control.call_context();
+        let context = &control.call_context();
         let effect_id = &self.request.effect_id;
         self.calls.request_cancel(effect_id, reason, context).await
     }
@@ -146,7 +155,7 @@ impl Call for RemoteCall {
 
 /// Asks for an attempt and follows it.
 fn follow(
-    mut calls: CallServiceClient<Transport>,
+    mut calls: CallServiceClient<Outbound>,
     request: CallToolRequest,
 ) -> impl futures::Stream<Item = Result<CallProgress, Status>> + Send {
     async_stream::try_stream! {
@@ -163,7 +172,7 @@ fn follow(
 
 /// Starts a call that its owner does not wait for.
 async fn start(
-    mut calls: CallServiceClient<Transport>,
+    mut calls: CallServiceClient<Outbound>,
     request: CallToolRequest,
 ) -> Result<CallProgress, Status> {
     let started = calls.start_call(StartCallRequest {

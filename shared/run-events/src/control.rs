@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{PendingWork, WorkKind};
+use core_types::Principal;
 use grpc_kit::CallContext;
 use tokio::sync::{
     Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, watch,
@@ -83,7 +84,8 @@ pub struct Tracked {
 impl RunControl {
     /// Makes the control of a run whose children see `path` and whose time ends in `remaining`.
     pub(crate) fn new(path: core_types::CallPath, remaining: Duration, paused: bool) -> Self {
-        let context = CallContext::new(path).with_deadline(Instant::now() + remaining);
+        let context =
+            CallContext::new(Principal::LOCAL, path).with_deadline(Instant::now() + remaining);
         Self {
             inner: Arc::new(Inner {
                 reason: OnceLock::new(),

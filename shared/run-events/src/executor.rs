@@ -115,7 +115,6 @@ impl Executor {
             return;
         }
         let inner = Arc::clone(&self.inner);
-        let context = control.call_context();
         let beside = beside(control.clone());
         let task = async move {
             let end = tokio::select! {
@@ -147,10 +146,9 @@ impl Executor {
             let _ = ended_sender.send(true);
         };
         // Boxed, because the task is moved several times until it runs, and is large.
-        let task = context.scope(task.boxed());
-        self.inner
-            .tasks
-            .spawn(task.instrument(tracing::Span::current()));
+        let task = task.boxed();
+        let task = task.instrument(tracing::Span::current());
+        self.inner.tasks.spawn(task);
     }
 
     /// Ends all tasks without ending their runs.

@@ -6,7 +6,7 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
 use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
-use grpc_kit::{Drain, Failure, Transport};
+use grpc_kit::{CallContext, Drain, Failure, Outbound, Transport};
 use run_log::{
     DeleteError, Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunState, RunSummary,
     StateFilter, StorageError,
@@ -38,7 +38,7 @@ pub struct Runs {
     wakers: Wakers,
     resumption: Arc<OnceLock<Resume>>,
     before_deletion: Arc<OnceLock<BeforeDeletion>>,
-    other_owner: Arc<OnceLock<RunServiceClient<Transport>>>,
+    other_owner: Arc<OnceLock<RunServiceClient<Outbound>>>,
 }
 
 /// Deletes what belongs to a run that is about to be deleted.
@@ -200,13 +200,20 @@ impl Runs {
     }
 
     /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
-    /// server drains. The records are encoded; [`contracts::watch::decode`] reads them.
+    /// server drains, for the call of `context`, which bounds large records. The records are encoded; [`contracts::watch::decode`] reads them.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
-    pub async fn watch(&self, run_id: &str, after: u64, drain: Drain) -> Result<Records, Status> {
+    pub async fn watch(
+        &self,
+        context: CallContext,
+        run_id: &str,
+        after: u64,
+        drain: Drain,
+    ) -> Result<Records, Status> {
         let clock = Arc::clone(&self.clock);
-        self.store.watch(clock, run_id, after, drain).await
+        let watched = self.store.watch(context, clock, run_id, after, drain);
+        watched.await
     }
 
     /// Deletes a finished run with its log.
@@ -286,10 +293,12 @@ impl Runs {
     /// Takes the other service that has runs below those of this one, so that a pause reaches them too.
     pub fn pause_below(&self, other: Transport) {
         // A second client would be of the same service.
-        let _ = self.other_owner.set(RunServiceClient::new(other));
+        let _ = self
+            .other_owner
+            .set(RunServiceClient::new(other.outermost()));
     }
 
-    pub(crate) fn other_owner(&self) -> Option<RunServiceClient<Transport>> {
+    pub(crate) fn other_owner(&self) -> Option<RunServiceClient<Outbound>> {
         self.other_owner.get().cloned()
     }
 

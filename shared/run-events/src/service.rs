@@ -10,7 +10,7 @@ use contracts::tavern::run::v1::{
 };
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use grpc_kit::Drain;
+use grpc_kit::{CallContext, Drain};
 use tonic::{Request, Response, Status};
 
 use crate::runs::Runs;
@@ -53,12 +53,13 @@ impl RunService for Rpc {
         &self,
         request: Request<WatchRunRequest>,
     ) -> Result<Response<Self::WatchRunStream>, Status> {
-        let drain = Drain::of(&request);
+        let (context, drain) = (CallContext::of(&request), Drain::of(&request));
         let WatchRunRequest {
             run_id,
             after_sequence,
         } = request.into_inner();
-        let records = self.runs.watch(&run_id, after_sequence, drain).await?;
+        let records = self.runs.watch(context, &run_id, after_sequence, drain);
+        let records = records.await?;
         let responses = records.map_ok(|record| WatchRunResponse { record });
         Ok(Response::new(responses.boxed()))
     }

@@ -69,8 +69,6 @@ pub struct StartRun {
     pub priority: u32,
     /// What the run may use, where it works for an agent.
     pub grant: Option<common::CallGrant>,
-    /// The runs above, outermost first; nothing takes them from the present call.
-    pub path: Option<Vec<String>>,
     /// The run of which this one is a fork.
     pub forks: Option<RunId>,
 }
@@ -120,12 +118,13 @@ impl Runs {
         self.store().resource(summary).await.map(Some)
     }
 
-    /// Creates a run with its first event, or finds the run that the same request started before.
+    /// Creates a run with its first event below the runs of `context`, or finds the run that the same
+    /// request started before.
     ///
     /// # Errors
     /// A [`Failure`] for the wire: wrong options, a request id used with another body, or a
     /// storage that does not work.
-    pub async fn start(&self, start: StartRun) -> Result<Started, Failure> {
+    pub async fn start(&self, context: &CallContext, start: StartRun) -> Result<Started, Failure> {
         let now = self.clock().now();
         let timeout = checked_timeout(start.options.as_ref(), start.can_wait)?;
         let deadline = start
@@ -141,9 +140,7 @@ impl Runs {
         let run = self
             .ids()
             .next_run(start.owner.unwrap_or(self.store().owner));
-        let path = start
-            .path
-            .unwrap_or_else(|| CallContext::current().path().steps().to_vec());
+        let path = context.path().steps().to_vec();
         check_depth(&path, &run)?;
         let meta = RunMeta {
             subject: start.subject.clone(),

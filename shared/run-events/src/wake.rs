@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use core_types::{RunId, Timestamp};
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use grpc_kit::{CallContext, Failure};
+use grpc_kit::Failure;
 use run_log::{RunLog, RunState, RunSummary};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
@@ -278,7 +278,7 @@ impl Waking {
     }
 }
 
-/// Carries work out in the present call context although its caller may leave: what is recorded is to take
+/// Carries work out although its caller may leave: what is recorded is to take
 /// effect.
 ///
 /// # Errors
@@ -290,8 +290,7 @@ where
     T: Send + 'static,
     E: From<Failure> + Send + 'static,
 {
-    let work = CallContext::current().scope(work.in_current_span());
-    match tokio::spawn(work).await {
+    match tokio::spawn(work.in_current_span()).await {
         Ok(ended) => ended,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

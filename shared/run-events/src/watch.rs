@@ -35,6 +35,7 @@ impl RunStore {
     /// RUN_NOT_FOUND, or SEQUENCE_OUT_OF_RANGE when `after` lies beyond the end of the log.
     pub(crate) async fn watch(
         &self,
+        context: CallContext,
         clock: Arc<dyn Clock>,
         run_id: &str,
         after: u64,
@@ -48,7 +49,6 @@ impl RunStore {
         let mut follower = follower.map_err(|error| read_failure(&error, run_id))?;
         let store = self.clone();
         let run_id = run_id.to_owned();
-        let context = CallContext::current();
         let stream = try_stream! {
             let mut position = after;
             let mut admitted = 0;

@@ -8,7 +8,7 @@ use contracts::tavern::{
     },
 };
 use futures::Stream;
-use grpc_kit::Transport;
+use grpc_kit::{CallContext, Transport};
 use tokio::time::Instant;
 
 use crate::{Broken, Cut, Output, next, refused};
@@ -44,9 +44,11 @@ pub struct Cell {
 /// The stream yields [`CellEvent`]s and ends after the first [`Broken`]. A cell is never run twice
 /// by itself: what it changed in its session stays changed.
 pub fn run_cell(
-    mut client: SessionServiceClient<Transport>,
+    sandbox: &Transport,
+    context: &CallContext,
     request: RunCellRequest,
-) -> impl Stream<Item = Result<CellEvent, Broken>> + Send {
+) -> impl Stream<Item = Result<CellEvent, Broken>> + Send + use<> {
+    let mut client = SessionServiceClient::new(sandbox.with(context));
     async_stream::try_stream! {
         let mut answers = client.run_cell(request).await.map_err(refused)?.into_inner();
         let mut output = Output::default();

@@ -51,9 +51,12 @@ pub struct Broken {
 /// The stream yields [`ScriptEvent`]s and ends after the first [`Broken`]. The request must not have
 /// a `request_id`: a script whose stream broke was ended, and runs anew.
 pub fn run(
-    mut client: ScriptSandboxServiceClient<Transport>,
+    sandbox: &Transport,
+    context: &CallContext,
     request: ExecuteRequest,
-) -> impl Stream<Item = Result<ScriptEvent, Broken>> + Send {
+) -> impl Stream<Item = Result<ScriptEvent, Broken>> + Send + use<> {
+    let mut client = ScriptSandboxServiceClient::new(sandbox.with(context));
+    let deadline = context.deadline();
     async_stream::try_stream! {
         let start = ExecuteStreamRequest {
             message: Some(Message::Start(request)),
@@ -85,7 +88,7 @@ pub fn run(
                 yield ScriptEvent::Output(stream, text);
             }
             if let Some(response) = ended {
-                yield ScriptEvent::Ended(Box::new(output.complete(response)?));
+                yield ScriptEvent::Ended(Box::new(output.complete(response, deadline)?));
                 return;
             }
         }
@@ -183,10 +186,14 @@ impl Output {
 
     /// Adds everything that was written to the response, unless the sandbox ended the script for its
     /// own sake, or because the deadline passed.
-    fn complete(self, mut response: ExecuteResponse) -> Result<ExecuteResponse, Broken> {
+    fn complete(
+        self,
+        mut response: ExecuteResponse,
+        deadline: Option<Instant>,
+    ) -> Result<ExecuteResponse, Broken> {
         let verdict = response.verdict.as_ref();
         if let Some(Kind::Cancelled(_)) = verdict.and_then(|verdict| verdict.kind.as_ref()) {
-            return Err(cancelled());
+            return Err(cancelled(deadline));
         }
         (response.stdout, response.stderr) = self.into_bytes();
         Ok(response)
@@ -224,8 +231,7 @@ fn lost(status: Status) -> Broken {
 }
 
 /// Returns why a script was cancelled whose caller still listens.
-fn cancelled() -> Broken {
-    let deadline = CallContext::current().deadline();
+fn cancelled(deadline: Option<Instant>) -> Broken {
     lost(
         match deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             true => Status::deadline_exceeded("the script was ended at the deadline"),

@@ -95,7 +95,8 @@ impl<N> Service<Request<Body>> for Passing<N> {
                 Some(seen) => shown(request, &seen).await,
                 None => request,
             };
-            let answered = to.oneshot(request).await;
+            let context = grpc_kit::CallContext::among(request.extensions());
+            let answered = to.with(&context).oneshot(request).await;
             Ok(answered.unwrap_or_else(|status| status.into_http()))
         })
     }

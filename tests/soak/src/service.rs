@@ -7,7 +7,7 @@ use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, execute_request::Program,
     script_sandbox_service_client::ScriptSandboxServiceClient, verdict::Kind,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use sandbox_engine::domain::isolation::IsolationLevel;
 use script_sandbox::{Sandbox, SandboxSettings};
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -23,7 +23,7 @@ pub(crate) const FIRST: u32 = 100;
 /// No script may end by this because the machine is busy.
 const PATIENT: Duration = Duration::from_secs(300);
 
-pub(crate) type Client = ScriptSandboxServiceClient<Transport>;
+pub(crate) type Client = ScriptSandboxServiceClient<Outbound>;
 
 /// Which isolation scripts are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Service {
         let sandbox = script_sandbox::build(level.settings()).await?;
         let transport = grpc_kit::local(&script_sandbox::services(sandbox.clone()));
         Ok(Self {
-            client: Client::new(transport),
+            client: Client::new(transport.outermost()),
             sandbox,
             nothing,
         })

@@ -7,7 +7,7 @@ use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient
 use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::watch::decode;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 /// Everything that a watch gave.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Followed {
 /// # Errors
 /// The call fails, or the events have gaps.
 pub async fn invoke(
-    gateway: &GatewayServiceClient<Transport>,
+    gateway: &GatewayServiceClient<Outbound>,
     request: InvokeTextRequest,
 ) -> anyhow::Result<Followed> {
     let mut stream = gateway.clone().invoke_text(request).await?.into_inner();
@@ -47,7 +47,7 @@ pub async fn invoke(
 /// # Errors
 /// The call fails, or the events have gaps.
 pub async fn collect(
-    runs: &RunServiceClient<Transport>,
+    runs: &RunServiceClient<Outbound>,
     run_id: &str,
     after: u64,
 ) -> anyhow::Result<Followed> {
@@ -74,7 +74,7 @@ pub async fn collect(
 /// # Errors
 /// The call fails, or the run ends before.
 pub async fn until(
-    gateway: &GatewayServiceClient<Transport>,
+    gateway: &GatewayServiceClient<Outbound>,
     request: InvokeTextRequest,
     enough: impl Fn(&RunEvent) -> bool,
 ) -> anyhow::Result<(String, Vec<RunEvent>)> {

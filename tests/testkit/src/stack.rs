@@ -13,7 +13,7 @@ use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound, Transport};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::{Code, Request};
@@ -256,48 +256,48 @@ impl Stack {
     }
 
     /// Returns a client of the gateway.
-    pub fn gateway(&self) -> GatewayServiceClient<Transport> {
-        GatewayServiceClient::new(self.transport(&GATEWAY))
+    pub fn gateway(&self) -> GatewayServiceClient<Outbound> {
+        GatewayServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Returns a client of all runs, at the gateway.
-    pub fn runs(&self) -> RunServiceClient<Transport> {
-        RunServiceClient::new(self.transport(&GATEWAY))
+    pub fn runs(&self) -> RunServiceClient<Outbound> {
+        RunServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Returns a client of tool-registry.
-    pub fn registry(&self) -> ToolRegistryServiceClient<Transport> {
-        ToolRegistryServiceClient::new(self.transport(&REGISTRY))
+    pub fn registry(&self) -> ToolRegistryServiceClient<Outbound> {
+        ToolRegistryServiceClient::new(self.transport(&REGISTRY).outermost())
     }
 
     /// Returns a client of calls, at the gateway.
-    pub fn calls(&self) -> CallServiceClient<Transport> {
-        CallServiceClient::new(self.transport(&GATEWAY))
+    pub fn calls(&self) -> CallServiceClient<Outbound> {
+        CallServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Returns a client of workflow-execution.
-    pub fn workflow(&self) -> WorkflowServiceClient<Transport> {
-        WorkflowServiceClient::new(self.transport(&WORKFLOW))
+    pub fn workflow(&self) -> WorkflowServiceClient<Outbound> {
+        WorkflowServiceClient::new(self.transport(&WORKFLOW).outermost())
     }
 
     /// Returns a client of script-sandbox.
-    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Transport> {
-        ScriptSandboxServiceClient::new(self.transport(&SANDBOX))
+    pub fn sandbox(&self) -> ScriptSandboxServiceClient<Outbound> {
+        ScriptSandboxServiceClient::new(self.transport(&SANDBOX).outermost())
     }
 
     /// Returns a client of the files of scripts, at the gateway.
-    pub fn blobs(&self) -> BlobServiceClient<Transport> {
-        BlobServiceClient::new(self.transport(&GATEWAY))
+    pub fn blobs(&self) -> BlobServiceClient<Outbound> {
+        BlobServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Returns a client of agent-runtime.
-    pub fn agent(&self) -> AgentServiceClient<Transport> {
-        AgentServiceClient::new(self.transport(&AGENT))
+    pub fn agent(&self) -> AgentServiceClient<Outbound> {
+        AgentServiceClient::new(self.transport(&AGENT).outermost())
     }
 
     /// Returns a client of the models of agent-runtime.
-    pub fn models(&self) -> ModelServiceClient<Transport> {
-        ModelServiceClient::new(self.transport(&AGENT))
+    pub fn models(&self) -> ModelServiceClient<Outbound> {
+        ModelServiceClient::new(self.transport(&AGENT).outermost())
     }
 
     fn transport(&self, service: &Service) -> Transport {
@@ -413,7 +413,7 @@ impl Stack {
 
     /// Waits until a service answers, or says what its process printed before it ended.
     async fn await_service(&mut self, service: &Service) -> anyhow::Result<()> {
-        let mut probe = RunServiceClient::new(self.transport(service));
+        let mut probe = RunServiceClient::new(self.transport(service).outermost());
         let what = format!("{} to serve", service.program);
         let processes = &mut self.processes;
         let answered = eventually(&what, || {
@@ -454,7 +454,7 @@ pub fn approvals_file(deploy: &Path, directory: &Path) -> anyhow::Result<String>
 /// Asks for a run that does not exist: any answer but "unavailable" means that the service serves.
 fn probe_once(
     failed: Option<anyhow::Result<()>>,
-    probe: &mut RunServiceClient<Transport>,
+    probe: &mut RunServiceClient<Outbound>,
 ) -> impl Future<Output = Option<anyhow::Result<()>>> + use<> {
     let mut probe = probe.clone();
     async move {

@@ -5,7 +5,7 @@ use contracts::tavern::{
     workflow::v1::{GetWorkflowRequest, workflow_service_client::WorkflowServiceClient},
 };
 use core_types::RunOwner;
-use grpc_kit::{Patience, Transport};
+use grpc_kit::{CallContext, Outbound, Patience, Transport};
 use run_client::{CallClient, policy::START_PATIENCE};
 use run_events::Neighbours;
 use serde_json::Value;
@@ -15,13 +15,11 @@ use tonic::Status;
 /// The services that agent-runtime calls.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// The tools of tool-registry.
-    pub registry: ToolRegistryServiceClient<Transport>,
+    /// tool-registry, for its tools.
+    pub registry: Transport,
     /// The calls of tool-registry.
     pub calls: CallClient,
-    /// The workflows of workflow-execution.
-    pub workflows: WorkflowServiceClient<Transport>,
-    /// workflow-execution, for its runs.
+    /// workflow-execution, for its workflows and runs.
     pub workflow: Transport,
     /// Services that know whether a run that ended is still needed.
     pub neighbours: Neighbours,
@@ -33,11 +31,20 @@ impl Peers {
         Self {
             neighbours: Neighbours::new(registry.clone())
                 .with(RunOwner::Workflow, workflow.clone()),
-            registry: ToolRegistryServiceClient::new(registry.clone()),
-            calls: CallClient::new(registry),
-            workflows: WorkflowServiceClient::new(workflow.clone()),
+            calls: CallClient::new(registry.clone()),
+            registry,
             workflow,
         }
+    }
+
+    /// Returns the tools of tool-registry for the calls of `context`.
+    pub fn tools(&self, context: &CallContext) -> ToolRegistryServiceClient<Outbound> {
+        ToolRegistryServiceClient::new(self.registry.with(context))
+    }
+
+    /// Returns the workflows of workflow-execution for the calls of `context`.
+    pub fn workflows(&self, context: &CallContext) -> WorkflowServiceClient<Outbound> {
+        WorkflowServiceClient::new(self.workflow.with(context))
     }
 
     /// Reads the definition of a workflow.
@@ -46,6 +53,7 @@ impl Peers {
     /// What workflow-execution answers, if it does not become available in time.
     pub(crate) async fn workflow_definition(
         &self,
+        context: &CallContext,
         workflow_id: &str,
         deadline: Instant,
     ) -> Result<Value, Status> {
@@ -54,7 +62,7 @@ impl Peers {
             let request = GetWorkflowRequest {
                 workflow_id: workflow_id.to_owned(),
             };
-            match self.workflows.clone().get_workflow(request).await {
+            match self.workflows(context).get_workflow(request).await {
                 Ok(found) => {
                     let workflow = found.into_inner().workflow.unwrap_or_default();
                     return serde_json::from_str(&workflow.definition_json).map_err(|error| {

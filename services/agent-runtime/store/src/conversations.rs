@@ -129,16 +129,19 @@ impl Conversations {
     /// Returns whether another turn has to wait for those that have not ended (rule G407).
     ///
     /// # Errors
-    /// CONVERSATION_BUSY when too many wait or one of them is above the present call, or a storage that does
+    /// CONVERSATION_BUSY when too many wait or one of them is above the call of `context`, or a storage that does
     /// not work.
-    pub async fn queues(&self, conversation_id: &str) -> Result<bool, Failure> {
+    pub async fn queues(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<bool, Failure> {
         let runs = self
             .inner
             .runs
             .open_by_conversation(conversation_id)
             .await?;
         let open: Vec<&str> = open(&runs).collect();
-        let context = CallContext::current();
         let above = context.path().steps();
         // A turn that waits for this one would wait for ever (rule G901).
         let asking = open

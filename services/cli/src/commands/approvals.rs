@@ -75,7 +75,7 @@ pub struct Decision {
     key: String,
 }
 
-pub(crate) type Client = ApprovalServiceClient<grpc_kit::Transport>;
+pub(crate) type Client = ApprovalServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

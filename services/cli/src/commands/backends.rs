@@ -39,7 +39,7 @@ only the backend that has it is replaced."#)]
     },
 }
 
-type Registry = ToolRegistryServiceClient<grpc_kit::Transport>;
+type Registry = ToolRegistryServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

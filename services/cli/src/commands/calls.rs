@@ -12,7 +12,7 @@ use contracts::tavern::registry::v1::{
     Call, CallDecision, CallResolution, CallState, GetCallRequest, ListCallsRequest,
     WatchCallRequest,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 use super::{Remote, json, print, print_fields, print_table, refusal, words};
 use crate::program;
@@ -58,7 +58,7 @@ pub enum Command {
     Resolve(resolve::Resolve),
 }
 
-type Calls = CallServiceClient<Transport>;
+type Calls = CallServiceClient<Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

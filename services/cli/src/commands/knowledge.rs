@@ -71,7 +71,7 @@ pub struct Write {
     request_id: Option<String>,
 }
 
-type Knowledge = KnowledgeServiceClient<grpc_kit::Transport>;
+type Knowledge = KnowledgeServiceClient<grpc_kit::Outbound>;
 
 const ENTRY_HEAD: [&str; 5] = ["ENTRY", "NAME", "FOUND", "AUTHOR", "TEXT"];
 

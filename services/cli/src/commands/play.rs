@@ -20,7 +20,7 @@ use contracts::tavern::gateway::v1::{
 };
 use contracts::tavern::registry::v1::{ApprovalVerdict, DecideApprovalRequest};
 use contracts::tavern::run::v1::{AnswerWaitRequest, run_service_client::RunServiceClient};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::Value;
 
 use super::{approvals, print, print_table};
@@ -33,7 +33,7 @@ use transcript::{Approval, Lines, Step, Transcript};
 /// # Errors
 /// A transcript that cannot be read, or a gateway that does not answer.
 pub async fn play_all(
-    transport: Transport,
+    transport: Outbound,
     directory: &Path,
     approver_key: &str,
 ) -> anyhow::Result<ExitCode> {
@@ -135,10 +135,10 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
 
 /// Who plays: invokes texts, decides about calls that wait for a person, and answers questions.
 struct Player<'a> {
-    gateway: GatewayServiceClient<Transport>,
-    scenes: SceneServiceClient<Transport>,
-    states: StateServiceClient<Transport>,
-    runs: RunServiceClient<Transport>,
+    gateway: GatewayServiceClient<Outbound>,
+    scenes: SceneServiceClient<Outbound>,
+    states: StateServiceClient<Outbound>,
+    runs: RunServiceClient<Outbound>,
     approvals: approvals::Client,
     approver_key: &'a str,
 }

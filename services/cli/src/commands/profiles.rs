@@ -31,7 +31,7 @@ pub enum Command {
     },
 }
 
-type Profiles = ProfileServiceClient<grpc_kit::Transport>;
+type Profiles = ProfileServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

@@ -54,7 +54,7 @@ pub enum Command {
     },
 }
 
-type Projects = ProjectServiceClient<grpc_kit::Transport>;
+type Projects = ProjectServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

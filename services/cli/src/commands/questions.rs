@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{ListQuestionsRequest, Question};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 use super::{Remote, list, runs};
 
@@ -27,7 +27,7 @@ impl Command {
     }
 }
 
-async fn list(client: &mut RunServiceClient<Transport>, as_json: bool) -> anyhow::Result<ExitCode> {
+async fn list(client: &mut RunServiceClient<Outbound>, as_json: bool) -> anyhow::Result<ExitCode> {
     let head = ["RUN", "WAIT", "QUESTION", "ANSWERS", "ASKED BY", "UNTIL"];
     list::print_all(as_json, head, row, async |page_token| {
         let request = ListQuestionsRequest {

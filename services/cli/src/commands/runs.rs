@@ -21,7 +21,7 @@ use contracts::tavern::run::v1::{
     CancelRunRequest, DeleteRunRequest, GetRunRequest, ListRunsRequest, PauseRunRequest,
     ResumeRunRequest, WatchRunRequest,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 use super::{Remote, finish, json, print, print_fields, print_table, refusal, state_of, words};
 use crate::program;
@@ -213,7 +213,7 @@ fn show_run(
 }
 
 async fn list(
-    runs: &mut RunServiceClient<Transport>,
+    runs: &mut RunServiceClient<Outbound>,
     request: ListRunsRequest,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {
@@ -282,7 +282,7 @@ pub(super) async fn follow(remote: &Remote, run_id: String) -> anyhow::Result<Ex
 
 /// Follows a run to its end, over servers that drain and connections that break.
 async fn watch(
-    runs: &mut RunServiceClient<Transport>,
+    runs: &mut RunServiceClient<Outbound>,
     run_id: String,
     mut after_sequence: u64,
     as_json: bool,

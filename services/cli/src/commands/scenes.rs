@@ -70,7 +70,7 @@ pub struct Publish {
     request_id: Option<String>,
 }
 
-type Scenes = SceneServiceClient<grpc_kit::Transport>;
+type Scenes = SceneServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

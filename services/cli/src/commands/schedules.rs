@@ -87,7 +87,7 @@ struct Firing {
     cron: Option<String>,
 }
 
-type Schedules = ScheduleServiceClient<grpc_kit::Transport>;
+type Schedules = ScheduleServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

@@ -72,8 +72,8 @@ pub enum Command {
     },
 }
 
-type Registry = ToolRegistryServiceClient<grpc_kit::Transport>;
-type Calls = CallServiceClient<grpc_kit::Transport>;
+type Registry = ToolRegistryServiceClient<grpc_kit::Outbound>;
+type Calls = CallServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
@@ -191,7 +191,7 @@ fn origin(tool: &Tool) -> String {
 
 /// Prints a grammar, behind what it does not enforce.
 async fn grammar(
-    mut gateway: GatewayServiceClient<grpc_kit::Transport>,
+    mut gateway: GatewayServiceClient<grpc_kit::Outbound>,
     request: RenderGrammarRequest,
     as_json: bool,
 ) -> anyhow::Result<ExitCode> {

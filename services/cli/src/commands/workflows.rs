@@ -87,7 +87,7 @@ pub enum Conflict {
     CancelRunning,
 }
 
-type Workflows = WorkflowServiceClient<grpc_kit::Transport>;
+type Workflows = WorkflowServiceClient<grpc_kit::Outbound>;
 
 impl Command {
     pub(super) async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {

@@ -13,7 +13,7 @@ use contracts::tavern::run::v1::GetRunRequest;
 use core_types::RunOwner;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{CallContext, Drain, Failure};
 use tonic::{Status, Streaming};
 
 use super::GatewayRpc;
@@ -67,6 +67,7 @@ impl GatewayRpc {
     /// Starts a run and follows it to its end.
     pub(super) async fn invoke(
         &self,
+        context: &CallContext,
         request: InvokeTextRequest,
         drain: Drain,
     ) -> Result<BoxStream<'static, Result<InvokeTextResponse, Status>>, Status> {
@@ -77,16 +78,18 @@ impl GatewayRpc {
         } = request.into();
         let (run_id, replayed, records) = match target {
             Some(Target::Calls(calls)) => {
-                let (first, rest) = self.invoke_calls(request_id, calls, options).await?;
+                let (first, rest) = self
+                    .invoke_calls(context, request_id, calls, options)
+                    .await?;
                 let rest = rest.map_ok(|response| response.record);
                 let records = stream::iter([Ok(first.record)]).chain(rest).boxed();
                 let records = until_drained(records, 0, drain);
                 (first.run_id, first.replayed, records)
             }
             Some(Target::Agent(agent)) => {
-                let started = self.start_turn(request_id, agent, options).await?;
+                let started = self.start_turn(context, request_id, agent, options).await?;
                 let run_id = started.run.unwrap_or_default().run_id;
-                let records = self.watch(run_id.clone(), 0, drain).await?;
+                let records = self.watch(context, run_id.clone(), 0, drain).await?;
                 (run_id, started.replayed, records)
             }
             None => return Err(without_target()),
@@ -102,13 +105,17 @@ impl GatewayRpc {
     }
 
     /// Starts a run, or finds the one that the same request started before.
-    pub(super) async fn start(&self, invocation: Invocation) -> Result<StartTextResponse, Status> {
+    pub(super) async fn start(
+        &self,
+        context: &CallContext,
+        invocation: Invocation,
+    ) -> Result<StartTextResponse, Status> {
         match invocation.target {
             Some(Target::Calls(calls)) => {
                 let (first, _) = self
-                    .invoke_calls(invocation.request_id, calls, invocation.options)
+                    .invoke_calls(context, invocation.request_id, calls, invocation.options)
                     .await?;
-                let mut runs = self.peers.runs.of(RunOwner::Registry);
+                let mut runs = self.peers.runs(context, RunOwner::Registry);
                 let run_id = first.run_id;
                 let found = runs.get_run(GetRunRequest { run_id }).await?;
                 Ok(StartTextResponse {
@@ -117,7 +124,7 @@ impl GatewayRpc {
                 })
             }
             Some(Target::Agent(agent)) => {
-                self.start_turn(invocation.request_id, agent, invocation.options)
+                self.start_turn(context, invocation.request_id, agent, invocation.options)
                     .await
             }
             None => Err(without_target()),
@@ -126,6 +133,7 @@ impl GatewayRpc {
 
     async fn start_turn(
         &self,
+        context: &CallContext,
         request_id: String,
         agent: AgentTarget,
         options: Option<RunOptions>,
@@ -148,7 +156,7 @@ impl GatewayRpc {
             ephemeral: agent.ephemeral,
             ..StartTurnRequest::default()
         };
-        let started = self.peers.agent.clone().start_turn(turn).await;
+        let started = self.peers.with(context).agent.start_turn(turn).await;
         let started = started
             .map_err(|status| below("agent", status))?
             .into_inner();
@@ -161,6 +169,7 @@ impl GatewayRpc {
     /// Starts a run of calls and returns its first record, which names the run, and the others.
     async fn invoke_calls(
         &self,
+        context: &CallContext,
         request_id: String,
         calls: CallsTarget,
         options: Option<RunOptions>,
@@ -177,7 +186,7 @@ impl GatewayRpc {
             options,
             profile_id,
         };
-        let mut owner = self.peers.calls.clone();
+        let mut owner = self.peers.with(context).calls;
         let invoked = owner.invoke_calls(invocation).await;
         let invoked = invoked.map_err(|status| below("calls", status))?;
         let mut responses = invoked.into_inner();

@@ -4,6 +4,7 @@ use async_stream::stream;
 use bytes::Bytes;
 use contracts::tavern::common::v1::watch_record::Record;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
+use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::run_service_server::RunService;
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, AnswerWaitResponse, CancelRunRequest, CancelRunResponse, DeleteRunRequest,
@@ -17,7 +18,7 @@ use core_types::{RunId, RunOwner};
 use futures::future::try_join_all;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{CallContext, Drain, Failure, Outbound};
 use tonic::{Code, Request, Response, Status};
 
 use super::GatewayRpc;
@@ -33,17 +34,17 @@ impl RunService for GatewayRpc {
         &self,
         request: Request<GetRunRequest>,
     ) -> Result<Response<GetRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).get_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.get_run(request).await
     }
 
     async fn list_runs(
         &self,
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
-        let lists = self.peers.runs.all().map(|mut runs| {
+        let lists = self.peers.all_runs(&context).map(|mut runs| {
             let request = request.clone();
             async move { runs.list_runs(request).await }
         });
@@ -62,12 +63,12 @@ impl RunService for GatewayRpc {
         &self,
         request: Request<WatchRunRequest>,
     ) -> Result<Response<Self::WatchRunStream>, Status> {
-        let drain = Drain::of(&request);
+        let (context, drain) = (CallContext::of(&request), Drain::of(&request));
         let WatchRunRequest {
             run_id,
             after_sequence,
         } = request.into_inner();
-        let records = self.watch(run_id, after_sequence, drain).await?;
+        let records = self.watch(&context, run_id, after_sequence, drain).await?;
         let responses = records.map_ok(|record| WatchRunResponse { record });
         Ok(Response::new(responses.boxed()))
     }
@@ -76,54 +77,48 @@ impl RunService for GatewayRpc {
         &self,
         request: Request<CancelRunRequest>,
     ) -> Result<Response<CancelRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).cancel_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.cancel_run(request).await
     }
 
     async fn pause_run(
         &self,
         request: Request<PauseRunRequest>,
     ) -> Result<Response<PauseRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).pause_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.pause_run(request).await
     }
 
     async fn resume_run(
         &self,
         request: Request<ResumeRunRequest>,
     ) -> Result<Response<ResumeRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).resume_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.resume_run(request).await
     }
 
     async fn signal_run(
         &self,
         request: Request<SignalRunRequest>,
     ) -> Result<Response<SignalRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).signal_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.signal_run(request).await
     }
 
     async fn answer_wait(
         &self,
         request: Request<AnswerWaitRequest>,
     ) -> Result<Response<AnswerWaitResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).answer_wait(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.answer_wait(request).await
     }
 
     async fn list_waits(
         &self,
         request: Request<ListWaitsRequest>,
     ) -> Result<Response<ListWaitsResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).list_waits(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.list_waits(request).await
     }
 
     async fn list_questions(
@@ -131,7 +126,8 @@ impl RunService for GatewayRpc {
         request: Request<ListQuestionsRequest>,
     ) -> Result<Response<ListQuestionsResponse>, Status> {
         // Only nodes of workflows wait for people, also where an agent asks.
-        let mut workflows = self.peers.runs.of(RunOwner::Workflow);
+        let context = CallContext::of(&request);
+        let mut workflows = self.peers.runs(&context, RunOwner::Workflow);
         workflows.list_questions(request.into_inner()).await
     }
 
@@ -139,21 +135,32 @@ impl RunService for GatewayRpc {
         &self,
         request: Request<DeleteRunRequest>,
     ) -> Result<Response<DeleteRunResponse>, Status> {
-        let request = request.into_inner();
-        let owner = owner_of(&request.run_id)?;
-        self.peers.runs.of(owner).delete_run(request).await
+        let (mut runs, request) = self.owner(request, |request| &request.run_id)?;
+        runs.delete_run(request).await
     }
 }
 
 impl GatewayRpc {
+    /// Returns the run service of the owner of the run that a request names, and the request.
+    fn owner<T>(
+        &self,
+        request: Request<T>,
+        run_id: fn(&T) -> &str,
+    ) -> Result<(RunServiceClient<Outbound>, T), Status> {
+        let owner = owner_of(run_id(request.get_ref()))?;
+        let runs = self.peers.runs(&CallContext::of(&request), owner);
+        Ok((runs, request.into_inner()))
+    }
+
     /// Follows a run at its owner. When this server drains, the follower gets a drain record.
     pub(super) async fn watch(
         &self,
+        context: &CallContext,
         run_id: String,
         after_sequence: u64,
         drain: Drain,
     ) -> Result<Records, Status> {
-        let mut runs = self.peers.runs.of(owner_of(&run_id)?);
+        let mut runs = self.peers.runs(context, owner_of(&run_id)?);
         let request = WatchRunRequest {
             run_id,
             after_sequence,

@@ -9,17 +9,17 @@ use contracts::tavern::gateway::v1::{
     StreamTextEnd, StreamTextRequest, StreamTextStart, ToolCatalogue, ToolDeclaration,
 };
 use gateway::{GatewaySettings, Peers};
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Outbound, Services};
 use serde_json::{Value, json};
 
 const TEXT: &str = "I look. <ACTION><Look><at>shelf</at></Look></ACTION>";
 
 /// A gateway behind which no service answers.
-fn alone() -> GatewayServiceClient<Transport> {
+fn alone() -> GatewayServiceClient<Outbound> {
     let nothing = || grpc_kit::local(&Services::new());
     let peers = Peers::over(nothing(), nothing(), nothing());
     let gateway = gateway::build(GatewaySettings::default(), peers);
-    GatewayServiceClient::new(grpc_kit::local(&gateway.services()))
+    GatewayServiceClient::new(grpc_kit::local(&gateway.services()).outermost())
 }
 
 fn catalogue() -> Option<ToolCatalogue> {

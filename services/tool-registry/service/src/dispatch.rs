@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 use contracts::tavern::common::v1::CallGrant;
 use core_types::{ConversationId, Durability, EffectId};
 use futures::FutureExt;
+use grpc_kit::CallContext;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tool_domain::{definition::Implementation, tool::Tool};
@@ -52,6 +53,8 @@ pub struct ResolvedCall {
     pub grant: Option<CallGrant>,
     /// Where others see how the call goes.
     pub in_flight: Arc<InFlightCall>,
+    /// The context of what the call asks of other services: the runs above it and its deadline.
+    pub context: CallContext,
 }
 
 impl ResolvedCall {

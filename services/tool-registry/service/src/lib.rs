@@ -32,6 +32,6 @@ pub mod tools;
 pub mod workspace;
 
 pub use error::Error;
-pub use peers::{AgentPeer, Peers};
+pub use peers::Peers;
 pub use service::{SERVICE, ToolRegistry, build, build_with};
 pub use settings::RegistrySettings;

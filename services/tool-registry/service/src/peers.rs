@@ -1,18 +1,10 @@
 //! The services that this one calls.
 
-use contracts::tavern::{
-    agent::v1::{
-        agent_service_client::AgentServiceClient,
-        conversation_service_client::ConversationServiceClient,
-        knowledge_service_client::KnowledgeServiceClient, scene_service_client::SceneServiceClient,
-        state_service_client::StateServiceClient,
-    },
-    sandbox::v1::{
-        script_sandbox_service_client::ScriptSandboxServiceClient,
-        session_service_client::SessionServiceClient,
-    },
+use contracts::tavern::agent::v1::{
+    knowledge_service_client::KnowledgeServiceClient, scene_service_client::SceneServiceClient,
+    state_service_client::StateServiceClient,
 };
-use grpc_kit::Transport;
+use grpc_kit::{CallContext, Outbound, Transport};
 
 /// The services that this one calls.
 #[derive(Clone, Debug)]
@@ -22,11 +14,7 @@ pub struct Peers {
     /// agent-runtime.
     pub agent: Transport,
     /// script-sandbox.
-    pub sandbox: ScriptSandboxServiceClient<Transport>,
-    /// The sessions of script-sandbox.
-    pub sessions: SessionServiceClient<Transport>,
-    /// The states and scenes of agent-runtime.
-    pub agents: AgentPeer,
+    pub sandbox: Transport,
 }
 
 impl Peers {
@@ -34,38 +22,31 @@ impl Peers {
     pub fn over(workflow: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
             workflow,
-            agent: agent.clone(),
-            sandbox: ScriptSandboxServiceClient::new(sandbox.clone()),
-            sessions: SessionServiceClient::new(sandbox),
-            agents: AgentPeer::over(agent),
+            agent,
+            sandbox,
         }
     }
 }
 
-/// What calls ask agent-runtime for.
+/// The services of agent-runtime that methods of the platform use, for the calls of one context.
 #[derive(Clone, Debug)]
-pub struct AgentPeer {
+pub(crate) struct AgentClients {
     /// Private states and world states.
-    pub states: StateServiceClient<Transport>,
+    pub(crate) states: StateServiceClient<Outbound>,
     /// The events of scenes.
-    pub scenes: SceneServiceClient<Transport>,
+    pub(crate) scenes: SceneServiceClient<Outbound>,
     /// Knowledge bases.
-    pub knowledge: KnowledgeServiceClient<Transport>,
-    /// Turns of agents that are tools.
-    pub turns: AgentServiceClient<Transport>,
-    /// Conversations.
-    pub conversations: ConversationServiceClient<Transport>,
+    pub(crate) knowledge: KnowledgeServiceClient<Outbound>,
 }
 
-impl AgentPeer {
-    /// Takes agent-runtime behind a transport.
-    pub fn over(agent: Transport) -> Self {
+impl AgentClients {
+    /// Takes agent-runtime for the calls of `context`.
+    pub(crate) fn over(agent: &Transport, context: &CallContext) -> Self {
+        let agent = agent.with(context);
         Self {
             states: StateServiceClient::new(agent.clone()),
             scenes: SceneServiceClient::new(agent.clone()),
-            knowledge: KnowledgeServiceClient::new(agent.clone()),
-            turns: AgentServiceClient::new(agent.clone()),
-            conversations: ConversationServiceClient::new(agent),
+            knowledge: KnowledgeServiceClient::new(agent),
         }
     }
 }

@@ -10,7 +10,7 @@ use contracts::tavern::registry::v1::{
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use documents::{DocumentStore, SqliteDocuments};
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Outbound, Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::{RunLog, RunLogs};
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
@@ -61,7 +61,7 @@ pub struct ToolRegistry {
     effects: RunLogs,
     retention: RetentionSettings,
     neighbours: Neighbours,
-    conversations: ConversationServiceClient<Transport>,
+    conversations: ConversationServiceClient<Outbound>,
     store: Arc<dyn DocumentStore>,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
@@ -117,11 +117,12 @@ pub async fn build_with(
 
     let (own, own_slot) = grpc_kit::late();
     let neighbours = neighbours_of(&peers, own);
-    let conversations = peers.agents.conversations.clone();
-    let (sandbox, sessions) = (Sandbox::new(peers.sandbox), Sessions::new(peers.sessions));
+    let conversations = ConversationServiceClient::new(peers.agent.outermost());
+    let (sandbox, sessions) = (peers.sandbox.clone(), Sessions::new(peers.sandbox));
+    let sandbox = Sandbox::new(sandbox);
     let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
-    let agents = Agents::new(peers.agents.turns.clone());
-    let workflow_runs = ChildRuns::new(peers.workflow, peers.agent);
+    let agents = Agents::new(peers.agent.clone());
+    let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),
@@ -138,7 +139,7 @@ pub async fn build_with(
             workspaces,
             sandbox.clone(),
             sessions,
-            peers.agents,
+            peers.agent,
             Arc::clone(&clock),
         ),
         backends,

@@ -12,7 +12,7 @@ use crate::wire;
 use workflow_domain::node_type::Settled;
 use workflow_domain::tool::tool_to_value;
 
-use super::{Peers, code_of};
+use super::{Clients, code_of};
 
 /// The most ids that the registry takes at once.
 const MAX_BATCH: usize = 500;
@@ -22,7 +22,7 @@ const MAX_BATCH: usize = 500;
 /// # Errors
 /// No tool has one of the ids, or the registry does not answer.
 pub(super) async fn execute(
-    peers: Peers,
+    peers: Clients,
     control: RunControl,
     tool_ids: Vec<String>,
 ) -> Result<Settled, Failure> {
@@ -39,7 +39,7 @@ pub(super) async fn execute(
 ///
 /// # Errors
 /// The registry does not answer.
-pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+pub(super) async fn unknown(peers: &Clients, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
     let mut unknown = Vec::new();
     for tool_ids in tool_ids.chunks(MAX_BATCH) {
         let request = BatchGetToolsRequest {
@@ -56,7 +56,10 @@ pub(super) async fn unknown(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<
 ///
 /// # Errors
 /// The registry does not answer.
-pub(super) async fn harmless(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+pub(super) async fn harmless(
+    peers: &Clients,
+    tool_ids: Vec<String>,
+) -> Result<Vec<String>, Status> {
     let mut harmless = Vec::new();
     for tool_ids in tool_ids.chunks(MAX_BATCH) {
         let request = BatchGetToolsRequest {
@@ -74,7 +77,7 @@ pub(super) async fn harmless(peers: &Peers, tool_ids: Vec<String>) -> Result<Vec
 /// Returns the ids and etags of the tools with these names, in their order; nothing if one of them is not there
 /// or not read-only, or if the registry does not answer.
 pub(super) async fn etags_if_read_only(
-    peers: &Peers,
+    peers: &Clients,
     tool_ids: Vec<String>,
 ) -> Option<Vec<(String, String)>> {
     let request = BatchGetToolsRequest {
@@ -90,7 +93,7 @@ pub(super) async fn etags_if_read_only(
     found.tools.into_iter().map(etag).collect()
 }
 
-async fn ask_until_answered(peers: Peers, tool_ids: Vec<String>) -> Result<Settled, Failure> {
+async fn ask_until_answered(peers: Clients, tool_ids: Vec<String>) -> Result<Settled, Failure> {
     let request = BatchGetToolsRequest {
         tool_ids,
         visible_only: true,

@@ -349,7 +349,10 @@ impl Drive {
             .note_only_waits(Some(&not_paused), false)
             .await?;
         let repeatable = match self.tools_to_repeat(&starting) {
-            Some(tools) => self.runner.may_repeat(&tools).await,
+            Some(tools) => {
+                let peers = self.runner.peers(&control.call_context());
+                self.runner.may_repeat(&peers, &tools).await
+            }
             None => false,
         };
         self.record_starts(repeatable).await?;

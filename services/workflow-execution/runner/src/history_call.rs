@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use workflow_domain::model::{ModelMessage, Role};
 use workflow_domain::node_type::{HistoryRequest, Settled};
 
-use super::{Peers, code_of};
+use super::{Clients, code_of};
 
 /// How many messages a page of a conversation has.
 const PAGE: i32 = 500;
@@ -40,7 +40,7 @@ impl From<Status> for HistoryError {
 /// # Errors
 /// Why that was not possible.
 pub(super) async fn execute(
-    peers: Peers,
+    peers: Clients,
     control: RunControl,
     request: HistoryRequest,
     effect_id: String,
@@ -55,7 +55,7 @@ pub(super) async fn execute(
 }
 
 async fn ask_until_answered(
-    peers: Peers,
+    peers: Clients,
     request: HistoryRequest,
     effect_id: String,
 ) -> Result<Settled, Failure> {
@@ -104,7 +104,11 @@ fn is_final(status: &Status, request: &HistoryRequest) -> bool {
     }
 }
 
-async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Settled, HistoryError> {
+async fn load(
+    peers: &Clients,
+    conversation_id: &str,
+    limit: usize,
+) -> Result<Settled, HistoryError> {
     // The revision comes first: what is said in between makes a save under it fail, and is not lost.
     let revision = revision(peers, conversation_id).await?;
     let mut messages = match revision {
@@ -121,7 +125,7 @@ async fn load(peers: &Peers, conversation_id: &str, limit: usize) -> Result<Sett
 
 /// Appends what the conversation does not have yet. A repetition after a crash finds nothing new.
 async fn save(
-    peers: &Peers,
+    peers: &Clients,
     conversation_id: &str,
     messages: &[ModelMessage],
     expected_revision: Option<u64>,
@@ -165,7 +169,7 @@ fn known(stored: &[ModelMessage], messages: &[ModelMessage]) -> usize {
 }
 
 /// Returns the revision of a conversation; zero if there is none yet.
-async fn revision(peers: &Peers, conversation_id: &str) -> Result<u64, Status> {
+async fn revision(peers: &Clients, conversation_id: &str) -> Result<u64, Status> {
     let request = GetConversationRequest {
         conversation_id: conversation_id.to_owned(),
     };
@@ -182,7 +186,7 @@ fn is_absent(status: &Status) -> bool {
 
 /// Returns the newest messages of a conversation in their order.
 async fn newest(
-    peers: &Peers,
+    peers: &Clients,
     conversation_id: &str,
     limit: usize,
 ) -> Result<Vec<ModelMessage>, HistoryError> {

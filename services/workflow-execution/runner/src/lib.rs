@@ -14,6 +14,7 @@
 //!   effects; `node_output`: what a script or model writes; [`settle`]: what they came to.
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
 //!   tools write; `yielded`: the values that a script yields.
+//! - `peers`: the services that nodes need.
 //! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
 //!   `run_keys`: of runs.
 //! - [`forked`]: what a run takes over from another.
@@ -42,6 +43,7 @@ mod interface_stream;
 mod model_call;
 pub mod needed;
 mod node_output;
+mod peers;
 mod permits;
 mod predict;
 mod repeatable;
@@ -63,17 +65,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
-use contracts::tavern::agent::v1::ListModelsRequest;
-use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
-use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
-use contracts::tavern::registry::v1::CallState;
-use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
-use contracts::tavern::sandbox::v1::ListRuntimesRequest;
-use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
-use core_types::{RunOwner, Timestamp};
-use grpc_kit::Transport;
-use run_client::CallClient;
-use run_events::{End, Neighbours, Recorder, RunControl, Waits};
+use core_types::Timestamp;
+use grpc_kit::CallContext;
+use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tonic::Status;
 
@@ -88,46 +82,13 @@ use workflow_domain::node_type::Settled;
 use workflow_domain::plan::NodeIndex;
 
 pub use effect_permits::Concurrency;
+pub use peers::{Clients, Peers};
 pub use permits::QueueFull;
 pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore};
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
 /// What the id of a conversation begins with that was created for a run alone.
 pub const OWN_CONVERSATION: &str = "flow-";
-
-/// The services that nodes need.
-#[derive(Clone, Debug)]
-pub struct Peers {
-    /// Calls tools.
-    pub calls: CallClient,
-    /// Describes tools.
-    pub tools: ToolRegistryServiceClient<Transport>,
-    /// Runs scripts.
-    pub sandbox: ScriptSandboxServiceClient<Transport>,
-    /// Asks models.
-    pub models: ModelServiceClient<Transport>,
-    /// Reads and extends conversations.
-    pub conversations: ConversationServiceClient<Transport>,
-    /// agent-runtime, for the turns of agents.
-    pub agent: Transport,
-    /// The services that know whether a run that ended is still needed.
-    pub neighbours: Neighbours,
-}
-
-impl Peers {
-    /// Reaches the registry, the sandbox and the agent runtime.
-    pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
-        Self {
-            neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
-            calls: CallClient::new(registry.clone()),
-            tools: ToolRegistryServiceClient::new(registry),
-            sandbox: ScriptSandboxServiceClient::new(sandbox),
-            models: ModelServiceClient::new(agent.clone()),
-            conversations: ConversationServiceClient::new(agent.clone()),
-            agent,
-        }
-    }
-}
 
 /// Executes runs.
 #[derive(Debug)]
@@ -224,83 +185,13 @@ impl Runner {
     }
 
     /// Whether each of these tools is read-only or idempotent.
-    async fn may_repeat(&self, tool_ids: &[String]) -> bool {
-        self.repeatable.all(&self.peers, tool_ids).await
+    async fn may_repeat(&self, peers: &Clients, tool_ids: &[String]) -> bool {
+        self.repeatable.all(peers, tool_ids).await
     }
 
-    /// Returns the client of calls.
-    pub fn calls(&self) -> &CallClient {
-        &self.peers.calls
-    }
-
-    /// Whether it is not known how a call ended, in the run's log as in the registry's ledger.
-    pub async fn is_undecided(&self, effect_id: &str) -> bool {
-        let call = self.peers.calls.find(effect_id).await;
-        !call.ok().flatten().is_some_and(|call| {
-            let ended = [
-                CallState::Succeeded,
-                CallState::Failed,
-                CallState::Rejected,
-                CallState::Cancelled,
-            ];
-            ended.contains(&call.state())
-        })
-    }
-
-    /// Returns those of these tools that are read-only or idempotent.
-    ///
-    /// # Errors
-    /// The registry does not answer.
-    pub async fn harmless_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
-        describe_tools::harmless(&self.peers, tool_ids).await
-    }
-
-    /// Returns which of these ids no tool has.
-    ///
-    /// # Errors
-    /// The registry does not answer.
-    pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
-        describe_tools::unknown(&self.peers, tool_ids).await
-    }
-
-    /// Returns which of these names no model of the settings has.
-    ///
-    /// # Errors
-    /// The service with the models does not answer.
-    pub async fn unknown_models(&self, mut names: Vec<String>) -> Result<Vec<String>, Status> {
-        let mut page_token = String::new();
-        while !names.is_empty() {
-            let request = ListModelsRequest {
-                page_token,
-                ..ListModelsRequest::default()
-            };
-            let page = self.peers.models.clone().list_models(request).await?;
-            let page = page.into_inner();
-            names.retain(|name| page.models.iter().all(|model| model.name != *name));
-            page_token = page.next_page_token;
-            if page_token.is_empty() {
-                break;
-            }
-        }
-        Ok(names)
-    }
-
-    /// Returns which of these names no language has that the sandbox can execute.
-    ///
-    /// # Errors
-    /// The sandbox does not answer.
-    pub async fn unknown_languages(&self, mut names: Vec<String>) -> Result<Vec<String>, Status> {
-        if names.is_empty() {
-            return Ok(names);
-        }
-        let mut sandbox = self.peers.sandbox.clone();
-        let runtimes = sandbox.list_runtimes(ListRuntimesRequest {}).await?;
-        for runtime in runtimes.into_inner().runtimes {
-            if runtime.usable {
-                names.retain(|name| runtime.name != *name && !runtime.aliases.contains(name));
-            }
-        }
-        Ok(names)
+    /// Returns the services for the calls of `context`.
+    pub fn peers(&self, context: &CallContext) -> Clients {
+        self.peers.with(context)
     }
 }
 

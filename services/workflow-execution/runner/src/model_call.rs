@@ -28,7 +28,7 @@ use workflow_domain::node_type::Settled;
 
 use super::allowance::{self, Allowance};
 use super::node_output::NodeOutput;
-use super::{Peers, code_of, history_call};
+use super::{Clients, code_of, history_call};
 
 /// What went wrong with one attempt.
 enum GenerateError {
@@ -73,7 +73,7 @@ impl Asker {
 /// # Errors
 /// The run's log does not take events, so the run cannot continue now.
 pub(super) async fn execute(
-    peers: Peers,
+    peers: Clients,
     output: NodeOutput,
     control: RunControl,
     request: ModelRequest,
@@ -90,7 +90,7 @@ pub(super) async fn execute(
 }
 
 async fn ask_until_answered(
-    peers: Peers,
+    peers: Clients,
     mut output: NodeOutput,
     request: ModelRequest,
     asker: &Asker,
@@ -118,7 +118,7 @@ async fn ask_until_answered(
 
 /// Asks the model once.
 async fn ask(
-    peers: &Peers,
+    peers: &Clients,
     request: &GenerateRequest,
     output: &mut NodeOutput,
     asker: &Asker,

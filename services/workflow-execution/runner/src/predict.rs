@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1::NodeCache;
 use core_types::Timestamp;
+use grpc_kit::CallContext;
 
 use crate::wire;
 use workflow_domain::cache::{CacheMode, CacheSettings};
@@ -15,9 +16,9 @@ use workflow_domain::interface::RunInputs;
 use workflow_domain::node_type::Step;
 use workflow_domain::plan::{NodeIndex, Plan};
 
-use super::Runner;
 use super::result_cache::Miss;
 use super::result_cache::asked::{KeyInputs, RunContext, note_of_hit, note_of_miss};
+use super::{Clients, Runner};
 
 /// How long the nodes that only compute may take in all.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -28,6 +29,7 @@ impl Runner {
     /// else is left out.
     pub async fn predict(
         &self,
+        context: &CallContext,
         plan: Arc<Plan>,
         inputs: RunInputs,
         workflow_id: &str,
@@ -38,6 +40,7 @@ impl Runner {
             workflow_id: workflow_id.to_owned(),
             conversation_id: String::new(),
         };
+        let peers = self.peers(context);
         let (mut commands, mut found) = (Vec::new(), HashMap::new());
         let mut engine = Engine::start(plan, inputs, &mut commands);
         let begun = tokio::time::Instant::now();
@@ -45,7 +48,7 @@ impl Runner {
             let ended = match command {
                 Command::Skip { node, .. } => Some(Event::Skipped(node)),
                 Command::Execute(node) => {
-                    let known = self.look_for(&mut engine, node, &of_run, now, &mut found);
+                    let known = self.look_for(&peers, &mut engine, node, &of_run, now, &mut found);
                     match known.await {
                         Some(ended) => Some(ended),
                         None => computed(&mut engine, node),
@@ -64,6 +67,7 @@ impl Runner {
     /// Looks for the result of a node that may reuse one; returns how the node ends with it.
     async fn look_for(
         &self,
+        peers: &Clients,
         engine: &mut Engine,
         node: NodeIndex,
         of_run: &RunContext,
@@ -75,7 +79,7 @@ impl Runner {
         let settings = settings.filter(|_| !planned.bypassed)?;
         let id = planned.id.to_string();
         let asked = KeyInputs::of(engine, node, &id, of_run)?;
-        let (note, gave) = self.answer(asked, settings, now).await;
+        let (note, gave) = self.answer(peers, asked, settings, now).await;
         found.insert(id, note);
         let slots = &engine.node(node).own_shape.outputs;
         let values = wire::values_from_json(slots, &gave?).ok()?;
@@ -84,11 +88,12 @@ impl Runner {
 
     async fn answer(
         &self,
+        peers: &Clients,
         asked: KeyInputs,
         settings: CacheSettings,
         now: Timestamp,
     ) -> (NodeCache, Option<Arc<str>>) {
-        let Some(wanted) = asked.wanted(&self.peers).await else {
+        let Some(wanted) = asked.wanted(peers).await else {
             return (note_of_miss(None, Miss::NotReadOnly), None);
         };
         let looked = match settings.mode {

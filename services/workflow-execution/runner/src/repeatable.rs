@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use call_wire::with_names;
 use contracts::tavern::registry::v1::BatchGetToolsRequest;
 
-use super::Peers;
+use super::Clients;
 
 /// How long an answer of the registry is kept.
 const KEPT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) struct RepeatableTools {
 
 impl RepeatableTools {
     /// Whether each of these tools is read-only or idempotent. One that is not known is neither.
-    pub(super) async fn all(&self, peers: &Peers, tool_ids: &[String]) -> bool {
+    pub(super) async fn all(&self, peers: &Clients, tool_ids: &[String]) -> bool {
         let mut asked = Vec::new();
         for tool_id in tool_ids {
             match self.known(tool_id) {

@@ -23,7 +23,7 @@ use workflow_domain::node_type::Settled;
 
 use super::node_output::NodeOutput;
 use super::yielded::Yielded;
-use super::{Peers, code_of};
+use super::{Clients, code_of};
 
 /// How much of the end of standard error goes into the details of a failure, in characters.
 const STDERR_TAIL: usize = 2_000;
@@ -60,7 +60,7 @@ impl From<AppendError> for ExecuteError {
 /// # Errors
 /// The run's log does not take events, so the run cannot continue now.
 pub(super) async fn execute(
-    peers: Peers,
+    peers: Clients,
     output: NodeOutput,
     control: RunControl,
     call: ScriptCall,
@@ -75,7 +75,7 @@ pub(super) async fn execute(
 }
 
 async fn ask_until_answered(
-    peers: Peers,
+    peers: Clients,
     mut output: NodeOutput,
     call: &ScriptCall,
 ) -> Result<Result<Settled, Failure>, AppendError> {
@@ -111,13 +111,17 @@ async fn ask_until_answered(
 
 /// Runs the script once.
 async fn ask(
-    peers: &Peers,
+    peers: &Clients,
     request: &ExecuteRequest,
     output: &mut NodeOutput,
     yielded: &mut Option<Yielded>,
 ) -> Result<ExecuteResponse, ExecuteError> {
     output.begin().await?;
-    let mut events = pin!(script_client::run(peers.sandbox.clone(), request.clone()));
+    let mut events = pin!(script_client::run(
+        &peers.sandbox,
+        &peers.context,
+        request.clone()
+    ));
     while let Some(event) = events.next().await {
         match (
             event.map_err(|broken| ExecuteError::Sandbox(broken.status))?,

@@ -131,7 +131,11 @@ async fn may_lose(runner: &Runner, group: &[(usize, BatchCall)]) -> bool {
     let batched = |call: &ToolCall| call.recorder.durability() == Durability::Batched;
     let tools = group.iter().map(|(_, call)| call.call.call.tool_id.clone());
     let tools: Vec<String> = tools.collect();
-    group.iter().all(|(_, call)| batched(&call.call)) && runner.may_repeat(&tools).await
+    let Some((_, first)) = group.first() else {
+        return true;
+    };
+    let peers = runner.peers(&first.call.control.call_context());
+    group.iter().all(|(_, call)| batched(&call.call)) && runner.may_repeat(&peers, &tools).await
 }
 
 fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {

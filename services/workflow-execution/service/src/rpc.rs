@@ -22,6 +22,7 @@ use contracts::tavern::workflow::v1::{
 };
 use core_types::PageToken;
 use core_types::page::page_size;
+use grpc_kit::CallContext;
 use tonic::{Request, Response, Status};
 
 use self::references::Missing;
@@ -46,7 +47,9 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<PutWorkflowRequest>,
     ) -> Result<Response<PutWorkflowResponse>, Status> {
-        let workflow = definitions::put(&self.inner, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let put = definitions::put(&self.inner, &context, request.into_inner());
+        let workflow = put.await?;
         Ok(Response::new(PutWorkflowResponse {
             workflow: Some(workflow),
         }))
@@ -91,7 +94,8 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<ListWorkflowsRequest>,
     ) -> Result<Response<ListWorkflowsResponse>, Status> {
-        let listed = definitions::list(&self.inner, &request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let listed = definitions::list(&self.inner, &context, request.get_ref()).await?;
         Ok(Response::new(listed))
     }
 
@@ -107,12 +111,13 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<ValidateWorkflowRequest>,
     ) -> Result<Response<ValidateWorkflowResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let text: Arc<str> = request.definition_json.as_str().into();
         let bundle = self.inner.library.bundle(&text).await?;
         let compiled = self.inner.library.compile(&bundle).await;
         let (missing, plan) = match compiled {
-            Ok(plan) => (Missing::of(&self.inner, &text).await?, Some(plan)),
+            Ok(plan) => (Missing::of(&self.inner, &context, &text).await?, Some(plan)),
             Err(violations) => {
                 let findings = Vec::new();
                 (
@@ -137,7 +142,7 @@ impl WorkflowService for Rpc {
         let workflow = loaded.workflow.as_ref();
         let diagnostics = definitions::diagnostics(&self.inner, workflow, &source, &findings);
         let forecast = match plan {
-            Some(plan) => Some(forecast::of(&self.inner, &plan, &request).await?),
+            Some(plan) => Some(forecast::of(&self.inner, &context, &plan, &request).await?),
             None => None,
         };
         Ok(Response::new(ValidateWorkflowResponse {
@@ -179,7 +184,7 @@ impl WorkflowService for Rpc {
         request: Request<StartRunRequest>,
     ) -> Result<Response<StartRunResponse>, Status> {
         self.inner
-            .start(request.into_inner())
+            .start(CallContext::of(&request), request.into_inner())
             .await
             .map(Response::new)
     }
@@ -189,7 +194,7 @@ impl WorkflowService for Rpc {
         request: Request<ForkRunRequest>,
     ) -> Result<Response<ForkRunResponse>, Status> {
         self.inner
-            .fork(request.into_inner())
+            .fork(CallContext::of(&request), request.into_inner())
             .await
             .map(Response::new)
     }

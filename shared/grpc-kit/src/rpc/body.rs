@@ -29,7 +29,7 @@ use super::{
     frames::{Lengths, TooLong},
     span::ObservedRpc,
 };
-use crate::{CallContext, Drain, Failure, share::LargeMessage};
+use crate::{Drain, Failure, share::LargeMessage};
 
 /// The body of a request: refuses a message at its head if it is too long.
 pub(super) struct RequestBody {
@@ -94,8 +94,6 @@ pub(super) struct Bounds {
 
 /// The guards that a response holds until it is over.
 pub(super) struct ResponseGuards {
-    /// The context of the call, for what the handler's stream calls.
-    pub(super) context: CallContext,
     /// The span and the measurement of the call.
     pub(super) rpc: ObservedRpc,
     /// Counts the messages of the connection.
@@ -212,10 +210,8 @@ impl ResponseBody {
         let (Some(inner), Some(held)) = (&mut self.inner, &self.held) else {
             return Poll::Ready(Polled::Frame(None));
         };
-        let (span, context) = (held.rpc.span().clone(), &held.context);
-        let poll = AssertUnwindSafe(|| {
-            span.in_scope(|| context.sync_scope(|| Pin::new(inner).poll_frame(cx)))
-        });
+        let span = held.rpc.span().clone();
+        let poll = AssertUnwindSafe(|| span.in_scope(|| Pin::new(inner).poll_frame(cx)));
         match catch_unwind(poll) {
             Ok(polled) => polled.map(Polled::Frame),
             Err(panic) => Poll::Ready(Polled::Panic(panic)),

@@ -139,7 +139,7 @@ async fn a_server_needs_other_services_to_live() {
 #[tokio::test]
 async fn health_says_so_and_its_watchers_hold_nothing_up() {
     let server = TestServer::start(Default::default()).await;
-    let mut health = HealthClient::new(server.transport());
+    let mut health = HealthClient::new(server.transport().outermost());
     let mut watch = health.watch(request()).await.unwrap().into_inner();
     let first = watch.message().await.unwrap().unwrap();
     assert_eq!(first.status(), ServingStatus::Serving);
@@ -162,7 +162,7 @@ async fn a_service_can_say_that_it_cannot_serve() {
         server
     })
     .await;
-    let mut health = HealthClient::new(server.transport());
+    let mut health = HealthClient::new(server.transport().outermost());
     let answer = health.check(request()).await.unwrap().into_inner();
     assert_eq!(answer.status(), ServingStatus::Serving);
     handle.unwrap().set("test.v1.Probe", false).await;

@@ -100,7 +100,10 @@ async fn only_grpc_that_no_browser_sends_reaches_a_handler() {
             request = request.header(name, value);
         }
         let body = tonic::body::Body::new(http_body_util::Full::new(message));
-        let response = server.transport().oneshot(request.body(body).unwrap());
+        let response = server
+            .transport()
+            .outermost()
+            .oneshot(request.body(body).unwrap());
         let response = soon("the answer", response).await.unwrap();
         assert_eq!(response.status(), status, "{kind} {header:?}");
         let reached = server.probe.begun.load(Ordering::SeqCst) - begun;

@@ -150,7 +150,7 @@ async fn a_request_body_that_never_ends_is_given_up() {
         .header("te", "trailers")
         .body(body)
         .unwrap();
-    let mut transport = server.transport();
+    let mut transport = server.transport().outermost();
     let response = soon("the refusal", async {
         transport.ready().await.unwrap();
         transport.call(request).await.unwrap()
@@ -173,7 +173,7 @@ async fn a_message_that_is_only_claimed_is_refused_at_its_head() {
         .header("te", "trailers")
         .body(body)
         .unwrap();
-    let mut transport = server.transport();
+    let mut transport = server.transport().outermost();
     let response = soon("the refusal", async {
         transport.ready().await.unwrap();
         transport.call(request).await.unwrap()
@@ -197,7 +197,7 @@ async fn a_busy_server_sheds_calls_and_still_tells_its_health() {
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert_eq!(grpc_kit::reason(&status), Some(ErrorReason::Overloaded));
     assert!(grpc_kit::retry_after(&status).is_some());
-    let mut health = HealthClient::new(server.transport());
+    let mut health = HealthClient::new(server.transport().outermost());
     health
         .check(HealthCheckRequest {
             service: "test.v1.Probe".to_owned(),
@@ -324,7 +324,7 @@ async fn reflection_lists_what_is_served_in_both_versions() {
         host: String::new(),
         message_request: Some(MessageRequest::ListServices(String::new())),
     };
-    let mut client = ServerReflectionClient::new(server.transport());
+    let mut client = ServerReflectionClient::new(server.transport().outermost());
     let answers = client
         .server_reflection_info(stream::iter([request]))
         .await
@@ -349,7 +349,7 @@ async fn reflection_lists_what_is_served_in_both_versions() {
     );
     let mut old =
         tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient::new(
-            server.transport(),
+            server.transport().outermost(),
         );
     let nothing = stream::empty::<tonic_reflection::pb::v1alpha::ServerReflectionRequest>();
     assert!(old.server_reflection_info(nothing).await.is_ok());
@@ -367,7 +367,7 @@ async fn reflection_describes_the_details_of_errors() {
             host: String::new(),
             message_request: Some(MessageRequest::FileContainingSymbol(symbol.to_owned())),
         };
-        let mut client = ServerReflectionClient::new(server.transport());
+        let mut client = ServerReflectionClient::new(server.transport().outermost());
         let answers = client.server_reflection_info(stream::iter([request])).await;
         let answer = answers.unwrap().into_inner().message().await.unwrap();
         let described = answer.unwrap().message_response;
@@ -385,7 +385,7 @@ async fn reflection_can_be_off() {
         ..Default::default()
     };
     let server = TestServer::start(settings).await;
-    let mut client = ServerReflectionClient::new(server.transport());
+    let mut client = ServerReflectionClient::new(server.transport().outermost());
     let status = client
         .server_reflection_info(stream::empty())
         .await

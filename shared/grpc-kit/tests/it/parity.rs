@@ -45,8 +45,9 @@ in_both_ways! {
     forged_extensions_do_not_arrive,
     dropping_a_call_ends_its_handler,
     dropping_a_stream_ends_its_handler,
-    path_and_deadline_are_inherited,
-    a_context_in_the_extensions_wins,
+    a_call_takes_path_and_deadline_of_its_context_along,
+    a_task_of_its_own_keeps_the_context,
+    a_context_among_the_extensions_of_a_request_does_not_count,
     messages_are_bounded_in_both_directions,
 }
 
@@ -181,36 +182,40 @@ async fn dropping_a_stream_ends_its_handler(transport: Transport, probe: Probe) 
     ends(&probe).await;
 }
 
-async fn path_and_deadline_are_inherited(transport: Transport, _: Probe) {
-    let mut client = Client::new(transport);
-    let context = CallContext::default().with_timeout(Duration::from_secs(60));
+async fn a_call_takes_path_and_deadline_of_its_context_along(transport: Transport, _: Probe) {
+    let context = CallContext::outermost().with_timeout(Duration::from_secs(60));
     let context = context.enter("workflow:摘要").unwrap().enter("b").unwrap();
-    context
-        .scope(async {
-            assert_eq!(client.say("path").await.unwrap(), "workflow:摘要 > b");
-            let left: u64 = client.say("remaining").await.unwrap().parse().unwrap();
-            assert!((1..60_000).contains(&left), "{left}");
-            let mut texts = client.tell("path").await.unwrap();
-            let inside = texts.message().await.unwrap();
-            assert_eq!(inside.as_deref(), Some("workflow:摘要 > b"));
-        })
-        .await;
-    let spent = CallContext::default().with_timeout(Duration::ZERO);
-    let status = spent.scope(client.say("echo late")).await.unwrap_err();
+    let mut client = Client::with(&transport, &context);
+    assert_eq!(client.say("path").await.unwrap(), "workflow:摘要 > b");
+    let left: u64 = client.say("remaining").await.unwrap().parse().unwrap();
+    assert!((1..60_000).contains(&left), "{left}");
+    let mut texts = client.tell("path").await.unwrap();
+    let inside = texts.message().await.unwrap();
+    assert_eq!(inside.as_deref(), Some("workflow:摘要 > b"));
+    let spent = CallContext::outermost().with_timeout(Duration::ZERO);
+    let mut late = Client::with(&transport, &spent);
+    let status = late.say("echo late").await.unwrap_err();
     assert_eq!(status.code(), Code::DeadlineExceeded);
 }
 
-async fn a_context_in_the_extensions_wins(transport: Transport, _: Probe) {
-    let mut client = Client::new(transport);
+async fn a_task_of_its_own_keeps_the_context(transport: Transport, _: Probe) {
+    let context = CallContext::outermost().enter("above").unwrap();
+    let mut client = Client::with(&transport, &context);
+    let spawned = tokio::spawn(async move { client.say("path").await });
+    assert_eq!(spawned.await.unwrap().unwrap(), "above");
+}
+
+async fn a_context_among_the_extensions_of_a_request_does_not_count(
+    transport: Transport,
+    _: Probe,
+) {
+    let context = CallContext::outermost().enter("of the client").unwrap();
     let mut request = Request::new("path".to_owned());
     request
         .extensions_mut()
-        .insert(CallContext::default().enter("explicit").unwrap());
-    let answer = CallContext::default()
-        .enter("current")
-        .unwrap()
-        .scope(client.send(request));
-    assert_eq!(answer.await.unwrap().into_inner(), "explicit");
+        .insert(CallContext::outermost().enter("forged").unwrap());
+    let answer = Client::with(&transport, &context).send(request).await;
+    assert_eq!(answer.unwrap().into_inner(), "of the client");
 }
 
 async fn messages_are_bounded_in_both_directions(transport: Transport, _: Probe) {
@@ -270,7 +275,7 @@ async fn merged_services_all_answer_and_what_is_unknown_stays_unimplemented() {
         Client::new(transport.clone()).say("echo x").await.unwrap(),
         "x"
     );
-    let mut health = HealthClient::new(transport.clone());
+    let mut health = HealthClient::new(transport.clone().outermost());
     health
         .check(HealthCheckRequest {
             service: String::new(),

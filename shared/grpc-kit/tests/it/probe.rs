@@ -17,8 +17,8 @@ use std::{
 
 use futures::{Stream, StreamExt, stream};
 use grpc_kit::{
-    CallContext, ClientSettings, Drain, Served, Server, ServerSettings, Services, Shutdown,
-    ShutdownHandle, Transport,
+    CallContext, ClientSettings, Drain, Outbound, Served, Server, ServerSettings, Services,
+    Shutdown, ShutdownHandle, Transport,
 };
 use http::{Request as HttpRequest, Response as HttpResponse, uri::PathAndQuery};
 use prost::Message;
@@ -156,8 +156,8 @@ async fn say(request: Request<String>, probe: &Probe) -> Result<Response<String>
         "peer" => request.remote_addr().is_some().to_string(),
         "header" => header(argument).to_owned(),
         "large" => "x".repeat(argument.parse().unwrap()),
-        "path" => CallContext::current().path().steps().join(" > "),
-        "remaining" => CallContext::current()
+        "path" => CallContext::of(&request).path().steps().join(" > "),
+        "remaining" => CallContext::of(&request)
             .remaining()
             .unwrap()
             .as_millis()
@@ -218,10 +218,10 @@ fn tell(request: &Request<String>) -> Texts {
             tokio::task::yield_now().await;
             panic!("the secret of the stream")
         }))),
-        "path" => Box::pin(stream::poll_fn(|_| {
-            let path = CallContext::current().path().steps().join(" > ");
-            Poll::Ready(Some(Ok(path)))
-        })),
+        "path" => {
+            let path = CallContext::of(request).path().steps().join(" > ");
+            Box::pin(stream::iter([Ok(path)]))
+        }
         "large" => {
             let length: usize = argument.parse().unwrap();
             Box::pin(first.chain(stream::iter([Ok("x".repeat(length))])))
@@ -271,11 +271,16 @@ fn descriptor_set() -> &'static [u8] {
 }
 
 /// A client of the service.
-pub(crate) struct Client(pub(crate) tonic::client::Grpc<Transport>);
+pub(crate) struct Client(pub(crate) tonic::client::Grpc<Outbound>);
 
 impl Client {
     pub(crate) fn new(transport: Transport) -> Self {
-        let grpc = tonic::client::Grpc::new(transport);
+        Self::with(&transport, &CallContext::outermost())
+    }
+
+    /// Makes a client of which each call has the context.
+    pub(crate) fn with(transport: &Transport, context: &CallContext) -> Self {
+        let grpc = tonic::client::Grpc::new(transport.with(context));
         Self(
             grpc.max_decoding_message_size(64 << 20)
                 .max_encoding_message_size(64 << 20),

@@ -23,6 +23,10 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
+fn child(runs: &Runs, run_id: &str) -> ChildRun {
+    ChildRun::of(&service(runs), &CallContext::outermost(), run_id)
+}
+
 #[tokio::test]
 async fn a_run_is_followed_from_an_event_to_its_end() {
     let runs = runs();
@@ -35,7 +39,7 @@ async fn a_run_is_followed_from_an_event_to_its_end() {
         End::Finished(outcome::succeeded("42".to_owned()))
     })
     .await;
-    let run = ChildRun::of(service(&runs), &run_id);
+    let run = child(&runs, &run_id);
     let ended = run.end(soon()).await.unwrap();
     assert_eq!(ended.outcome.unwrap().result_json, "42");
     // The run started, and it wrote the first text.
@@ -64,11 +68,8 @@ async fn a_cancelled_run_ends_within_its_grace_whether_or_not_its_work_stops() {
     });
     let is_deaf = started(&runs, |_, _| pending());
     for run_id in [obeys.await, is_deaf.await] {
-        let run = ChildRun::of(service(&runs), &run_id);
-        let cancelled = run
-            .cancel("enough", CallContext::default(), RUN_GRACE)
-            .await
-            .unwrap();
+        let run = child(&runs, &run_id);
+        let cancelled = run.cancel("enough", RUN_GRACE).await.unwrap();
         assert_eq!(cancelled.ended.as_ref().map(state), Some("CANCELLED"));
         assert!(cancelled.still_running.is_empty());
     }
@@ -80,11 +81,9 @@ async fn a_cancelled_run_whose_service_does_not_answer_still_runs() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let settings = ClientSettings::to(address);
-    let run = ChildRun::of(grpc_kit::remote(&settings).unwrap(), "wf_1");
-    let cancelled = run
-        .cancel("enough", CallContext::default(), RUN_GRACE)
-        .await
-        .unwrap();
+    let service = grpc_kit::remote(&settings).unwrap();
+    let run = ChildRun::of(&service, &CallContext::outermost(), "wf_1");
+    let cancelled = run.cancel("enough", RUN_GRACE).await.unwrap();
     assert!(cancelled.ended.is_none());
     let ids = cancelled.still_running.into_iter().map(|work| work.id);
     assert_eq!(ids.collect::<Vec<_>>(), ["wf_1"]);
@@ -92,12 +91,10 @@ async fn a_cancelled_run_whose_service_does_not_answer_still_runs() {
 
 #[tokio::test]
 async fn a_run_that_does_not_exist_has_no_end() {
-    let run = ChildRun::of(service(&runs()), "wf_00000000000000000000000000000001");
+    let run = child(&runs(), "wf_00000000000000000000000000000001");
     assert!(run.end_at_last(Duration::from_secs(60)).await.is_none());
     assert_eq!(run.end(soon()).await.unwrap_err().code(), Code::NotFound);
-    let cancelled = run
-        .cancel("enough", CallContext::default(), RUN_GRACE)
-        .await;
+    let cancelled = run.cancel("enough", RUN_GRACE).await;
     assert_eq!(cancelled.unwrap_err().code(), Code::NotFound);
 }
 
@@ -107,7 +104,13 @@ async fn a_start_that_was_refused_has_surely_started_nothing() {
         request_id: "effect-1".to_owned(),
         ..StartRunRequest::default()
     }));
-    let refused = ChildRun::start(&service(&runs()), request, soon()).await;
+    let refused = ChildRun::start(
+        &service(&runs()),
+        &CallContext::outermost(),
+        request,
+        soon(),
+    )
+    .await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.status.code(), Code::Unimplemented);
     assert!(!refused.may_have_started);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use contracts::tavern::common::v1::{Durability, Run, RunOptions};
 use core_types::{RunOwner, SystemClock, SystemIds};
+use grpc_kit::CallContext;
 use run_events::{End, Recorder, RunControl, Runs, StartRun, Started, outcome};
 use run_log::{Hash, MemoryLimits, MemoryRunLog, RunLogs};
 use tokio::sync::oneshot;
@@ -54,10 +55,10 @@ where
         grant: None,
         owner_data: serde_json::Value::Null,
         first_events: Vec::new(),
-        path: None,
         forks: None,
     };
-    let Started::New(recorder, _) = runs.start(start).await.unwrap() else {
+    let Started::New(recorder, _) = runs.start(&CallContext::outermost(), start).await.unwrap()
+    else {
         panic!("the run is not new");
     };
     let run_id = recorder.run_id().to_string();

@@ -10,6 +10,7 @@ use std::{
 
 use contracts::tavern::common::v1::{CallResult, CallStatus, PendingWork};
 use futures::{StreamExt, future, stream, stream::BoxStream};
+use grpc_kit::CallContext;
 use run_client::{Call, CallProgress, CallTerms};
 use run_events::RunControl;
 use tokio::sync::watch;
@@ -89,7 +90,11 @@ impl Call for Scripted {
         self.terms
     }
 
-    fn ask(&self, attempt: u32) -> BoxStream<'static, Result<CallProgress, Status>> {
+    fn ask(
+        &self,
+        attempt: u32,
+        _: &CallContext,
+    ) -> BoxStream<'static, Result<CallProgress, Status>> {
         self.asked.lock().unwrap().push(attempt);
         self.begun.send_replace(true);
         let mut answers = self.answers.lock().unwrap();

@@ -9,7 +9,7 @@ use contracts::tavern::registry::v1::{
 };
 use contracts::tavern::run::v1::{GetRunRequest, run_service_client::RunServiceClient};
 use core_types::{RunId, RunOwner};
-use grpc_kit::Transport;
+use grpc_kit::{Outbound, Transport};
 use tonic::Status;
 
 /// The largest page of a list.
@@ -18,14 +18,15 @@ const PAGE: i32 = 500;
 /// The services that are asked before a run is deleted: the registry, and those that own runs.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
-    calls: CallServiceClient<Transport>,
-    approvals: ApprovalServiceClient<Transport>,
-    owners: HashMap<RunOwner, RunServiceClient<Transport>>,
+    calls: CallServiceClient<Outbound>,
+    approvals: ApprovalServiceClient<Outbound>,
+    owners: HashMap<RunOwner, RunServiceClient<Outbound>>,
 }
 
 impl Neighbours {
     /// Takes tool-registry behind a transport.
     pub fn new(registry: Transport) -> Self {
+        let registry = registry.outermost();
         let runs = RunServiceClient::new(registry.clone());
         Self {
             calls: CallServiceClient::new(registry.clone()),
@@ -37,7 +38,7 @@ impl Neighbours {
     /// Adds a service that owns runs, behind a transport.
     #[must_use]
     pub fn with(mut self, owner: RunOwner, service: Transport) -> Self {
-        let runs = RunServiceClient::new(service);
+        let runs = RunServiceClient::new(service.outermost());
         self.owners.insert(owner.service(), runs);
         self
     }

@@ -17,6 +17,7 @@ use contracts::tavern::run::v1::{
 };
 use core_types::{RunOwner, SystemClock, SystemIds};
 use futures::StreamExt;
+use grpc_kit::CallContext;
 use prost::Message;
 use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
 use run_log::{Hash, MemoryRunLog, RunLogs, SqliteRunLog};
@@ -34,6 +35,10 @@ async fn runs(directory: &Path) -> Runs {
         Arc::new(SystemClock),
         Arc::new(SystemIds),
     )
+}
+
+fn outermost() -> CallContext {
+    CallContext::outermost()
 }
 
 fn a_run(request_id: &str, body: &str) -> StartRun {
@@ -55,13 +60,12 @@ fn a_run(request_id: &str, body: &str) -> StartRun {
         grant: None,
         owner_data: serde_json::json!({ "step": 1 }),
         first_events: Vec::new(),
-        path: None,
         forks: None,
     }
 }
 
 async fn new_run(runs: &Runs, start: StartRun) -> Recorder {
-    match runs.start(start).await.unwrap() {
+    match runs.start(&outermost(), start).await.unwrap() {
         Started::New(recorder, _) => recorder,
         Started::Replayed(run) => panic!("the run is not new: {run:?}"),
     }
@@ -74,7 +78,7 @@ fn text(text: &str) -> Kind {
 /// Follows a run to its end and gives the kinds of its events and the terminal record.
 async fn follow(runs: &Runs, run_id: &str, after: u64) -> (Vec<Kind>, common::Run) {
     let mut records = runs
-        .watch(run_id, after, grpc_kit::Drain::never())
+        .watch(outermost(), run_id, after, grpc_kit::Drain::never())
         .await
         .unwrap();
     let mut kinds = Vec::new();
@@ -126,12 +130,12 @@ async fn the_same_request_starts_one_run_and_another_body_none() {
     let directory = tempfile::tempdir().unwrap();
     let runs = runs(directory.path()).await;
     let recorder = new_run(&runs, a_run("r1", "body")).await;
-    match runs.start(a_run("r1", "body")).await.unwrap() {
+    match runs.start(&outermost(), a_run("r1", "body")).await.unwrap() {
         Started::Replayed(run) => assert_eq!(run.run_id, recorder.run_id().to_string()),
         Started::New(..) => panic!("a second run was started"),
     }
     let failure = runs
-        .start(a_run("r1", "other"))
+        .start(&outermost(), a_run("r1", "other"))
         .await
         .unwrap_err()
         .into_status();
@@ -408,7 +412,9 @@ async fn what_cannot_be_followed_says_why() {
         (foreign.as_str(), 0, Code::NotFound),
         (run_id.as_str(), 2, Code::OutOfRange),
     ] {
-        let watch = runs.watch(run_id, after, grpc_kit::Drain::never()).await;
+        let watch = runs
+            .watch(outermost(), run_id, after, grpc_kit::Drain::never())
+            .await;
         assert_eq!(code(watch.err()), Some(expected), "{run_id} after {after}");
     }
 }
@@ -429,7 +435,7 @@ async fn runs_are_listed_by_their_conditions_the_newest_first() {
     }
     runs.cancel(&ids[2], "").await.unwrap();
     let services = grpc_kit::Services::new().add(runs.service());
-    let client = RunServiceClient::new(grpc_kit::local(&services));
+    let client = RunServiceClient::new(grpc_kit::local(&services).outermost());
     let list = async |request: ListRunsRequest| {
         let response = client.clone().list_runs(request).await;
         let response = response.map(tonic::Response::into_inner);
@@ -499,7 +505,7 @@ async fn everything_wrong_with_a_list_is_named_at_once() {
         page_token: "forged".into(),
         ..ListRunsRequest::default()
     };
-    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let mut client = RunServiceClient::new(grpc_kit::local(&services).outermost());
     let status = client.list_runs(request).await.unwrap_err();
     let fields: Vec<String> = grpc_kit::violations(&status)
         .into_iter()
@@ -513,7 +519,7 @@ async fn only_a_run_that_has_ended_is_deleted_and_it_stays_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let open = runs(directory.path()).await;
     let services = grpc_kit::Services::new().add(open.service());
-    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let mut client = RunServiceClient::new(grpc_kit::local(&services).outermost());
     let recorder = new_run(&open, a_run("r", "body")).await;
     let run_id = recorder.run_id().to_string();
     let request = DeleteRunRequest {
@@ -535,18 +541,23 @@ async fn only_a_run_that_has_ended_is_deleted_and_it_stays_deleted() {
 
     let again = runs(directory.path()).await;
     let services = grpc_kit::Services::new().add(again.service());
-    let mut client = RunServiceClient::new(grpc_kit::local(&services));
+    let mut client = RunServiceClient::new(grpc_kit::local(&services).outermost());
     let status = client.delete_run(request).await.unwrap_err();
     assert_eq!(
         grpc_kit::reason(&status),
         Some(common::ErrorReason::RunNotFound)
     );
-    let watch = again.watch(&run_id, 0, grpc_kit::Drain::never()).await;
+    let watch = again
+        .watch(outermost(), &run_id, 0, grpc_kit::Drain::never())
+        .await;
     assert_eq!(
         watch.err().map(|status| status.code()),
         Some(Code::NotFound)
     );
-    let repeated = again.start(a_run("r", "body")).await.unwrap_err();
+    let repeated = again
+        .start(&outermost(), a_run("r", "body"))
+        .await
+        .unwrap_err();
     assert_eq!(
         grpc_kit::reason(&repeated.into_status()),
         Some(common::ErrorReason::RequestIdReused),

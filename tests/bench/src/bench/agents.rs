@@ -10,7 +10,7 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::common::v1::{RunState, watch_record::Record};
 use contracts::tavern::run::v1::{WatchRunRequest, run_service_client::RunServiceClient};
-use grpc_kit::Transport;
+use grpc_kit::{Outbound, Transport};
 use serde_json::{Value, json};
 
 use crate::harness::Effort;
@@ -90,14 +90,14 @@ async fn play(transport: Transport, profile: &str) -> anyhow::Result<()> {
         input: Some(Input::UserMessage("Begin.".to_owned())),
         ..StartTurnRequest::default()
     };
-    let mut agents = AgentServiceClient::new(transport.clone());
+    let mut agents = AgentServiceClient::new(transport.clone().outermost());
     let started = agents.start_turn(request).await?.into_inner();
     let run_id = started.run.context("the answer has no run")?.run_id;
     let request = WatchRunRequest {
         run_id,
         after_sequence: 0,
     };
-    let mut runs = RunServiceClient::new(transport);
+    let mut runs = RunServiceClient::new(transport.outermost());
     let mut records = runs.watch_run(request).await?.into_inner();
     while let Some(answer) = records.message().await? {
         if let Some(Record::Terminal(terminal)) = contracts::watch::decode(answer.record)? {
@@ -159,7 +159,7 @@ async fn turns_at_once(transport: &Transport, effort: &Effort) -> anyhow::Result
 
 /// What agents of scenes cost while nothing happens.
 async fn idle_instances(transport: &Transport, effort: &Effort) -> anyhow::Result<Figure> {
-    let mut scenes = SceneServiceClient::new(transport.clone());
+    let mut scenes = SceneServiceClient::new(transport.clone().outermost());
     let instance = |number: usize| {
         json!({"instance_id": format!("agent_{number}"), "profile_id": "talker",
                "initial_private_state_override": {"mood": "calm", "trust": number}})
@@ -191,7 +191,7 @@ async fn idle_instances(transport: &Transport, effort: &Effort) -> anyhow::Resul
 }
 
 /// Starts a scene, and waits until its agents have their states.
-async fn start(scenes: &mut SceneServiceClient<Transport>) -> anyhow::Result<()> {
+async fn start(scenes: &mut SceneServiceClient<Outbound>) -> anyhow::Result<()> {
     let request = StartSceneRequest {
         scene_id: "crowd".to_owned(),
         ..StartSceneRequest::default()

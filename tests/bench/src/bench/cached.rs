@@ -17,8 +17,8 @@ const LENGTH: usize = 1_000;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let tavern = InProcess::start(effort).await?;
-    let mut client = WorkflowServiceClient::new(tavern.transport());
-    let mut runs = RunServiceClient::new(tavern.transport());
+    let mut client = WorkflowServiceClient::new(tavern.transport().outermost());
+    let mut runs = RunServiceClient::new(tavern.transport().outermost());
     let cache = json!({"cache": {"scope": "tenant"}});
     let (reusing, computing) = (chain(&cache), chain(&json!({})));
     let (mut reused, mut computed) = (Vec::new(), Vec::new());

@@ -88,7 +88,7 @@ fn call_tool(
     tavern: &InProcess,
     effect_id: impl Fn() -> String,
 ) -> impl Fn(usize) -> std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>> {
-    let calls = CallServiceClient::new(tavern.transport());
+    let calls = CallServiceClient::new(tavern.transport().outermost());
     move |_| {
         let mut calls = calls.clone();
         let request = CallToolRequest {

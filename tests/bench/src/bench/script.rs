@@ -12,7 +12,7 @@ use contracts::tavern::sandbox::v1::execute_request::Program;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use contracts::tavern::sandbox::v1::verdict::Kind;
 use contracts::tavern::sandbox::v1::{ExecuteRequest, ExecuteResponse};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use rustix::time::{ClockId, clock_gettime};
 use sandbox_engine::domain::isolation::IsolationLevel;
 use sandbox_engine::runtimes::Runtime;
@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How soon after a cancel no process of a script may be left.
 const KILL_GOAL: f64 = 250e-3;
 
-type Sandbox = ScriptSandboxServiceClient<Transport>;
+type Sandbox = ScriptSandboxServiceClient<Outbound>;
 
 /// A sandbox with its client.
 struct Host {
@@ -65,7 +65,7 @@ impl Host {
         let services = script_sandbox::services(sandbox.clone());
         Ok(Self {
             sandbox,
-            client: Sandbox::new(grpc_kit::local(&services)),
+            client: Sandbox::new(grpc_kit::local(&services).outermost()),
             level,
         })
     }

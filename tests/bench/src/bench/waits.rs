@@ -11,7 +11,7 @@ use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunService
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Outbound, Services, Transport};
 use serde_json::json;
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
 
@@ -64,7 +64,7 @@ async fn measure(
     until_out_of_memory(service, due).await?;
     let added = resident_mebibytes(own).context("this process has memory")? - before;
     tokio::time::sleep_until(due.into()).await;
-    until_none_waits(RunServiceClient::new(transport)).await?;
+    until_none_waits(RunServiceClient::new(transport.outermost())).await?;
     let woken = runs as f64 / due.elapsed().as_secs_f64();
     let rate = |value| Series::new(Unit::PerSecond, vec![value]);
     let memory = Series::new(Unit::Mebibytes, vec![added]);
@@ -81,7 +81,7 @@ async fn measure(
 
 /// Starts runs that are due at one moment; returns how many were started in a second.
 async fn start_until(transport: Transport, runs: usize, due: Instant) -> anyhow::Result<f64> {
-    let client = WorkflowServiceClient::new(transport);
+    let client = WorkflowServiceClient::new(transport.outermost());
     let definition: Arc<str> = definition().into();
     at_once(STARTS, runs / STARTS, move |_| {
         let (mut client, definition) = (client.clone(), Arc::clone(&definition));
@@ -123,7 +123,7 @@ async fn until_out_of_memory(service: &WorkflowExecution, before: Instant) -> an
     Ok(())
 }
 
-async fn until_none_waits(mut runs: RunServiceClient<Transport>) -> anyhow::Result<()> {
+async fn until_none_waits(mut runs: RunServiceClient<Outbound>) -> anyhow::Result<()> {
     loop {
         let request = ListRunsRequest {
             state: RunState::Waiting.into(),

@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::{Clock, Durability, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
 use serde_json::{Map, Value, json};
 use workflow_domain::compile::compile_text;
@@ -129,8 +129,8 @@ fn looped(effort: &Effort) -> anyhow::Result<Figure> {
 /// The whole service with durability *memory*: every node's end is an event of its run.
 async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
     let tavern = InProcess::start(effort).await?;
-    let mut client = WorkflowServiceClient::new(tavern.transport());
-    let mut runs = RunServiceClient::new(tavern.transport());
+    let mut client = WorkflowServiceClient::new(tavern.transport().outermost());
+    let mut runs = RunServiceClient::new(tavern.transport().outermost());
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..=effort.times(20) {
         let run = run_to_the_end(&mut client, &mut runs, text).await?;
@@ -155,8 +155,8 @@ async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
 /// Runs a definition and returns how many seconds passed between the run's beginning and end, by
 /// its own record.
 pub(super) async fn run_to_the_end(
-    client: &mut WorkflowServiceClient<Transport>,
-    runs: &mut RunServiceClient<Transport>,
+    client: &mut WorkflowServiceClient<Outbound>,
+    runs: &mut RunServiceClient<Outbound>,
     text: &str,
 ) -> anyhow::Result<f64> {
     let request = StartRunRequest {

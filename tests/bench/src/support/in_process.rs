@@ -12,7 +12,7 @@ use contracts::tavern::gateway::v1::invoke_text_request::Target;
 use contracts::tavern::gateway::v1::{
     CallsTarget, InvokeTextRequest, InvokeTextResponse, ToolScope,
 };
-use grpc_kit::{ServerSettings, Shutdown, Transport};
+use grpc_kit::{Outbound, ServerSettings, Shutdown, Transport};
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
 
@@ -71,7 +71,7 @@ impl InProcess {
     }
 
     /// Returns the gateway, in memory.
-    pub(crate) fn gateway(&self) -> GatewayServiceClient<Transport> {
+    pub(crate) fn gateway(&self) -> GatewayServiceClient<Outbound> {
         self.tavern.gateway()
     }
 

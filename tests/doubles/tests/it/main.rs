@@ -11,7 +11,7 @@ use contracts::tavern::registry::v1::{
     tool_registry_service_client::ToolRegistryServiceClient,
 };
 use doubles::{Behaviour, TestRegistry};
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Outbound, Services};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tonic::Status;
@@ -115,8 +115,8 @@ fn table() -> Vec<(&'static str, Step, &'static str)> {
 /// A registry, and the calls that began at it.
 struct Asked {
     registry: TestRegistry,
-    calls: CallServiceClient<Transport>,
-    tools: ToolRegistryServiceClient<Transport>,
+    calls: CallServiceClient<Outbound>,
+    tools: ToolRegistryServiceClient<Outbound>,
     begun: Vec<(&'static str, JoinHandle<String>)>,
 }
 
@@ -143,7 +143,7 @@ fn request(effect: &str, tool: &str, arguments: &Value) -> CallToolRequest {
 }
 
 /// Carries a call out, and words its answer.
-async fn answered(mut calls: CallServiceClient<Transport>, request: CallToolRequest) -> String {
+async fn answered(mut calls: CallServiceClient<Outbound>, request: CallToolRequest) -> String {
     let ended = async {
         let mut records = calls.call_tool(request).await?.into_inner();
         while let Some(record) = records.message().await? {
@@ -188,8 +188,8 @@ impl Asked {
         let transport = registry.connect(nothing).await;
         Self {
             registry,
-            calls: CallServiceClient::new(transport.clone()),
-            tools: ToolRegistryServiceClient::new(transport),
+            calls: CallServiceClient::new(transport.clone().outermost()),
+            tools: ToolRegistryServiceClient::new(transport.outermost()),
             begun: Vec::new(),
         }
     }

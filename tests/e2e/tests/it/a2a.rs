@@ -380,8 +380,9 @@ async fn g804_no_message_of_a_client_decides_an_approval() -> anyhow::Result<()>
     let stack = Stack::builder().deploy(deploy.path()).start().await?;
     let scribe = Client::of(&stack, "scribe")?;
     let task = scribe.leave(scribe.message("write", "")).await?;
-    let mut registry =
-        ApprovalServiceClient::new(grpc_kit::remote(&ClientSettings::to(stack.address()))?);
+    let mut registry = ApprovalServiceClient::new(
+        grpc_kit::remote(&ClientSettings::to(stack.address()))?.outermost(),
+    );
     let request = ListApprovalsRequest {
         run_id: task.id.clone(),
         ..ListApprovalsRequest::default()

@@ -227,7 +227,7 @@ pub(crate) async fn decide(
     remember: bool,
 ) -> anyhow::Result<()> {
     let settings = grpc_kit::ClientSettings::to(stack.address());
-    let mut approvals = ApprovalServiceClient::new(grpc_kit::remote(&settings)?);
+    let mut approvals = ApprovalServiceClient::new(grpc_kit::remote(&settings)?.outermost());
     let found = GetApprovalRequest {
         approval_id: approval_id.clone(),
     };

@@ -96,7 +96,7 @@ async fn plays_every_transcript(
 ) -> anyhow::Result<()> {
     let gateway = format!("http://{host}:7401");
     let transport = grpc_kit::remote(&ClientSettings::to(&gateway))?;
-    let client = RunServiceClient::new(transport);
+    let client = RunServiceClient::new(transport.outermost());
     eventually("the gateway to serve", || {
         let mut client = client.clone();
         async move {

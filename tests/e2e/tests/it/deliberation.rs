@@ -19,9 +19,9 @@ fn read(path: &str) -> anyhow::Result<Value> {
 }
 
 pub(crate) async fn put(stack: &Stack, profile: &Value) -> anyhow::Result<()> {
-    let mut profiles = ProfileServiceClient::new(grpc_kit::remote(&grpc_kit::ClientSettings::to(
-        stack.address(),
-    ))?);
+    let mut profiles = ProfileServiceClient::new(
+        grpc_kit::remote(&grpc_kit::ClientSettings::to(stack.address()))?.outermost(),
+    );
     let request = PutProfileRequest {
         profile_json: profile.to_string(),
         ..PutProfileRequest::default()

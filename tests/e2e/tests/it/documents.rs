@@ -76,7 +76,7 @@ async fn put_workflow(
 async fn g108_a_profile_is_stored_with_a_remark_on_each_name_that_stands_for_nothing()
 -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let mut profiles = ProfileServiceClient::new(transport(&stack)?);
+    let mut profiles = ProfileServiceClient::new(transport(&stack)?.outermost());
     let mut put = async |profile: Value| {
         let request = PutProfileRequest {
             profile_json: profile.to_string(),
@@ -136,7 +136,7 @@ async fn g108_a_profile_is_stored_with_a_remark_on_each_name_that_stands_for_not
 #[tokio::test(flavor = "multi_thread")]
 async fn g201_a_profile_whose_workflow_cannot_deliberate_is_refused() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let mut profiles = ProfileServiceClient::new(transport(&stack)?);
+    let mut profiles = ProfileServiceClient::new(transport(&stack)?.outermost());
     let mut put = async |id: &str| {
         let profile = json!({"id": "thinker", "core_deliberation_workflow_id": id});
         let request = PutProfileRequest {
@@ -310,7 +310,7 @@ async fn what_is_not_read_of_the_tools_of_a_node_is_remarked_on() -> anyhow::Res
 async fn g108_a_scene_is_stored_with_a_remark_on_each_name_that_stands_for_nothing()
 -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
-    let mut scenes = SceneServiceClient::new(transport(&stack)?);
+    let mut scenes = SceneServiceClient::new(transport(&stack)?.outermost());
     let scene = json!({
         "id": "lost",
         "agent_instances": [
@@ -471,18 +471,18 @@ async fn files_are_read_as_each_editor_writes_them() -> anyhow::Result<()> {
             write(deploy.path(), path, &text, encode)?;
         }
         let stack = Stack::builder().deploy(deploy.path()).start().await?;
-        let profiles = ProfileServiceClient::new(transport(&stack)?)
+        let profiles = ProfileServiceClient::new(transport(&stack)?.outermost())
             .list_profiles(ListProfilesRequest::default())
             .await?
             .into_inner();
         assert_eq!(profiles.diagnostics, []);
         assert_eq!(profiles.profiles[0].diagnostics, []);
-        let scenes = SceneServiceClient::new(transport(&stack)?)
+        let scenes = SceneServiceClient::new(transport(&stack)?.outermost())
             .list_scenes(ListScenesRequest::default())
             .await?
             .into_inner();
         assert_eq!((scenes.scenes.len(), scenes.diagnostics), (1, vec![]));
-        let known = KnowledgeServiceClient::new(transport(&stack)?)
+        let known = KnowledgeServiceClient::new(transport(&stack)?.outermost())
             .list_knowledge_bases(ListKnowledgeBasesRequest::default())
             .await?
             .into_inner();
@@ -516,14 +516,14 @@ async fn files_are_read_as_each_editor_writes_them() -> anyhow::Result<()> {
 async fn nothing_is_to_be_remarked_on_what_is_shipped() -> anyhow::Result<()> {
     let stack = Stack::all_in_one().await?;
     let mut found: Vec<(String, Vec<LoadDiagnostic>)> = Vec::new();
-    let profiles = ProfileServiceClient::new(transport(&stack)?)
+    let profiles = ProfileServiceClient::new(transport(&stack)?.outermost())
         .list_profiles(ListProfilesRequest::default())
         .await?
         .into_inner();
     let of_profiles = profiles.profiles.into_iter();
     found.extend(of_profiles.map(|profile| (profile.profile_id, profile.diagnostics)));
     found.push(("agents".to_owned(), profiles.diagnostics));
-    let scenes = SceneServiceClient::new(transport(&stack)?)
+    let scenes = SceneServiceClient::new(transport(&stack)?.outermost())
         .list_scenes(ListScenesRequest::default())
         .await?
         .into_inner();

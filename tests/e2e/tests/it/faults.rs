@@ -10,7 +10,7 @@ use contracts::tavern::common::v1::{
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::registry::v1::CallDecision;
 use contracts::tavern::run::v1::{CancelRunRequest, GetRunRequest};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::json;
 use testkit::{Followed, Stack, collect, eventually, invoke, until};
 use tonic::{Code, Status};
@@ -337,7 +337,7 @@ async fn a_follower_resumes_through_the_next_gateway() -> anyhow::Result<()> {
 /// Invokes a text until its run is over, as a client does whose server goes away. Gives how often
 /// it was interrupted.
 async fn persistent_client(
-    gateway: GatewayServiceClient<Transport>,
+    gateway: GatewayServiceClient<Outbound>,
     client: u32,
 ) -> anyhow::Result<(u32, u32, Followed)> {
     let note = format!("client-{client}");

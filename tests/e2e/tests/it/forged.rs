@@ -202,7 +202,7 @@ fn with<T>(message: T, (name, value): (&'static str, &str)) -> anyhow::Result<Re
 /// Makes the same call by gRPC: as a text at the gateway, and by the registry's method.
 async fn by_grpc(gateway: &Transport, forged: (&'static str, &str)) -> anyhow::Result<()> {
     let text = with(model_text(&write_file(CROWN, "x")), forged)?;
-    let mut texts = GatewayServiceClient::new(gateway.clone());
+    let mut texts = GatewayServiceClient::new(gateway.outermost());
     let answers = texts.invoke_text(text).await.context("InvokeText")?;
     let mut answers = answers.into_inner();
     let mut events = String::new();
@@ -210,7 +210,7 @@ async fn by_grpc(gateway: &Transport, forged: (&'static str, &str)) -> anyhow::R
         events += &format!("{:?}", contracts::watch::decode(answer.record)?);
     }
     ensure!(events.contains("status: Succeeded"), "InvokeText: {events}");
-    let mut calls = CallServiceClient::new(gateway.clone());
+    let mut calls = CallServiceClient::new(gateway.outermost());
     let answers = calls.call_tool(with(call(), forged)?);
     let mut answers = answers.await.context("CallTool")?.into_inner();
     let mut status = CallStatus::Unspecified;
@@ -226,7 +226,7 @@ async fn by_grpc(gateway: &Transport, forged: (&'static str, &str)) -> anyhow::R
     };
     let mut card = with(card, forged)?;
     card.metadata_mut().insert("a2a-version", "1.0".parse()?);
-    let mut a2a = A2aServiceClient::new(gateway.clone());
+    let mut a2a = A2aServiceClient::new(gateway.outermost());
     a2a.list_tasks(card).await.context("ListTasks")?;
     Ok(())
 }

@@ -74,7 +74,7 @@ pub(crate) fn fork(stack: &Stack, turn: &Followed, edit: &[&str]) -> anyhow::Res
 
 async fn mood(stack: &Stack, conversation_id: &str) -> anyhow::Result<Value> {
     let settings = grpc_kit::ClientSettings::to(stack.address());
-    let mut states = StateServiceClient::new(grpc_kit::remote(&settings)?);
+    let mut states = StateServiceClient::new(grpc_kit::remote(&settings)?.outermost());
     let request = GetPrivateStateRequest {
         conversation_id: conversation_id.to_owned(),
         ..GetPrivateStateRequest::default()

@@ -9,7 +9,7 @@ use contracts::tavern::{
         call_tool_response::Record,
     },
 };
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound, Transport};
 use prost_reflect::DescriptorPool;
 use serde_json::{Value, json};
 use testkit::Stack;
@@ -28,7 +28,7 @@ async fn five_processes() -> anyhow::Result<(Stack, Transport)> {
 
 /// Sends an empty request as a stream, which on the wire a single request is too.
 async fn answer(transport: &Transport, path: &str) -> anyhow::Result<Code> {
-    let mut client = tonic::client::Grpc::new(transport.clone());
+    let mut client = tonic::client::Grpc::new(transport.outermost());
     client.ready().await?;
     let mut request = Request::new(tokio_stream::once(Vec::new()));
     request.set_timeout(PATIENCE);
@@ -73,7 +73,7 @@ async fn every_method_of_every_service_answers_at_the_gateway() -> anyhow::Resul
 
 /// Makes a call and returns its result.
 async fn call(
-    calls: &mut CallServiceClient<Transport>,
+    calls: &mut CallServiceClient<Outbound>,
     (tool_id, effect_id): (&str, &str),
     arguments: &Value,
 ) -> anyhow::Result<contracts::tavern::common::v1::CallResult> {
@@ -98,7 +98,7 @@ async fn call(
 async fn an_output_that_is_too_long_for_a_result_is_read_through_the_gateway() -> anyhow::Result<()>
 {
     let (_stack, gateway) = five_processes().await?;
-    let mut calls = CallServiceClient::new(gateway);
+    let mut calls = CallServiceClient::new(gateway.outermost());
     let content = "x".repeat(500_000);
     for path in ["a", "b"] {
         let write = json!({"filePath": path, "content": content});

@@ -5,7 +5,7 @@ use contracts::tavern::agent::v1::{BranchConversationRequest, ListMessagesReques
 use contracts::tavern::common::v1::ChatRole;
 use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound};
 use serde_json::{Value, json};
 use testkit::{Stack, collect, repository};
 
@@ -51,9 +51,11 @@ fn on_a_conversation(model: &str, limit: u32) -> Value {
     })
 }
 
-fn conversations(stack: &Stack) -> anyhow::Result<ConversationServiceClient<Transport>> {
+fn conversations(stack: &Stack) -> anyhow::Result<ConversationServiceClient<Outbound>> {
     let settings = ClientSettings::to(stack.address());
-    Ok(ConversationServiceClient::new(grpc_kit::remote(&settings)?))
+    Ok(ConversationServiceClient::new(
+        grpc_kit::remote(&settings)?.outermost(),
+    ))
 }
 
 async fn messages(stack: &Stack, conversation_id: &str) -> anyhow::Result<Vec<Message>> {

@@ -7,7 +7,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::{CallToolRequest, ReadOutputRequest, StartCallRequest};
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound};
 use serde_json::{Value, json};
 use testkit::Stack;
 
@@ -73,9 +73,11 @@ fn prepare(deploy: &Path) -> anyhow::Result<()> {
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-fn calls(stack: &Stack) -> anyhow::Result<CallServiceClient<Transport>> {
+fn calls(stack: &Stack) -> anyhow::Result<CallServiceClient<Outbound>> {
     let settings = ClientSettings::to(stack.address());
-    Ok(CallServiceClient::new(grpc_kit::remote(&settings)?))
+    Ok(CallServiceClient::new(
+        grpc_kit::remote(&settings)?.outermost(),
+    ))
 }
 
 /// Reads the output of a handle behind an offset.

@@ -36,7 +36,7 @@ struct Kept {
 impl Kept {
     async fn of(stack: &Stack) -> anyhow::Result<Self> {
         let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(stack.address()))?;
-        let mut conversations = ConversationServiceClient::new(transport);
+        let mut conversations = ConversationServiceClient::new(transport.outermost());
         let conversations = conversations
             .list_conversations(ListConversationsRequest::default())
             .await?
@@ -65,9 +65,11 @@ impl Kept {
     }
 }
 
-fn approvals(stack: &Stack) -> anyhow::Result<ApprovalServiceClient<grpc_kit::Transport>> {
+fn approvals(stack: &Stack) -> anyhow::Result<ApprovalServiceClient<grpc_kit::Outbound>> {
     let settings = grpc_kit::ClientSettings::to(stack.address());
-    Ok(ApprovalServiceClient::new(grpc_kit::remote(&settings)?))
+    Ok(ApprovalServiceClient::new(
+        grpc_kit::remote(&settings)?.outermost(),
+    ))
 }
 
 /// Sets the time for which everything is kept from the next start on.

@@ -59,7 +59,7 @@ async fn every_rule_of_every_field_of_a_request_is_enforced_and_named_by_its_pat
 
 /// Sends one request as a stream, which on the wire a single request is too.
 async fn send(transport: &Transport, case: &Breakage) -> anyhow::Result<Result<(), Status>> {
-    let mut client = tonic::client::Grpc::new(transport.clone());
+    let mut client = tonic::client::Grpc::new(transport.outermost());
     client.ready().await.context("the stack is ready")?;
     let path = PathAndQuery::try_from(case.method.as_str())?;
     let request = Request::new(tokio_stream::once(case.request.clone()));

@@ -42,7 +42,7 @@ pub(crate) async fn start(stack: &Stack, scene_id: &str) -> anyhow::Result<Strin
         scene_id: scene_id.to_owned(),
         ..StartSceneRequest::default()
     };
-    let mut scenes = SceneServiceClient::new(transport(stack)?);
+    let mut scenes = SceneServiceClient::new(transport(stack)?.outermost());
     let started = scenes.start_scene(request).await?.into_inner();
     Ok(started.run.context("the answer has no run")?.run_id)
 }
@@ -60,7 +60,7 @@ async fn publish(
         source_id: "mara".to_owned(),
         ..PublishEventRequest::default()
     };
-    let mut scenes = SceneServiceClient::new(transport(stack)?);
+    let mut scenes = SceneServiceClient::new(transport(stack)?.outermost());
     scenes.publish_event(request).await?;
     Ok(())
 }
@@ -71,7 +71,7 @@ async fn world(stack: &Stack, run_id: &str, path: &str) -> anyhow::Result<Value>
         path: path.to_owned(),
         version: 0,
     };
-    let mut states = StateServiceClient::new(transport(stack)?);
+    let mut states = StateServiceClient::new(transport(stack)?.outermost());
     let read = states.get_world_state(request).await?.into_inner();
     Ok(serde_json::from_str(&read.value_json)?)
 }
@@ -81,14 +81,14 @@ async fn end(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
         run_id: run_id.to_owned(),
         reason: String::new(),
     };
-    let mut scenes = SceneServiceClient::new(transport(stack)?);
+    let mut scenes = SceneServiceClient::new(transport(stack)?.outermost());
     scenes.end_scene(request).await?;
     Ok(())
 }
 
 /// Waits until no agent has anything to do.
 async fn until_quiet(stack: &Stack, run_id: &str) -> anyhow::Result<()> {
-    let scenes = SceneServiceClient::new(transport(stack)?);
+    let scenes = SceneServiceClient::new(transport(stack)?.outermost());
     eventually("the agents to have nothing to do", || {
         let (mut scenes, run_id) = (scenes.clone(), run_id.to_owned());
         async move {

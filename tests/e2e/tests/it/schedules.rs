@@ -21,7 +21,7 @@ async fn until_started(stack: &Stack, count: usize) -> anyhow::Result<Vec<Schedu
             page_size: 500,
             page_token: String::new(),
         };
-        let mut client = ScheduleServiceClient::new(transport);
+        let mut client = ScheduleServiceClient::new(transport.outermost());
         let listed = client.list_schedule_times(request).await.ok()?;
         let times = listed.into_inner().times;
         let started = times.iter().filter(|time| !time.run_id.is_empty());
@@ -55,7 +55,7 @@ async fn each_time_of_a_schedule_has_one_run_over_kills() -> anyhow::Result<()> 
         schedule: Some(schedule),
         etag: String::new(),
     };
-    ScheduleServiceClient::new(transport)
+    ScheduleServiceClient::new(transport.outermost())
         .put_schedule(request)
         .await?;
     let mut times = Vec::new();

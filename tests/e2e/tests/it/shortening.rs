@@ -122,7 +122,8 @@ async fn g603_a_workflow_summarises_a_conversation() -> anyhow::Result<()> {
         );
     }
     let settings = grpc_kit::ClientSettings::to(stack.address());
-    let mut conversations = ConversationServiceClient::new(grpc_kit::remote(&settings)?);
+    let mut conversations =
+        ConversationServiceClient::new(grpc_kit::remote(&settings)?.outermost());
     let request = CompactConversationRequest {
         conversation_id: "desk".to_owned(),
         ..CompactConversationRequest::default()

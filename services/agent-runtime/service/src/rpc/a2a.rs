@@ -35,15 +35,11 @@ use contracts::{
         StreamResponse, SubscribeToTaskRequest, Task, TaskPushNotificationConfig,
         a2a_service_server::A2aService, send_message_response::Payload,
     },
-    tavern::{
-        common::v1::{ErrorReason, Run},
-        registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
-        run::v1::run_service_client::RunServiceClient,
-    },
+    tavern::common::v1::{ErrorReason, Run},
 };
 use core_types::{RunId, RunOwner};
 use futures::stream::BoxStream;
-use grpc_kit::{Drain, Failure, Transport};
+use grpc_kit::{CallContext, Drain, Failure};
 use run_events::Runs;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tonic::{Code, Request, Response, Status};
@@ -65,15 +61,29 @@ const MAX_WAITING: usize = 256;
 /// The version of the protocol that is spoken.
 const VERSION: &str = "1.0";
 
+/// The call for which a task is read.
+#[derive(Clone, Debug)]
+struct Caller {
+    context: CallContext,
+    drain: Drain,
+}
+
+impl Caller {
+    fn of<T>(request: &Request<T>) -> Self {
+        Self {
+            context: CallContext::of(request),
+            drain: Drain::of(request),
+        }
+    }
+}
+
 /// The server side of A2AService.
 #[derive(Clone, Debug)]
 pub struct A2aRpc {
     agent: AgentRpc,
     runs: Runs,
     profiles: Profiles,
-    registry: ToolRegistryServiceClient<Transport>,
-    /// The runs that questions are.
-    questions: RunServiceClient<Transport>,
+    peers: Peers,
     /// Where clients of other machines reach this service; may be empty.
     public_url: String,
     /// The room for clients that wait.
@@ -87,8 +97,7 @@ impl A2aRpc {
             runs: agent.runs().clone(),
             profiles: agent.profiles().clone(),
             agent,
-            registry: peers.registry,
-            questions: RunServiceClient::new(peers.workflow),
+            peers,
             public_url,
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
         }
@@ -147,13 +156,13 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let view = View::of_one(configuration.history_length)?;
         let waits = !configuration.return_immediately;
         let _room = waits.then(|| self.room()).transpose()?;
-        let mut followed = self.deliver(request, drain).await?;
+        let mut followed = self.deliver(request, &caller).await?;
         if waits {
             while !followed.progress.is_settled() && followed.step().await? {}
         }
@@ -169,44 +178,51 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Self::SendStreamingMessageStream>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let view = View::of_one(configuration.history_length)?;
-        let followed = self.deliver(request, drain).await?;
+        let followed = self.deliver(request, &caller).await?;
         let is_done = followed.progress.is_settled();
-        Ok(Response::new(updates::of(followed, view, is_done)))
+        Ok(Response::new(updates::of(
+            caller.context,
+            followed,
+            view,
+            is_done,
+        )))
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
         let view = View::of_one(request.history_length)?;
         let run = self.run(&request.tenant, &request.id).await?;
-        Ok(Response::new(self.task(run, view, drain).await?))
+        Ok(Response::new(self.task(run, view, caller).await?))
     }
 
     async fn list_tasks(
         &self,
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
-        Ok(Response::new(self.list(request, drain).await?))
+        Ok(Response::new(self.list(request, caller).await?))
     }
 
     async fn cancel_task(
         &self,
         request: Request<CancelTaskRequest>,
     ) -> Result<Response<Task>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
         let run = self.run(&request.tenant, &request.id).await?;
         if run.outcome.is_some() {
             return Err(not_cancelable(&run.run_id));
         }
         let cancelled = self.runs.cancel(&run.run_id, "cancelled by A2A").await?;
-        let task = self.task(cancelled.run, View::of_one(None)?, drain).await?;
+        let task = self
+            .task(cancelled.run, View::of_one(None)?, caller)
+            .await?;
         Ok(Response::new(task))
     }
 
@@ -216,16 +232,21 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SubscribeToTaskRequest>,
     ) -> Result<Response<Self::SubscribeToTaskStream>, Status> {
-        let drain = Drain::of(&request);
+        let caller = Caller::of(&request);
         let request = of_this_version(request)?;
         let run = self.run(&request.tenant, &request.id).await?;
         if run.outcome.is_some() {
             return Err(unsupported("the task has ended; read it with GetTask"));
         }
-        let followed = Followed::open(&self.runs, run, drain).await?;
+        let followed = Followed::open(&self.runs, run, caller.clone()).await?;
         let view = View::of_one(None)?;
         let is_done = followed.progress.outcome.is_some();
-        Ok(Response::new(updates::of(followed, view, is_done)))
+        Ok(Response::new(updates::of(
+            caller.context,
+            followed,
+            view,
+            is_done,
+        )))
     }
 
     async fn create_task_push_notification_config(
@@ -260,7 +281,8 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<GetExtendedAgentCardRequest>,
     ) -> Result<Response<AgentCard>, Status> {
+        let context = CallContext::of(&request);
         let request = of_this_version(request)?;
-        Ok(Response::new(self.card(&request.tenant).await?))
+        Ok(Response::new(self.card(&context, &request.tenant).await?))
     }
 }

@@ -13,7 +13,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::{Runs, request_hash};
 use tonic::{Request, Response, Status};
 
@@ -60,9 +60,10 @@ impl AgentRpc {
     /// Starts a turn, as StartTurn does.
     pub(super) async fn start(
         &self,
+        context: &CallContext,
         request: StartTurnRequest,
     ) -> Result<StartTurnResponse, Failure> {
-        self.inner.start(request).await
+        self.inner.start(context, request).await
     }
 
     /// Gives a turn a message, as SteerTurn does.
@@ -76,7 +77,11 @@ impl AgentRpc {
 }
 
 impl Inner {
-    async fn start(&self, mut request: StartTurnRequest) -> Result<StartTurnResponse, Failure> {
+    async fn start(
+        &self,
+        context: &CallContext,
+        mut request: StartTurnRequest,
+    ) -> Result<StartTurnResponse, Failure> {
         // What is left of a caller's budgets may differ when it asks again.
         let grant = request.grant.take().unwrap_or_default();
         let body_hash = request_hash(&request);
@@ -98,7 +103,7 @@ impl Inner {
             refuse_if_busy: request.refuse_if_busy,
             scene: None,
         };
-        let started = self.turns.start(turn).await?;
+        let started = self.turns.start(context, turn).await?;
         Ok(StartTurnResponse {
             run: Some(started.run),
             replayed: started.replayed,
@@ -113,7 +118,9 @@ impl AgentService for AgentRpc {
         &self,
         request: Request<StartTurnRequest>,
     ) -> Result<Response<StartTurnResponse>, Status> {
-        Ok(Response::new(self.start(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let started = self.start(&context, request.into_inner()).await?;
+        Ok(Response::new(started))
     }
 
     async fn steer_turn(
@@ -130,7 +137,8 @@ impl AgentService for AgentRpc {
         request: Request<ExportTurnRequest>,
     ) -> Result<Response<Self::ExportTurnStream>, Status> {
         let runner = self.inner.turns.runner();
-        let lines = runner.export(&request.into_inner().run_id).await?;
+        let context = CallContext::of(&request);
+        let lines = runner.export(&context, &request.get_ref().run_id).await?;
         let pieces = lines.into_iter().flat_map(pieces);
         Ok(Response::new(stream::iter(pieces.map(Ok)).boxed()))
     }
@@ -148,8 +156,9 @@ impl AgentService for AgentRpc {
         &self,
         request: Request<ForkTurnRequest>,
     ) -> Result<Response<ForkTurnResponse>, Status> {
+        let context = CallContext::of(&request);
         let new = fork::read(request.into_inner(), self.inner.ids.as_ref())?;
-        let (run, replayed) = self.inner.turns.fork(new).await?;
+        let (run, replayed) = self.inner.turns.fork(context, new).await?;
         let run = Some(run);
         Ok(Response::new(ForkTurnResponse { run, replayed }))
     }

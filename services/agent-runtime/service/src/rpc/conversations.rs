@@ -20,7 +20,7 @@ use contracts::tavern::agent::v1::{
 };
 use core_types::page::distinct;
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
@@ -51,6 +51,7 @@ impl ConversationRpc {
 
     async fn compact(
         &self,
+        context: &CallContext,
         request: CompactConversationRequest,
     ) -> Result<CompactConversationResponse, Failure> {
         let body_hash = request_hash(&request);
@@ -87,7 +88,7 @@ impl ConversationRpc {
             options: None,
             scene: None,
         };
-        let started = self.turns.start(turn).await?;
+        let started = self.turns.start(context, turn).await?;
         Ok(CompactConversationResponse {
             run: Some(started.run),
             replayed: started.replayed,
@@ -306,7 +307,9 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<CompactConversationRequest>,
     ) -> Result<Response<CompactConversationResponse>, Status> {
-        Ok(Response::new(self.compact(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let compacted = self.compact(&context, request.into_inner()).await?;
+        Ok(Response::new(compacted))
     }
 
     async fn branch_conversation(

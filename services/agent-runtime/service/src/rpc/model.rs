@@ -78,10 +78,11 @@ impl ModelService for ModelRpc {
         &self,
         request: Request<GenerateRequest>,
     ) -> Result<Response<Self::GenerateStream>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let name = request.model.clone();
         let grant = request.grant.clone();
-        let mut asked = checked(request)?;
+        let mut asked = checked(&context, request)?;
         let model = self
             .models
             .get(&name)
@@ -119,7 +120,7 @@ impl ModelService for ModelRpc {
     }
 }
 
-fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
+fn checked(context: &CallContext, request: GenerateRequest) -> Result<ModelRequest, Status> {
     let mut failure = Failure::invalid_fields();
     let mut messages = Vec::new();
     let mut bytes = 0;
@@ -158,7 +159,7 @@ fn checked(request: GenerateRequest) -> Result<ModelRequest, Status> {
         _ => MAX_TIMEOUT,
     };
     failure.refuse_if_any()?;
-    let timeout = CallContext::current()
+    let timeout = context
         .remaining()
         .map_or(timeout, |remaining| remaining.min(timeout));
     Ok(ModelRequest {

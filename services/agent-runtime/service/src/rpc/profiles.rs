@@ -14,7 +14,7 @@ use contracts::tavern::{
 };
 use core_types::{RequestId, Tenant, page::distinct};
 use documents::Put;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
 use tonic::{Code, Request, Response, Status};
 
@@ -175,13 +175,15 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<ListProfilesRequest>,
     ) -> Result<Response<ListProfilesResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let profiles = &self.profiles;
         let listed = profiles.list(Tenant::DEFAULT, &request.page_token, request.page_size);
         let listed = listed.await?;
         let named = listed.entries.iter();
         let named = named.flat_map(|known| known.document.references());
-        let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
+        let named: Vec<_> = named.collect();
+        let neighbours = self.surroundings.ask(&context, &named).await;
         let write = |known: &KnownProfile| self.write(known, &neighbours);
         let diagnostics = match listed.is_first {
             true => diagnostics_to_proto(&self.profiles.left_out()),
@@ -198,6 +200,7 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<PutProfileRequest>,
     ) -> Result<Response<PutProfileResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let body_hash = request_hash(&request);
         let request_id = request.request_id.as_str();
@@ -209,7 +212,8 @@ impl ProfileService for ProfileRpc {
         // What is wrong with the text itself is reported where it is stored.
         let mut neighbours = Neighbours::default();
         if let Ok(profile) = profile::read(&request.profile_json) {
-            neighbours = self.surroundings.ask(&profile.references()).await;
+            let named = profile.references();
+            neighbours = self.surroundings.ask(&context, &named).await;
             neighbours.check_deliberation(&profile, PROFILE_JSON)?;
         }
         let put = Put {

@@ -10,7 +10,7 @@ use contracts::tavern::agent::v1::{
 };
 use core_types::Tenant;
 use documents::Put;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -108,14 +108,18 @@ impl ProjectRpc {
         })
     }
 
-    async fn start(&self, request: StartProjectRequest) -> Result<StartProjectResponse, Failure> {
+    async fn start(
+        &self,
+        context: CallContext,
+        request: StartProjectRequest,
+    ) -> Result<StartProjectResponse, Failure> {
         let known = self.find(&request.project_id, 0).await?;
         let scene = StartSceneRequest {
             request_id: request.request_id,
             scene_id: known.document.default_scene_id.clone(),
             timeout: request.timeout,
         };
-        let started = self.scenes.start(scene).await?;
+        let started = self.scenes.start(context, scene).await?;
         Ok(StartProjectResponse {
             run: started.run,
             replayed: started.replayed,
@@ -173,6 +177,8 @@ impl ProjectService for ProjectRpc {
         &self,
         request: Request<StartProjectRequest>,
     ) -> Result<Response<StartProjectResponse>, Status> {
-        Ok(Response::new(self.start(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let started = self.start(context, request.into_inner()).await?;
+        Ok(Response::new(started))
     }
 }

@@ -67,7 +67,7 @@ impl Surroundings {
     }
 
     /// Asks the neighbours for everything that documents name.
-    pub(super) async fn ask(&self, named: &[Reference]) -> Neighbours {
+    pub(super) async fn ask(&self, context: &CallContext, named: &[Reference]) -> Neighbours {
         let ids = |kind: ReferenceKind| {
             let of_kind = named.iter().filter(|reference| reference.kind == kind);
             let ids: BTreeSet<String> = of_kind.map(|reference| reference.id.clone()).collect();
@@ -75,11 +75,11 @@ impl Surroundings {
         };
         let tools = ids(ReferenceKind::Tool);
         let workflows = ids(ReferenceKind::Workflow);
-        let context = CallContext::current();
-        let context = CallContext::new(context.path().clone()).with_timeout(PATIENCE);
-        let asked = context
-            .scope(async { tokio::join!(self.missing_tools(&tools), self.workflows(&workflows)) });
-        let (missing_tools, workflows) = asked.await;
+        let context = context.clone().without_deadline().with_timeout(PATIENCE);
+        let (missing_tools, workflows) = tokio::join!(
+            self.missing_tools(&context, &tools),
+            self.workflows(&context, &workflows)
+        );
         Neighbours {
             missing_tools,
             workflows,
@@ -114,14 +114,14 @@ impl Surroundings {
         missing.map(Reference::missing).collect()
     }
 
-    async fn missing_tools(&self, ids: &[String]) -> BTreeSet<String> {
+    async fn missing_tools(&self, context: &CallContext, ids: &[String]) -> BTreeSet<String> {
         let mut missing = BTreeSet::new();
         for ids in ids.chunks(MAX_TOOLS) {
             let request = BatchGetToolsRequest {
                 tool_ids: ids.to_vec(),
                 ..BatchGetToolsRequest::default()
             };
-            match self.peers.registry.clone().batch_get_tools(request).await {
+            match self.peers.tools(context).batch_get_tools(request).await {
                 Ok(found) => missing.extend(found.into_inner().missing_tool_ids),
                 Err(error) => tracing::debug!(%error, "the tools of documents cannot be looked up"),
             }
@@ -129,19 +129,18 @@ impl Surroundings {
         missing
     }
 
-    async fn workflows(&self, ids: &[String]) -> BTreeMap<String, Option<Value>> {
+    async fn workflows(
+        &self,
+        context: &CallContext,
+        ids: &[String],
+    ) -> BTreeMap<String, Option<Value>> {
         let mut all = BTreeMap::new();
         for ids in ids.chunks(MAX_WORKFLOWS) {
             let request = BatchGetWorkflowsRequest {
                 workflow_ids: ids.to_vec(),
             };
-            match self
-                .peers
-                .workflows
-                .clone()
-                .batch_get_workflows(request)
-                .await
-            {
+            let mut workflows = self.peers.workflows(context);
+            match workflows.batch_get_workflows(request).await {
                 Ok(found) => {
                     let found = found.into_inner();
                     all.extend(found.missing_workflow_ids.into_iter().map(|id| (id, None)));

@@ -26,7 +26,7 @@ use contracts::tavern::{
 };
 use core_types::{Clock, LoadDiagnostic, RequestId, Tenant};
 use documents::Put;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use json_schema::parse_json_strict;
 use run_events::{Runs, request_hash, timestamp_to_proto};
 use serde_json::{Map, Value};
@@ -84,9 +84,9 @@ impl SceneRpc {
         }
     }
 
-    async fn write(&self, known: &KnownScene) -> proto::Scene {
+    async fn write(&self, context: &CallContext, known: &KnownScene) -> proto::Scene {
         let named = known.document.references();
-        let neighbours = self.surroundings.ask(&named).await;
+        let neighbours = self.surroundings.ask(context, &named).await;
         write(known, self.surroundings.missing(&named, &neighbours))
     }
 
@@ -96,13 +96,18 @@ impl SceneRpc {
         found.ok_or_else(|| no_such_document(SCENE, id, revision))
     }
 
-    async fn list(&self, request: ListScenesRequest) -> Result<ListScenesResponse, Failure> {
+    async fn list(
+        &self,
+        context: &CallContext,
+        request: ListScenesRequest,
+    ) -> Result<ListScenesResponse, Failure> {
         let scenes = &self.scenes;
         let listed = scenes.list(Tenant::DEFAULT, &request.page_token, request.page_size);
         let listed = listed.await?;
         let named = listed.entries.iter();
         let named = named.flat_map(|known| known.document.references());
-        let neighbours = self.surroundings.ask(&named.collect::<Vec<_>>()).await;
+        let named: Vec<_> = named.collect();
+        let neighbours = self.surroundings.ask(context, &named).await;
         let scenes = listed.entries.iter().map(|known| {
             let named = known.document.references();
             write(known, self.surroundings.missing(&named, &neighbours))
@@ -132,7 +137,11 @@ impl SceneRpc {
         })
     }
 
-    async fn put(&self, request: PutSceneRequest) -> Result<PutSceneResponse, Failure> {
+    async fn put(
+        &self,
+        context: &CallContext,
+        request: PutSceneRequest,
+    ) -> Result<PutSceneResponse, Failure> {
         let put = Put {
             id: "",
             text: &request.scene_json,
@@ -143,13 +152,14 @@ impl SceneRpc {
         let put = self.scenes.put(Tenant::DEFAULT, put).await;
         let (known, _) = put.map_err(|error| change_failure(SCENE, "", "", error))?;
         Ok(PutSceneResponse {
-            scene: Some(self.write(&known).await),
+            scene: Some(self.write(context, &known).await),
         })
     }
 
     /// Starts a scene.
     pub(super) async fn start(
         &self,
+        context: CallContext,
         request: StartSceneRequest,
     ) -> Result<StartSceneResponse, Failure> {
         let body_hash = request_hash(&request);
@@ -174,7 +184,7 @@ impl SceneRpc {
                 ..RunOptions::default()
             },
         };
-        let (run, replayed) = self.runner.start(new).await?;
+        let (run, replayed) = self.runner.start(context, new).await?;
         Ok(StartSceneResponse {
             run: Some(run),
             replayed,
@@ -396,9 +406,10 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<GetSceneRequest>,
     ) -> Result<Response<GetSceneResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let known = self.find(&request.scene_id, request.revision).await?;
-        let scene = Some(self.write(&known).await);
+        let scene = Some(self.write(&context, &known).await);
         Ok(Response::new(GetSceneResponse { scene }))
     }
 
@@ -413,14 +424,18 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<ListScenesRequest>,
     ) -> Result<Response<ListScenesResponse>, Status> {
-        Ok(Response::new(self.list(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let listed = self.list(&context, request.into_inner()).await?;
+        Ok(Response::new(listed))
     }
 
     async fn put_scene(
         &self,
         request: Request<PutSceneRequest>,
     ) -> Result<Response<PutSceneResponse>, Status> {
-        Ok(Response::new(self.put(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let put = self.put(&context, request.into_inner()).await?;
+        Ok(Response::new(put))
     }
 
     async fn delete_scene(
@@ -437,7 +452,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<StartSceneRequest>,
     ) -> Result<Response<StartSceneResponse>, Status> {
-        Ok(Response::new(self.start(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let started = self.start(context, request.into_inner()).await?;
+        Ok(Response::new(started))
     }
 
     async fn end_scene(

@@ -10,7 +10,7 @@ use agent_domain::{
 };
 use agent_store::store::{OpenQuestion, QuestionStore};
 use contracts::tavern::common::v1::ErrorReason;
-use grpc_kit::{Backoff, FailureClass};
+use grpc_kit::{Backoff, CallContext, FailureClass};
 use run_client::ChildRun;
 use run_events::Runs;
 use run_log::Hash;
@@ -88,7 +88,8 @@ impl Answers {
 
     /// Waits for an answer and opens its turn.
     async fn follow(&self, question: OpenQuestion) {
-        let run = ChildRun::of(self.peers.workflow.clone(), &question.run_id);
+        let context = CallContext::outermost();
+        let run = ChildRun::of(&self.peers.workflow, &context, &question.run_id);
         let run = run.end_at_last(LONGEST).await;
         // One that was cancelled or deleted has no answer.
         if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
@@ -197,7 +198,7 @@ impl Answers {
             refuse_if_busy: false,
             scene: None,
         };
-        self.turns.start(turn).await?;
+        self.turns.start(&CallContext::outermost(), turn).await?;
         Ok(())
     }
 }

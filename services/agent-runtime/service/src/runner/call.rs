@@ -27,12 +27,13 @@ impl Driver {
         if self.plan.inventory.is_empty() {
             return Ok(Inventory::default());
         }
+        let tools = self.shared.peers.tools(&self.control.call_context());
         let mut backoff = Backoff::default();
         loop {
             let fetched = tokio::select! {
                 biased;
                 () = self.control.cancelled() => return Err(self.stopped()),
-                fetched = inventory::fetch(self.shared.peers.registry.clone(), &self.plan) => fetched,
+                fetched = inventory::fetch(tools.clone(), &self.plan) => fetched,
             };
             let status = match fetched {
                 Ok(inventory) => return Ok(inventory),
@@ -137,7 +138,7 @@ impl Driver {
         let reason = "the answer that held the call was lost before it was complete";
         for (call, effect_id) in self.dispatched(left) {
             let (calls, context) = (&self.shared.peers.calls, self.control.call_context());
-            calls.cancel(&effect_id, reason, context).await;
+            calls.cancel(&effect_id, reason, &context).await;
             let error = outcome::error(common::ErrorCategory::Cancelled, "answer_lost", reason);
             let result = common::CallResult {
                 index: call.index,

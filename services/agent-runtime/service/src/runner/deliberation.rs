@@ -75,7 +75,8 @@ impl Deliberation {
         question: AnswerRequest,
     ) -> Result<Self, NoAnswer> {
         let id = question.workflow_id;
-        let definition = peers.workflow_definition(&id, deadline_of(&recorder)).await;
+        let definition = peers.workflow_definition(&context, &id, deadline_of(&recorder));
+        let definition = definition.await;
         let definition = definition.map_err(|status| refused(&id, &status))?;
         let interface = |side: &str| {
             let slots = definition.get(side).and_then(Value::as_object);
@@ -191,13 +192,12 @@ impl Deliberation {
 
     /// Ends the run. One whose start may be on its way is started, so that it can be ended.
     pub(super) async fn cancel(&self, reason: &str) {
-        let context = CallContext::new(self.context.path().clone());
         let until = Instant::now() + GRACE;
-        let started = context.clone().with_deadline(until);
-        let cancelled = match started.scope(self.run_by(until)).await {
+        let context = self.context.clone().without_deadline();
+        let cancelled = match self.run_by(&context.with_deadline(until), until).await {
             Ok(run) => {
                 let rest = until.saturating_duration_since(Instant::now());
-                run.cancel(reason, context, rest).await
+                run.cancel(reason, rest).await
             }
             Err(error) => Err(error.status),
         };
@@ -239,17 +239,23 @@ impl Deliberation {
     }
 
     async fn start(&self) -> Result<ChildRun, NoAnswer> {
-        let run = self.run_by(deadline_of(&self.recorder)).await;
-        run.map_err(|error| refused(&self.workflow_id, &error.status))
+        let run = self.run_by(&self.context, deadline_of(&self.recorder));
+        run.await
+            .map_err(|error| refused(&self.workflow_id, &error.status))
     }
 
     /// Starts the run unless it is known.
-    async fn run_by(&self, deadline: Instant) -> Result<ChildRun, NotStarted> {
+    async fn run_by(
+        &self,
+        context: &CallContext,
+        deadline: Instant,
+    ) -> Result<ChildRun, NotStarted> {
         if let Some(run) = self.run.get() {
             return Ok(run.clone());
         }
         let request = ChildRequest::Workflow(Box::new(self.request.clone()));
-        let (run, _) = ChildRun::start(&self.peers.workflow, request, deadline).await?;
+        let started = ChildRun::start(&self.peers.workflow, context, request, deadline);
+        let (run, _) = started.await?;
         Ok(self.run.get_or_init(|| run).clone())
     }
 

@@ -4,7 +4,7 @@ use agent_domain::plan::Plan;
 use agent_store::store::StateOwner;
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::RunMeta;
 use tonic::{Code, Status};
 
@@ -59,7 +59,7 @@ impl Runner {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a registry or storage that does not work.
-    pub async fn export(&self, run_id: &str) -> Result<Vec<String>, Status> {
+    pub async fn export(&self, context: &CallContext, run_id: &str) -> Result<Vec<String>, Status> {
         let inner = &self.inner;
         let EndedTurn {
             id,
@@ -67,7 +67,7 @@ impl Runner {
             plan,
             events,
         } = self.ended_turn(run_id).await?;
-        let tools = inventory::fetch_tools(inner.peers.registry.clone(), &plan).await;
+        let tools = inventory::fetch_tools(inner.peers.tools(context), &plan).await;
         let tools = tools.map_err(|error| match error {
             InventoryError::Registry(status) => status,
             InventoryError::Unusable(error) => Status::failed_precondition(error.message),

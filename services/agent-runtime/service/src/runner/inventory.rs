@@ -9,7 +9,7 @@ use contracts::tavern::{
     common::v1::{self as common, run_event::Kind},
     registry::v1 as registry,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use registry::tool_registry_service_client::ToolRegistryServiceClient;
 use run_events::outcome;
 
@@ -88,7 +88,7 @@ impl Tools {
 
 /// Asks the registry for the tools of a turn.
 pub(super) async fn fetch(
-    registry: ToolRegistryServiceClient<Transport>,
+    registry: ToolRegistryServiceClient<Outbound>,
     plan: &Plan,
 ) -> Result<Inventory, InventoryError> {
     fetch_tools(registry, plan).await?.inventory(plan)
@@ -96,7 +96,7 @@ pub(super) async fn fetch(
 
 /// Asks the registry for the tools of a turn, and for the ids of all.
 pub(super) async fn fetch_tools(
-    registry: ToolRegistryServiceClient<Transport>,
+    registry: ToolRegistryServiceClient<Outbound>,
     plan: &Plan,
 ) -> Result<Tools, InventoryError> {
     let own = plan.inventory_ids();
@@ -154,7 +154,7 @@ fn catalogue_of(
 
 /// Returns the tools of these names, and the names that no tool has.
 async fn named(
-    mut registry: ToolRegistryServiceClient<Transport>,
+    mut registry: ToolRegistryServiceClient<Outbound>,
     names: &[String],
 ) -> Result<NamedTools, InventoryError> {
     let mut named = NamedTools::default();
@@ -174,7 +174,7 @@ async fn named(
 
 /// Lists every tool.
 async fn list(
-    mut registry: ToolRegistryServiceClient<Transport>,
+    mut registry: ToolRegistryServiceClient<Outbound>,
 ) -> Result<Vec<registry::Tool>, InventoryError> {
     let mut tools = Vec::new();
     let mut page_token = String::new();

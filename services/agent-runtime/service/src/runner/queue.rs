@@ -5,7 +5,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1::{self as common, watch_record::Record};
 use contracts::watch::decode;
 use futures::StreamExt;
-use grpc_kit::Drain;
+use grpc_kit::{CallContext, Drain};
 use run_events::Runs;
 
 use super::{driver::Driver, stop::TurnStop};
@@ -62,7 +62,12 @@ impl Driver {
 /// Waits until a run has ended, or cannot be followed.
 async fn until_ended(runs: &Runs, run: &common::Run) {
     match runs
-        .watch(&run.run_id, run.last_sequence, Drain::never())
+        .watch(
+            CallContext::outermost(),
+            &run.run_id,
+            run.last_sequence,
+            Drain::never(),
+        )
         .await
     {
         Ok(mut records) => {

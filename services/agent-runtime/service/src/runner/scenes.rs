@@ -21,7 +21,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions, WorkKind};
 use core_types::{Clock, IdSource, RunOwner};
 use futures::StreamExt;
-use grpc_kit::{Failure, FailureClass, Services, Transport};
+use grpc_kit::{CallContext, Failure, FailureClass, Services, Transport};
 use json_schema::Schema;
 use run_client::{ChildRun, Followed};
 use run_events::{
@@ -183,12 +183,16 @@ impl SceneRunner {
     ///
     /// # Errors
     /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
-    pub(crate) async fn start(&self, new: NewScene) -> Result<(Run, bool), Failure> {
+    pub(crate) async fn start(
+        &self,
+        context: CallContext,
+        new: NewScene,
+    ) -> Result<(Run, bool), Failure> {
         let scenes = self.clone();
-        to_its_end(async move { scenes.begin(new).await }).await
+        to_its_end(async move { scenes.begin(&context, new).await }).await
     }
 
-    async fn begin(&self, new: NewScene) -> Result<(Run, bool), Failure> {
+    async fn begin(&self, context: &CallContext, new: NewScene) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
         let profiles = self.profiles_of(&new.scene).await?;
         let first = first_states(&new.scene, &profiles)?;
@@ -213,10 +217,9 @@ impl SceneRunner {
             grant: None,
             owner_data: json!({"scene": new.scene.text, "scene_revision": new.revision}),
             first_events: Vec::new(),
-            path: None,
             forks: None,
         };
-        match inner.runs.start(start).await? {
+        match inner.runs.start(context, start).await? {
             Started::Replayed(run) => Ok((run, true)),
             Started::New(recorder, _) => {
                 let run_id = recorder.run_id().to_string();

@@ -19,7 +19,7 @@ use agent_store::{
 use call_catalogue::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
 use core_types::{RequestId, Tenant};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use run_events::{Runs, StartRun, Started, to_its_end};
 use tokio::sync::Mutex;
@@ -142,19 +142,27 @@ impl Turns {
     /// # Errors
     /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
     /// that does not work.
-    pub async fn start(&self, turn: NewTurn) -> Result<StartedTurn, Failure> {
-        let inner = Arc::clone(&self.inner);
-        to_its_end(async move { inner.start(turn).await }).await
+    pub async fn start(
+        &self,
+        context: &CallContext,
+        turn: NewTurn,
+    ) -> Result<StartedTurn, Failure> {
+        let (inner, context) = (Arc::clone(&self.inner), context.clone());
+        to_its_end(async move { inner.start(&context, turn).await }).await
     }
 }
 
 impl Inner {
-    async fn start(&self, mut turn: NewTurn) -> Result<StartedTurn, Failure> {
+    async fn start(
+        &self,
+        context: &CallContext,
+        mut turn: NewTurn,
+    ) -> Result<StartedTurn, Failure> {
         let inner = self;
         let instance = inner.running_scenes.instance(&turn.conversation_id);
         let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
         let _one_asks_at_a_time = match &instance {
-            Some(instance) => inner.refuse_cycle(instance).await?,
+            Some(instance) => inner.refuse_cycle(context, instance).await?,
             None => None,
         };
         if let (Some(instance), None) = (&instance, &turn.scene) {
@@ -165,7 +173,7 @@ impl Inner {
             None => profile.tavern.clone(),
             Some(known) => {
                 if turn.scene.is_none() {
-                    turn.scene = Some(known.turn(inner.chain_above(known).await?));
+                    turn.scene = Some(known.turn(inner.chain_above(context, known).await?));
                 }
                 known.instance.tavern.over(&profile.tavern)
             }
@@ -177,7 +185,7 @@ impl Inner {
         inner.check_model(&plan)?;
         let conversation_id = turn.conversation_id.as_str();
         let _one_at_a_time = inner.conversations.lock(conversation_id).await;
-        let is_queued = inner.queues(&turn).await?;
+        let is_queued = inner.queues(context, &turn).await?;
         let room = inner.runner.admit()?;
         if !turn.ephemeral {
             inner.begin(conversation_id, &profile).await?;
@@ -195,7 +203,7 @@ impl Inner {
             first_events: input.history.iter().map(message_given).collect(),
             ..run_of(&plan)
         };
-        match inner.runs.start(start).await? {
+        match inner.runs.start(context, start).await? {
             Started::Replayed(run) => {
                 let meta = inner.runs.meta(&run.run_id).await?;
                 let revision = meta.data["profile_revision"].as_u64();
@@ -245,7 +253,6 @@ fn run_of(plan: &Plan) -> StartRun {
         grant: None,
         owner_data: serde_json::to_value(plan).expect("a plan has only text keys"),
         first_events: Vec::new(),
-        path: None,
         forks: None,
     }
 }
@@ -275,12 +282,12 @@ impl Inner {
     }
 
     /// Returns whether a turn has to wait for others of its conversation.
-    async fn queues(&self, turn: &NewTurn) -> Result<bool, Failure> {
+    async fn queues(&self, context: &CallContext, turn: &NewTurn) -> Result<bool, Failure> {
         let (conversations, id) = (&self.conversations, turn.conversation_id.as_str());
         match self.is_known(turn.scope, &turn.request_id).await? {
             true => Ok(false),
             false if turn.refuse_if_busy => conversations.refuse_if_busy(id).await.map(|()| false),
-            false => conversations.queues(id).await,
+            false => conversations.queues(context, id).await,
         }
     }
 

@@ -12,7 +12,7 @@ use contracts::tavern::{
     common::v1::{ErrorReason, run_event::Kind},
 };
 use doubles::TestRegistry;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use tonic::Status;
 
@@ -78,12 +78,12 @@ fn world(turns: &Value) -> World {
 }
 
 impl Running {
-    fn knowledge(&self) -> KnowledgeServiceClient<Transport> {
-        KnowledgeServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    fn knowledge(&self) -> KnowledgeServiceClient<Outbound> {
+        KnowledgeServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
-    fn goal_states(&self) -> StateServiceClient<Transport> {
-        StateServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    fn goal_states(&self) -> StateServiceClient<Outbound> {
+        StateServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
     async fn find(

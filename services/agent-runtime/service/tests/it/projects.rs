@@ -8,7 +8,7 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use tonic::Status;
 
@@ -17,8 +17,8 @@ use crate::{scenes, world::Running};
 const WHISPERWOOD: &str = include_str!("../fixtures/whisperwood.project.json");
 
 impl Running {
-    fn projects(&self) -> ProjectServiceClient<Transport> {
-        ProjectServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    fn projects(&self) -> ProjectServiceClient<Outbound> {
+        ProjectServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
     async fn put_project(&self, text: &str, etag: &str) -> Result<Project, Status> {

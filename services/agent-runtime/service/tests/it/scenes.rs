@@ -17,7 +17,7 @@ use contracts::tavern::{
     run::v1::WatchRunRequest,
 };
 use doubles::TestRegistry;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tonic::Status;
@@ -95,12 +95,12 @@ pub(crate) fn is_handled(kind: &Kind) -> bool {
 }
 
 impl Running {
-    pub(crate) fn scenes(&self) -> SceneServiceClient<Transport> {
-        SceneServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    pub(crate) fn scenes(&self) -> SceneServiceClient<Outbound> {
+        SceneServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
-    pub(crate) fn world_states(&self) -> StateServiceClient<Transport> {
-        StateServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    pub(crate) fn world_states(&self) -> StateServiceClient<Outbound> {
+        StateServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
     pub(crate) async fn start_scene(&self) -> String {

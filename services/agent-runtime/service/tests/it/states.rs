@@ -10,7 +10,7 @@ use contracts::tavern::{
     common::v1::{ErrorReason, run_event::Kind},
 };
 use doubles::TestRegistry;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use tonic::Status;
 
@@ -57,8 +57,8 @@ fn set(path: &str, value: &Value) -> StateOperation {
 }
 
 impl Running {
-    fn states(&self) -> StateServiceClient<Transport> {
-        StateServiceClient::new(grpc_kit::local(&self.runtime.services()))
+    fn states(&self) -> StateServiceClient<Outbound> {
+        StateServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
     }
 
     async fn state(&self, path: &str, version: u64) -> Result<GetPrivateStateResponse, Status> {

@@ -19,7 +19,7 @@ use contracts::tavern::{
     },
 };
 use doubles::TestRegistry;
-use grpc_kit::Transport;
+use grpc_kit::{Outbound, Transport};
 use model_client::{ModelSettings, ScriptedSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -103,11 +103,11 @@ impl World {
         Running {
             _directory: Arc::clone(&self.directory),
             runtime,
-            agent: AgentServiceClient::new(transport.clone()),
-            profiles: ProfileServiceClient::new(transport.clone()),
-            conversations: ConversationServiceClient::new(transport.clone()),
-            runs: RunServiceClient::new(transport.clone()),
-            model: ModelServiceClient::new(transport),
+            agent: AgentServiceClient::new(transport.clone().outermost()),
+            profiles: ProfileServiceClient::new(transport.clone().outermost()),
+            conversations: ConversationServiceClient::new(transport.clone().outermost()),
+            runs: RunServiceClient::new(transport.clone().outermost()),
+            model: ModelServiceClient::new(transport.outermost()),
         }
     }
 
@@ -132,14 +132,14 @@ pub(crate) struct Running {
     /// The runtime.
     pub(crate) runtime: AgentRuntime,
     /// Its agents.
-    pub(crate) agent: AgentServiceClient<Transport>,
+    pub(crate) agent: AgentServiceClient<Outbound>,
     /// Its profiles.
-    pub(crate) profiles: ProfileServiceClient<Transport>,
+    pub(crate) profiles: ProfileServiceClient<Outbound>,
     /// Its conversations.
-    pub(crate) conversations: ConversationServiceClient<Transport>,
-    pub(crate) runs: RunServiceClient<Transport>,
+    pub(crate) conversations: ConversationServiceClient<Outbound>,
+    pub(crate) runs: RunServiceClient<Outbound>,
     /// Its models.
-    pub(crate) model: ModelServiceClient<Transport>,
+    pub(crate) model: ModelServiceClient<Outbound>,
 }
 
 /// A turn that has ended.

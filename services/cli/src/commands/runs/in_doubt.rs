@@ -4,14 +4,14 @@ use contracts::in_doubt::CallsInDoubt;
 use contracts::tavern::common::v1::{Run, WaitReason, watch_record::Record};
 use contracts::tavern::run::v1::WatchRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 use super::super::refusal;
 use crate::timeline::decide_by;
 
 /// Returns the calls on which a run waits until they are decided, by its events up to its last.
 pub(super) async fn calls(
-    runs: &mut RunServiceClient<Transport>,
+    runs: &mut RunServiceClient<Outbound>,
     run: &Run,
 ) -> anyhow::Result<CallsInDoubt> {
     let mut calls = CallsInDoubt::default();

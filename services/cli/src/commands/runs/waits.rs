@@ -6,12 +6,12 @@ use clap::Args;
 use contracts::tavern::common::v1::Wait;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{AnswerWaitRequest, ListWaitsRequest, SignalRunRequest};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 
 use super::super::{list, refusal};
 use crate::timeline::name;
 
-type Runs = RunServiceClient<Transport>;
+type Runs = RunServiceClient<Outbound>;
 
 /// Prints every wait of a run.
 pub(super) async fn list(

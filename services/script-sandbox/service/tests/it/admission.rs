@@ -100,7 +100,7 @@ fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
             .await
             .unwrap();
         let services = script_sandbox::services(sandbox);
-        let blobs = BlobServiceClient::new(grpc_kit::local(&services));
+        let blobs = BlobServiceClient::new(grpc_kit::local(&services).outermost());
         let header = UploadBlobRequest {
             part: Some(Part::Header(UploadBlobHeader::default())),
         };

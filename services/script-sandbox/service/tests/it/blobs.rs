@@ -9,7 +9,7 @@ use contracts::tavern::{
         blob_service_client::BlobServiceClient, upload_blob_request::Part,
     },
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use script_sandbox::SandboxSettings;
 use tonic::{Code, Status};
 
@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 struct Host {
-    blobs: BlobServiceClient<Transport>,
+    blobs: BlobServiceClient<Outbound>,
     scripts: Client,
 }
 
@@ -32,8 +32,8 @@ impl Host {
         let sandbox = script_sandbox::build(settings).await.unwrap();
         let services = script_sandbox::services(sandbox);
         Self {
-            blobs: BlobServiceClient::new(grpc_kit::local(&services)),
-            scripts: Client::new(grpc_kit::local(&services)),
+            blobs: BlobServiceClient::new(grpc_kit::local(&services).outermost()),
+            scripts: Client::new(grpc_kit::local(&services).outermost()),
         }
     }
 

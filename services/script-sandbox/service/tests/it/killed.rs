@@ -46,7 +46,7 @@ impl Service {
             .unwrap();
         let uri = format!("http://{address}");
         let settings = grpc_kit::ClientSettings::to(&uri);
-        let mut client = Client::new(grpc_kit::remote(&settings).unwrap());
+        let mut client = Client::new(grpc_kit::remote(&settings).unwrap().outermost());
         eventually("the service listens", || {
             std::net::TcpStream::connect(address).is_ok()
         })

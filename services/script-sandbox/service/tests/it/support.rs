@@ -18,7 +18,7 @@ use contracts::tavern::{
         session_service_client::SessionServiceClient, verdict::Kind,
     },
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use sandbox_engine::domain::isolation::{IsolationLevel, MemoryEnforcement};
 use script_sandbox::{Sandbox, SandboxSettings};
 
@@ -28,7 +28,7 @@ use tonic::{Code, Status};
 use crate::{audit, oracle::tells_no_secret};
 
 /// Client of a sandbox in this process.
-pub(crate) type Client = ScriptSandboxServiceClient<Transport>;
+pub(crate) type Client = ScriptSandboxServiceClient<Outbound>;
 
 /// The wall time of programs that something else has to end. No verdict of theirs may depend on how
 /// busy the machine is.
@@ -45,7 +45,7 @@ pub(crate) struct Host {
     /// Files of the host that hold a secret, on hosts that an oracle watches.
     pub(crate) canaries: PathBuf,
     pub(crate) client: Client,
-    pub(crate) sessions: SessionServiceClient<Transport>,
+    pub(crate) sessions: SessionServiceClient<Outbound>,
     pub(crate) sandbox: Arc<Sandbox>,
 }
 
@@ -58,8 +58,8 @@ impl Host {
         Host {
             kind: "other",
             canaries: PathBuf::new(),
-            client: Client::new(transport.clone()).max_decoding_message_size(8 << 20),
-            sessions: SessionServiceClient::new(transport),
+            client: Client::new(transport.clone().outermost()).max_decoding_message_size(8 << 20),
+            sessions: SessionServiceClient::new(transport.outermost()),
             sandbox,
         }
     }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use core_types::Clock;
 use futures::FutureExt;
+use grpc_kit::Transport;
 use serde_json::Value;
 
 use self::{peer::PeerCall, state::State};
@@ -26,7 +27,7 @@ use super::{
     sandbox::{Sandbox, Sessions},
 };
 use crate::{
-    peers::AgentPeer,
+    peers::AgentClients,
     workspace::{Workspace, Workspaces, check_conversation},
 };
 use tool_domain::definition::{self, Definition};
@@ -135,7 +136,7 @@ pub struct Builtins {
     workspaces: Workspaces,
     sandbox: Sandbox,
     sessions: Sessions,
-    agents: AgentPeer,
+    agent: Transport,
     clock: Arc<dyn Clock>,
 }
 
@@ -145,14 +146,14 @@ impl Builtins {
         workspaces: Workspaces,
         sandbox: Sandbox,
         sessions: Sessions,
-        agents: AgentPeer,
+        agent: Transport,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             workspaces,
             sandbox,
             sessions,
-            agents,
+            agent,
             clock,
         }
     }
@@ -184,12 +185,11 @@ impl Builtins {
 
     /// Has agent-runtime carry out a method.
     async fn on_agent(&self, method: AgentMethod, call: &PeerCall<'_>) -> Result<Value, Failure> {
-        let AgentPeer {
+        let AgentClients {
             states,
             scenes,
             knowledge,
-            ..
-        } = &self.agents;
+        } = &AgentClients::over(&self.agent, call.context());
         match method {
             AgentMethod::ReadState(state) => state::read(states, state, call).await,
             AgentMethod::UpdateState(state) => state::update(states, state, call).await,

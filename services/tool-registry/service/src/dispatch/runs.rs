@@ -20,7 +20,7 @@ use contracts::tavern::{
 };
 use core_types::{RunId, RunOwner};
 use futures::StreamExt;
-use grpc_kit::{CallContext, Transport};
+use grpc_kit::{CallContext, Outbound, Transport};
 use run_client::{ChildRequest, ChildRun, Followed, NotStarted, pending_run, policy::RUN_GRACE};
 use run_log::Hash;
 use serde_json::Value;
@@ -44,23 +44,23 @@ impl ChildRuns {
     }
 
     /// Returns a run that was started before, of the service that its id names.
-    pub fn run(&self, run_id: &str) -> ChildRun {
+    pub fn run(&self, run_id: &str, context: &CallContext) -> ChildRun {
         let owner = run_id.parse().map(|run: RunId| run.owner().service());
         let service = match owner {
             Ok(RunOwner::Agent) => &self.agent,
             _ => &self.workflow,
         };
-        ChildRun::of(service.clone(), run_id)
+        ChildRun::of(service, context, run_id)
     }
 
     /// Returns the client of the profiles of agents.
-    pub fn profiles(&self) -> ProfileServiceClient<Transport> {
-        ProfileServiceClient::new(self.agent.clone())
+    pub fn profiles(&self) -> ProfileServiceClient<Outbound> {
+        ProfileServiceClient::new(self.agent.outermost())
     }
 
     /// Returns the client of workflows.
-    pub fn client(&self) -> WorkflowServiceClient<Transport> {
-        WorkflowServiceClient::new(self.workflow.clone())
+    pub fn client(&self) -> WorkflowServiceClient<Outbound> {
+        WorkflowServiceClient::new(self.workflow.outermost())
     }
 
     /// Executes one call as a run.
@@ -128,8 +128,8 @@ impl ChildRuns {
             ChildRequest::Workflow(_) => &self.workflow,
             ChildRequest::Turn(_) => &self.agent,
         };
-        let started = ChildRun::start(service, request, resolved.deadline).await;
-        started.map_err(
+        let started = ChildRun::start(service, &resolved.context, request, resolved.deadline);
+        started.await.map_err(
             |NotStarted {
                  status,
                  may_have_started,
@@ -164,9 +164,7 @@ async fn to_the_end(child: &ChildRun, resolved: &ResolvedCall) -> Result<Run, St
 
 /// Cancels a run and waits for its end. Returns nothing if it continues.
 async fn end(child: &ChildRun, resolved: &ResolvedCall, reason: &str) -> Option<Run> {
-    let context = CallContext::new(resolved.in_flight.path().clone());
-    let cancelled = child.cancel(reason, context, RUN_GRACE).await;
-    let (ended, still_running) = match cancelled {
+    let (ended, still_running) = match child.cancel(reason, RUN_GRACE).await {
         Ok(cancelled) => (cancelled.ended, cancelled.still_running),
         Err(_) => (None, vec![pending_run(child.run_id())]),
     };

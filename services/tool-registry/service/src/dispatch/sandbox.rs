@@ -8,10 +8,7 @@ use std::{pin::pin, time::Duration};
 
 use contracts::tavern::{
     common::v1::{ErrorReason, OutputStream},
-    sandbox::v1::{
-        ExecuteRequest, ExecuteResponse, Limits,
-        script_sandbox_service_client::ScriptSandboxServiceClient,
-    },
+    sandbox::v1::{ExecuteRequest, ExecuteResponse, Limits},
 };
 use futures::StreamExt;
 use grpc_kit::{Patience, Transport};
@@ -33,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Runs programs in the sandbox.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    client: ScriptSandboxServiceClient<Transport>,
+    sandbox: Transport,
 }
 
 impl Sandbox {
-    /// Makes a client.
-    pub fn new(client: ScriptSandboxServiceClient<Transport>) -> Self {
-        Self { client }
+    /// Takes script-sandbox behind a transport.
+    pub fn new(sandbox: Transport) -> Self {
+        Self { sandbox }
     }
 
     /// Runs one program. What it writes is shown as output of the call while it writes it, except
@@ -93,7 +90,8 @@ impl Sandbox {
         resolved: &ResolvedCall,
         answer: Option<OutputStream>,
     ) -> Result<ExecuteResponse, Broken> {
-        let mut events = pin!(script_client::run(self.client.clone(), request.clone()));
+        let script = script_client::run(&self.sandbox, &resolved.context, request.clone());
+        let mut events = pin!(script);
         while let Some(event) = events.next().await {
             match event? {
                 ScriptEvent::Output(stream, _) if answer == Some(stream) => {}

@@ -7,7 +7,7 @@ use contracts::tavern::registry::v1::{
     self as registry, AvailabilityLayer, AvailabilityScope, AvailabilityVerdict,
     ExplainAvailabilityRequest, ExplainAvailabilityResponse, ToolAvailability,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use tonic::Status;
 
 use super::refusal;
@@ -33,9 +33,10 @@ pub(super) async fn explain(
     tools: &Tools,
     agents: &Agents,
     approvals: &Approvals,
-    request: ExplainAvailabilityRequest,
+    (context, request): (CallContext, ExplainAvailabilityRequest),
 ) -> Result<ExplainAvailabilityResponse, Status> {
-    let resolved = resolve(tools, agents, request.scope.unwrap_or_default()).await?;
+    let scope = request.scope.unwrap_or_default();
+    let resolved = resolve(tools, agents, &context, scope).await?;
     let catalogue = tools.catalogue();
     let mut explained = Vec::with_capacity(request.tool_ids.len());
     for tool_id in request.tool_ids {
@@ -62,6 +63,7 @@ pub(super) async fn explain(
 async fn resolve(
     tools: &Tools,
     agents: &Agents,
+    context: &CallContext,
     scope: AvailabilityScope,
 ) -> Result<Resolved, Status> {
     let mut failure = Failure::invalid_fields();
@@ -80,8 +82,8 @@ async fn resolve(
     failure.refuse_if_any()?;
     let agent = match (scope.run_id.as_str(), scope.profile_id.as_str()) {
         ("", "") => None,
-        ("", profile_id) => Some(agents.of_profile(profile_id).await),
-        (run_id, _) => Some(agents.of_turn(run_id).await),
+        ("", profile_id) => Some(agents.of_profile(context, profile_id).await),
+        (run_id, _) => Some(agents.of_turn(context, run_id).await),
     };
     let workflow = match scope.workflow_id.as_str() {
         "" => None,

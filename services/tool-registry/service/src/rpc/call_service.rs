@@ -8,7 +8,7 @@ use contracts::tavern::registry::v1::{
     call_service_server::CallService,
 };
 use futures::TryStreamExt;
-use grpc_kit::Drain;
+use grpc_kit::{CallContext, Drain};
 use tonic::{Request, Response};
 
 use super::{Answer, StreamOf, call_list, calls};
@@ -35,12 +35,12 @@ impl CallService for CallRpc {
     type WatchCallStream = StreamOf<WatchCallResponse>;
 
     async fn call_tool(&self, request: Request<CallToolRequest>) -> Answer<Self::CallToolStream> {
-        let stream = calls::call(&self.calls, request.into_inner())?;
+        let stream = calls::call(&self.calls, CallContext::of(&request), request.into_inner())?;
         Ok(Response::new(Box::pin(stream)))
     }
 
     async fn start_call(&self, request: Request<StartCallRequest>) -> Answer<StartCallResponse> {
-        calls::start(&self.calls, request.into_inner())
+        calls::start(&self.calls, CallContext::of(&request), request.into_inner())
             .await
             .map(Response::new)
     }
@@ -62,7 +62,8 @@ impl CallService for CallRpc {
         request: Request<WatchCallRequest>,
     ) -> Answer<Self::WatchCallStream> {
         let drain = Drain::of(&request);
-        let stream = calls::watch(&self.calls, request.into_inner(), drain).await?;
+        let context = CallContext::of(&request);
+        let stream = calls::watch(&self.calls, context, request.into_inner(), drain).await?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -91,9 +92,13 @@ impl CallService for CallRpc {
         &self,
         request: Request<InvokeCallsRequest>,
     ) -> Answer<Self::InvokeCallsStream> {
-        let drain = Drain::of(&request);
-        let (run_id, replayed) = self.invocations.start(request.into_inner()).await?;
-        let records = self.invocations.runs().watch(&run_id, 0, drain).await?;
+        let (context, drain) = (CallContext::of(&request), Drain::of(&request));
+        let started = self
+            .invocations
+            .start(context.clone(), request.into_inner());
+        let (run_id, replayed) = started.await?;
+        let runs = self.invocations.runs();
+        let records = runs.watch(context, &run_id, 0, drain).await?;
         let responses = records.map_ok(move |record| InvokeCallsResponse {
             record,
             run_id: run_id.clone(),

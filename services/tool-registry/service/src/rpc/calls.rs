@@ -14,7 +14,7 @@ use contracts::tavern::{
 };
 use core_types::{ConversationId, EffectId};
 use futures::{Stream, StreamExt};
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{CallContext, Drain, Failure};
 use run_client::CallProgress;
 use run_events::{request_hash, timestamp_to_proto, to_its_end};
 use tonic::{Code, Status};
@@ -42,9 +42,10 @@ const RETRY_AFTER_SECONDS: i64 = 1;
 /// Begins or joins a call and follows it.
 pub(super) fn call(
     calls: &Calls,
+    context: CallContext,
     request: CallToolRequest,
 ) -> Result<impl Stream<Item = Result<CallToolResponse, Status>> + Send + use<>, Status> {
-    let handle = calls.join(read_call(request)?)?;
+    let handle = calls.join(read_call(request)?, context)?;
     Ok(calls.follow(handle).map(|below| {
         let record = match below? {
             CallProgress::Event(event) => Record::Event(*event),
@@ -59,6 +60,7 @@ pub(super) fn call(
 /// Starts a call without waiting for its end.
 pub(super) async fn start(
     calls: &Calls,
+    context: CallContext,
     request: StartCallRequest,
 ) -> Result<StartCallResponse, Status> {
     let mut call = read_call(CallToolRequest {
@@ -76,7 +78,7 @@ pub(super) async fn start(
     let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
     call.effect_id = Some(effect.clone());
     call.detached = true;
-    let started = calls.start(call, &effect).await?;
+    let started = calls.start(context, call, &effect).await?;
     let call = match started_to_proto(&started) {
         Some(call) => Some(call),
         None => waiting(calls, &effect).await?,
@@ -110,6 +112,7 @@ async fn waiting(calls: &Calls, effect: &EffectId) -> Result<Option<RegistryCall
 /// Follows a call by the watch convention.
 pub(super) async fn watch(
     calls: &Calls,
+    context: CallContext,
     request: WatchCallRequest,
     drain: Drain,
 ) -> Result<impl Stream<Item = Result<WatchCallResponse, Status>> + Send + use<>, Status> {
@@ -118,7 +121,7 @@ pub(super) async fn watch(
         sequence: request.after_sequence,
         generation: request.generation,
     };
-    let watched = calls.watch(effect, after, drain).await?;
+    let watched = calls.watch(context, effect, after, drain).await?;
     let calls = calls.clone();
     Ok(watched.map(move |watched| {
         let record = match watched? {

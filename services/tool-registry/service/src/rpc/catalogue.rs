@@ -13,6 +13,7 @@ use contracts::tavern::registry::v1::{
     tool_registry_service_server::ToolRegistryService,
 };
 use futures::future::join_all;
+use grpc_kit::CallContext;
 use tonic::{Request, Response};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
@@ -85,7 +86,8 @@ impl ToolRegistryService for CatalogueRpc {
         &self,
         request: Request<BatchGetToolsRequest>,
     ) -> Answer<BatchGetToolsResponse> {
-        tools::batch_get(&self.tools, &self.agents, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::batch_get(&self.tools, &self.agents, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -167,7 +169,8 @@ impl ToolRegistryService for CatalogueRpc {
             approvals,
             ..
         } = self;
-        availability::explain(tools, agents, approvals, request.into_inner())
+        let asked = (CallContext::of(&request), request.into_inner());
+        availability::explain(tools, agents, approvals, asked)
             .await
             .map(Response::new)
     }

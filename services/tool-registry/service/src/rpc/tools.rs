@@ -76,10 +76,11 @@ pub(super) async fn get(tools: &Tools, request: GetToolRequest) -> Result<GetToo
 pub(super) async fn batch_get(
     tools: &Tools,
     agents: &Agents,
+    context: &CallContext,
     request: BatchGetToolsRequest,
 ) -> Result<BatchGetToolsResponse, Status> {
     let above = match request.visible_only {
-        true => agents.above(CallContext::current().path(), "").await,
+        true => agents.above(context, "").await,
         false => Ok(AgentsAbove::default()),
     };
     let above = above.map_err(Unknown::into_status)?;

@@ -18,8 +18,8 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use core_types::{CallPath, RunId, RunOwner};
-use grpc_kit::{Patience, Transport};
+use core_types::{RunId, RunOwner};
+use grpc_kit::{CallContext, Patience, Transport};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -50,7 +50,7 @@ pub enum Unknown {
 /// Finds agents. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Agents {
-    turns: AgentServiceClient<Transport>,
+    agent: Transport,
     /// What turns were started with, which never changes. Never held across an await.
     known: Arc<Mutex<HashMap<String, Arc<Agent>>>>,
 }
@@ -65,10 +65,10 @@ pub struct AgentsAbove {
 }
 
 impl Agents {
-    /// Takes a client of agent-runtime.
-    pub fn new(turns: AgentServiceClient<Transport>) -> Self {
+    /// Takes agent-runtime behind a transport.
+    pub fn new(agent: Transport) -> Self {
         Self {
-            turns,
+            agent,
             known: Arc::default(),
         }
     }
@@ -78,16 +78,20 @@ impl Agents {
     ///
     /// # Errors
     /// One of them is not known.
-    pub async fn above(&self, path: &CallPath, profile_id: &str) -> Result<AgentsAbove, Unknown> {
+    pub async fn above(
+        &self,
+        context: &CallContext,
+        profile_id: &str,
+    ) -> Result<AgentsAbove, Unknown> {
         let mut above = AgentsAbove::default();
-        for run in path.steps() {
+        for run in context.path().steps() {
             above.calls_itself = is_turn(run);
             if above.calls_itself {
-                above.all.push(self.of_turn(run).await?);
+                above.all.push(self.of_turn(context, run).await?);
             }
         }
         if !profile_id.is_empty() {
-            above.all.push(self.of_profile(profile_id).await?);
+            above.all.push(self.of_profile(context, profile_id).await?);
             above.calls_itself = true;
         }
         Ok(above)
@@ -97,12 +101,17 @@ impl Agents {
     ///
     /// # Errors
     /// It is not known.
-    pub async fn of_turn(&self, run_id: &str) -> Result<Arc<Agent>, Unknown> {
+    pub async fn of_turn(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<Arc<Agent>, Unknown> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(agent) = known().get(run_id) {
             return Ok(Arc::clone(agent));
         }
-        let agent = self.ask(Asked::RunId(run_id.to_owned()), run_id).await?;
+        let turn = Asked::RunId(run_id.to_owned());
+        let agent = self.ask(context, turn, run_id).await?;
         let mut known = known();
         if known.len() >= MAX_KNOWN {
             known.clear();
@@ -115,16 +124,26 @@ impl Agents {
     ///
     /// # Errors
     /// It is not known.
-    pub async fn of_profile(&self, profile_id: &str) -> Result<Arc<Agent>, Unknown> {
-        self.ask(Asked::ProfileId(profile_id.to_owned()), "").await
+    pub async fn of_profile(
+        &self,
+        context: &CallContext,
+        profile_id: &str,
+    ) -> Result<Arc<Agent>, Unknown> {
+        let profile = Asked::ProfileId(profile_id.to_owned());
+        self.ask(context, profile, "").await
     }
 
-    async fn ask(&self, agent: Asked, turn: &str) -> Result<Arc<Agent>, Unknown> {
+    async fn ask(
+        &self,
+        context: &CallContext,
+        agent: Asked,
+        turn: &str,
+    ) -> Result<Arc<Agent>, Unknown> {
+        let mut turns = AgentServiceClient::new(self.agent.with(context));
         let request = GetToolScopeRequest { agent: Some(agent) };
         let mut patience = Patience::new(PATIENCE, Instant::now() + PATIENCE);
         loop {
-            let answer = self.turns.clone().get_tool_scope(request.clone()).await;
-            let status = match answer {
+            let status = match turns.get_tool_scope(request.clone()).await {
                 Ok(answer) => return Ok(Arc::new(read(answer.into_inner(), turn)?)),
                 Err(status) => status,
             };

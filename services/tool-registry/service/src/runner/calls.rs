@@ -48,7 +48,7 @@ use crate::{
     tools::Tools,
 };
 
-use recover::{call_of, without_caller};
+use recover::call_of;
 
 pub use detached::StartedCall;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
@@ -126,6 +126,8 @@ pub struct CallHandle {
     ends_with_caller: Option<DropGuard>,
     /// The effect, if a run made the call, which waits for the decision where the call is in doubt.
     awaits_decision: Option<EffectId>,
+    /// The context of its caller, for the events of runs below it.
+    context: CallContext,
 }
 
 /// Starts, follows and cancels calls. Clone, cheap.
@@ -192,15 +194,11 @@ impl Calls {
         }
     }
 
-    /// Begins a call, or joins the one that is in flight with the same effect id.
+    /// Begins a call below the runs of `context`, or joins the one that is in flight with the same effect id.
     ///
     /// # Errors
     /// A status when the effect id is in flight with another body, or no more calls are taken.
-    pub fn join(&self, call: Call) -> Result<CallHandle, Status> {
-        self.join_within(call, CallContext::current())
-    }
-
-    fn join_within(&self, call: Call, context: CallContext) -> Result<CallHandle, Status> {
+    pub fn join(&self, call: Call, context: CallContext) -> Result<CallHandle, Status> {
         let body = call.body();
         let index = call.index;
         let effect_id = call.effect_id.clone();
@@ -221,6 +219,7 @@ impl Calls {
                     was_in_flight: true,
                     ends_with_caller: None,
                     awaits_decision,
+                    context,
                 });
             }
             self.inner.check_room()?;
@@ -240,7 +239,7 @@ impl Calls {
             }
             in_flight
         };
-        self.spawn(call, &in_flight, context);
+        self.spawn(call, &in_flight, context.clone());
         let ends_with_caller = effect_id
             .is_none()
             .then(|| in_flight.cancel_token().clone().drop_guard());
@@ -250,6 +249,7 @@ impl Calls {
             was_in_flight: false,
             ends_with_caller,
             awaits_decision,
+            context,
         })
     }
 
@@ -288,7 +288,7 @@ impl Calls {
         let tool = self.inner.tools.find(&open.record.tool_id).await;
         if open.record.is_run && tool.is_ok_and(|tool| tool.may_repeat()) {
             let call = call_of(open, open.record.attempt)?;
-            drop(self.join_within(call, without_caller())?);
+            drop(self.join(call, CallContext::outermost())?);
         }
         Ok(())
     }
@@ -413,14 +413,12 @@ impl Inner {
         let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
             return Ok(Vec::new());
         };
-        let run = self.dispatcher.runs.run(&child);
-        Ok(
-            match run.cancel(reason, CallContext::current(), RUN_GRACE).await {
-                Ok(cancelled) => cancelled.still_running,
-                Err(status) if status.code() == Code::NotFound => Vec::new(),
-                Err(_) => vec![pending_run(&child)],
-            },
-        )
+        let run = self.dispatcher.runs.run(&child, &CallContext::outermost());
+        Ok(match run.cancel(reason, RUN_GRACE).await {
+            Ok(cancelled) => cancelled.still_running,
+            Err(status) if status.code() == Code::NotFound => Vec::new(),
+            Err(_) => vec![pending_run(&child)],
+        })
     }
 
     /// Returns when a call must have ended, and how long it may take. A run has the time that its own

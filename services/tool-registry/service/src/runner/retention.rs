@@ -10,7 +10,7 @@ use contracts::tavern::{
     common::v1::{CallStatus, ErrorReason},
 };
 use core_types::{RunId, Timestamp};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use run_events::{
     Neighbours, RetentionSettings, Runs,
     retention::{RunCache, RunsOnly, SweepTarget, Sweeper},
@@ -33,7 +33,7 @@ pub(crate) struct LedgerRetention {
     /// The owners of runs.
     neighbours: Neighbours,
     /// The conversations for which decisions stand.
-    conversations: ConversationServiceClient<Transport>,
+    conversations: ConversationServiceClient<Outbound>,
     /// Whether runs that made calls were there in this pass.
     runs: RunCache,
     /// The place at which the next pass over the approvals continues: time of creation and id. Locked for a look
@@ -48,7 +48,7 @@ pub(crate) fn begin(
     runs: &Runs,
     calls: (&Ledger, &Approvals),
     neighbours: Neighbours,
-    conversations: ConversationServiceClient<Transport>,
+    conversations: ConversationServiceClient<Outbound>,
 ) {
     let name = "tool-registry.runs.db";
     runs.retain(name, settings, neighbours.clone(), Arc::new(RunsOnly));

@@ -1,5 +1,8 @@
 //! What the agents above a call let it do, and how that is explained (rules R501 to R503, W29, G801).
 
+use contracts::tavern::registry::v1::{
+    call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
+};
 use contracts::tavern::{
     common::v1::{CallResult, CallStatus, ErrorReason},
     registry::v1::{
@@ -7,13 +10,11 @@ use contracts::tavern::{
         ExplainAvailabilityRequest, InvokeCallsRequest, ToolAvailability,
     },
 };
-use core_types::CallPath;
-use grpc_kit::CallContext;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
 use crate::{
-    fixture::{Fixture, code_of, script_tool, with_effect},
+    fixture::{Fixture, code_of, finish, script_tool, with_effect},
     invocation::{call, invoke, run},
 };
 
@@ -39,10 +40,9 @@ async fn fixture() -> Fixture {
 /// Calls a tool below runs.
 async fn call_below(fixture: &Fixture, runs: &[&str], tool: &str, arguments: Value) -> CallResult {
     let effect = format!("{tool}-{}-{arguments}", runs.len());
-    let steps = runs.iter().map(|run| (*run).to_owned()).collect();
-    let context = CallContext::new(CallPath::from_steps(steps).unwrap());
-    let call = fixture.finish(with_effect(&effect, tool, arguments));
-    context.scope(call).await.1
+    let calls = CallServiceClient::new(fixture.below(runs));
+    let ended = finish(calls, with_effect(&effect, tool, arguments)).await;
+    ended.unwrap().1
 }
 
 async fn explain(
@@ -110,14 +110,13 @@ async fn w29_what_a_model_of_a_workflow_may_choose_is_cut_to_the_agents_inventor
         tool_ids: vec!["read".into(), "burn".into(), "nothing".into()],
         visible_only: true,
     };
-    let steps = vec![TURN.to_owned(), FLOW.to_owned()];
-    let context = CallContext::new(CallPath::from_steps(steps).unwrap());
-    let mut catalogue = fixture.catalogue.clone();
-    let found = context.scope(catalogue.batch_get_tools(request.clone()));
-    let found = found.await.unwrap().into_inner();
+    let mut below = ToolRegistryServiceClient::new(fixture.below(&[TURN, FLOW]));
+    let found = below.batch_get_tools(request.clone()).await;
+    let found = found.unwrap().into_inner();
     assert_eq!(found.tools.len(), 1);
     assert_eq!(found.hidden_tool_ids, ["burn"]);
     assert_eq!(found.missing_tool_ids, ["nothing"]);
+    let mut catalogue = fixture.catalogue.clone();
     let without_agent = catalogue.batch_get_tools(request).await.unwrap();
     assert_eq!(without_agent.into_inner().tools.len(), 2);
 }

@@ -17,10 +17,10 @@ use contracts::tavern::{
     sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer,
     workflow::v1::workflow_service_server::WorkflowServiceServer,
 };
-use core_types::SystemIds;
+use core_types::{CallPath, Principal, SystemIds};
 use doubles::UnconfinedSandbox;
 use futures::StreamExt;
-use grpc_kit::{Services, Transport};
+use grpc_kit::{CallContext, Outbound, Services};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
@@ -28,9 +28,9 @@ use tool_registry::{Peers, RegistrySettings, ToolRegistry};
 
 use crate::doubles::{agents::KnownAgents, clock::FragileClock, workflow::PlayedWorkflows};
 
-pub(crate) type Catalogue = ToolRegistryServiceClient<Transport>;
-pub(crate) type Calls = CallServiceClient<Transport>;
-pub(crate) type RunsClient = RunServiceClient<Transport>;
+pub(crate) type Catalogue = ToolRegistryServiceClient<Outbound>;
+pub(crate) type Calls = CallServiceClient<Outbound>;
+pub(crate) type RunsClient = RunServiceClient<Outbound>;
 
 pub(crate) struct Fixture {
     pub(crate) directory: TempDir,
@@ -122,9 +122,9 @@ impl Fixture {
     }
 
     /// The approvals of the registry.
-    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Transport> {
+    pub(crate) fn approvals(&self) -> ApprovalServiceClient<Outbound> {
         let registry = self.registry.as_ref().unwrap();
-        ApprovalServiceClient::new(grpc_kit::local(&registry.services()))
+        ApprovalServiceClient::new(grpc_kit::local(&registry.services()).outermost())
     }
 
     /// Lets the service go without ending anything, and builds it again on the same directory.
@@ -171,6 +171,15 @@ impl Fixture {
     /// Carries a request out and gives its events and its result.
     pub(crate) async fn finish(&self, request: CallToolRequest) -> (Vec<RunEvent>, CallResult) {
         finish(self.calls.clone(), request).await.unwrap()
+    }
+
+    /// Returns the way to the registry for calls below runs, the outermost first.
+    pub(crate) fn below(&self, runs: &[&str]) -> Outbound {
+        let steps = runs.iter().map(|run| (*run).to_owned()).collect();
+        let path = CallPath::from_steps(steps).unwrap();
+        let registry = self.registry.as_ref().unwrap();
+        let transport = grpc_kit::local(&registry.services());
+        transport.with(&CallContext::new(Principal::LOCAL, path))
     }
 }
 
@@ -282,8 +291,8 @@ fn peers(sandbox: &UnconfinedSandbox, workflows: &PlayedWorkflows, agents: &Know
 fn clients_of(registry: &ToolRegistry) -> (Catalogue, Calls, RunsClient) {
     let transport = grpc_kit::local(&registry.services());
     (
-        ToolRegistryServiceClient::new(transport.clone()),
-        CallServiceClient::new(transport.clone()),
-        RunServiceClient::new(transport),
+        ToolRegistryServiceClient::new(transport.clone().outermost()),
+        CallServiceClient::new(transport.clone().outermost()),
+        RunServiceClient::new(transport.outermost()),
     )
 }

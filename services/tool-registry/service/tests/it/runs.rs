@@ -1,14 +1,13 @@
 //! Workflows and nodes as tools.
 
+use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
 use contracts::tavern::{
     common::v1::{CallGrant, CallStatus, Durability, GrantedTools, run_event::Kind},
     registry::v1::{CallToolRequest, GetToolRequest},
     workflow::v1::start_run_request::Target,
 };
-use core_types::{CallPath, MAX_CALL_DEPTH};
-use grpc_kit::CallContext;
+use core_types::MAX_CALL_DEPTH;
 use serde_json::{Value, json};
-use tonic::Request;
 
 use crate::fixture::{Fixture, code_of, finish, request, until, with_effect};
 
@@ -207,13 +206,11 @@ async fn j24_a_workflow_that_calls_itself_is_refused_past_the_depth_limit() {
         (MAX_CALL_DEPTH - 1, CallStatus::Succeeded),
         (MAX_CALL_DEPTH, CallStatus::Rejected),
     ] {
-        let path = CallPath::from_steps(steps(depth)).unwrap();
-        let mut asked = Request::new(request("workflow:echo", json!({})));
-        asked
-            .extensions_mut()
-            .insert(CallContext::new(path.clone()));
-        let call = finish(fixture.calls.clone(), asked.into_inner());
-        let (_, result) = CallContext::new(path).scope(call).await.unwrap();
+        let steps = steps(depth);
+        let above: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let calls = CallServiceClient::new(fixture.below(&above));
+        let call = finish(calls, request("workflow:echo", json!({})));
+        let (_, result) = call.await.unwrap();
         assert_eq!(result.status(), status, "{depth}: {result:?}");
         if status == CallStatus::Rejected {
             assert_eq!(code_of(&result), "depth_exceeded");

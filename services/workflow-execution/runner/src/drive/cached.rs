@@ -90,8 +90,9 @@ impl Drive {
             return false;
         };
         let (runner, now) = (Arc::clone(&self.runner), self.recorder.now());
+        let peers = runner.peers(&self.control.call_context());
         let look = async move {
-            let Some(wanted) = asked.wanted(&runner.peers).await else {
+            let Some(wanted) = asked.wanted(&peers).await else {
                 return (node, NodeLookup::NotReadOnly);
             };
             let found = match settings.mode {

@@ -72,7 +72,8 @@ impl Drive {
         effect: Effect,
         began_before: bool,
     ) -> BoxFuture<'static, EffectOutcome> {
-        let (peers, control) = (self.runner.peers.clone(), self.control.clone());
+        let control = self.control.clone();
+        let peers = self.runner.peers(&control.call_context());
         let streams = SlotStream::of_node(&self.streams, node, self.engine.node(node));
         self.written.streams.insert(node, streams);
         match effect {
@@ -194,7 +195,7 @@ impl Drive {
 
     fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
         ToolCall {
-            calls: self.runner.peers.calls.clone(),
+            calls: self.runner.peers(&self.control.call_context()).calls,
             recorder: self.recorder.clone(),
             control: self.control.clone(),
             conversation_id: self.conversation_id.clone(),

@@ -30,9 +30,9 @@ impl Drive {
     pub(super) async fn stop(&mut self) -> Result<DriveStop, AppendError> {
         let earlier = std::mem::take(&mut self.earlier_calls).into_iter();
         let earlier = earlier.map(|(_, effect_id)| effect_id);
-        let (calls, context) = (self.runner.peers.calls.clone(), self.control.call_context());
+        let peers = self.runner.peers(&self.control.call_context());
         let reason = cancel_words(&self.control);
-        let earlier = calls.cancel_all(earlier, &reason, &context);
+        let earlier = peers.calls.cancel_all(earlier, &reason, &peers.context);
         let running = async {
             while let Some((node, outcome)) = self.running.next().await {
                 self.settle(node, outcome)?;

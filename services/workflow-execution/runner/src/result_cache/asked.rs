@@ -12,7 +12,7 @@ use workflow_domain::node_type::{Effect, Step};
 use workflow_domain::plan::NodeIndex;
 
 use super::super::describe_tools::etags_if_read_only;
-use super::super::{OWN_CONVERSATION, Peers};
+use super::super::{Clients, OWN_CONVERSATION};
 use super::{Hit, Miss, Wanted};
 
 /// What a result of a run can depend on beside its node.
@@ -65,7 +65,7 @@ impl KeyInputs {
     }
 
     /// Adds the definitions of the tools; nothing if one of them is not read-only.
-    pub(crate) async fn wanted(mut self, peers: &Peers) -> Option<Wanted> {
+    pub(crate) async fn wanted(mut self, peers: &Clients) -> Option<Wanted> {
         if !self.tools.is_empty() {
             for (tool_id, etag) in etags_if_read_only(peers, self.tools).await? {
                 self.parts.add_tool(&tool_id, &etag);

@@ -9,7 +9,7 @@ use contracts::tavern::workflow::v1::{
 };
 use core_types::{Reference, RequestId, WorkflowId, page::distinct};
 use documents::{ChangeError, FileChanges, Put, Request};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
 use serde_json::Value;
 use tonic::Status;
@@ -27,7 +27,11 @@ use workflow_domain::workflow;
 const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
 /// Stores a definition.
-pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Workflow, Status> {
+pub(super) async fn put(
+    inner: &Inner,
+    context: &CallContext,
+    request: PutWorkflowRequest,
+) -> Result<Workflow, Status> {
     check_put(&request)?;
     let body = request_hash(&request);
     let text: Arc<str> = request.definition_json.into();
@@ -37,7 +41,7 @@ pub(super) async fn put(inner: &Inner, request: PutWorkflowRequest) -> Result<Wo
     let Missing {
         violations,
         findings,
-    } = Missing::of(inner, &text).await?;
+    } = Missing::of(inner, context, &text).await?;
     if !violations.is_empty() {
         return Err(workflow_invalid("definition_json", &violations).into());
     }
@@ -134,6 +138,7 @@ pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
 /// Returns a page of definitions.
 pub(super) async fn list(
     inner: &Inner,
+    context: &CallContext,
     request: &ListWorkflowsRequest,
 ) -> Result<ListWorkflowsResponse, Status> {
     let listed = inner.library.list(&request.page_token, request.page_size);
@@ -141,7 +146,7 @@ pub(super) async fn list(
     let entries = listed.entries.iter();
     let mut workflows: Vec<_> = entries.map(|known| resource(inner, known, &[])).collect();
     if request.with_references {
-        add_missing(inner, &mut workflows).await?;
+        add_missing(inner, context, &mut workflows).await?;
     }
     Ok(ListWorkflowsResponse {
         workflows,
@@ -154,12 +159,16 @@ pub(super) async fn list(
 }
 
 /// Adds the findings about what the definitions of a page name: the services that know are asked once for all.
-async fn add_missing(inner: &Inner, workflows: &mut [Workflow]) -> Result<(), Status> {
+async fn add_missing(
+    inner: &Inner,
+    context: &CallContext,
+    workflows: &mut [Workflow],
+) -> Result<(), Status> {
     let named = workflows.iter();
     let named: Vec<_> = named
         .map(|workflow| references::named(&workflow.definition_json))
         .collect();
-    let unknown = references::ask(inner, &named.concat()).await?;
+    let unknown = references::ask(inner, context, &named.concat()).await?;
     for (workflow, named) in workflows.iter_mut().zip(&named) {
         let missing = unknown.among(named).map(Reference::missing);
         let missing = missing.map(|found| call_wire::load_diagnostic_to_proto(&found));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contracts::tavern::common::v1::NodeCache;
 use contracts::tavern::workflow::v1 as proto;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 
 use crate::error::invalid_fields;
 use crate::runner::Inner;
@@ -20,6 +20,7 @@ use workflow_domain::plan::Plan;
 /// INVALID_FIELDS for inputs that the plan does not take.
 pub(super) async fn of(
     inner: &Inner,
+    context: &CallContext,
     plan: &Arc<Plan>,
     request: &proto::ValidateWorkflowRequest,
 ) -> Result<proto::WorkflowForecast, Failure> {
@@ -31,7 +32,7 @@ pub(super) async fn of(
         let (plan, now) = (Arc::clone(plan), inner.clock.now());
         let predicted = inner
             .runner
-            .predict(plan, inputs, &request.workflow_id, now);
+            .predict(context, plan, inputs, &request.workflow_id, now);
         reused = predicted.await;
     }
     let forecast = Forecast::of(plan);

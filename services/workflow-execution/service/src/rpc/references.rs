@@ -42,23 +42,24 @@ pub(super) fn named(text: &str) -> Vec<Reference> {
 ///
 /// # Errors
 /// The registry does not answer.
-pub(super) async fn ask(inner: &Inner, named: &[Reference]) -> Result<Unknown, Status> {
+pub(super) async fn ask(
+    inner: &Inner,
+    context: &CallContext,
+    named: &[Reference],
+) -> Result<Unknown, Status> {
     let ids = |kind: ReferenceKind| {
         let of_kind = named.iter().filter(|reference| reference.kind == kind);
         let ids: BTreeSet<String> = of_kind.map(|reference| reference.id.clone()).collect();
         ids.into_iter().collect::<Vec<_>>()
     };
-    let tools = inner.runner.unknown_tools(ids(ReferenceKind::Tool)).await?;
-    let context = CallContext::current();
-    let context = CallContext::new(context.path().clone()).with_timeout(PATIENCE);
-    let (models, languages) = context
-        .scope(async {
-            tokio::join!(
-                inner.runner.unknown_models(ids(ReferenceKind::Model)),
-                inner.runner.unknown_languages(ids(ReferenceKind::Language)),
-            )
-        })
-        .await;
+    let peers = inner.runner.peers(context);
+    let tools = peers.unknown_tools(ids(ReferenceKind::Tool)).await?;
+    let context = context.clone().without_deadline().with_timeout(PATIENCE);
+    let peers = inner.runner.peers(&context);
+    let (models, languages) = tokio::join!(
+        peers.unknown_models(ids(ReferenceKind::Model)),
+        peers.unknown_languages(ids(ReferenceKind::Language)),
+    );
     let unanswered = |error: Status| {
         tracing::debug!(%error, "what a definition names cannot be looked up");
         Vec::new()
@@ -88,9 +89,13 @@ impl Missing {
     ///
     /// # Errors
     /// The registry does not answer.
-    pub(super) async fn of(inner: &Inner, text: &str) -> Result<Self, Status> {
+    pub(super) async fn of(
+        inner: &Inner,
+        context: &CallContext,
+        text: &str,
+    ) -> Result<Self, Status> {
         let named = named(text);
-        let unknown = ask(inner, &named).await?;
+        let unknown = ask(inner, context, &named).await?;
         let mut found = Self::default();
         for reference in unknown.among(&named) {
             match reference.kind == ReferenceKind::Tool && !may_come(&reference.id) {

@@ -20,9 +20,9 @@ use workflow_domain::engine::Event;
 use workflow_domain::fork::taken_over;
 use workflow_domain::interface::read_inputs;
 use workflow_domain::plan::{NodeIndex, Plan};
-use workflow_runner::OWN_CONVERSATION;
 use workflow_runner::forked::{calls_taken_over, first_events};
 use workflow_runner::history::{RecordedCall, Replayed, replay};
+use workflow_runner::{Clients, OWN_CONVERSATION};
 
 use super::Inner;
 use super::fork_edit;
@@ -47,15 +47,21 @@ impl Inner {
     /// Plans a fork, and starts it unless it was only to be planned.
     pub(crate) async fn fork(
         self: &Arc<Self>,
+        context: CallContext,
         request: ForkRunRequest,
     ) -> Result<ForkRunResponse, Status> {
         let inner = Arc::clone(self);
-        to_its_end(async move { inner.begin_fork(request).await }).await
+        to_its_end(async move { inner.begin_fork(&context, request).await }).await
     }
 
-    async fn begin_fork(&self, request: ForkRunRequest) -> Result<ForkRunResponse, Status> {
-        CallContext::current().enter("run")?;
-        let source = self.source(&request.run_id).await?;
+    async fn begin_fork(
+        &self,
+        context: &CallContext,
+        request: ForkRunRequest,
+    ) -> Result<ForkRunResponse, Status> {
+        context.enter("run")?;
+        let peers = self.runner.peers(context);
+        let source = self.source(&peers, &request.run_id).await?;
         let mut problems = Failure::invalid_fields();
         let mut given = source.given.clone();
         let before = source.replayed.engine.plan();
@@ -68,7 +74,8 @@ impl Inner {
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
         let taken = taken_over(&source.replayed.engine, Arc::clone(&plan), inputs.clone());
         let calls = calls_taken_over(&taken, &source.replayed.calls);
-        let (fork_plan, undecided) = self.plan_of(&source, &plan, &taken.ended, &calls).await?;
+        let planned = self.plan_of(&peers, &source, &plan, &taken.ended, &calls);
+        let (fork_plan, undecided) = planned.await?;
         if request.validate_only {
             return Ok(ForkRunResponse {
                 plan: Some(fork_plan),
@@ -92,7 +99,7 @@ impl Inner {
             plan,
             inputs,
         };
-        let (run, replayed) = self.begin(start, planned, None).await?;
+        let (run, replayed) = self.begin(context, start, planned, None).await?;
         Ok(ForkRunResponse {
             plan: Some(fork_plan),
             run: Some(run),
@@ -100,7 +107,7 @@ impl Inner {
         })
     }
 
-    async fn source(&self, run_id: &str) -> Result<Source, Status> {
+    async fn source(&self, peers: &Clients, run_id: &str) -> Result<Source, Status> {
         let run = self.runs.get(run_id).await?;
         if run.outcome.is_none() {
             let state = RunState::try_from(run.state).unwrap_or_default();
@@ -121,7 +128,7 @@ impl Inner {
         };
         let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;
         let mut events = self.runs.events(id).await?;
-        settle_decided(run_id, &mut events, self.runner.calls()).await?;
+        settle_decided(run_id, &mut events, &peers.calls, &peers.context).await?;
         let started = run_events::beginning(id, &events).map_err(|error| internal(&error))?;
         let given = read_inputs(&started.input_json);
         let given = given.map_err(|wrong| invalid_fields("run_id", &wrong))?;
@@ -157,6 +164,7 @@ impl Inner {
     /// Returns the plan of a fork, and the calls of which it is not known how they ended.
     async fn plan_of(
         &self,
+        peers: &Clients,
         source: &Source,
         plan: &Plan,
         taken: &[Event],
@@ -206,37 +214,34 @@ impl Inner {
         let mut undecided = Vec::new();
         for effect in &fork.effects_repeated {
             let known = ended.get(&*effect.before).is_some_and(|ended| *ended);
-            if !known && self.runner.is_undecided(&effect.before).await {
+            if !known && peers.is_undecided(&effect.before).await {
                 undecided.push(effect.before.clone());
             }
         }
-        self.judge(&mut fork).await?;
+        judge(peers, &mut fork).await?;
         Ok((fork, undecided))
     }
+}
 
-    /// Notes which effects do no harm when they are repeated, and the digest of all if some may.
-    async fn judge(&self, fork: &mut ForkPlan) -> Result<(), Status> {
-        let tools = fork.effects_repeated.iter();
-        let tools: BTreeSet<String> = tools.map(|effect| effect.tool_id.clone()).collect();
-        if tools.is_empty() {
-            return Ok(());
-        }
-        let harmless = self
-            .runner
-            .harmless_tools(tools.into_iter().collect())
-            .await?;
-        for effect in &mut fork.effects_repeated {
-            effect.harmless = harmless.contains(&effect.tool_id);
-        }
-        if fork.effects_repeated.iter().any(|effect| !effect.harmless) {
-            let listed = fork.effects_repeated.iter().map(|effect| {
-                json!({"path": effect.path, "tool": effect.tool_id, "before": effect.before})
-            });
-            let digest = canonical_json::digest(&Value::Array(listed.collect()));
-            fork.effects_digest = hex::encode(digest);
-        }
-        Ok(())
+/// Notes which effects do no harm when they are repeated, and the digest of all if some may.
+async fn judge(peers: &Clients, fork: &mut ForkPlan) -> Result<(), Status> {
+    let tools = fork.effects_repeated.iter();
+    let tools: BTreeSet<String> = tools.map(|effect| effect.tool_id.clone()).collect();
+    if tools.is_empty() {
+        return Ok(());
     }
+    let harmless = peers.harmless_tools(tools.into_iter().collect()).await?;
+    for effect in &mut fork.effects_repeated {
+        effect.harmless = harmless.contains(&effect.tool_id);
+    }
+    if fork.effects_repeated.iter().any(|effect| !effect.harmless) {
+        let listed = fork.effects_repeated.iter().map(
+            |effect| json!({"path": effect.path, "tool": effect.tool_id, "before": effect.before}),
+        );
+        let digest = canonical_json::digest(&Value::Array(listed.collect()));
+        fork.effects_digest = hex::encode(digest);
+    }
+    Ok(())
 }
 
 /// Refuses a fork that would repeat what was not accepted, or what may still happen.

@@ -217,8 +217,9 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
 fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, unsettled: Vec<String>) {
     let for_run = Arc::clone(inner);
     inner.runs.execute(recorder, move |control| async move {
-        let (calls, context) = (for_run.runner.calls(), control.call_context());
-        let left = calls.cancel_all(unsettled, &reason, &context).await;
+        let peers = for_run.runner.peers(&control.call_context());
+        let left = peers.calls.cancel_all(unsettled, &reason, &peers.context);
+        let left = left.await;
         End::Finished(outcome::stopped(
             &run_events::CancelReason::Requested(reason),
             left,

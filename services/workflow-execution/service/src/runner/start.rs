@@ -59,17 +59,22 @@ impl Inner {
     /// Starts a run, or finds the run that the same request started before.
     pub(crate) async fn start(
         self: &Arc<Self>,
+        context: CallContext,
         request: StartRunRequest,
     ) -> Result<StartRunResponse, Status> {
         let inner = Arc::clone(self);
-        to_its_end(async move { inner.start_or_find(request).await }).await
+        to_its_end(async move { inner.start_or_find(&context, request).await }).await
     }
 
-    async fn start_or_find(&self, request: StartRunRequest) -> Result<StartRunResponse, Status> {
+    async fn start_or_find(
+        &self,
+        context: &CallContext,
+        request: StartRunRequest,
+    ) -> Result<StartRunResponse, Status> {
         // The run stands between its caller and what it calls, so there must be room for it.
-        CallContext::current().enter("run")?;
+        context.enter("run")?;
         let (start, request_id) = (start_of(&request), request.request_id.clone());
-        let refusal = match self.start_new(request, start.clone()).await {
+        let refusal = match self.start_new(context, request, start.clone()).await {
             Ok(response) => return Ok(response),
             Err(refusal) => refusal,
         };
@@ -77,7 +82,7 @@ impl Inner {
         if !self.was_started(&request_id).await? {
             return Err(refusal);
         }
-        match self.runs.start(start).await? {
+        match self.runs.start(context, start).await? {
             Started::Replayed(run) => Ok(StartRunResponse {
                 run: Some(run),
                 replayed: true,
@@ -95,6 +100,7 @@ impl Inner {
 
     async fn start_new(
         &self,
+        context: &CallContext,
         request: StartRunRequest,
         mut start: StartRun,
     ) -> Result<StartRunResponse, Status> {
@@ -109,7 +115,7 @@ impl Inner {
             plan,
             inputs,
         };
-        let (run, replayed) = self.begin(start, planned, concurrency).await?;
+        let (run, replayed) = self.begin(context, start, planned, concurrency).await?;
         Ok(StartRunResponse {
             run: Some(run),
             replayed,
@@ -120,6 +126,7 @@ impl Inner {
     /// found.
     pub(super) async fn begin(
         &self,
+        context: &CallContext,
         mut start: StartRun,
         planned: Planned,
         concurrency: Option<RunConcurrency>,
@@ -139,7 +146,7 @@ impl Inner {
         start.can_wait = plan_waits::can_wait(&plan);
         let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
         let place = self.places.enter(RunEntry {
-            depth: CallContext::current().path().steps().len(),
+            depth: context.path().depth(),
             since: self.clock.now(),
             priority: start.priority,
             key,
@@ -155,7 +162,7 @@ impl Inner {
         if start.conversation_id.is_empty() {
             start.conversation_id = format!("{OWN_CONVERSATION}{}", self.ids.next_uuid().simple());
         }
-        let (recorder, meta) = match self.runs.start(start).await? {
+        let (recorder, meta) = match self.runs.start(context, start).await? {
             Started::New(recorder, meta) => (recorder, meta),
             Started::Replayed(run) => return Ok((run, true)),
         };
@@ -333,7 +340,6 @@ pub(super) fn start_by(
         grant: None,
         owner_data: Value::Null,
         first_events: Vec::new(),
-        path: None,
         forks: None,
     }
 }

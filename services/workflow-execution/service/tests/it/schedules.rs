@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::{
     ScheduleOverlap, ScheduleTime, ScheduleTimeState, TriggerScheduleRequest,
 };
 use core_types::Clock;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
@@ -61,8 +61,8 @@ async fn world(work: &Value) -> World {
 }
 
 impl World {
-    fn schedules(&self) -> ScheduleServiceClient<Transport> {
-        ScheduleServiceClient::new(grpc_kit::local(&self.service.services()))
+    fn schedules(&self) -> ScheduleServiceClient<Outbound> {
+        ScheduleServiceClient::new(grpc_kit::local(&self.service.services()).outermost())
     }
 
     async fn put_schedule(&self, schedule: Schedule, etag: &str) -> Result<Schedule, Status> {

@@ -24,7 +24,7 @@ use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::SystemIds;
 use doubles::{Passing, TestRegistry, UnconfinedSandbox, Way};
-use grpc_kit::{Services, Transport};
+use grpc_kit::{Outbound, Services};
 use serde_json::{Value, json};
 use workflow_execution::{Peers, WorkflowExecution, WorkflowSettings};
 
@@ -34,7 +34,7 @@ use models::ModelDouble;
 use registry::RegistryDouble;
 use tools::ToolsDouble;
 
-pub(crate) type Client = WorkflowServiceClient<Transport>;
+pub(crate) type Client = WorkflowServiceClient<Outbound>;
 
 /// A service with its doubles. Its data outlive it as long as the directory does.
 pub(crate) struct World {
@@ -48,7 +48,7 @@ pub(crate) struct World {
     pub(crate) clock: MovedClock,
     pub(crate) service: WorkflowExecution,
     pub(crate) client: Client,
-    pub(crate) runs: RunServiceClient<Transport>,
+    pub(crate) runs: RunServiceClient<Outbound>,
 }
 
 impl World {
@@ -129,8 +129,8 @@ impl World {
             conversations,
             clock,
             service,
-            client: Client::new(transport.clone()),
-            runs: RunServiceClient::new(transport),
+            client: Client::new(transport.clone().outermost()),
+            runs: RunServiceClient::new(transport.outermost()),
         }
     }
 

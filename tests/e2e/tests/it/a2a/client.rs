@@ -9,7 +9,7 @@ use contracts::lf::a2a::v1::{
     a2a_service_client::A2aServiceClient, part::Content, send_message_response,
     stream_response::Payload,
 };
-use grpc_kit::{ClientSettings, Transport};
+use grpc_kit::{ClientSettings, Outbound};
 use serde_json::{Value, json};
 use testkit::{Stack, exchange};
 use tonic::{Code, Request, Status, Streaming};
@@ -82,7 +82,7 @@ pub(crate) fn prepare(deploy: &Path) -> anyhow::Result<()> {
 
 /// A client of one agent.
 pub(super) struct Client {
-    pub(super) a2a: A2aServiceClient<Transport>,
+    pub(super) a2a: A2aServiceClient<Outbound>,
     pub(super) tenant: &'static str,
 }
 
@@ -104,7 +104,7 @@ impl Client {
     pub(super) fn of(stack: &Stack, tenant: &'static str) -> anyhow::Result<Self> {
         let transport = grpc_kit::remote(&ClientSettings::to(stack.address()))?;
         Ok(Self {
-            a2a: A2aServiceClient::new(transport),
+            a2a: A2aServiceClient::new(transport.outermost()),
             tenant,
         })
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use contracts::tavern::common::v1::{CallStatus, RunState, run_event::Kind};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::gateway::v1::{AgentTarget, InvokeTextRequest, agent_target::Input};
-use grpc_kit::{Backoff, Transport};
+use grpc_kit::{Backoff, Outbound};
 use testkit::{Followed, eventually, invoke};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -78,7 +78,7 @@ impl Shared {
 
 impl Load {
     /// Begins to make requests, one after each pace.
-    pub(super) fn start(gateway: GatewayServiceClient<Transport>, pace: Duration) -> Self {
+    pub(super) fn start(gateway: GatewayServiceClient<Outbound>, pace: Duration) -> Self {
         let shared = Arc::<Shared>::default();
         let task = tokio::spawn(make(gateway, pace, Arc::clone(&shared)));
         Self { shared, task }
@@ -127,7 +127,7 @@ impl Load {
 }
 
 async fn make(
-    gateway: GatewayServiceClient<Transport>,
+    gateway: GatewayServiceClient<Outbound>,
     pace: Duration,
     shared: Arc<Shared>,
 ) -> JoinSet<(u32, Option<Ended>)> {
@@ -161,7 +161,7 @@ async fn make(
 
 /// Makes a request until its run has ended, as a client does whose server goes away.
 async fn ask(
-    gateway: &GatewayServiceClient<Transport>,
+    gateway: &GatewayServiceClient<Outbound>,
     number: u32,
     interruptions: &AtomicU32,
 ) -> anyhow::Result<Ended> {

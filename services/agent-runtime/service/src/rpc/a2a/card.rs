@@ -7,6 +7,7 @@ use contracts::{
     tavern::registry::v1::{BatchGetToolsRequest, Tool},
 };
 use core_types::Tenant;
+use grpc_kit::CallContext;
 use tonic::Status;
 
 use super::{A2aRpc, VERSION, tenant_of};
@@ -18,7 +19,11 @@ const INTERFACES: [(&str, &str); 3] = [("JSONRPC", "/a2a"), ("HTTP+JSON", "/a2a"
 
 impl A2aRpc {
     /// Returns the card of an agent: its profile, with its tools and workflows as skills.
-    pub(super) async fn card(&self, tenant: &str) -> Result<AgentCard, Status> {
+    pub(super) async fn card(
+        &self,
+        context: &CallContext,
+        tenant: &str,
+    ) -> Result<AgentCard, Status> {
         let tenant = tenant_of(tenant)?;
         let known = self.profiles.get(Tenant::DEFAULT, tenant).await;
         let Some(known) = known.map_err(|error| store_failure(&error))? else {
@@ -32,7 +37,7 @@ impl A2aRpc {
                 tool_ids: ids.map(|name| spelling::tool_id(name).to_owned()).collect(),
                 ..BatchGetToolsRequest::default()
             };
-            let mut registry = self.registry.clone();
+            let mut registry = self.peers.tools(context);
             let found = registry.batch_get_tools(request.clone()).await?;
             named.add(&request.tool_ids, found.into_inner());
         }

@@ -5,12 +5,11 @@ use contracts::{
     tavern::common::v1::{Run, watch_record::Record},
 };
 use futures::StreamExt;
-use grpc_kit::{CallContext, Drain};
 use run_events::{Records, Runs};
 use tonic::Status;
 
 use super::{
-    A2aRpc,
+    A2aRpc, Caller,
     progress::Progress,
     task::{self, View},
 };
@@ -24,10 +23,10 @@ pub(super) struct Followed {
 
 impl Followed {
     /// Reads the log of a turn up to its present.
-    pub(super) async fn open(runs: &Runs, run: Run, drain: Drain) -> Result<Self, Status> {
+    pub(super) async fn open(runs: &Runs, run: Run, caller: Caller) -> Result<Self, Status> {
         // Few of the events are sent, so that none waits for those before it to be taken.
-        let context = CallContext::current().without_deadline();
-        let records = context.scope(runs.watch(&run.run_id, 0, drain)).await?;
+        let context = caller.context.without_deadline();
+        let records = runs.watch(context, &run.run_id, 0, caller.drain).await?;
         let mut followed = Self {
             run,
             progress: Progress::default(),
@@ -58,10 +57,10 @@ impl Followed {
 
 impl A2aRpc {
     /// Returns the task of a turn. Its log is read only for what the run itself does not say.
-    pub(super) async fn task(&self, run: Run, view: View, drain: Drain) -> Result<Task, Status> {
+    pub(super) async fn task(&self, run: Run, view: View, caller: Caller) -> Result<Task, Status> {
         if view.is_known_without_log(&run) {
             return Ok(task::write(&run, &Progress::of(&run), view));
         }
-        Ok(Followed::open(&self.runs, run, drain).await?.task(view))
+        Ok(Followed::open(&self.runs, run, caller).await?.task(view))
     }
 }

@@ -5,12 +5,12 @@ use contracts::{
     tavern::run::v1::ListRunsRequest,
 };
 use core_types::PageToken;
-use grpc_kit::{Drain, Failure, run_list};
+use grpc_kit::{Failure, run_list};
 use prost::Message;
 use prost_types::Timestamp;
 use tonic::Status;
 
-use super::{A2aRpc, task::View, tenant_of};
+use super::{A2aRpc, Caller, task::View, tenant_of};
 
 /// The page that a client gets that names no size, and the largest.
 const PAGE: (i32, i32) = (50, 100);
@@ -24,7 +24,7 @@ impl A2aRpc {
     pub(super) async fn list(
         &self,
         request: ListTasksRequest,
-        drain: Drain,
+        caller: Caller,
     ) -> Result<ListTasksResponse, Status> {
         let asked = ListQuery::read(&request)?;
         let mut runs = ListRunsRequest {
@@ -44,7 +44,7 @@ impl A2aRpc {
             for (index, run) in page.into_iter().enumerate() {
                 let place = run_list::place(&run);
                 looks += 1;
-                let task = self.task(run, asked.view, drain.clone()).await?;
+                let task = self.task(run, asked.view, caller.clone()).await?;
                 if asked.is_met(&task) {
                     bytes += task.encoded_len();
                     tasks.push(task);

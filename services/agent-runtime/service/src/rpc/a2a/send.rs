@@ -5,15 +5,15 @@ use contracts::{
     tavern::{
         agent::v1::{StartTurnRequest, SteerTurnRequest, start_turn_request::Input},
         common::v1::ErrorReason,
-        run::v1::AnswerWaitRequest,
+        run::v1::{AnswerWaitRequest, run_service_client::RunServiceClient},
     },
 };
 use core_types::{ConversationId, RequestId};
-use grpc_kit::{Drain, Failure, reason, violations};
+use grpc_kit::{CallContext, Failure, reason, violations};
 use tonic::{Code, Status};
 
 use super::{
-    A2aRpc,
+    A2aRpc, Caller,
     failure::{no_push, unsupported},
     follow::Followed,
     parts::{self, MessageContent},
@@ -29,7 +29,7 @@ impl A2aRpc {
     pub(super) async fn deliver(
         &self,
         request: SendMessageRequest,
-        drain: Drain,
+        caller: &Caller,
     ) -> Result<Followed, Status> {
         let configuration = request.configuration.unwrap_or_default();
         if configuration.task_push_notification_config.is_some() {
@@ -47,9 +47,10 @@ impl A2aRpc {
                 input: Some(Input::UserMessage(said.text)),
                 ..StartTurnRequest::default()
             };
-            let started = self.agent.start(turn).await.map_err(of_message)?;
+            let started = self.agent.start(&caller.context, turn).await;
+            let started = started.map_err(of_message)?;
             let run = started.run.unwrap_or_default();
-            return Followed::open(&self.runs, run, drain).await;
+            return Followed::open(&self.runs, run, caller.clone()).await;
         }
         let run = self.run(tenant, &message.task_id).await?;
         if !message.context_id.is_empty() && message.context_id != run.conversation_id {
@@ -57,7 +58,7 @@ impl A2aRpc {
             let failure = Failure::invalid_fields().violation("message.context_id", problem);
             return Err(failure.into());
         }
-        let mut followed = Followed::open(&self.runs, run, drain).await?;
+        let mut followed = Followed::open(&self.runs, run, caller.clone()).await?;
         if followed.progress.has(&message.message_id) {
             return Ok(followed);
         }
@@ -68,7 +69,8 @@ impl A2aRpc {
         }
         match followed.progress.question().cloned() {
             Some(question) => {
-                self.answer(&question, message.message_id, &said).await?;
+                let run = (&caller.context, &question);
+                self.answer(run, message.message_id, &said).await?;
                 followed.progress.close_question(&question.wait.wait_id);
             }
             None => {
@@ -81,7 +83,7 @@ impl A2aRpc {
 
     async fn answer(
         &self,
-        question: &Question,
+        (context, question): (&CallContext, &Question),
         request_id: String,
         said: &MessageContent,
     ) -> Result<(), Status> {
@@ -92,7 +94,8 @@ impl A2aRpc {
             answered_by: "a2a".to_owned(),
             request_id,
         };
-        let answered = self.questions.clone().answer_wait(request).await;
+        let mut questions = RunServiceClient::new(self.peers.workflow.with(context));
+        let answered = questions.answer_wait(request).await;
         match answered.map_err(of_message) {
             Ok(_) => Ok(()),
             Err(status) => match reason(&status) {

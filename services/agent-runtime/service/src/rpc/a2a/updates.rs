@@ -27,11 +27,11 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 
 /// Follows a task until it ends, or asks something. With `is_done` the stream says only how it stands.
 pub(super) fn of(
+    context: CallContext,
     mut followed: Followed,
     view: View,
     mut is_done: bool,
 ) -> BoxStream<'static, Result<StreamResponse, Status>> {
-    let context = CallContext::current();
     Box::pin(try_stream! {
         let mut shown = ShownToClient::of(&followed.progress);
         let mut news = vec![Payload::Task(followed.task(view))];

@@ -316,9 +316,8 @@ impl Actor {
             true => &self.shared.own,
             false => &self.shared.peers.workflow,
         };
-        let run = ChildRun::of(service.clone(), run_id);
-        let cancelled = run.cancel(reason, self.control.call_context(), GRACE);
-        if let Err(status) = cancelled.await {
+        let run = ChildRun::of(service, &self.control.call_context(), run_id);
+        if let Err(status) = run.cancel(reason, GRACE).await {
             let error = status.message();
             tracing::warn!(
                 run = run_id,

@@ -111,10 +111,8 @@ impl Actor {
             control: self.control.clone(),
             taken,
         };
-        let context = self.control.call_context();
         let work = async move { Done::Turn(turn.run().await) };
-        let work = context.scope(work).instrument(tracing::Span::current());
-        self.tasks.spawn(work);
+        self.tasks.spawn(work.instrument(tracing::Span::current()));
     }
 }
 
@@ -129,7 +127,7 @@ impl AgentTurn {
         loop {
             let status = match self.start().await {
                 Ok(run_id) => {
-                    let run = ChildRun::of(self.shared.own.clone(), &run_id);
+                    let run = ChildRun::of(&self.shared.own, &self.control.call_context(), &run_id);
                     let deadline = Instant::now() + self.recorder.remaining();
                     match follow_below(&run, &self.recorder, &self.control, deadline).await {
                         Ok(ended) => handled.state = ended.state().into(),
@@ -185,7 +183,8 @@ impl AgentTurn {
             options: None,
             refuse_if_busy: false,
         };
-        let started = self.shared.turns.start(turn).await?;
+        let context = self.control.call_context();
+        let started = self.shared.turns.start(&context, turn).await?;
         Ok(started.run.run_id)
     }
 }

@@ -86,10 +86,8 @@ impl Actor {
             scene: Arc::clone(&self.scene),
             due,
         };
-        let context = self.control.call_context();
         let work = async move { Done::Workflow(Box::new(run.run().await)) };
-        let work = context.scope(work).instrument(tracing::Span::current());
-        self.tasks.spawn(work);
+        self.tasks.spawn(work.instrument(tracing::Span::current()));
         Ok(())
     }
 
@@ -244,10 +242,10 @@ impl WorkflowRun {
     }
 
     async fn start(&self) -> Result<ChildRun, String> {
-        let peers = &self.shared.peers;
+        let (peers, context) = (&self.shared.peers, self.control.call_context());
         let deadline = Instant::now() + TIMEOUT;
         let id = &self.due.workflow_id;
-        let definition = peers.workflow_definition(id, deadline).await;
+        let definition = peers.workflow_definition(&context, id, deadline).await;
         let definition = definition.map_err(|status| status.message().to_owned())?;
         let interface = definition.get("interfaceInputs").and_then(Value::as_object);
         let inputs = self.inputs(&interface.cloned().unwrap_or_default()).await?;
@@ -263,7 +261,7 @@ impl WorkflowRun {
             ..StartRunRequest::default()
         };
         let request = ChildRequest::Workflow(Box::new(request));
-        let started = ChildRun::start(&peers.workflow, request, deadline).await;
+        let started = ChildRun::start(&peers.workflow, &context, request, deadline).await;
         let (run, _) = started.map_err(|error| error.status.message().to_owned())?;
         Ok(run)
     }

@@ -7,7 +7,7 @@ use agent_domain::{
 use agent_store::store::{NamedRequest, StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
 use core_types::Timestamp;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_client::settle_decided;
 use run_events::{StartRun, Started, to_its_end};
 use tonic::{Code, Status};
@@ -53,12 +53,12 @@ impl Turns {
     ///
     /// # Errors
     /// Why it is not forked, REQUEST_ID_REUSED, OVERLOADED, or a storage that does not work.
-    pub async fn fork(&self, new: NewFork) -> Result<(Run, bool), Status> {
+    pub async fn fork(&self, context: CallContext, new: NewFork) -> Result<(Run, bool), Status> {
         let turns = self.clone();
-        to_its_end(async move { turns.begin_fork(new).await }).await
+        to_its_end(async move { turns.begin_fork(&context, new).await }).await
     }
 
-    async fn begin_fork(&self, new: NewFork) -> Result<(Run, bool), Status> {
+    async fn begin_fork(&self, context: &CallContext, new: NewFork) -> Result<(Run, bool), Status> {
         let inner = &self.inner;
         let seen = inner
             .runs
@@ -74,7 +74,7 @@ impl Turns {
                 .into());
         }
         let mut events = turn.events;
-        settle_decided(&new.run_id, &mut events, inner.runner.calls()).await?;
+        settle_decided(&new.run_id, &mut events, inner.runner.calls(), context).await?;
         let own = events
             .into_iter()
             .filter(|event| event.run_id == new.run_id);
@@ -118,7 +118,7 @@ impl Turns {
             forks: Some(turn.id),
             ..run_of(&plan)
         };
-        match inner.runs.start(start).await? {
+        match inner.runs.start(context, start).await? {
             Started::Replayed(run) => Ok((run, true)),
             Started::New(recorder, meta) => {
                 let run_id = recorder.run_id().to_string();

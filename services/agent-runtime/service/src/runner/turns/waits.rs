@@ -17,8 +17,11 @@ use crate::running_scenes::SceneInstance;
 impl Inner {
     /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the
     /// turn of that agent publishes.
-    pub(super) async fn chain_above(&self, to: &SceneInstance) -> Result<Vec<Hop>, Failure> {
-        let context = CallContext::current();
+    pub(super) async fn chain_above(
+        &self,
+        context: &CallContext,
+        to: &SceneInstance,
+    ) -> Result<Vec<Hop>, Failure> {
         let above = context.path().steps().iter().rev();
         for run_id in above.filter(|run_id| is_turn(run_id)) {
             let meta = self.runs.meta(run_id).await?;
@@ -37,9 +40,9 @@ impl Inner {
     /// WAIT_CYCLE, or a storage that does not work.
     pub(super) async fn refuse_cycle(
         &self,
+        context: &CallContext,
         to: &SceneInstance,
     ) -> Result<Option<MutexGuard<'_, ()>>, Failure> {
-        let context = CallContext::current();
         let above = context.path().steps();
         if !above.iter().any(|run_id| is_turn(run_id)) {
             return Ok(None);

@@ -4,14 +4,14 @@ use call_outcome::Failure;
 use contracts::tavern::agent::v1::{
     GoalStatus, UpdateGoalRequest, state_service_client::StateServiceClient,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::Value;
 
 use super::{peer::PeerCall, state::made};
 
 /// Adds or changes a goal. A repeated call with the same effect id changes nothing and gives the same answer.
 pub(super) async fn update(
-    states: &StateServiceClient<Transport>,
+    states: &StateServiceClient<Outbound>,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
     let status = match call.text("status").as_str() {

@@ -6,14 +6,14 @@ use contracts::tavern::agent::v1::{
     FoundEntry, QueryKnowledgeRequest, WriteKnowledgeEntryRequest,
     knowledge_service_client::KnowledgeServiceClient,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 
 use super::peer::PeerCall;
 
 /// Finds entries by words.
 pub(super) async fn query(
-    knowledge: &KnowledgeServiceClient<Transport>,
+    knowledge: &KnowledgeServiceClient<Outbound>,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
     let request = QueryKnowledgeRequest {
@@ -35,7 +35,7 @@ fn shown(found: FoundEntry) -> Value {
 
 /// Writes an entry. A repeated call with the same effect id writes nothing and gives the same answer.
 pub(super) async fn write(
-    knowledge: &KnowledgeServiceClient<Transport>,
+    knowledge: &KnowledgeServiceClient<Outbound>,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
     let request = WriteKnowledgeEntryRequest {

@@ -66,7 +66,12 @@ impl<'a> PeerCall<'a> {
         number.unwrap_or_default()
     }
 
-    /// Waits for an answer of agent-runtime, for as long as the call may take.
+    /// Returns the context of the call, for what it asks of agent-runtime.
+    pub(super) fn context(&self) -> &CallContext {
+        &self.resolved.context
+    }
+
+    /// Waits for an answer of agent-runtime.
     ///
     /// # Errors
     /// Agent-runtime refuses, or cannot be reached.
@@ -86,9 +91,7 @@ impl<'a> PeerCall<'a> {
         &self,
         answer: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Status> {
-        let context = CallContext::new(self.resolved.in_flight.path().clone());
-        let context = context.with_timeout(self.resolved.remaining());
-        context.scope(answer).await.map(Response::into_inner)
+        answer.await.map(Response::into_inner)
     }
 }
 

@@ -8,14 +8,14 @@ use contracts::tavern::{
     },
     common::v1::EventPriority,
 };
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use serde_json::{Value, json};
 
 use super::{peer::PeerCall, time};
 
 /// Publishes an event. A repeated call with the same effect id publishes nothing and gives the same answer.
 pub(super) async fn publish(
-    scenes: &SceneServiceClient<Transport>,
+    scenes: &SceneServiceClient<Outbound>,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
     let arguments = call.arguments;
@@ -50,7 +50,7 @@ pub(super) async fn publish(
 
 /// Lets the agent sleep once its turn has ended. A repeated call with the same effect id changes nothing.
 pub(super) async fn sleep(
-    scenes: &SceneServiceClient<Transport>,
+    scenes: &SceneServiceClient<Outbound>,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
     let priority = match call.arguments["wake_priority"].as_str() {

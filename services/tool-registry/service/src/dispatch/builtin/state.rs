@@ -8,7 +8,7 @@ use contracts::tavern::agent::v1::{
     state_service_client::StateServiceClient, update_world_state_request,
 };
 use contracts::tavern::common::v1::ErrorReason;
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use json_schema::parse_json_strict;
 use serde_json::{Map, Value, json};
 use tonic::Status;
@@ -37,7 +37,7 @@ impl State {
 
 /// Reads a value; one that is missing is the default value, if there is one.
 pub(super) async fn read(
-    states: &StateServiceClient<Transport>,
+    states: &StateServiceClient<Outbound>,
     state: State,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
@@ -52,7 +52,7 @@ pub(super) async fn read(
 
 /// Changes a value. A repeated call with the same effect id changes nothing and gives the same answer.
 pub(super) async fn update(
-    states: &StateServiceClient<Transport>,
+    states: &StateServiceClient<Outbound>,
     state: State,
     call: &PeerCall<'_>,
 ) -> Result<Value, Failure> {
@@ -128,7 +128,7 @@ fn present(version: u64, value: Value) -> Map<String, Value> {
 
 /// Sends a change. Returns the version that it made, and what was there before as JSON.
 async fn send(
-    states: &StateServiceClient<Transport>,
+    states: &StateServiceClient<Outbound>,
     state: State,
     call: &PeerCall<'_>,
     operation: StateOperation,
@@ -166,7 +166,7 @@ async fn send(
 
 /// Returns the version of a state, and what is at the path of a call.
 async fn get(
-    states: &StateServiceClient<Transport>,
+    states: &StateServiceClient<Outbound>,
     state: State,
     call: &PeerCall<'_>,
 ) -> Result<(u64, Value), Status> {

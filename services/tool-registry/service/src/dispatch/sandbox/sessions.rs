@@ -13,7 +13,7 @@ use contracts::tavern::{
     },
 };
 use futures::StreamExt;
-use grpc_kit::{Patience, Transport};
+use grpc_kit::{CallContext, Patience, Transport};
 use script_client::{Broken, Cell, CellEvent};
 use tonic::Status;
 
@@ -26,7 +26,7 @@ const KEY: &str = "CodeInterpreter";
 /// Runs cells in the interpreters of conversations.
 #[derive(Clone, Debug)]
 pub struct Sessions {
-    client: SessionServiceClient<Transport>,
+    sandbox: Transport,
 }
 
 /// A cell that ran.
@@ -39,8 +39,8 @@ pub(in crate::dispatch) struct CellRun {
 
 impl Sessions {
     /// Makes a client.
-    pub fn new(client: SessionServiceClient<Transport>) -> Self {
-        Self { client }
+    pub fn new(sandbox: Transport) -> Self {
+        Self { sandbox }
     }
 
     /// Runs a cell in the caller's interpreter, which is started if there is none.
@@ -83,14 +83,16 @@ impl Sessions {
         code: &str,
         resolved: &ResolvedCall,
     ) -> Result<CellRun, Broken> {
-        let (session, restarted) = self.session(caller, runtime).await.map_err(unharmed)?;
+        let session = self.session(caller, runtime, &resolved.context).await;
+        let (session, restarted) = session.map_err(unharmed)?;
         let request = RunCellRequest {
             session_id: session.session_id,
             caller_id: caller.to_owned(),
             source_text: code.to_owned(),
             ..RunCellRequest::default()
         };
-        let mut events = pin!(script_client::run_cell(self.client.clone(), request));
+        let cell = script_client::run_cell(&self.sandbox, &resolved.context, request);
+        let mut events = pin!(cell);
         while let Some(event) = events.next().await {
             match event? {
                 CellEvent::Output(stream, text) => resolved.in_flight.output(stream, text),
@@ -108,6 +110,7 @@ impl Sessions {
         &self,
         caller: &str,
         runtime: &str,
+        context: &CallContext,
     ) -> Result<(Session, Option<String>), Status> {
         let request = CreateSessionRequest {
             caller_id: caller.to_owned(),
@@ -117,7 +120,8 @@ impl Sessions {
             evictable: true,
             ..CreateSessionRequest::default()
         };
-        let created = self.client.clone().create_session(request).await?;
+        let mut sessions = SessionServiceClient::new(self.sandbox.with(context));
+        let created = sessions.create_session(request).await?;
         let created = created.into_inner();
         let ended = created.predecessor_end.map(|end| end.message);
         Ok((created.session.unwrap_or_default(), ended))

@@ -35,10 +35,14 @@ impl Calls {
     /// # Errors
     /// A status when the effect id is known with another body, no more calls are taken, or the
     /// ledger cannot be used.
-    pub async fn start(&self, call: Call, effect: &EffectId) -> Result<StartedCall, Status> {
-        let context = CallContext::current().without_deadline();
+    pub async fn start(
+        &self,
+        context: CallContext,
+        call: Call,
+        effect: &EffectId,
+    ) -> Result<StartedCall, Status> {
         let attempt = call.attempt;
-        let handle = self.join_within(call, context)?;
+        let handle = self.join(call, context.without_deadline())?;
         let was_in_flight = handle.was_in_flight;
         let result = recorded(handle).await?;
         let entry = self.inner.ledger.look_up(effect, attempt, None).await?;

@@ -281,6 +281,7 @@ impl Inner {
             // Only a run uses it.
             grant: call.grant.clone().filter(|_| is_run),
             in_flight: Arc::clone(in_flight),
+            context: context.with_deadline(deadline),
         };
         if in_flight.cancel_token().is_cancelled() {
             let outcome = CallOutcome::cancelled_before_start(resolved.tool.id());
@@ -303,7 +304,7 @@ impl Inner {
             in_flight.begin_again();
         }
         let dispatched = self.clock.now();
-        let outcome = self.execute(&resolved, context).await?;
+        let outcome = self.execute(&resolved).await?;
         let result = CallResult {
             approval: ready.approval,
             ..self.result(
@@ -450,8 +451,9 @@ impl Inner {
             attempt: open.record.attempt,
             grant: open.record.grant(),
             in_flight: Arc::clone(in_flight),
+            context: context.with_deadline(deadline),
         };
-        let outcome = self.execute(&resolved, context).await?;
+        let outcome = self.execute(&resolved).await?;
         let result = self.result(
             call.index,
             &resolved,
@@ -463,15 +465,9 @@ impl Inner {
         Ok(result)
     }
 
-    /// Executes a call within its context. Fails if the service ends meanwhile; the
-    /// ledger's entry then stays open.
-    async fn execute(
-        &self,
-        resolved: &ResolvedCall,
-        context: CallContext,
-    ) -> Result<CallOutcome, Status> {
-        let context = context.with_deadline(resolved.deadline);
-        let work = context.scope(async {
+    /// Executes a call. Fails if the service ends meanwhile; the ledger's entry then stays open.
+    async fn execute(&self, resolved: &ResolvedCall) -> Result<CallOutcome, Status> {
+        let work = async {
             match HandleTool::of(resolved.tool.implementation()) {
                 Some(tool) => self.use_handle(tool, resolved).boxed().await,
                 None => {
@@ -479,7 +475,7 @@ impl Inner {
                     self.dispatcher.execute(resolved, cancel).await
                 }
             }
-        });
+        };
         // A run continues in its own service, so there is nothing to wait for when this one ends.
         let give_up = match resolved.tool.implementation().is_run() && resolved.effect_id.is_some()
         {

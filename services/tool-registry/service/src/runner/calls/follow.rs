@@ -27,7 +27,7 @@ impl Calls {
         let this = self.clone();
         async_stream::stream! {
             // The guard must live as long as the stream: dropping it ends a call without effect id.
-            let CallHandle { mut in_flight, index, ends_with_caller: _guard, awaits_decision, .. } = handle;
+            let CallHandle { mut in_flight, index, ends_with_caller: _guard, awaits_decision, context, .. } = handle;
             let mut stage = in_flight.subscribe();
             let mut shown = OutputCursor::default();
             let effect = in_flight.effect_id().to_owned();
@@ -42,7 +42,7 @@ impl Calls {
                 }
                 if let Some(child) = child.filter(|_| !followed) {
                     followed = true;
-                    let below = this.inner.dispatcher.runs.run(&child);
+                    let below = this.inner.dispatcher.runs.run(&child, &context);
                     let mut events = pin!(below.follow(0, Instant::now() + FOLLOW_LIMIT));
                     let mut until_result = pin!(result_and_grace(stage.clone()));
                     loop {

@@ -7,7 +7,7 @@ use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1::{
     ApprovalEnded, ApprovalRequested, CallApproval, run_event::Kind,
 };
-use core_types::{CallPath, ConversationId, Durability, EffectId};
+use core_types::{CallPath, ConversationId, Durability, EffectId, Principal};
 use grpc_kit::CallContext;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -73,7 +73,7 @@ impl Inner {
         in_flight: &InFlightCall,
         context: &CallContext,
     ) -> Result<Ready, NotPermitted> {
-        let above = self.agents.above(in_flight.path(), &call.profile_id).await;
+        let above = self.agents.above(context, &call.profile_id).await;
         let above = above.map_err(Unknown::into_failure)?;
         let (rules, conversation) = (above.rules(), text_of(call.conversation.as_ref()));
         let judge = |ready: &Ready| {
@@ -264,7 +264,8 @@ impl WaitingCall {
     }
 
     fn into_call(self) -> Option<(Call, CallContext)> {
-        let context = CallContext::new(CallPath::from_steps(self.path).ok()?);
+        let path = CallPath::from_steps(self.path).ok()?;
+        let context = CallContext::new(Principal::LOCAL, path);
         // Without its grant the call would have more rights than it was given.
         let grant = self.granted.map(|text| ledger::grant_from_text(&text));
         let grant = match grant {
@@ -316,7 +317,7 @@ impl Calls {
                 );
                 continue;
             };
-            drop(self.join_within(call, context)?);
+            drop(self.join(call, context)?);
             count += 1;
         }
         Ok(count)
@@ -339,8 +340,9 @@ impl Calls {
         let conversation = &approval.conversation_id;
         // Of the runs above the call, the approval names the last; the call is held against all of them
         // before it leaves.
-        let path = CallPath::default().enter(&approval.run_id);
-        let above = self.inner.agents.above(&path.unwrap_or_default(), "").await;
+        let above = CallContext::outermost().enter(&approval.run_id);
+        let above = above.unwrap_or_else(|_| CallContext::outermost());
+        let above = self.inner.agents.above(&above, "").await;
         let above = above.map_err(Unknown::into_failure)?;
         let judgement =
             self.inner

@@ -1,6 +1,6 @@
 //! What becomes of calls that a crash cut off.
 
-use core_types::{CallPath, ConversationId, EffectId};
+use core_types::{ConversationId, EffectId};
 use grpc_kit::CallContext;
 use std::time::Duration;
 use tonic::Status;
@@ -40,7 +40,7 @@ impl Calls {
             }
             LedgerEntry::InFlight(entry) if entry.record.detached => {
                 let call = call_of(entry, entry.record.attempt)?;
-                drop(self.join_within(call, without_caller())?);
+                drop(self.join(call, CallContext::outermost())?);
             }
             LedgerEntry::Settled(decided) if decided.resolution.is_some() => {
                 self.continue_decision(decided).await?;
@@ -67,16 +67,12 @@ fn effect_of(entry: &LedgerEntry) -> &str {
     }
 }
 
-/// The context of a call without a caller.
-pub(super) fn without_caller() -> CallContext {
-    CallContext::new(CallPath::default())
-}
-
 /// The context of a call that an entry was made by, as far as the entry names it.
 pub(super) fn caller_of(entry: &Entry) -> CallContext {
-    match CallPath::default().enter(&entry.record.run_id) {
-        Ok(path) if !entry.record.run_id.is_empty() => CallContext::new(path),
-        _ => without_caller(),
+    let outermost = CallContext::outermost();
+    match outermost.enter(&entry.record.run_id) {
+        Ok(below) if !entry.record.run_id.is_empty() => below,
+        _ => outermost,
     }
 }
 

@@ -4,7 +4,7 @@ use contracts::tavern::{
     common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, RunState},
     registry::v1::{CallDecision, CallResolution},
 };
-use core_types::{CallPath, EffectId, RunId, RunOwner};
+use core_types::{CallPath, EffectId, Principal, RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
 use tonic::{Code, Status};
@@ -129,10 +129,10 @@ impl Calls {
         let original = self.inner.ledger.attempt(effect, earlier).await?;
         let original = original.ok_or_else(|| refusal_of_missing(effect.as_str()))?;
         let context = match path {
-            Some(path) => CallContext::new(path),
+            Some(path) => CallContext::new(Principal::LOCAL, path),
             None => caller_of(&original),
         };
-        self.join_within(call_of(&original, attempt)?, context)
+        self.join(call_of(&original, attempt)?, context)
     }
 
     /// Refuses to repeat a call whose run has ended with it.
@@ -144,7 +144,14 @@ impl Calls {
         let owner = run_id.parse().map(|run: RunId| run.owner());
         let found = match owner {
             Ok(RunOwner::Registry) => self.inner.runs.get(run_id).await,
-            _ => self.inner.dispatcher.runs.run(run_id).get().await,
+            _ => {
+                self.inner
+                    .dispatcher
+                    .runs
+                    .run(run_id, &CallContext::outermost())
+                    .get()
+                    .await
+            }
         };
         let state = match found {
             Ok(run) if run.outcome.is_none() => return Ok(()),

@@ -5,7 +5,7 @@ use std::{pin::pin, time::Duration};
 use contracts::tavern::common::v1::{CallResult, RunEvent, run_event::Kind};
 use core_types::EffectId;
 use futures::{Stream, StreamExt};
-use grpc_kit::Drain;
+use grpc_kit::{CallContext, Drain};
 use run_client::{CallProgress, Followed};
 use tokio::time::Instant;
 use tonic::Status;
@@ -84,11 +84,12 @@ impl Calls {
     /// A status when no call has the effect id, or the ledger cannot be read.
     pub async fn watch(
         &self,
+        context: CallContext,
         effect: EffectId,
         after: Position,
         drain: Drain,
     ) -> Result<impl Stream<Item = Result<Watched, Status>> + Send + use<>, Status> {
-        if self.in_flight(&effect).is_none()
+        if self.in_flight(&effect, &context).is_none()
             && let LedgerEntry::Absent = self.find(&effect).await?
         {
             return Err(refusal_of_missing(effect.as_str()));
@@ -98,7 +99,7 @@ impl Calls {
             let (mut position, mut seen, mut result) = (after, false, None);
             let mut quiet_since = Instant::now();
             loop {
-                let handle = this.in_flight(&effect);
+                let handle = this.in_flight(&effect, &context);
                 let mut events = handle.map(|handle| this.follow(handle).boxed());
                 if events.is_none() {
                     match this.find(&effect).await? {
@@ -111,7 +112,10 @@ impl Calls {
                             return;
                         }
                         LedgerEntry::Settled(settled) => match &settled.entry.child_run_id {
-                            Some(child) if !seen => events = Some(this.below(&effect, child, position.sequence).boxed()),
+                            Some(child) if !seen => {
+                                let below = this.below(&effect, child, position.sequence, &context);
+                                events = Some(below.boxed());
+                            }
                             _ => {
                                 yield Watched::Settled(LedgerEntry::Settled(settled));
                                 return;
@@ -155,7 +159,7 @@ impl Calls {
     }
 
     /// Joins a call that is in flight.
-    fn in_flight(&self, effect: &EffectId) -> Option<CallHandle> {
+    fn in_flight(&self, effect: &EffectId, context: &CallContext) -> Option<CallHandle> {
         let in_flight = self.inner.in_flight_calls().get(effect).cloned()?;
         Some(CallHandle {
             in_flight,
@@ -163,6 +167,7 @@ impl Calls {
             was_in_flight: true,
             ends_with_caller: None,
             awaits_decision: None,
+            context: context.clone(),
         })
     }
 
@@ -172,8 +177,9 @@ impl Calls {
         effect: &EffectId,
         child: &str,
         after: u64,
+        context: &CallContext,
     ) -> impl Stream<Item = Result<CallProgress, Status>> + Send + use<> {
-        let run = self.inner.dispatcher.runs.run(child);
+        let run = self.inner.dispatcher.runs.run(child, context);
         let events = run.follow(after, Instant::now() + FOLLOW_LIMIT);
         let (effect, child) = (effect.to_string(), child.to_owned());
         events.map(move |followed| match followed {

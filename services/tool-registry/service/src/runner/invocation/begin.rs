@@ -64,16 +64,23 @@ impl Invocations {
     ///
     /// # Errors
     /// A status when the request is wrong or cannot be stored.
-    pub async fn start(&self, request: InvokeCallsRequest) -> Result<(String, bool), Status> {
+    pub async fn start(
+        &self,
+        context: CallContext,
+        request: InvokeCallsRequest,
+    ) -> Result<(String, bool), Status> {
         let invocations = self.clone();
-        to_its_end(async move { invocations.begin(request).await }).await
+        to_its_end(async move { invocations.begin(&context, request).await }).await
     }
 
-    async fn begin(&self, request: InvokeCallsRequest) -> Result<(String, bool), Status> {
+    async fn begin(
+        &self,
+        context: &CallContext,
+        request: InvokeCallsRequest,
+    ) -> Result<(String, bool), Status> {
         let body_hash = body_hash(&request);
         let conversation = self.check(&request)?;
         let parsed = request.parsed.unwrap_or_default();
-        let now = CallContext::current();
         let start = StartRun {
             kind: KIND,
             owner: None,
@@ -97,10 +104,9 @@ impl Invocations {
                 "profile": request.profile_id,
             }),
             first_events: parsed_events(&parsed),
-            path: Some(now.path().steps().to_vec()),
             forks: None,
         };
-        let recorder = match self.runs.start(start).await? {
+        let recorder = match self.runs.start(context, start).await? {
             Started::Replayed(run) => return Ok((run.run_id, true)),
             Started::New(recorder, _) => recorder,
         };

@@ -14,6 +14,7 @@ use contracts::tavern::common::v1::{
 };
 use core_types::EffectId;
 use futures::{StreamExt, stream, stream::BoxStream};
+use grpc_kit::CallContext;
 use run_client::{CallProgress, CallTerms};
 use run_events::{RunControl, outcome};
 use run_log::AppendError;
@@ -174,13 +175,17 @@ impl run_client::Call for OwnCall {
         }
     }
 
-    fn ask(&self, attempt: u32) -> BoxStream<'static, Result<CallProgress, Status>> {
+    fn ask(
+        &self,
+        attempt: u32,
+        context: &CallContext,
+    ) -> BoxStream<'static, Result<CallProgress, Status>> {
         let call = Call {
             attempt,
             is_first: self.is_first.swap(false, Ordering::Relaxed),
             ..self.call.clone()
         };
-        match self.calls.join(call) {
+        match self.calls.join(call, context.clone()) {
             Ok(handle) => self.calls.follow(handle).boxed(),
             Err(status) => stream::once(ready(Err(status))).boxed(),
         }

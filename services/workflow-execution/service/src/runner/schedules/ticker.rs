@@ -7,6 +7,7 @@ use contracts::tavern::common::v1::RunState;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
 use core_types::RequestId;
+use grpc_kit::CallContext;
 use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
@@ -187,7 +188,8 @@ impl Inner {
             options: row.definition.options,
             ..StartRunRequest::default()
         };
-        match tokio::time::timeout(START_TIMEOUT, self.start(request)).await {
+        let started = self.start(CallContext::outermost(), request);
+        match tokio::time::timeout(START_TIMEOUT, started).await {
             Ok(Ok(started)) => {
                 time.state = TimeState::Started;
                 time.run_id = started.run.map(|run| run.run_id).unwrap_or_default();

@@ -57,12 +57,13 @@ impl RunsBelow {
     /// Starts a run, or finds it, and shows its events and how it ended.
     pub(super) fn call(
         &self,
+        context: CallContext,
         request: CallToolRequest,
     ) -> impl Stream<Item = Result<CallToolResponse, Status>> + Send + use<> {
-        let (below, context) = (self.clone(), CallContext::current());
+        let below = self.clone();
         async_stream::try_stream! {
-            let run_id = context.scope(below.start(&request)).await?;
-            let run = ChildRun::of(below.service(), run_id);
+            let run_id = below.start(&context, &request).await?;
+            let run = ChildRun::of(&below.service(), &context, run_id);
             let until = tokio::time::Instant::now() + FOLLOW_LIMIT;
             let mut followed = pin!(run.follow(0, until));
             while let Some(next) = followed.next().await {
@@ -78,7 +79,11 @@ impl RunsBelow {
         }
     }
 
-    async fn start(&self, request: &CallToolRequest) -> Result<String, Status> {
+    async fn start(
+        &self,
+        context: &CallContext,
+        request: &CallToolRequest,
+    ) -> Result<String, Status> {
         let workflow_id = request.tool_id.trim_start_matches(WORKFLOW).to_owned();
         let start = StartRunRequest {
             request_id: request.effect_id.clone(),
@@ -86,7 +91,7 @@ impl RunsBelow {
             inputs_json: request.arguments_json.clone(),
             ..StartRunRequest::default()
         };
-        let mut client = WorkflowServiceClient::new(self.service());
+        let mut client = WorkflowServiceClient::new(self.service().with(context));
         let started = client.start_run(start).await?.into_inner();
         let run_id = started.run.unwrap_or_default().run_id;
         let run_ids = &mut self.state.lock().unwrap().run_ids;
@@ -104,7 +109,7 @@ impl RunsBelow {
             run_id,
             reason: reason.to_owned(),
         };
-        let mut client = RunServiceClient::new(self.service());
+        let mut client = RunServiceClient::new(self.service().outermost());
         client.cancel_run(request).await.map(drop)
     }
 

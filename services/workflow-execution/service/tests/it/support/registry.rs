@@ -14,7 +14,7 @@ use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::*;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use futures::stream::{self, Stream, StreamExt};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use tokio::sync::watch;
 use tonic::{Code, Request, Response, Status};
 
@@ -317,13 +317,14 @@ impl CallService for RegistryDouble {
         &self,
         request: Request<CallToolRequest>,
     ) -> Result<Response<Self::CallToolStream>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let before = self.take(&request)?;
         if request.tool_id == "late" {
             self.inner.until_cancelled(&request, 1).await;
         }
         if RunsBelow::carries_out(&request) {
-            return Ok(Response::new(self.below().call(request).boxed()));
+            return Ok(Response::new(self.below().call(context, request).boxed()));
         }
         if let Some(mut settled) = before {
             settled.replayed = true;
