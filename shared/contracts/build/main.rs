@@ -15,8 +15,8 @@ const OURS: &str = "tavern/";
 /// The directories of files that only describe options: they have no generated code.
 const OPTIONS: [&str; 2] = ["buf/", "google/api/"];
 
-/// Fields whose message our code keeps as it came, because the gateway passes it on unread. On the wire
-/// a message and its bytes are the same.
+/// Fields whose message our code keeps encoded, because the gateway passes it on unread. On the
+/// wire a message and its bytes are the same.
 const ENCODED: [(&str, &str); 3] = [
     ("tavern.run.v1.WatchRunResponse", "record"),
     ("tavern.registry.v1.InvokeCallsResponse", "record"),
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes bytes of the fields that are kept encoded.
+/// Turns the fields that are kept encoded into bytes fields.
 fn keep_encoded(set: &mut FileDescriptorSet) {
     for file in &mut set.file {
         let package = file.package().to_owned();
@@ -79,7 +79,7 @@ fn keep_encoded(set: &mut FileDescriptorSet) {
     }
 }
 
-/// Encodes the files with their options, and with the comments of those that are ours.
+/// Encodes the files with their options, and with the comments of our own files.
 fn descriptor_set(roots: &[PathBuf], compiler: &Compiler) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut set = Vec::new();
     for file in compiler.descriptor_pool().files() {

@@ -1,7 +1,7 @@
 //! Tables of the limits that fields declare as options of `buf.validate`.
 //!
-//! Only what the codec can enforce may be declared: any other rule fails the build, so that no limit
-//! of the contract is words alone.
+//! Only rules that the codec can enforce may be declared: any other rule fails the build, so that
+//! no limit of the contract is words alone.
 
 use prost_reflect::{
     DescriptorPool, DynamicMessage, FieldDescriptor, Kind, MessageDescriptor, ServiceDescriptor,
@@ -37,15 +37,15 @@ pub(super) fn tables(pool: &DescriptorPool) -> Result<String> {
 
 #[derive(Default)]
 struct Tables {
-    /// The place of each message that was looked at; `None` without rules.
+    /// The index of each visited message's table; `None` without rules.
     places: BTreeMap<String, Option<usize>>,
     written: Vec<String>,
-    /// The messages around the one that is looked at.
+    /// The messages around the visited message.
     around: Vec<String>,
 }
 
 impl Tables {
-    /// Returns the place of the message's table, if it or a message below it has rules.
+    /// Returns the index of the message's table, if it or a message below it has rules.
     fn message(&mut self, message: &MessageDescriptor) -> Result<Option<usize>> {
         let name = message.full_name().to_owned();
         if let Some(place) = self.places.get(&name) {

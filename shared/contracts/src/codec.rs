@@ -1,4 +1,4 @@
-//! How messages become bytes and back.
+//! Encoding and decoding of messages.
 
 mod rules;
 
@@ -13,8 +13,8 @@ use tonic::{
 
 /// The first size of a buffer, and the bytes of small messages that make one frame. A stream whose
 /// reader is slow holds a few of each, so they are far smaller than the library has them. The decoder of
-/// a frame makes room for its next message beside what it holds already, so that two messages in one
-/// frame cost the room of four.
+/// a frame makes room for its next message in addition to its present content, so that two messages
+/// in one frame cost the room of four.
 const BUFFERS: (usize, usize) = (1 << 10, 1 << 10);
 
 /// Protobuf with small buffers, and with requests that keep the rules of their fields.
@@ -73,8 +73,8 @@ impl<T: Message> Encoder for ProstEncoder<T> {
 #[derive(Debug)]
 pub struct ProstDecoder<U> {
     inner: tonic_prost::ProstDecoder<U>,
-    /// The rules of the message if it is a request; answers may have values that are newer than this
-    /// program.
+    /// The rules of the message if it is a request; answers may have values that this program does
+    /// not know yet.
     rules: Option<&'static rules::Message>,
 }
 

@@ -10,7 +10,8 @@ pub struct CallsInDoubt {
 }
 
 impl CallsInDoubt {
-    /// Takes the next event. A call is in doubt until it was decided, has settled, or its run has ended.
+    /// Accounts for the next event. A call is in doubt until it was decided, has settled, or its
+    /// run has ended.
     pub fn note(&mut self, event: &RunEvent) {
         match &event.kind {
             Some(Kind::CallInDoubt(call)) => {

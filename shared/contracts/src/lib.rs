@@ -18,7 +18,7 @@ pub mod watch;
     reason = "generated code; its comments come from the proto files"
 )]
 pub mod tavern {
-    /// What all services share.
+    /// Messages that all services share.
     pub mod common {
         /// Version 1.
         pub mod v1 {

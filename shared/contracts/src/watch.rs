@@ -1,5 +1,5 @@
-//! The record in a response to a watch, which stays encoded until it is needed: the gateway passes it on
-//! as it came.
+//! The record in a response to a watch, which stays encoded until it is needed: the gateway passes
+//! it on unread.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
@@ -21,8 +21,9 @@ pub fn encode(record: Record) -> Bytes {
     record.encode_to_vec().into()
 }
 
-/// Makes a record of an encoded event and its place in the log, without reading the event. The place
-/// counts even where the event states another: of a field that comes twice, the last one is valid.
+/// Makes a record of an encoded event and its sequence in the log, without reading the event. The
+/// sequence counts even where the event states another: of a field that appears twice, the last one
+/// is valid.
 pub fn encode_event(event: &[u8], sequence: u64) -> Bytes {
     let length = event.len() + key_len(SEQUENCE) + encoded_len_varint(sequence);
     let capacity = key_len(EVENT) + encoded_len_varint(length as u64) + length;
@@ -35,8 +36,8 @@ pub fn encode_event(event: &[u8], sequence: u64) -> Bytes {
     record.freeze()
 }
 
-/// Whether a reset voids the answer that an agent's model was giving: all that it said and thought since it was
-/// asked.
+/// Whether a reset voids the partial answer of an agent's model: its text and thoughts since the
+/// request.
 pub fn voids_answer(reset: &OutputReset) -> bool {
     reset.effect_id.is_empty() && reset.node_id.is_empty() && reset.interface_key.is_empty()
 }
@@ -55,7 +56,7 @@ fn is_of(record: &[u8], field: u32) -> bool {
     record.first() == Some(&((field << 3 | WireType::LengthDelimited as u32) as u8))
 }
 
-/// Reads a record; nothing if it has a kind that this version does not know.
+/// Reads a record; `None` if this version does not know its kind.
 ///
 /// # Errors
 /// INTERNAL if the bytes are no record.

@@ -1,8 +1,8 @@
 //! The limits of requests, checked before a handler sees them.
 //!
-//! A protobuf decoder takes any number and any text. What a field accepts is declared in the proto
-//! files as options of `buf.validate`; the build makes tables of them, so that no method can forget
-//! to check. The walk reads the bytes of the request once and allocates only to report.
+//! A protobuf decoder accepts any number and any text. The limits of each field are declared in the
+//! proto files as options of `buf.validate`; the build makes tables of them, so that no method can
+//! forget to check. The walk reads the bytes of the request once and allocates only to report.
 
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -22,7 +22,7 @@ const MAX_FIELDS: usize = 32;
 
 const NANOS_PER_SECOND: i128 = 1_000_000_000;
 
-/// A message with rules, or with a field that leads to one.
+/// A message with rules, or with a field that leads to such a message.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The fields with rules, by number.
@@ -35,7 +35,7 @@ pub(super) struct Message {
 struct Oneof {
     name: &'static str,
     numbers: &'static [u32],
-    /// What to set, in words.
+    /// The fields to set, in words.
     choice: &'static str,
 }
 
@@ -50,7 +50,7 @@ struct Field {
     /// Whether a missing field has no value to check.
     optional: bool,
     required: bool,
-    /// What each value must be.
+    /// The check of each value.
     check: Check,
 }
 
@@ -66,7 +66,7 @@ enum Check {
     Double(f64, f64),
     /// Nanoseconds.
     Duration(i128, i128),
-    /// The place of the message's table.
+    /// The index of the message's table.
     Message(usize),
 }
 
@@ -106,7 +106,7 @@ impl Violations {
     }
 }
 
-/// The path of a field, written only where something is wrong with it.
+/// The path of a field, written only for a violation.
 #[derive(Clone, Copy)]
 struct Path<'a> {
     above: Option<&'a Path<'a>>,
@@ -127,7 +127,7 @@ impl Display for Path<'_> {
     }
 }
 
-/// Adds what is wrong in a message; what is malformed is left to the decoder.
+/// Adds the violations in a message; malformed bytes are left to the decoder.
 fn walk(
     message: &Message,
     mut bytes: &[u8],
@@ -181,7 +181,7 @@ fn walk(
     Some(())
 }
 
-/// Adds what is wrong with the number of times that fields were there.
+/// Adds the violations of the numbers of fields: missing fields, and too few or too many entries.
 fn missing(message: &Message, seen: &[u32], above: Option<&Path<'_>>, found: &mut Violations) {
     let path = |name| Path {
         above,
