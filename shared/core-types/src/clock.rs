@@ -1,7 +1,7 @@
 //! Time and randomness as parameters.
 //!
-//! Everything that needs the time or a new identifier takes a [`Clock`] or an [`IdSource`], so
-//! that tests and replays decide both. Only this module asks the system.
+//! Code that needs the time or a new identifier has a [`Clock`] or an [`IdSource`] as a parameter,
+//! so that tests and replays decide both. Only this module reads them from the system.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ impl Timestamp {
         Self::from_unix_nanos(self.0.saturating_sub(nanos))
     }
 
-    /// Returns how long after `earlier` this point is; zero when it is not.
+    /// Returns the time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         let nanos = self.0.saturating_sub(earlier.0).max(0);
         Duration::from_nanos(u64::try_from(nanos).expect("held at zero above"))
@@ -58,9 +58,9 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 }
 
-/// Makes identifiers that no one has used before.
+/// Generates new identifiers.
 pub trait IdSource: Send + Sync + std::fmt::Debug {
-    /// Returns a new identifier that sorts by the time of its making.
+    /// Returns a new identifier that sorts by the time of its creation.
     fn next_uuid(&self) -> Uuid;
 
     /// Returns a new run identifier of `owner`.

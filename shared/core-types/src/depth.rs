@@ -1,11 +1,11 @@
-//! How deep calls may go round: tool, workflow, tool, and so on.
+//! The depth of nested calls: tool, workflow, tool, and so on.
 
 /// The deepest nesting of calls that is accepted.
 pub const MAX_CALL_DEPTH: usize = 8;
 
 /// The runs above the present one, outermost first.
 ///
-/// It travels in metadata beside every call between services. A call whose path is already
+/// It travels in the metadata of every call between services. A call whose path is already
 /// [`MAX_CALL_DEPTH`] long is refused, which ends a workflow that calls itself through a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPath {
@@ -46,7 +46,7 @@ impl CallPath {
         Ok(Self { steps })
     }
 
-    /// Takes steps that came over the wire, outermost first.
+    /// Reads steps from the wire, outermost first.
     ///
     /// # Errors
     /// [`DepthExceeded`] when there are more than [`MAX_CALL_DEPTH`].

@@ -1,15 +1,15 @@
-//! How much a run's acknowledgement survives.
+//! The durability of a run's acknowledged events.
 
 use serde::{Deserialize, Serialize};
 
-/// What an acknowledged event of a run survives.
+/// The faults that an acknowledged event of a run survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Nothing is written to disk; the run is gone when its process ends.
+    /// No event is written to disk; the run is gone when its process ends.
     Memory,
-    /// What no one waits for is synced to disk within a short time, and may be lost with the process
-    /// until then. What is awaited is synced first.
+    /// Events without a waiting caller are synced to disk within a short time, and may be lost with
+    /// the process until then. Awaited events are synced first.
     Batched,
     /// The event is synced to disk before it is acknowledged, and survives power loss.
     #[default]

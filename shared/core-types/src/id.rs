@@ -1,8 +1,8 @@
 //! Identifiers that arrive as text from outside, each a kind of its own.
 //!
 //! All of them are opaque: they are compared byte by byte and never taken apart, except
-//! [`ToolId::workflow`] and [`ToolId::node`], the two namespaces that the platform itself gives
-//! out. None may be empty, contain control characters or be longer than [`MAX_ID_BYTES`].
+//! [`ToolId::workflow`] and [`ToolId::node`], the two namespaces of the platform itself. None may
+//! be empty, contain control characters or be longer than [`MAX_ID_BYTES`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,19 @@ use crate::run_id::RunId;
 /// The longest identifier that is accepted, in bytes.
 pub const MAX_ID_BYTES: usize = 256;
 
-/// Why a text is no identifier.
+/// The reason for which a text is no identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The text is empty.
     #[error("{kind} is empty; give at least one character")]
     Empty {
-        /// What the text was meant to be, as in "tool id".
+        /// The kind of identifier, such as "tool id".
         kind: &'static str,
     },
     /// The text is too long.
     #[error("{kind} has {bytes} bytes; at most {MAX_ID_BYTES} are accepted")]
     TooLong {
-        /// What the text was meant to be.
+        /// The kind of identifier.
         kind: &'static str,
         /// Its length.
         bytes: usize,
@@ -31,7 +31,7 @@ pub enum IdError {
     /// The text has a character that identifiers may not have.
     #[error("{kind} contains the character {character:?} at byte {at}; remove it")]
     BadCharacter {
-        /// What the text was meant to be.
+        /// The kind of identifier.
         kind: &'static str,
         /// The character.
         character: char,
@@ -81,17 +81,17 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// Checks `text` and takes it as an identifier.
+            /// Makes an identifier of `text` after checking it.
             ///
             /// # Errors
-            /// [`IdError`] names what is wrong with the text.
+            /// [`IdError`] names the fault of the text.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
                 check($kind, &text, $allowed)?;
                 Ok(Self(text))
             }
 
-            /// Returns the identifier as it was given.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -160,7 +160,7 @@ text_id!(
     ConversationId, "conversation id", portable
 );
 text_id!(
-    /// The caller's own name for a request, by which a repeat is known.
+    /// The caller's own id for a request, by which a repeat is recognised.
     RequestId, "request id", visible
 );
 text_id!(
@@ -181,7 +181,8 @@ impl ToolId {
 }
 
 impl ConversationId {
-    /// Returns the id as the name of a directory: no id can name another's or leave the parent.
+    /// Returns the id as the name of a directory: no id can name the directory of another or leave
+    /// the parent.
     ///
     /// `.` and `:` have meanings in paths, so both are written with a percent sign.
     pub fn directory_name(&self) -> String {

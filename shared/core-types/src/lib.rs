@@ -1,8 +1,8 @@
 //! Identifiers, clock, limits and page tokens that every Tavern crate shares.
 //!
-//! Nothing here does I/O apart from [`clock`], the one module of the workspace that may ask the
-//! system for the time and for randomness. The crate names no tokio, tonic or sqlx, so that pure
-//! code can use it.
+//! The crate does no I/O apart from [`clock`], the one module of the workspace that may read the
+//! time and randomness of the system. The crate names no tokio, tonic or sqlx, so that pure code
+//! can use it.
 
 pub mod clock;
 pub mod depth;

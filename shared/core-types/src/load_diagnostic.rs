@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSeverity {
-    /// Something was left alone on purpose.
+    /// A part was left alone on purpose.
     Note,
-    /// Something has no effect.
+    /// A part has no effect.
     Warning,
-    /// Something kept the definition from being loaded.
+    /// A fault kept the definition from being loaded.
     Error,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadDiagnostic {
-    /// How much it matters.
+    /// The severity.
     pub severity: LoadSeverity,
     /// A JSON pointer into the definition, after the path of the file if there are several.
     pub path: String,
     /// A stable code in snake case.
     pub code: &'static str,
-    /// One sentence that names what was found and the remedy.
+    /// One sentence that describes the finding and the remedy.
     pub message: String,
 }
 
@@ -30,7 +30,7 @@ impl LoadDiagnostic {
     /// The most findings about one definition.
     pub const MAX: usize = 100;
 
-    /// Makes the finding that a feature is used which is not carried out.
+    /// Makes the finding that a used feature is not supported.
     pub fn not_supported(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             severity: LoadSeverity::Warning,
@@ -40,8 +40,8 @@ impl LoadDiagnostic {
         }
     }
 
-    /// Makes the finding that nothing reads a key: a warning if it looks like the known key
-    /// `nearest`, else a note.
+    /// Makes the finding that a key is unknown: a warning if it looks like the known key `nearest`,
+    /// otherwise a note.
     pub fn unknown_key(path: impl Into<String>, key: &str, nearest: Option<&str>) -> Self {
         let key: String = key.chars().take(80).collect();
         let (severity, hint) = match nearest {

@@ -4,22 +4,22 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-/// The largest page that a list gives, in entries.
+/// The largest page of a list, in entries.
 pub const MAX_PAGE_SIZE: usize = 500;
 
-/// The page that a list gives when the caller names no size, in entries.
+/// The default page of a list, in entries.
 pub const DEFAULT_PAGE_SIZE: usize = 100;
 
-/// Where a list continues: the key of the last entry of the page before.
+/// The point at which a list continues: the key of the last entry of the page before.
 ///
-/// A token is bound to the list that it came from: it carries a digest of the list's name and
-/// filter, so that a token of one list is refused by another instead of giving a wrong page.
+/// A token is bound to its list: it carries a digest of the list's name and filter, so that a token
+/// of one list is refused by another instead of returning a wrong page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageToken {
     last_key: String,
 }
 
-/// A page token that this list did not give out.
+/// A page token that this list did not issue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the page token does not belong to this list; start again without one")]
 pub struct PageTokenError;
@@ -47,7 +47,7 @@ impl PageToken {
     /// Reads a token that [`PageToken::encode`] wrote for the same `list`; empty text is not a token.
     ///
     /// # Errors
-    /// [`PageTokenError`] when the token is damaged or comes from another list.
+    /// [`PageTokenError`] when the token is damaged or belongs to another list.
     pub fn decode(list: &str, text: &str) -> Result<Option<Self>, PageTokenError> {
         if text.is_empty() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl PageToken {
     }
 }
 
-/// Returns the size of page to give when the caller asked for `asked` entries.
+/// Returns the page size for a request of `asked` entries.
 pub fn page_size(asked: i32) -> usize {
     match usize::try_from(asked) {
         Ok(0) | Err(_) => DEFAULT_PAGE_SIZE,

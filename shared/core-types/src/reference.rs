@@ -1,8 +1,8 @@
-//! Names in a definition that stand for something stored or configured elsewhere.
+//! Names in a definition that refer to documents, tools and settings elsewhere.
 
 use crate::LoadDiagnostic;
 
-/// The kind of thing that a name stands for.
+/// The kind of target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReferenceKind {
     /// An agent profile.
@@ -26,7 +26,7 @@ pub enum ReferenceKind {
 }
 
 impl ReferenceKind {
-    /// Returns the sentence about a name that stands for nothing, with the remedy.
+    /// Returns the sentence about a name without a target, with the remedy.
     fn problem(self, id: &str) -> String {
         let stored = |kind: &str| format!("no {kind} has the id `{id}`; store it");
         match self {
@@ -55,9 +55,9 @@ impl ReferenceKind {
 pub struct Reference {
     /// The JSON pointer of the name.
     pub path: String,
-    /// The kind of thing that it stands for.
+    /// The kind of target.
     pub kind: ReferenceKind,
-    /// The name as what it stands for is known by; empty stands for the default.
+    /// The id of the target; empty means the default.
     pub id: String,
 }
 
@@ -71,8 +71,8 @@ impl Reference {
         }
     }
 
-    /// Makes the finding that the name stands for nothing now: a warning, as definitions that name each other
-    /// are stored one after the other.
+    /// Makes the finding that the target is missing now: a warning, as definitions that name each
+    /// other are stored one after the other.
     pub fn missing(&self) -> LoadDiagnostic {
         let shown: String = self.id.chars().take(120).collect();
         LoadDiagnostic {

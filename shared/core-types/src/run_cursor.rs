@@ -1,10 +1,10 @@
-//! The place of a run in a list of runs.
+//! The position of a run in a list of runs.
 
 use std::{fmt, str::FromStr};
 
 use crate::{RunId, RunIdError, Timestamp};
 
-/// The place of a run in a list.
+/// The position of a run in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunCursor {
     created: Timestamp,
@@ -12,12 +12,12 @@ pub struct RunCursor {
 }
 
 impl RunCursor {
-    /// Returns the place of a run that was created at this time.
+    /// Returns the position of a run that was created at this time.
     pub fn new(created: Timestamp, id: RunId) -> Self {
         Self { created, id }
     }
 
-    /// Returns when the run was created.
+    /// Returns the creation time of the run.
     pub fn created(&self) -> Timestamp {
         self.created
     }
@@ -27,17 +27,17 @@ impl RunCursor {
         self.id
     }
 
-    /// Returns what lists are sorted by. The id counts as text, as in the database.
+    /// Returns the key by which lists are sorted. The id counts as text, as in the database.
     pub fn sort_key(&self) -> (Timestamp, String) {
         (self.created, self.id.to_string())
     }
 }
 
-/// A text that is not a place in a list of runs.
+/// A text that is no position in a list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a place in a list of runs; start the list again")]
 pub struct RunCursorError {
-    /// What was wrong with the id in it, if that was the reason.
+    /// The fault of the id in it, if that was the reason.
     #[source]
     id: Option<RunIdError>,
 }

@@ -1,11 +1,11 @@
-//! The identifier of a run, which also says who owns the run.
+//! The identifier of a run, which also names the owner of the run.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// What a run is, by which the service is known that keeps its log.
+/// The kind of a run, which determines the service that keeps its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunOwner {
     /// agent-runtime: a turn of a conversation.
@@ -36,8 +36,8 @@ impl RunOwner {
         }
     }
 
-    /// Returns the owner by which a service is known that keeps these runs: agent-runtime keeps scenes
-    /// beside turns.
+    /// Returns the owner that stands for the service of these runs: agent-runtime keeps turns and
+    /// scenes.
     pub fn service(self) -> Self {
         match self {
             RunOwner::Scene => RunOwner::Agent,
@@ -60,12 +60,12 @@ pub struct RunId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a run id; one looks like turn_0190f5a2c3d47e8f9a0b1c2d3e4f5a6b")]
 pub struct RunIdError {
-    /// The text as it was given, cut after 80 characters.
+    /// The text, cut after 80 characters.
     pub text: String,
 }
 
 impl RunId {
-    /// Puts an owner and a UUID together.
+    /// Makes an id of an owner and a UUID.
     pub fn new(owner: RunOwner, uuid: Uuid) -> Self {
         Self { owner, uuid }
     }
@@ -75,7 +75,7 @@ impl RunId {
         self.owner
     }
 
-    /// Returns the 16 bytes that the log is keyed by.
+    /// Returns the UUID, the key of the log.
     pub fn uuid(&self) -> Uuid {
         self.uuid
     }

@@ -5,10 +5,10 @@
 pub struct Tenant(());
 
 impl Tenant {
-    /// The only one.
+    /// The only tenant.
     pub const DEFAULT: Self = Self(());
 
-    /// Returns its name in keys.
+    /// Returns the name of the tenant in keys.
     pub const fn as_str(self) -> &'static str {
         "default"
     }

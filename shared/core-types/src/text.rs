@@ -1,6 +1,6 @@
-//! Text that strangers have written and people will read.
+//! Untrusted text for people to read.
 
-/// Whether a character has no shape of its own or directs how others are shown.
+/// Whether a character has no shape of its own or changes the display of others.
 pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character,
