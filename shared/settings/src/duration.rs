@@ -7,7 +7,7 @@ use std::{borrow::Cow, time::Duration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-/// What is accepted, in words.
+/// The accepted text, in words.
 pub const EXPECTED: &str = "a duration such as \"250ms\", \"30s\", \"5m\", \"2h\" or \"1d\"";
 
 const UNITS: [(&str, u64); 5] = [
@@ -41,7 +41,7 @@ pub fn print(duration: Duration) -> String {
     format!("{}{unit}", milliseconds / u128::from(*size))
 }
 
-/// How fields of type `Duration` are read, written and described.
+/// Reads, writes and describes fields of type `Duration`.
 #[derive(Debug)]
 pub struct DurationText;
 

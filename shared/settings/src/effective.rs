@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{layers, meanings::Meanings, problem::Source};
 
 /// Returns the values of `settings` whose keys are `shown` as TOML: each with its meaning above, its
-/// source behind it, and its default where another value is in force; a table's meaning stands above
+/// source behind it, and its default where another value is in force; a table's meaning is above
 /// its first value.
 pub(crate) fn print<T: Default + Serialize + JsonSchema>(
     settings: &T,

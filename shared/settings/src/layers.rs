@@ -1,6 +1,6 @@
 //! The file, the environment and the command line as trees of values, and their overlay.
 //!
-//! This is the only module that reads figment's formats; everything else sees [`Layer`].
+//! This is the only module that reads figment's formats; all other modules use [`Layer`].
 
 use std::{ffi::OsString, path::Path};
 
@@ -15,14 +15,15 @@ use crate::text_file;
 /// A settings file larger than this is refused unread.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Values from one place.
+/// Values from one source.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
     /// The tree of values.
     pub(crate) values: Dict,
-    /// The text of each variable as it stood in the environment, by key; empty for a file.
+    /// The text of each variable in the environment, by key; empty for a file.
     raw: Vec<(Vec<String>, String, String)>,
-    /// Where the values were set; missing for the environment, whose variables say so one by one.
+    /// The source of the values; missing for the environment, where each variable is a source of
+    /// its own.
     source: Option<Source>,
 }
 
@@ -62,7 +63,7 @@ impl Layer {
         })
     }
 
-    /// Takes the values that the command line sets, by key.
+    /// Makes a layer of the values that the command line sets, by key.
     pub(crate) fn from_command_line(flags: &[(&str, String)]) -> Self {
         let mut layer = Self {
             source: Some(Source::CommandLine),
@@ -75,7 +76,7 @@ impl Layer {
         layer
     }
 
-    /// Takes the variables that begin with `prefix` and two underscores.
+    /// Makes a layer of the variables that begin with `prefix` and two underscores.
     pub(crate) fn from_environment(
         prefix: &str,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
@@ -119,7 +120,7 @@ impl Layer {
         layer
     }
 
-    /// Returns where this layer's value at `path` was set.
+    /// Returns the source of this layer's value at `path`.
     pub(crate) fn source(&self, path: &[&str]) -> Source {
         if let Some(source) = &self.source {
             return source.clone();
@@ -146,13 +147,13 @@ impl Layer {
         find(&self.values, path).is_some()
     }
 
-    /// Takes the value at `path` out; inside a list, the whole list goes.
+    /// Removes the value at `path`; inside a list, the whole list.
     pub(crate) fn remove(&mut self, path: &[String]) {
         remove(&mut self.values, path);
     }
 
     /// Replaces a number or truth value from the environment by its text, once: a string setting
-    /// may well look like a number. Returns whether there was one.
+    /// may well look like a number. Returns whether there was such a value.
     pub(crate) fn take_as_text(&mut self, path: &[String]) -> bool {
         let Some((_, _, text)) = self.raw.iter().find(|(known, ..)| known == path) else {
             return false;

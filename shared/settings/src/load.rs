@@ -19,7 +19,7 @@ use crate::{
     problem::{Problem, Problems, SettingsError, Source},
 };
 
-/// More problems than this are not looked for.
+/// The most problems that are looked for.
 const MAX_PROBLEMS: usize = 100;
 
 /// The settings of one program.
@@ -27,11 +27,11 @@ pub trait Settings: Default + Serialize + DeserializeOwned + JsonSchema {
     /// The beginning of the program's environment variables, such as `TAVERN_GATEWAY`.
     const PREFIX: &'static str;
 
-    /// Checks ranges and what belongs together, adding every problem.
+    /// Checks ranges and fields that depend on each other, adding every problem.
     fn check(&self, problems: &mut Problems);
 }
 
-/// Settings, and where each value came from.
+/// Settings, and the source of each value.
 #[derive(Debug)]
 pub struct Loaded<T> {
     /// The settings.
@@ -40,9 +40,9 @@ pub struct Loaded<T> {
 }
 
 impl<T: Settings> Loaded<T> {
-    /// Returns what is in force in `program` as TOML: behind a header with the beginning of the
-    /// environment variables, each value whose key is `shown`, with its meaning, its source and its
-    /// default. Secrets are redacted.
+    /// Returns the settings in force in `program` as TOML: behind a header with the beginning of
+    /// the environment variables, each value whose key is `shown`, with its meaning, its source and
+    /// its default. Secrets are redacted.
     pub fn effective(&self, program: &str, shown: impl Fn(&str) -> bool) -> String {
         let prefix = T::PREFIX;
         let values = effective::print(&self.settings, |path| source_of(&self.layers, path), shown);
@@ -54,7 +54,7 @@ impl<T: Settings> Loaded<T> {
 /// the values of the command line by their keys.
 ///
 /// # Errors
-/// [`SettingsError`] with everything that is wrong.
+/// [`SettingsError`] with every problem.
 pub fn load<T: Settings>(
     file: Option<&Path>,
     flags: &[(&str, String)],
@@ -62,10 +62,10 @@ pub fn load<T: Settings>(
     load_from(file, std::env::vars_os(), flags)
 }
 
-/// Loads settings like [`load`], from the environment variables given.
+/// Loads settings like [`load`], from the environment variables `vars`.
 ///
 /// # Errors
-/// [`SettingsError`] with everything that is wrong.
+/// [`SettingsError`] with every problem.
 pub fn load_from<T: Settings>(
     file: Option<&Path>,
     vars: impl IntoIterator<Item = (OsString, OsString)>,
@@ -102,11 +102,11 @@ pub fn load_from<T: Settings>(
     }
 }
 
-/// Deserialises, and as long as that fails takes the value at fault out and tries again, so that
-/// every bad value is found. What was taken out falls back to the layer below or the default.
+/// Deserialises, and as long as that fails removes the value at fault and tries again, so that
+/// every bad value is found. A removed value falls back to the layer below or the default.
 fn extract<T: Settings>(layers: &mut [Layer], problems: &mut Vec<Problem>) -> Option<T> {
-    // The program's own defaults lie below everything, so that setting one field of a table
-    // leaves the others as this program has them.
+    // The program's own defaults are the lowest layer, so that setting one field of a table keeps
+    // this program's other fields.
     let defaults = match Value::serialize(T::default()) {
         Ok(Value::Dict(_, defaults)) => defaults,
         _ => Dict::new(),
@@ -188,7 +188,7 @@ fn describe(path: &[String], source: Source, kind: &Kind) -> Problem {
     }
 }
 
-/// Shows a value, unless its key sounds like a secret's.
+/// Returns a value for a message, unless its key looks like the key of a secret.
 fn shown(path: &[String], actual: &Actual) -> String {
     const SECRETIVE: [&str; 5] = ["key", "token", "secret", "password", "credential"];
     let name = path.last().map(String::as_str).unwrap_or_default();
@@ -205,8 +205,7 @@ fn shown(path: &[String], actual: &Actual) -> String {
     }
 }
 
-/// Finds keys that were set but are no settings: they are absent from what the settings
-/// serialise to.
+/// Finds keys that were set but are no settings: they are absent from the serialised settings.
 fn find_unknown<T: Serialize>(settings: &T, layers: &[Layer], problems: &mut Vec<Problem>) {
     let Ok(Value::Dict(_, known)) = Value::serialize(settings) else {
         return;

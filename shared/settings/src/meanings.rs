@@ -1,9 +1,9 @@
-//! What each key means: the doc comment of its field.
+//! The meaning of each key: the doc comment of its field.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::Value;
 
-/// The doc comments of a settings struct and of those below it.
+/// The doc comments of a settings struct and the structs below it.
 pub(crate) struct Meanings(Value);
 
 impl Meanings {
@@ -17,7 +17,7 @@ impl Meanings {
         )
     }
 
-    /// Returns what a key means, on one line.
+    /// Returns the meaning of a key, on one line.
     pub(crate) fn find(&self, path: &[&str]) -> Option<String> {
         let mut schema = &self.0;
         for part in path {

@@ -1,10 +1,10 @@
-//! Environment variables that look like settings and are none.
+//! Environment variables that look like settings but are not.
 
 use std::ffi::OsString;
 
 use crate::problem::{Problem, Source};
 
-/// What the settings of the programs begin with.
+/// The prefixes of the programs' settings.
 const PROGRAMS: [&str; 6] = [
     "TAVERN",
     "TAVERN_AGENT",
@@ -14,14 +14,14 @@ const PROGRAMS: [&str; 6] = [
     "TAVERN_WORKFLOW",
 ];
 
-/// What the variables begin with that only the repository's own tests read.
+/// The prefixes of variables that only the repository's own tests read.
 const TESTS: [&str; 2] = ["TAVERN_TEST_", "TAVERN_RECORD_"];
 
-/// What the commands of `tavern` that talk to a server read.
+/// The variables of the commands of `tavern` that connect to a server.
 const OF_COMMANDS: [&str; 2] = ["TAVERN_ADDRESS", "TAVERN_APPROVER_KEY"];
 
 /// Finds variables of the family that no program reads: a misspelt limit would not be in force. The
-/// settings of other programs are left to those. `prefix` is that of the present program.
+/// settings of other programs are left to them. `prefix` is the prefix of the present program.
 pub(crate) fn find_unknown(
     prefix: &str,
     vars: &[(OsString, OsString)],
@@ -54,7 +54,7 @@ pub(crate) fn find_unknown(
     }
 }
 
-/// Whether a container platform has set the variable, to name a service that is called like a program.
+/// Whether a container platform has set the variable, to name a service with the name of a program.
 fn is_service_link(name: &str) -> bool {
     let marks = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
     !name.contains("__")
@@ -63,7 +63,7 @@ fn is_service_link(name: &str) -> bool {
             .any(|mark| name.ends_with(mark) || name.contains(&format!("{mark}_")))
 }
 
-/// Returns the name that was probably meant.
+/// Returns the name that was probably intended.
 fn suggestion<'a>(name: &str, programs: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some((written, key)) = name.split_once("__") {
         let nearest = nearest(written, programs)?;

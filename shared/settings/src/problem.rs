@@ -1,14 +1,14 @@
-//! What can be wrong with settings, and how it is reported.
+//! Problems of settings, and their report.
 
 use std::{fmt, io::Write, path::PathBuf, process::ExitCode};
 
 /// The exit code of a program whose settings are wrong (`EX_CONFIG` of sysexits).
 pub const EXIT_CONFIG: u8 = 78;
 
-/// Where a value was set.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// It was not set: the program's default is in force.
+    /// No source: the program's default is in force.
     Default,
     /// The settings file.
     File(PathBuf),
@@ -29,16 +29,16 @@ impl fmt::Display for Source {
     }
 }
 
-/// One thing that is wrong.
+/// One problem of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The key, its parts joined by dots; empty when it concerns the whole file.
     pub key: String,
-    /// Where the value was set.
+    /// The source of the value.
     pub source: Source,
-    /// What is wrong, to be read after the key: "is 0".
+    /// The fault, to be read after the key: "is 0".
     pub what: String,
-    /// What to do about it: "give a number from 1 to 64".
+    /// The remedy: "give a number from 1 to 64".
     pub remedy: String,
 }
 
@@ -67,7 +67,7 @@ pub struct Problems {
 impl Problems {
     /// Adds a problem of the value under `key` (parts joined by dots).
     ///
-    /// `what` is read after the key ("is 0"); `remedy` says what to do.
+    /// `what` is read after the key ("is 0").
     pub fn add(
         &mut self,
         key: impl Into<String>,
@@ -77,12 +77,12 @@ impl Problems {
         self.found.push((key.into(), what.into(), remedy.into()));
     }
 
-    /// Returns whether nothing was found.
+    /// Returns whether no problem was found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// Returns what was found, with the source of each key filled in by `source_of`.
+    /// Returns the problems, with the source of each key filled in by `source_of`.
     pub(crate) fn resolve(self, source_of: impl Fn(&[&str]) -> Source) -> Vec<Problem> {
         self.found
             .into_iter()
@@ -103,7 +103,7 @@ impl Problems {
 /// The settings are wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError {
-    /// Everything that is wrong, at least one entry.
+    /// Every problem, at least one.
     pub problems: Vec<Problem>,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl SettingsError {
-    /// Adds what another part of the program has found, each problem once.
+    /// Adds the problems that another part of the program has found, each once.
     pub fn merge(&mut self, other: Self) {
         for problem in other.problems {
             if !self.problems.contains(&problem) {
@@ -135,7 +135,7 @@ impl SettingsError {
 
 /// Prints every problem on standard error and returns the code to exit with.
 pub fn report_and_exit_code(error: &SettingsError) -> ExitCode {
-    // Standard error may be closed; there is no other place to report to.
+    // Standard error may be closed; there is no other stream for the report.
     let _ = writeln!(std::io::stderr(), "error: {error}");
     ExitCode::from(EXIT_CONFIG)
 }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// What stands in the place of a secret wherever settings are shown.
+/// The text in place of a secret wherever settings are shown.
 pub const REDACTED: &str = "[redacted]";
 
 /// A text that is wiped from memory when dropped and never shown by `Debug` or `Serialize`.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serializer, de};
 
-/// What is accepted, in words.
+/// The accepted text, in words.
 pub const EXPECTED: &str = "a size such as \"512B\", \"256KiB\", \"4MiB\" or \"1GiB\"";
 
 const UNITS: [(&str, usize); 4] = [
@@ -35,7 +35,7 @@ pub fn print(bytes: usize) -> String {
     format!("{}{unit}", bytes / size)
 }
 
-/// How fields of type `usize` are read, written and described.
+/// Reads, writes and describes fields of type `usize`.
 #[derive(Debug)]
 pub struct SizeText;
 

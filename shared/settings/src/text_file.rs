@@ -30,7 +30,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<String> {
 /// Returns the text of bytes without its byte-order mark: UTF-8, or UTF-16 with a mark.
 ///
 /// # Errors
-/// Bytes that are neither.
+/// Bytes that are no such text.
 pub fn decode(mut bytes: Vec<u8>) -> io::Result<String> {
     let refuse = || {
         let problem = "it is not UTF-8, nor UTF-16 with a byte-order mark; save it as UTF-8";

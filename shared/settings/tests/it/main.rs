@@ -297,7 +297,7 @@ fn variables_that_contradict_each_other_are_refused() {
     );
 }
 
-/// What loading with one more variable reports.
+/// Returns the problem that loading with one more variable reports.
 fn problem_of(variable: &str) -> Option<String> {
     let vars = [(variable.into(), "1".into())];
     let error = settings::load_from::<Example>(None, vars, &[]).err()?;
