@@ -1,8 +1,8 @@
 //! Every attribute key.
 //!
 //! The names follow OpenTelemetry's semantic conventions, which still move for generative models;
-//! what the conventions lack begins with `tavern.`. In a span or event macro a constant is used in
-//! braces: `tracing::info!({ TOOL_NAME } = tool, "called")`.
+//! names that the conventions lack begin with `tavern.`. In a span or event macro a constant is
+//! used in braces: `tracing::info!({ TOOL_NAME } = tool, "called")`.
 
 /// The RPC system; always `grpc`.
 pub const RPC_SYSTEM: &str = "rpc.system";
@@ -18,7 +18,7 @@ pub const PEER_ADDRESS: &str = "network.peer.address";
 /// The operation on a model, tool or agent: `chat`, `execute_tool`, `invoke_agent` or
 /// `invoke_workflow`.
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
-/// The model that was asked for.
+/// The requested model.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
 /// The provider of the model, such as `openai`.
 pub const PROVIDER_NAME: &str = "gen_ai.provider.name";
@@ -42,9 +42,9 @@ pub const CONVERSATION_ID: &str = "gen_ai.conversation.id";
 /// The kind of a failure: a gRPC code, a category of a tool failure.
 pub const ERROR_TYPE: &str = "error.type";
 
-/// The store that something concerns, by the name of its file.
+/// The store of an event, by the name of its file.
 pub const STORE: &str = "tavern.store";
-/// The run that something belongs to.
+/// The run of an event or span.
 pub const RUN_ID: &str = "tavern.run.id";
 /// The node of a workflow.
 pub const NODE_ID: &str = "tavern.node.id";
@@ -56,7 +56,7 @@ pub const SCRIPT_RUNTIME: &str = "tavern.sandbox.runtime";
 pub const SANDBOX_WHAT: &str = "tavern.sandbox.what";
 /// Whether an interpreter had waited for a script.
 pub const WARM_START: &str = "tavern.sandbox.warm_start";
-/// The state of what is counted: `running` or `waiting`, `ready` or `wanted`.
+/// The state that a gauge counts: `running` or `waiting`, `ready` or `wanted`.
 pub const SANDBOX_STATE: &str = "tavern.sandbox.state";
 /// The verdict on a script.
 pub const SANDBOX_VERDICT: &str = "tavern.sandbox.verdict";

@@ -47,7 +47,7 @@ pub fn extract(headers: &HeaderMap) -> Option<RemoteParent> {
     )
 }
 
-/// Reads a `traceparent` as it stands in a header or a script's environment.
+/// Reads a `traceparent`, as in a header or a script's environment.
 pub fn parse_traceparent(traceparent: &str) -> Option<RemoteParent> {
     read(traceparent, None)
 }
@@ -64,12 +64,12 @@ pub fn link(span: &Span, other: &RemoteParent) {
     span.add_link(other.0.clone());
 }
 
-/// Writes the context of the current span into headers, in place of what stands there.
+/// Writes the context of the current span into headers, in place of a context that they have.
 pub fn inject(headers: &mut HeaderMap) {
     inject_span(&Span::current(), headers);
 }
 
-/// Writes the context of `span` into headers, in place of what stands there.
+/// Writes the context of `span` into headers, in place of a context that they have.
 pub fn inject_span(span: &Span, headers: &mut HeaderMap) {
     headers.remove(TRACEPARENT);
     headers.remove(TRACESTATE);

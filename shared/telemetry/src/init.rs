@@ -1,4 +1,4 @@
-//! Setting up, and the guard that flushes.
+//! The set-up of telemetry, and the guard that flushes it.
 
 use std::{io::IsTerminal, sync::mpsc, time::Duration};
 
@@ -25,7 +25,7 @@ use tracing_subscriber::{
 use crate::log_context::InSpanContext;
 use crate::settings::{LogFormat, TelemetrySettings};
 
-/// The instrumentation scope of everything that Tavern records.
+/// The instrumentation scope of all spans, metrics and logs of Tavern.
 const SCOPE: &str = "tavern";
 
 /// The longest that a dropped guard waits for its last export.
@@ -83,7 +83,7 @@ struct Providers {
 /// Sets up logs, traces and metrics for the whole process.
 ///
 /// # Errors
-/// [`TelemetryError`]; nothing is set up then.
+/// [`TelemetryError`]; no part is set up then.
 pub fn init(
     settings: &TelemetrySettings,
     service_name: &'static str,
@@ -114,25 +114,25 @@ pub fn init(
     })
 }
 
-/// Gives every span of a test process its trace id. Exports and prints nothing; may be called by
+/// Gives every span of a test process its trace id. Exports and prints no records; may be called by
 /// every test.
 pub fn init_for_tests() {
     init_for_tests_with(Identity::new());
 }
 
-/// Does the same, and lets a layer of the test hear what is logged. Only the first of a process is
-/// heard.
+/// Does the same, and adds a layer of the test that receives the log. Only the first layer of a
+/// process receives it.
 pub fn init_for_tests_with(layer: impl Layer<Registry> + Send + Sync) {
     let provider = SdkTracerProvider::builder().build();
     let tracer = provider.tracer(SCOPE);
-    // The first to come has set up the same, but for the layer.
+    // The first caller has set up the same, except for the layer.
     let _ = tracing_subscriber::registry()
         .with(layer)
         .with(trace_layer(tracer))
         .try_init();
 }
 
-/// Returns the meter for Tavern's metrics; without an endpoint its instruments do nothing.
+/// Returns the meter for Tavern's metrics; without an endpoint its instruments have no effect.
 pub fn meter() -> opentelemetry::metrics::Meter {
     global::meter(SCOPE)
 }
@@ -148,7 +148,8 @@ where
         .with_threads(false)
         .with_target(false)
         .with_tracked_inactivity(false)
-        // Nothing here reads the context of OpenTelemetry, only that of tracing, so no poll sets it.
+        // No code here reads the context of OpenTelemetry, only the context of tracing, so no poll
+        // sets it.
         .with_context_activation(false)
         .with_filter(exported())
 }
@@ -176,7 +177,7 @@ where
 
 impl Providers {
     fn build(settings: &TelemetrySettings, resource: Resource) -> Result<Self, TelemetryError> {
-        // A decision that was made upstream is kept, so that traces are whole.
+        // A decision from upstream is kept, so that traces are whole.
         let sampler =
             Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(settings.sample_ratio)));
         let tracer = SdkTracerProvider::builder()
@@ -231,8 +232,8 @@ impl Providers {
         })
     }
 
-    /// Flushes and ends all three; blocks. A receiver that knows no metrics or logs is no reason
-    /// to fail at the end of a program, so what goes wrong is only said.
+    /// Flushes and ends all three; blocks. A receiver that knows no metrics or logs is no reason to
+    /// fail at the end of a program, so failures are only reported.
     fn shutdown(self) {
         let results = [
             ("traces", Some(self.tracer.shutdown())),
@@ -248,7 +249,7 @@ impl Providers {
 }
 
 impl Guard {
-    /// Exports what is left and ends telemetry.
+    /// Exports the remaining records and ends telemetry.
     pub async fn shutdown(mut self) {
         if let Some(providers) = self.providers.take() {
             // Shutting down blocks while the exporter needs the runtime.
@@ -266,7 +267,7 @@ impl Drop for Guard {
             let (ended, wait) = mpsc::channel();
             std::thread::spawn(move || {
                 providers.shutdown();
-                // The waiting side may be gone.
+                // The receiver may be gone.
                 let _ = ended.send(());
             });
             let _ = wait.recv_timeout(DROP_TIMEOUT);

@@ -4,8 +4,8 @@ use opentelemetry::Context;
 use tracing::{Event, Subscriber, dispatcher};
 use tracing_subscriber::{Layer, layer, registry::LookupSpan};
 
-/// Exports each record in the context of the span that it was logged in. Nothing else sets the context of
-/// OpenTelemetry, since spans are entered on every poll and logged in rarely.
+/// Exports each record in the context of the span that it was logged in. No other code sets the
+/// context of OpenTelemetry, since spans are entered on every poll and logged in rarely.
 pub(crate) struct InSpanContext<L>(pub(crate) L);
 
 impl<S, L> Layer<S> for InSpanContext<L>
@@ -15,7 +15,7 @@ where
 {
     fn on_event(&self, event: &Event<'_>, context: layer::Context<'_, S>) {
         let span = context.event_span(event).map(|span| span.id());
-        // The subscriber of the process: a layer that may be missing is not informed which one it is in.
+        // The subscriber of the process: a layer that may be missing does not learn its subscriber.
         let in_span = span.and_then(|id| {
             dispatcher::get_default(|subscriber| {
                 tracing_opentelemetry::get_otel_context(&id, subscriber)

@@ -12,7 +12,8 @@ const SECONDS: [f64; 16] = [
     60.0, 600.0,
 ];
 
-/// The durations of RPCs. It is made when first needed, which is after telemetry has been set up.
+/// The durations of RPCs. It is created when first needed, which is after telemetry has been set
+/// up.
 static DURATION: LazyLock<Histogram<f64>> = LazyLock::new(|| {
     let meter = crate::meter();
     let histogram = meter.f64_histogram("rpc.server.call.duration");

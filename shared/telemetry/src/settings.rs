@@ -1,4 +1,4 @@
-//! What an operator can choose about telemetry.
+//! The settings of telemetry.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tracing_subscriber::{EnvFilter, filter::ParseError};
 
 use crate::AUDIT_TARGET;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
@@ -24,24 +24,24 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TelemetrySettings {
-    /// Which log lines are written, in the syntax of `RUST_LOG`. Default `info,opentelemetry=warn`, as
-    /// OpenTelemetry logs its own set-up otherwise. Does not change what is traced or exported.
-    /// Audit records are written whatever it says of levels and of other targets; a directive that
-    /// names `tavern::audit` decides about them, such as `warn,tavern::audit=off`.
+    /// The filter of log lines, in the syntax of `RUST_LOG`. Default `info,opentelemetry=warn`, as
+    /// OpenTelemetry logs its own set-up otherwise. It does not affect traces and exports. Audit
+    /// records are written whatever its levels and other targets; a directive that names
+    /// `tavern::audit` decides about them, such as `warn,tavern::audit=off`.
     pub log_filter: String,
-    /// How log lines look. Default `text`.
+    /// The format of log lines. Default `text`.
     pub log_format: LogFormat,
-    /// Where traces, metrics and logs are sent over OTLP/gRPC, such as `http://127.0.0.1:4317`.
-    /// Default: nowhere.
+    /// The endpoint for traces, metrics and logs over OTLP/gRPC, such as `http://127.0.0.1:4317`.
+    /// Default: none.
     pub otlp_endpoint: Option<String>,
     /// The longest that one export may take. Default `5s`.
     #[serde(with = "::settings::DurationText")]
     pub export_timeout: Duration,
-    /// How often metrics are exported. Default `10s`.
+    /// The interval between exports of metrics. Default `10s`.
     #[serde(with = "::settings::DurationText")]
     pub metric_interval: Duration,
     /// The share of new traces that is recorded, from 0 to 1. Default 1. A trace that began
-    /// elsewhere keeps the decision that was made there.
+    /// elsewhere keeps its decision.
     pub sample_ratio: f64,
 }
 
@@ -59,8 +59,8 @@ impl Default for TelemetrySettings {
 }
 
 impl TelemetrySettings {
-    /// The filter of log lines. Who wants less to read does not mean the audit log, so that only its
-    /// own name silences it.
+    /// Returns the filter of log lines. A filter for less output does not mean the audit log, so
+    /// only its own name silences it.
     pub(crate) fn filter(&self) -> Result<EnvFilter, ParseError> {
         let names_audit = |directive: &str| {
             let target = directive.split(['=', '[']).next();
@@ -73,7 +73,7 @@ impl TelemetrySettings {
         Ok(filter.add_directive(format!("{AUDIT_TARGET}=info").parse()?))
     }
 
-    /// Adds everything that is wrong, with keys below `key`.
+    /// Adds every problem, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
         if let Err(error) = self.filter() {
             problems.add(
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// What is written of a warning, an ordinary line and an audit record.
+    /// Returns the lines that are written of a warning, an ordinary event and an audit record.
     fn written(log_filter: &str) -> String {
         let settings = TelemetrySettings {
             log_filter: log_filter.to_owned(),

@@ -1,6 +1,6 @@
 //! The spans of agents, tools, workflows and models, named as the conventions name them.
 //!
-//! Each function makes a span below the current one. The macro name stays static; the real name
+//! Each function makes a span below the current span. The macro name stays static; the real name
 //! goes into `otel.name`.
 
 use opentelemetry::trace::Status;
@@ -58,7 +58,7 @@ pub fn fail(span: &Span, kind: &str, message: &str) {
     span.set_status(Status::error(message.to_owned()));
 }
 
-/// Sets an attribute that the span was not made with.
+/// Sets a further attribute of a span.
 pub fn set(span: &Span, key: &'static str, value: impl Into<opentelemetry::Value>) {
     span.set_attribute(key, value);
 }

@@ -1,7 +1,7 @@
 //! Exports, held against a receiver of OTLP.
 //!
-//! Telemetry is set up once per process, so the exporting program is this test binary again, informed
-//! by a variable where to export to.
+//! Telemetry is set up once per process, so the exporting program is this test binary again, with
+//! its endpoint in a variable.
 
 use std::{
     convert::Infallible,
@@ -22,7 +22,7 @@ use tower::Service;
 
 const ENDPOINT: &str = "TELEMETRY_TEST_ENDPOINT";
 
-/// Exports when asked to; as an ordinary test it only checks that it was not.
+/// Exports when its variable is set; as an ordinary test it only checks that it is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_child_exports_only_when_asked() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else {
@@ -44,11 +44,11 @@ async fn the_child_exports_only_when_asked() {
     for _ in 0..3 {
         let span = spans::execute_tool("file:read");
         span.in_scope(|| {
-            // Printed for the test to compare with what was exported.
+            // Printed for the test, which compares them with the exports.
             let ids = telemetry::context::current_ids();
             tracing::info!(ids = ids.0 + &ids.1, "a line beside the span");
         });
-        // Several exports, so that one which exported itself would be seen.
+        // Several exports, so that an export of an export would be seen.
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
     spans::fail(&spans::chat("last"), "timeout", "no answer");
@@ -118,7 +118,7 @@ impl<const KIND: char> Service<Request<Body>> for Receives<KIND> {
     }
 }
 
-/// A stream of what a function gives.
+/// A stream of the values of a function.
 struct Next<F>(F);
 
 impl<T, F: FnMut() -> Option<T> + Unpin> tonic::codegen::tokio_stream::Stream for Next<F> {
