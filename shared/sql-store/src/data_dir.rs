@@ -11,15 +11,15 @@ pub struct DataDir {
     path: PathBuf,
 }
 
-/// Why a data directory cannot be used.
+/// The reason for which a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// The directory could not be made.
+    /// The directory could not be created.
     #[error("cannot create the directory {path}; create it, or name another data directory")]
     Create {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file could not be written in the directory.
@@ -27,7 +27,7 @@ pub enum DataDirError {
     NotWritable {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A name would leave the directory or be awkward as a file name.
@@ -35,20 +35,21 @@ pub enum DataDirError {
         "'{name}' is not a valid file name; use 1 to 100 of a-z, 0-9, '.', '_', '-', no leading dot"
     )]
     BadName {
-        /// The name as it was given.
+        /// The name.
         name: String,
     },
 }
 
 impl DataDir {
-    /// Creates the directory if it is missing, for its owner only, and proves it can be written.
+    /// Creates the directory if it is missing, for its owner only, and proves that it can be
+    /// written.
     ///
     /// # Errors
-    /// [`DataDirError`] says what is wrong with the directory.
+    /// [`DataDirError`] names the fault of the directory.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataDirError> {
         let path = path.into();
         create(&path)?;
-        // Rights alone do not tell: the file system may be read-only or full.
+        // Rights alone prove little: the file system may be read-only or full.
         let probe = path.join(format!(".probe-{}", std::process::id()));
         fs::write(&probe, b"probe")
             .and_then(|()| fs::remove_file(&probe))
@@ -82,7 +83,7 @@ impl DataDir {
     /// Creates the directory `name` inside this one and returns its path.
     ///
     /// # Errors
-    /// [`DataDirError`] for a bad name, or when the directory cannot be made.
+    /// [`DataDirError`] for a bad name, or when the directory cannot be created.
     pub fn directory(&self, name: &str) -> Result<PathBuf, DataDirError> {
         let path = self.file(name)?;
         create(&path)?;

@@ -2,32 +2,32 @@
 
 use sqlx::Error;
 
-/// What kind of failure a database answered with.
+/// The kind of failure that a database reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// A row with the same unique key is already there.
+    /// A row with the same unique key already exists.
     UniqueViolation,
     /// Another constraint refused the row.
     Constraint,
-    /// Someone else holds the lock or every connection is taken; trying again can help.
+    /// Another connection holds the lock or every connection is in use; a retry can help.
     Busy,
-    /// There is no room left on the disk, or the file has reached its quota.
+    /// The disk is full, or the file has reached its quota.
     DiskFull,
     /// Reading, writing or syncing the file failed, or it may not be written.
     Io,
-    /// The stored data is damaged, or is not what this program wrote.
+    /// The stored data is damaged, or was not written by this program.
     Corrupt,
-    /// Anything else: a wrong statement, a closed pool.
+    /// Any other failure: a wrong statement, a closed pool.
     Other,
 }
 
-/// Why a store failed.
+/// The reason for which a store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full.
     #[error("the disk is full")]
     Full(#[source] Error),
-    /// A stored row is not what this program wrote.
+    /// A stored row was not written by this program.
     #[error("a row of table {table} is damaged, column {column}")]
     Damaged {
         /// The table.
@@ -35,7 +35,7 @@ pub enum StoreError {
         /// The column.
         column: &'static str,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("the database failed")]
     Failed(#[source] Error),
 }

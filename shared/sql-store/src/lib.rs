@@ -2,24 +2,24 @@
 //!
 //! In order: [`data_dir`] is the directory that holds every file of an embedded installation,
 //! [`sqlite`] opens one database file in it, [`migrations`] brings that file to the present shape,
-//! [`vacuum`] returns the space of what was deleted, and [`error_class`] sorts what a database may answer
-//! into the few cases a caller acts on.
+//! [`vacuum`] returns the space of deleted rows, and [`error_class`] sorts the errors of a database
+//! into the few cases that a caller acts on.
 //!
 //! # One file per component
 //!
-//! Each service opens a file of its own, and a run log has another beside it. SQLite has one
-//! writer per file, so components that shared a file would wait for each other's transactions;
-//! above all the group commit of the run log would. Migrations carry a namespace all the same, so
-//! that two components *may* live in one file where that matters more than speed.
+//! Each service opens a file of its own, and its run log has another. SQLite has one writer per
+//! file, so components that shared a file would wait for each other's transactions; above all, the
+//! group commit of the run log would wait. Migrations carry a namespace all the same, so that two
+//! components *may* live in one file where that matters more than speed.
 //!
 //! A file belongs to one process: opening takes a lock that the kernel frees when the process
 //! ends, however it ends. A second owner is refused by name instead of corrupting sequences.
 //!
 //! # PostgreSQL
 //!
-//! Only SQLite is here. [`ErrorClass`] and [`Migrations`] name nothing of it, and a sibling of
-//! [`SqliteDatabase`] with the same `reader`, `writer` and `begin_write` is what a second
-//! database needs.
+//! The crate has SQLite only. [`ErrorClass`] and [`Migrations`] do not depend on it, and a second
+//! database needs a sibling of [`SqliteDatabase`] with the same `reader`, `writer` and
+//! `begin_write`.
 
 pub mod data_dir;
 pub mod error_class;

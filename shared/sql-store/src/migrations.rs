@@ -13,8 +13,8 @@ pub struct Migrations {
 impl Migrations {
     /// Names the migrations that `sqlx::migrate!` embedded.
     ///
-    /// The namespace (lower-case letters, digits and underscores) names the table that records
-    /// what was applied, so components that share a file may number theirs independently.
+    /// The namespace (lower-case letters, digits and underscores) names the table that records the
+    /// applied migrations, so components that share a file may number theirs independently.
     pub const fn new(namespace: &'static str, migrator: &'static Migrator) -> Self {
         Self {
             namespace,
@@ -27,8 +27,8 @@ impl Migrations {
         self.namespace
     }
 
-    /// Returns those up to a number, which a database of an earlier version has, for the tests of later ones. They
-    /// stay in memory until the process ends.
+    /// Returns the migrations up to a number, which a database of an earlier version has, for the
+    /// tests of later migrations. They stay in memory until the process ends.
     pub fn up_to(&self, number: i64) -> Self {
         let earlier = self.migrator.iter();
         let earlier = earlier.filter(|migration| migration.version <= number);
@@ -36,7 +36,7 @@ impl Migrations {
         Self::new(self.namespace, Box::leak(Box::new(migrator)))
     }
 
-    /// Applies what is missing. Each migration is one transaction: a crash leaves whole ones.
+    /// Applies the missing migrations. Each is one transaction, so a crash leaves no part of it.
     pub(crate) async fn run(&self, pool: &SqlitePool) -> Result<(), MigrateError> {
         let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
         debug_assert!(

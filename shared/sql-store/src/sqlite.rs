@@ -24,21 +24,21 @@ const CHECKED_AT_OPEN_BYTES: u64 = 64 << 20;
 /// The write-ahead log is cut back to this size after a long reader let it grow.
 const JOURNAL_SIZE_LIMIT_BYTES: u64 = 64 << 20;
 
-/// How to open a database file.
+/// The options for opening a database file.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     /// The file; it is created when missing.
     pub path: PathBuf,
-    /// How many connections read at once. A reader that finds none free waits `busy_timeout`.
+    /// The number of reading connections. A reader that finds none free waits `busy_timeout`.
     pub readers: u32,
-    /// How long to wait for another process that holds the file's lock, and for a free connection.
+    /// The longest wait for another process that holds the file's lock, and for a free connection.
     pub busy_timeout: Duration,
-    /// After how many pages of write-ahead log its content moves into the file.
+    /// The number of pages of write-ahead log after which its content moves into the file.
     pub checkpoint_pages: u32,
     /// The largest size of the file; a write beyond it fails as [`ErrorClass::DiskFull`].
     /// `None` leaves the limit to the disk. The write-ahead log comes on top.
     pub max_bytes: Option<u64>,
-    /// How many prepared statements each connection keeps.
+    /// The number of prepared statements that each connection keeps.
     pub statement_cache: usize,
 }
 
@@ -56,7 +56,7 @@ impl SqliteOptions {
     }
 }
 
-/// Why a database file cannot be opened.
+/// The reason for which a database file cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process, or another part of this one, has the file open.
@@ -65,12 +65,12 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// The lock file beside the database cannot be made.
+    /// The lock file next to the database cannot be created.
     #[error("cannot lock {path}")]
     Lock {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file is damaged or is no database.
@@ -78,7 +78,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What the check found.
+        /// The report of the check.
         report: String,
     },
     /// The file's shape could not be brought up to date.
@@ -86,17 +86,17 @@ pub enum OpenError {
     Migrate {
         /// The file.
         path: PathBuf,
-        /// Whose migrations failed.
+        /// The namespace of the migrations that failed.
         namespace: &'static str,
-        /// What failed.
+        /// The failure.
         source: MigrateError,
     },
-    /// The database answered with an error.
+    /// The database reported an error.
     #[error("cannot open {path}")]
     Connect {
         /// The file.
         path: PathBuf,
-        /// What the database said.
+        /// The error of the database.
         source: sqlx::Error,
     },
 }
@@ -119,7 +119,7 @@ impl SqliteDatabase {
     /// Locks and opens the file, checks it for damage if it is small, and migrates it.
     ///
     /// # Errors
-    /// [`OpenError`] names the file and what stands in the way. A damaged file is refused.
+    /// [`OpenError`] names the file and the obstacle. A damaged file is refused.
     pub async fn open(
         options: SqliteOptions,
         migrations: &[Migrations],
@@ -136,7 +136,7 @@ impl SqliteDatabase {
                 .acquire_timeout(options.busy_timeout)
                 .idle_timeout(None)
                 .max_lifetime(None)
-                // A local file does not hang up on its own.
+                // A local file does not close its connections.
                 .test_before_acquire(false)
         };
         let database = Self {
@@ -188,10 +188,10 @@ impl SqliteDatabase {
     /// Starts a transaction that holds the write lock from the beginning.
     ///
     /// A transaction that begins by reading and writes later can fail half-way with "busy"; this
-    /// one waits first.
+    /// transaction waits first.
     ///
     /// # Errors
-    /// The database's error; its class says whether trying again can help.
+    /// The database's error; its class shows whether a retry can help.
     pub async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
         self.writer.begin_with("BEGIN IMMEDIATE").await
     }
@@ -215,7 +215,7 @@ impl SqliteDatabase {
     /// Walks through the whole file and reports damage of its structure.
     ///
     /// # Errors
-    /// [`OpenError::Damaged`] with what was found, or the database's error.
+    /// [`OpenError::Damaged`] with the report, or the database's error.
     pub async fn check(&self) -> Result<(), OpenError> {
         // The writing connection: it may have to recover the write-ahead log of a crash first.
         let rows: Result<Vec<String>, _> = sqlx::query_scalar("PRAGMA quick_check(5)")

@@ -11,7 +11,7 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const STEP_PAGES: u64 = 256;
 /// The number of pages that stay free in any case.
 const SPARE_PAGES: u64 = 16;
-/// The part of a file that stays free for what is written next.
+/// The divisor of a file's pages for the part that stays free for later writes.
 const SPARE_PART: u64 = 20;
 /// The answer of `PRAGMA auto_vacuum` for a file whose free pages can be returned in steps.
 const INCREMENTAL: i64 = 2;
@@ -32,7 +32,7 @@ pub async fn reclaim(connection: &mut SqliteConnection) -> Result<u64, sqlx::Err
         return Ok(0);
     }
     let step = surplus.min(STEP_PAGES);
-    // The text holds nothing but a number.
+    // The text holds only a number.
     let text = format!("PRAGMA incremental_vacuum({step})");
     sqlx::query(sqlx::AssertSqlSafe(text))
         .fetch_all(&mut *connection)
