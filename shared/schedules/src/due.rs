@@ -1,4 +1,4 @@
-//! Which of the times since the last look are run, and which are missed.
+//! The times since the last look: due and missed ones.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,45 +7,45 @@ use core_types::Timestamp;
 
 use crate::timing::Timing;
 
-/// Times that lie further back are never run.
+/// The age beyond which times are never run.
 const WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How late a time may be noticed without being missed.
+/// The delay with which a time may be noticed without being missed.
 const PUNCTUAL: Duration = Duration::from_secs(10);
 
 /// The most missed times that are caught up on.
 const MAX_CAUGHT_UP: usize = 100;
 
-/// What happens to missed times: those noticed late, or when a later one is due too.
+/// The policy for missed times: times that are noticed late, or when a later time is due too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CatchUp {
-    /// The latest is run.
+    /// The latest missed time is run.
     Latest,
-    /// The latest hundred are run.
+    /// The latest hundred missed times are run.
     All,
-    /// None is run.
+    /// No missed time is run.
     None,
 }
 
 /// The times from the last look up to the present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// What is to be run, the earliest first.
+    /// The times to run, the earliest first.
     pub run: Vec<Timestamp>,
-    /// What is not run. They all lie before those that are.
+    /// The times that are not run, all before the times to run.
     pub missed: Option<Missed>,
 }
 
 /// Times in a row that are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The first.
+    /// The first time.
     pub first: Timestamp,
-    /// The last; times more than 24 h ago end with the last second before.
+    /// The last time; times more than 24 h ago end with the last second before.
     pub last: Timestamp,
 }
 
-/// Returns what is due after `since` and up to `now`.
+/// Returns the times after `since` and up to `now`.
 pub fn due(timing: &Timing, catch_up: CatchUp, since: Timestamp, now: Timestamp) -> Due {
     let mut due = Due::default();
     let Some(mut next) = timing.next_after(since).filter(|next| *next <= now) else {

@@ -1,11 +1,11 @@
-//! Times of schedules, and what is done when they are missed or overlap.
+//! Times of schedules, and the policies for missed and overlapping times.
 //!
-//! Everything here is a function of its parameters; the owner of the schedules keeps them, asks the
-//! clock and starts what is due.
+//! The crate is pure; the owner of the schedules keeps them, reads the clock and starts the runs
+//! that are due.
 //!
-//! - [`timing`]: which times a schedule has.
-//! - [`due`]: which of the times since the last look are run, and which are missed.
-//! - [`overlap`]: what becomes of a time while an earlier run continues.
+//! - [`timing`]: the times of a schedule.
+//! - [`due`]: the times since the last look, due and missed.
+//! - [`overlap`]: the policies for a time while an earlier run continues.
 
 pub mod due;
 pub mod overlap;

@@ -1,9 +1,9 @@
-//! What becomes of a time while an earlier run continues.
+//! The policies for a time while an earlier run continues.
 
 /// The most times that are buffered for one schedule.
 const MAX_BUFFERED: usize = 100;
 
-/// What happens at a time at which an earlier run has not ended.
+/// The policy for a time at which an earlier run has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlap {
     /// The time is not run.
@@ -18,7 +18,7 @@ pub enum Overlap {
     Allow,
 }
 
-/// What is to be done with a buffered time.
+/// The decision about a buffered time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Its run is started.
@@ -27,14 +27,14 @@ pub enum Decision {
     Keep,
     /// It is not run, because an earlier run has not ended.
     Overlapped,
-    /// It is not run, because as many are buffered as may be.
+    /// It is not run, because the buffer is full.
     BufferFull,
 }
 
-/// What is to be done with a schedule.
+/// The decisions about a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    /// What is to be done with each buffered time, in their order.
+    /// The decision about each buffered time, in their order.
     pub decisions: Vec<Decision>,
     /// Whether the runs that continue are to be cancelled.
     pub cancel: bool,
@@ -50,7 +50,7 @@ pub fn settle(overlap: Overlap, running: bool, buffered: usize) -> Settled {
         Overlap::CancelOther => Decision::Start,
         _ if index == 0 && !running => Decision::Start,
         Overlap::Skip => Decision::Overlapped,
-        // What is started leaves the buffer.
+        // A started time leaves the buffer.
         Overlap::BufferOne => keep(index - usize::from(!running), 1, Decision::Overlapped),
         Overlap::BufferAll => keep(
             index - usize::from(!running),
@@ -129,7 +129,7 @@ mod tests {
                 prop_assert_eq!(settled.decisions.len(), buffered);
                 let started = settled.decisions.iter().filter(|decision| **decision == Start).count();
                 prop_assert!(overlap == Overlap::Allow || started + usize::from(running) <= 1);
-                // A schedule at rest starts something.
+                // A schedule at rest starts a run.
                 prop_assert!(running || buffered == 0 || started > 0);
                 let kept = settled.decisions.iter().filter(|decision| **decision == Keep).count();
                 prop_assert!(kept <= MAX_BUFFERED);

@@ -1,4 +1,4 @@
-//! Which times a schedule has.
+//! The times of a schedule.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use core_types::Timestamp;
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
-/// No clock was ever put forward by more than a day, when a zone changed sides of the date line.
+/// The longest gap of a clock: a day, when a zone changed sides of the date line.
 const LONGEST_GAP_MINUTES: u32 = 24 * 60;
 
-/// When a schedule runs.
+/// The rule by which a schedule runs.
 #[derive(Clone, Debug)]
 pub enum Timing {
     /// At the multiples of a duration since the Unix epoch.
@@ -25,11 +25,11 @@ pub enum Timing {
 pub struct WallClock {
     cron: Cron,
     zone: Tz,
-    /// Whether the expression names times of day, which have to come once a day, rather than steps.
+    /// Whether the expression names times of day, which must occur once a day, rather than steps.
     fixed: bool,
 }
 
-/// Why a timing cannot be used.
+/// The reason for which a timing cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TimingError {
     /// The interval is shorter than a second.
@@ -38,16 +38,16 @@ pub enum TimingError {
     /// The cron expression cannot be read.
     #[error("the cron expression cannot be read: {0}")]
     Expression(#[source] croner::errors::CronError),
-    /// The cron expression has no time, such as that of a 30 February.
+    /// The cron expression has no time, such as 30 February.
     #[error("the cron expression has no time: no month that it names has a day that it names")]
     Never,
-    /// No such time zone is known.
+    /// The time zone is unknown.
     #[error("no time zone has the name '{0}'; give one of the IANA list, such as Europe/Berlin")]
     TimeZone(String),
 }
 
 impl Timing {
-    /// Runs at the multiples of `every` since the Unix epoch.
+    /// Makes a timing at the multiples of `every` since the Unix epoch.
     ///
     /// # Errors
     /// [`TimingError::TooShort`] below a second.
@@ -58,11 +58,12 @@ impl Timing {
         }
     }
 
-    /// Runs by a cron expression of five fields in the wall clock of `zone`; empty is UTC.
+    /// Makes a timing by a cron expression of five fields in the wall clock of `zone`; empty is
+    /// UTC.
     ///
     /// # Errors
-    /// [`TimingError`] names each mistake: one of the expression, which may be read and have no time, one of
-    /// the zone.
+    /// A [`TimingError`] for each mistake: one of the expression, which may be valid and have no
+    /// time, one of the zone.
     pub fn cron(expression: &str, zone: &str) -> Result<Self, Vec<TimingError>> {
         let parser = CronParser::builder()
             .seconds(Seconds::Disallowed)
@@ -89,7 +90,7 @@ impl Timing {
         }
     }
 
-    /// Returns the first time after `after`; nothing if none follows.
+    /// Returns the first time after `after`; `None` if none follows.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Interval(every) => {
@@ -111,8 +112,8 @@ impl Timing {
 }
 
 impl WallClock {
-    /// Reads the expression as if the clock were never changed, and finds each time on the clock: the
-    /// first of two, and the end of the gap for one that does not exist.
+    /// Reads the expression as if the clock were never changed, and finds each time on the clock:
+    /// the first of two, and the end of the gap for a time that does not exist.
     fn next_fixed(&self, after: &DateTime<Tz>) -> Option<DateTime<Tz>> {
         let mut reading = after.naive_local().and_utc();
         loop {
@@ -137,8 +138,8 @@ impl WallClock {
     }
 }
 
-/// Whether an expression has any time: the calendar repeats itself, so one that has none from one time on
-/// never has.
+/// Whether an expression has any time: the calendar repeats itself, so an expression without a time
+/// after one point has none at all.
 fn comes(cron: &Cron) -> bool {
     cron.find_next_occurrence(&DateTime::UNIX_EPOCH, false)
         .is_ok()
