@@ -1,7 +1,7 @@
-//! The rules that say which calls leave, which are refused and which wait for people (rule G801).
+//! The rules that allow calls, refuse them or require the approval of people (rule G801).
 //!
-//! The rules of the operator decide; those of agents that stand above a call can only make the decision
-//! stricter.
+//! The rules of the operator decide; the rules of the agents above a call can only make the
+//! decision stricter.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -12,15 +12,15 @@ use serde_json::Value;
 const VARIABLES: &[&str] = &["args", "tool_id", "conversation_id"];
 /// The most rules.
 const MAX_RULES: usize = 1_000;
-/// How long an approval waits if its rule does not say, and at most (rule G807).
+/// The default time that an approval waits (rule G807), at most [`LONGEST`].
 const EXPIRES: Duration = Duration::from_secs(60 * 60);
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The most people that a rule may ask.
+/// The most approvers that a rule may require.
 const MAX_COUNT: u32 = 16;
-/// The rule that stands without any file: what cannot be brought back is asked for.
+/// The rule that applies without any file: destructive calls need approval.
 const BUILT_IN: &str = "destructive";
 
-/// What a tool declares about its effects, the weakest promise last.
+/// The effects that a tool declares, the weakest promise last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
@@ -30,11 +30,11 @@ pub enum EffectClass {
     Idempotent,
     /// It has effects.
     SideEffecting,
-    /// It destroys something that cannot be brought back.
+    /// It destroys data or objects that cannot be restored.
     Destructive,
 }
 
-/// Why a call is to be approved, or is refused.
+/// The reason for which a call needs approval, or is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     /// The rule; behind the agent and a slash if it is a rule of an agent.
@@ -43,15 +43,15 @@ pub struct Reason {
     pub text: String,
 }
 
-/// What a rule does with a call.
+/// The action of a rule on a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It leaves.
+    /// The call may be dispatched.
     Allow,
-    /// It waits for people.
+    /// The call waits for the approval of people.
     Ask,
-    /// It is refused.
+    /// The call is refused.
     Deny,
 }
 
@@ -84,7 +84,7 @@ struct ApproversFile {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     id: String,
-    /// Tools by id, or by its beginning before a `*`; all if there is none.
+    /// Tools by id, or by its beginning before a `*`; all tools if empty.
     tools: Vec<String>,
     effect: Option<EffectClass>,
     condition: Option<String>,
@@ -95,14 +95,14 @@ pub struct Rule {
     reason_required: bool,
 }
 
-/// What is judged.
+/// The call that is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// The tool's id.
     pub tool: &'a str,
-    /// Other names by which rules mean the tool: an agent of a scene has that of its profile.
+    /// Other names by which rules mean the tool: an agent of a scene has the name of its profile.
     pub aliases: &'a [String],
-    /// What the tool declares.
+    /// The effects that the tool declares.
     pub effect: EffectClass,
     /// The arguments, defaults filled in.
     pub arguments: &'a Value,
@@ -110,29 +110,29 @@ pub struct Judged<'a> {
     pub conversation: &'a str,
 }
 
-/// What the rules say about a call.
+/// The decision of the rules about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
-    /// It leaves.
+    /// The call may be dispatched.
     Allow,
-    /// It is refused.
+    /// The call is refused.
     Deny(Reason),
-    /// It waits for people.
+    /// The call waits for the approval of people.
     Ask(Ask),
 }
 
-/// Who is asked, and why.
+/// The approval that a call needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// Every rule that asks.
+    /// Every rule that requires approval.
     pub reasons: Vec<Reason>,
-    /// The role that approvers need, by the first of them that names one; empty if any may decide.
+    /// The role that approvers need, by the first rule that names one; empty if any may decide.
     pub role: String,
-    /// How many people must approve: the most that any of them wants.
+    /// The number of people who must approve: the largest number of any rule.
     pub needed: u32,
-    /// How long the call waits, by the first of them.
+    /// The time that the call waits, by the first rule.
     pub expires: Duration,
-    /// Whether one of them wants a reason.
+    /// Whether a rule requires a reason.
     pub reason_required: bool,
 }
 
@@ -149,14 +149,14 @@ pub struct Stricter<'a> {
     pub rules: &'a Rules,
 }
 
-/// What is wrong with a rule.
+/// A problem of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The place of the rule among all.
+    /// The position of the rule among all, from 0.
     pub rule: usize,
     /// The path of the field in the rule.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The fault.
     pub message: String,
 }
 
@@ -174,7 +174,7 @@ impl fmt::Display for Problem {
 /// Reads rules.
 ///
 /// # Errors
-/// Everything that is wrong, each with its place.
+/// Every problem, each with its place.
 pub fn read_rules(files: Vec<RuleFile>) -> Result<Rules, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut ids = BTreeSet::new();
@@ -230,7 +230,7 @@ pub fn read_rules(files: Vec<RuleFile>) -> Result<Rules, Vec<Problem>> {
 }
 
 impl Rules {
-    /// Returns the roles that rules name, with the ids of those rules.
+    /// Returns the roles that rules name, with the ids of these rules.
     pub fn roles(&self) -> impl Iterator<Item = (&str, &str, u32)> {
         let asking = self.0.iter().filter(|rule| rule.action == Action::Ask);
         asking.map(|rule| (&*rule.id, &*rule.role, rule.count))
@@ -245,8 +245,8 @@ impl Rules {
         })
     }
 
-    /// Judges a call: deny beats ask, ask beats allow. Where no rule matches, a destructive call asks
-    /// and any other leaves. What `stricter` allows changes nothing.
+    /// Judges a call: deny beats ask, ask beats allow. Where no rule matches, a destructive call
+    /// needs approval and any other is allowed. An allowing rule of `stricter` has no effect.
     pub fn judge(&self, stricter: &[Stricter<'_>], call: Judged<'_>) -> Judgement {
         let own: Vec<_> = self.0.iter().filter(|rule| rule.matches(call)).collect();
         let of_agents = stricter.iter().flat_map(|Stricter { agent, rules }| {
@@ -282,8 +282,8 @@ impl Rules {
         Judgement::Ask(ask)
     }
 
-    /// Returns what the rules may do with a call of a tool whose arguments are not known, a sentence for
-    /// each rule, in the words of `judge`.
+    /// Returns the possible decisions of the rules about a call of a tool with unknown arguments, a
+    /// sentence for each rule, in the words of `judge`.
     pub fn outlook(
         &self,
         stricter: &[Stricter<'_>],
@@ -320,7 +320,7 @@ impl Rules {
     }
 }
 
-/// Why a call asks that no rule of the operator matches.
+/// Returns the reason for which a call needs approval that no rule of the operator matches.
 fn built_in_reason() -> Reason {
     Reason {
         rule_id: BUILT_IN.to_owned(),
@@ -349,7 +349,7 @@ impl Rule {
                     ("tool_id", &tool),
                     ("conversation_id", &conversation),
                 ];
-                // A condition that cannot be judged stops a call rather than lets it leave.
+                // A condition that cannot be judged stops a call rather than allows it.
                 cel_guard::holds(condition, &bindings).unwrap_or(self.action != Action::Allow)
             })
     }
