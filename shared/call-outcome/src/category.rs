@@ -1,6 +1,6 @@
 //! The kinds of failure.
 
-/// What kind of failure it was.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
     /// The call or its arguments are wrong.

@@ -1,9 +1,9 @@
-//! What went wrong in code that a model wrote, read from what its interpreter printed.
+//! The error of code that a model wrote, read from the output of its interpreter.
 //!
-//! Only the text is read: a program that prints what looks like an error is believed, and harms
-//! only itself.
+//! Only the text is read: a program that prints a text like an error is believed, and harms only
+//! itself.
 
-/// The file that the code is in, whatever directory it was run in.
+/// The stem of the code's file, whatever its directory.
 const FILE: &str = "main";
 
 /// The most characters of a trace that are shown.
@@ -14,7 +14,7 @@ const MAX_TRACE_CHARS: usize = 2_000;
 pub struct CodeError {
     /// Its kind, such as `KeyError`; empty if the language has none.
     pub kind: String,
-    /// What it says.
+    /// The message.
     pub message: String,
     /// The line of the code, from 1, as far as it is known.
     pub line: Option<u32>,
@@ -37,8 +37,8 @@ impl CodeError {
     }
 }
 
-/// Reads what code in a language printed to its error stream before it failed; `None` if there is no
-/// error of the language in it.
+/// Reads the standard error of code in a language that failed; `None` if it has no error of the
+/// language.
 pub fn read(language: &str, stderr: &str) -> Option<CodeError> {
     let error = match language {
         "python" | "python3" => python(stderr),
@@ -52,8 +52,8 @@ pub fn read(language: &str, stderr: &str) -> Option<CodeError> {
     })
 }
 
-/// The last trace, which for an error while another was handled is the one that ended the code. An
-/// error of syntax has no head, only the place.
+/// The last trace, which for an error while another was handled is the trace of the error that
+/// ended the code. An error of syntax has no head, only the place.
 fn python(stderr: &str) -> Option<CodeError> {
     const HEAD: &str = "Traceback (most recent call last):";
     let lines: Vec<&str> = stderr.lines().collect();
@@ -82,7 +82,7 @@ fn python(stderr: &str) -> Option<CodeError> {
     })
 }
 
-/// The place, the line of code, and the error with those of its frames that are in the code.
+/// The place, the line of code, and the error with its frames in the code.
 fn node(stderr: &str) -> Option<CodeError> {
     let lines: Vec<&str> = stderr.lines().collect();
     let frame = |line: &str| line.starts_with("    at ");
@@ -140,7 +140,7 @@ fn bash(stderr: &str) -> Option<CodeError> {
     })
 }
 
-/// Splits `Kind: message`. What is not a single word before the colon is no kind.
+/// Splits `Kind: message`. Only a single word before the colon is a kind.
 fn kind_and_message(said: &str) -> (String, String) {
     let word = |text: &str| {
         !text.is_empty()
@@ -155,7 +155,7 @@ fn kind_and_message(said: &str) -> (String, String) {
     }
 }
 
-/// Returns whether a path is that of the code: `main` and the suffix, or a numbered one.
+/// Returns whether a path belongs to the code: `main` and the suffix, or a numbered file.
 fn is_code(path: &str, suffix: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name
@@ -174,8 +174,8 @@ fn number(text: &str) -> Option<u32> {
     text[..digits.unwrap_or(text.len())].parse().ok()
 }
 
-/// A line in which the code's file stands without the directory that it was run in, which says
-/// nothing and is another one each time.
+/// Returns a line without the directory of the code's file, which has no meaning and differs each
+/// time.
 fn without_directory(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     let mut rest = line;
@@ -197,7 +197,7 @@ fn without_directory(line: &str) -> String {
     shown
 }
 
-/// The beginning and the end of a long trace: where it began, and what it came to.
+/// Returns the beginning and the end of a long trace: its origin and its error.
 fn shortened(trace: &str) -> String {
     const HEAD_CHARS: usize = 400;
     let length = trace.chars().count();

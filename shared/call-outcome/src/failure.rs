@@ -1,10 +1,11 @@
-//! Why a call did not succeed.
+//! The reason for which a call did not succeed.
 
 use serde_json::{Map, Value};
 
 use crate::{Category, Violation, sentences};
 
-/// Why a call did not succeed. One pointer wide, because it travels through many results.
+/// The reason for which a call did not succeed. One pointer wide, because it travels through many
+/// results.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Failure(Box<FailureInner>);
@@ -20,9 +21,9 @@ pub struct FailureInner {
     pub message: String,
     /// Whether the same call may succeed later without any change.
     pub retryable: bool,
-    /// Everything that was wrong with the arguments.
+    /// Every violation of the arguments.
     pub violations: Vec<Violation>,
-    /// More, depending on the code; empty if there is no more.
+    /// Details that depend on the code; empty if there are none.
     pub details: Map<String, Value>,
 }
 
@@ -92,8 +93,8 @@ impl Failure {
         self
     }
 
-    /// Adds the node of a workflow in which the call failed. A failure that came out of a workflow
-    /// below names its own node already; the two become one path, and the message names it once.
+    /// Adds the node of a workflow in which the call failed. A failure from a workflow below names
+    /// its own node already; the two become one path, and the message names it once.
     #[must_use]
     pub fn in_node(mut self, node_id: &str, node_type: &str) -> Self {
         let text = |key: &str| self.details.get(key).and_then(Value::as_str);

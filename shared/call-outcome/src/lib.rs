@@ -1,10 +1,11 @@
-//! How a call ends, the same for tools, workflow nodes and scripts.
+//! The outcome of a call, the same for tools, workflow nodes and scripts.
 //!
-//! * [`CallOutcome`]: how a call ended, and [`LongOutput`], if its output is kept elsewhere.
-//! * [`Category`] and [`Failure`]: why it did not succeed.
-//! * [`Violation`]: one thing that is wrong with JSON that came from outside.
-//! * [`Verdict`]: how a script ended, in the words of the sandbox, and the failure that follows from it.
-//! * [`repetition`]: calls that are made again and again with the same result.
+//! * [`CallOutcome`]: the outcome of a call, and [`LongOutput`], if its output is kept elsewhere.
+//! * [`Category`] and [`Failure`]: the reason for which it did not succeed.
+//! * [`Violation`]: a fault in JSON from outside.
+//! * [`Verdict`]: the end of a script, in the words of the sandbox, and the failure that follows
+//!   from it.
+//! * [`repetition`]: calls that are repeated with the same result.
 //! * [`code_error`]: the exception that an interpreter printed.
 //!
 //! The crate is pure and knows no protobuf; `call-wire` converts its types to the contract and back.

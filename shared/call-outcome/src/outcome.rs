@@ -1,37 +1,37 @@
-//! How a call ended.
+//! The outcome of a call.
 
 use serde_json::Value;
 
 use crate::{Category, Failure};
 
-/// Stands for an output that is too long for a result.
+/// The beginning and the size of an output that is too long for a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LongOutput {
     /// The beginning of its JSON text, cut between characters.
     pub head: String,
-    /// The size of the whole, in bytes of JSON text.
+    /// The size of the whole output, in bytes of JSON text.
     pub total_bytes: u64,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome {
-    /// The tool did it and returned this.
+    /// The tool succeeded and returned this value.
     Succeeded(Value),
-    /// The tool did it, and what it returned is kept elsewhere.
+    /// The tool succeeded, and its output is kept elsewhere.
     SucceededLong(LongOutput),
     /// The tool was started and failed.
     Failed(Failure),
     /// The call was rejected before the tool was started.
     Rejected(Failure),
-    /// The call was cancelled; the message says whether the tool had been started.
+    /// The call was cancelled; the message states whether the tool had been started.
     Cancelled(Failure),
     /// The tool was started and it is not known whether it took effect.
     InDoubt(Failure),
 }
 
 impl CallOutcome {
-    /// Returns why the call did not succeed.
+    /// Returns the reason for which the call did not succeed.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Succeeded(_) | Self::SucceededLong(_) => None,

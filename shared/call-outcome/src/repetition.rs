@@ -1,24 +1,24 @@
-//! Notices a model that makes the same calls with the same results again and again (rule G706).
+//! Detects a model that repeats the same calls with the same results (rule G706).
 
 use std::collections::VecDeque;
 
 use sha2::{Digest, Sha256};
 
-/// The occurrence that the model is informed of.
+/// The occurrence of which the model is informed.
 pub const REMARKED: usize = 3;
 /// The occurrence that ends the turn.
 pub const ENDED: usize = 5;
 /// The most calls that a cycle has.
 const LONGEST_CYCLE: usize = 3;
 
-/// The newest calls of a turn, or of a workflow that works for an agent, with what came of them.
+/// The newest calls of a turn, or of a workflow that works for an agent, with their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repetition {
     recent: VecDeque<[u8; 32]>,
 }
 
 impl Repetition {
-    /// Takes a call and what the model read about it.
+    /// Adds a call and the text that the model read about it.
     pub fn take(&mut self, tool_id: &str, arguments_json: &str, read: &str) {
         let arguments = serde_json::from_str(arguments_json);
         let arguments = arguments.map_or_else(
@@ -37,8 +37,8 @@ impl Repetition {
         }
     }
 
-    /// Returns how often the newest calls stand there one after the other: one call, or a cycle of two
-    /// or three.
+    /// Returns the number of times that the newest calls follow each other: one call, or a cycle of
+    /// two or three.
     pub fn count(&self) -> usize {
         let newest: Vec<_> = self.recent.iter().rev().collect();
         let times = |length: usize| {
@@ -56,7 +56,7 @@ impl Repetition {
 mod tests {
     use super::*;
 
-    /// Takes a call for each letter, whose result is the letter, and counts.
+    /// Adds a call for each letter, whose result is the letter, and counts.
     fn count(letters: &str) -> usize {
         let mut repetition = Repetition::default();
         for letter in letters.chars() {

@@ -1,4 +1,4 @@
-//! What the sandbox's verdict on a script means for the call that ran it.
+//! The sandbox's verdict on a script, and the failure of the call that ran it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::{Category, Failure, code_error};
 
 /// The length of the end of an output stream that goes into a failure, in characters.
 const MAX_STREAM_CHARS: usize = 2_000;
-/// How much of the last line of standard error goes into the message, in characters.
+/// The length of the last line of standard error in the message, in characters.
 const MAX_LAST_LINE_CHARS: usize = 300;
 
-/// How a script ended, as the sandbox judges it.
+/// The end of a script, as the sandbox judges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// By itself, with an exit code.
@@ -62,16 +62,16 @@ pub enum Verdict {
     Policy {
         /// The policy.
         policy: String,
-        /// What the policy demands.
+        /// The value that the policy demands.
         wanted: String,
-        /// What was reached.
+        /// The value that was reached.
         reached: String,
     },
     /// Its caller went away or cancelled it, or the caller's deadline passed.
     Cancelled,
     /// The isolation could not be set up; it was not started.
     LauncherFailure {
-        /// What failed.
+        /// The failure.
         message: String,
     },
     /// The sandbox returned no verdict.
@@ -99,9 +99,9 @@ impl Verdict {
         }
     }
 
-    /// Returns the failure of a script that ended in this way, whatever it answered: code, message
-    /// with the end of both streams, and details with the verdict, the exit code, the exception if
-    /// its interpreter printed one, and the end of both streams.
+    /// Returns the failure of a script that ended in this way: code, message with the end of both
+    /// streams, and details with the verdict, the exit code, the exception if its interpreter
+    /// printed one, and the end of both streams.
     pub fn failure(&self, language: &str, written: &Written<'_>) -> Failure {
         let failure = match self {
             Self::Exited(code) => exited(*code, language, written),
@@ -240,7 +240,7 @@ pub struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Takes the bytes of both streams; bytes that are not UTF-8 become replacement characters.
+    /// Reads the bytes of both streams; bytes that are not UTF-8 become replacement characters.
     pub fn from_bytes(stdout: &'a [u8], stderr: &'a [u8]) -> Self {
         Self {
             stdout: String::from_utf8_lossy(stdout),

@@ -1,4 +1,4 @@
-//! One thing that is wrong with JSON that came from outside.
+//! Faults in JSON from outside.
 
 use std::{borrow::Cow, fmt};
 
@@ -7,7 +7,7 @@ const MAX_RECEIVED_CHARS: usize = 200;
 /// The most names that are compared with a misspelt one.
 const MAX_COMPARED_NAMES: usize = 256;
 
-/// A place in a definition, a manifest or a call's arguments, and what is wrong there.
+/// A fault at a place of a definition, a manifest or a call's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violation {
     /// A JSON pointer, or for files a path; empty for the whole.
@@ -16,16 +16,16 @@ pub struct Violation {
     pub code: Cow<'static, str>,
     /// One sentence that names the place and the remedy.
     pub message: String,
-    /// What was expected; empty if the code says it all.
+    /// The expected value; empty if the code is enough.
     pub expected: String,
-    /// What was found, cut; empty if nothing was.
+    /// The value that was found, cut; empty if none was.
     pub received: String,
     /// Up to three names that may have been meant, the nearest first.
     pub suggestions: Vec<String>,
 }
 
 impl Violation {
-    /// Makes a violation that needs no more than a sentence.
+    /// Makes a violation that consists of a sentence.
     pub fn new(
         pointer: impl Into<String>,
         code: impl Into<Cow<'static, str>>,
@@ -39,7 +39,7 @@ impl Violation {
         }
     }
 
-    /// Adds what was expected and what was found.
+    /// Adds the expected value and the value that was found.
     #[must_use]
     pub fn found(mut self, expected: impl Into<String>, received: &str) -> Self {
         self.expected = expected.into();
