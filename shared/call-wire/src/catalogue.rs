@@ -1,4 +1,4 @@
-//! Tools of the registry as the catalogue that decides what is a tag and what is text.
+//! Tools of the registry as the catalogue by which tags are distinguished from text.
 
 use call_catalogue::{Catalogue, CatalogueError, Tool, ToolKind};
 use contracts::tavern::registry::v1 as registry;
@@ -12,7 +12,7 @@ pub enum CatalogueProblem {
     Schema {
         /// The tool.
         tool_id: String,
-        /// What the reader said.
+        /// The error of the reader.
         #[source]
         source: serde_json::Error,
     },
@@ -22,7 +22,7 @@ pub enum CatalogueProblem {
 }
 
 /// Makes the catalogue of `tools`, which have further `names` (pairs of a name and the id of its tool);
-/// `hidden_ids` exist and are not available here.
+/// `hidden_ids` are tools that exist but are not available here.
 ///
 /// # Errors
 /// [`CatalogueProblem`] names the tool.

@@ -8,7 +8,7 @@ use contracts::tavern::common::v1 as common;
 #[error("{0} is not a dialect; leave it out to detect the dialect from the text")]
 pub struct UnknownDialect(pub i32);
 
-/// Reads a dialect; unspecified gives nothing, which detects it from the text.
+/// Reads a dialect; `None` for unspecified, which detects it from the text.
 ///
 /// # Errors
 /// [`UnknownDialect`] for a number that the contract does not have.
@@ -25,7 +25,7 @@ pub fn dialect_from_proto(number: i32) -> Result<Option<Dialect>, UnknownDialect
     })
 }
 
-/// Writes a dialect. The contract does not tell JSON inside the tag from XML inside it.
+/// Writes a dialect. The contract does not distinguish JSON inside the tag from XML.
 pub fn dialect_to_proto(dialect: Dialect) -> common::Dialect {
     match dialect {
         Dialect::Action => common::Dialect::Action,

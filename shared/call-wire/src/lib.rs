@@ -1,8 +1,9 @@
 //! Joins the texts of calls and their outcomes to the contract.
 //!
-//! [`call_catalogue`], [`call_text`], [`call_prompt`] and [`call_outcome`] know no protobuf, and every
-//! service that links them shows what they found in the same messages of `tavern.common.v1`. The
-//! conversions stand here once: fallible inward ([`catalogue()`], [`dialect_from_proto`]), infallible outward.
+//! [`call_catalogue`], [`call_text`], [`call_prompt`] and [`call_outcome`] know no protobuf, and
+//! every service that links them reports their results in the same messages of `tavern.common.v1`.
+//! The conversions are here, once: fallible inward ([`catalogue()`], [`dialect_from_proto`]),
+//! infallible outward.
 
 mod catalogue;
 mod dialect;

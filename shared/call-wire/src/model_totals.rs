@@ -1,10 +1,10 @@
-//! What a run used of each model.
+//! The usage of each model by a run.
 
 use std::collections::BTreeMap;
 
 use contracts::tavern::common::v1::{ModelTotal, ModelUsage};
 
-/// What a run and the runs below it used, by the name of the model.
+/// The usage by a run and the runs below it, by the name of the model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelTotals {
     by_model: BTreeMap<String, ModelTotal>,
@@ -13,7 +13,7 @@ pub struct ModelTotals {
 }
 
 impl ModelTotals {
-    /// Adds what one model used.
+    /// Adds the usage of one model.
     pub fn add(&mut self, used: &ModelTotal) {
         let usage = used.usage.clone().unwrap_or_default();
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
@@ -35,7 +35,7 @@ impl ModelTotals {
         self.tokens
     }
 
-    /// Returns what they cost, in millionths.
+    /// Returns the cost of all answers, in millionths.
     pub fn money_micros(&self) -> u64 {
         self.money_micros
     }

@@ -1,8 +1,9 @@
-//! Tools that the registry found, with the names by which they were asked for.
+//! Tools that the registry found, with the requested names.
 
 use contracts::tavern::registry::v1 as registry;
 
-/// The tools that the registry found for names. A tool of several names stands once, under the first of them.
+/// The tools that the registry found for names. A tool of several names appears once, under the
+/// first name.
 #[derive(Clone, Debug, Default)]
 pub struct NamedTools {
     /// The tools with their names, in the order of the names.
@@ -28,7 +29,7 @@ impl NamedTools {
     }
 }
 
-/// Returns the tools of the answer of `BatchGetTools`, each with the name that asked for it.
+/// Returns the tools of the answer of `BatchGetTools`, each with the requested name.
 pub fn with_names(
     names: &[String],
     found: registry::BatchGetToolsResponse,

@@ -24,18 +24,18 @@ pub fn native_calls_from_proto(calls: Vec<common::NativeCall>) -> Vec<NativeCall
     calls.into_iter().map(call).collect()
 }
 
-/// Writes what a model thought before native calls; empty for nothing.
+/// Writes the thought of a model before native calls; empty for none.
 pub fn reasoning_to_proto(reasoning: Option<&Value>) -> String {
     reasoning.map_or_else(String::new, Value::to_string)
 }
 
-/// Reads what a model thought before native calls; none if it is empty or no JSON object.
+/// Reads the thought of a model before native calls; `None` if it is empty or no JSON object.
 pub fn reasoning_from_proto(reasoning_json: &str) -> Option<Value> {
     let reasoning: Option<Value> = serde_json::from_str(reasoning_json).ok();
     reasoning.filter(Value::is_object)
 }
 
-/// Writes which native call has ended.
+/// Writes the native call of a result.
 pub fn ended_call_to_proto(ended: &EndedCall) -> common::EndedCall {
     common::EndedCall {
         id: ended.id.clone(),
@@ -43,7 +43,7 @@ pub fn ended_call_to_proto(ended: &EndedCall) -> common::EndedCall {
     }
 }
 
-/// Reads which native call has ended.
+/// Reads the native call of a result.
 pub fn ended_call_from_proto(ended: common::EndedCall) -> EndedCall {
     EndedCall {
         id: ended.id,

@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::outcome::category_from_proto;
 
-/// The longest observation of one call, in bytes (rule G605). What is beyond it stays in the log.
+/// The longest observation of one call, in bytes (rule G605). The rest stays in the log.
 const MAX_BYTES: usize = 8 << 10;
-/// The same for the tool that reads what others leave out, whose caller chose how much.
+/// The same for the tool that reads the rest, whose caller chose the length.
 const MAX_READ_BYTES: usize = 64 << 10;
-/// That tool.
+/// The tool that reads the rest of an output.
 const READ_TOOL: &str = "system:read_stream";
-/// The parts of a longer output that are shown, in bytes: two thirds and one third of what the words
-/// around them leave.
+/// The parts of a longer output that are shown, in bytes: two thirds and one third of the room that
+/// the words around them leave.
 const HEAD_BYTES: usize = 5 << 10;
 const TAIL_BYTES: usize = 5 << 9;
 
-/// Words the end of a call in the default wording: markers of the dialects neutralised, and of a long
-/// output its beginning and its end. At most 8 KiB, and 64 KiB of what `system:read_stream` reads.
+/// Words the end of a call in the default wording: markers of the dialects neutralised, and of a
+/// long output its beginning and its end. At most 8 KiB, and 64 KiB for `system:read_stream`.
 pub fn observation(result: &CallResult) -> String {
     let tool = result.tool_id.as_str();
     let error = result.error.clone().unwrap_or_default();
@@ -46,8 +46,8 @@ fn whole(result: &CallResult) -> String {
     }
 }
 
-/// Returns whether the whole output can be shown. What counts is what is shown: a text loses the
-/// escapes of JSON, and what looks like a mark grows.
+/// Returns whether the whole output can be shown. The length of the shown text counts: a text loses
+/// the escapes of JSON, and a text like a mark grows.
 fn fits(result: &CallResult) -> bool {
     /// The most bytes of JSON that become one byte of a text: `\u0000`.
     const MOST_ESCAPED: usize = 6;
@@ -55,7 +55,7 @@ fn fits(result: &CallResult) -> bool {
     result.output_json.len() <= most * MOST_ESCAPED && whole(result).len() <= most
 }
 
-/// Returns how long the observation of a call may be.
+/// Returns the limit of the observation of a call, in bytes.
 fn most(result: &CallResult) -> usize {
     match result.tool_id == READ_TOOL {
         true => MAX_READ_BYTES,
@@ -63,13 +63,13 @@ fn most(result: &CallResult) -> usize {
     }
 }
 
-/// Returns whether a call gave more than its observation shows, so that the rest is read by its
+/// Returns whether a call returned more than its observation shows, so that the rest is read by its
 /// handle.
 pub fn gives_handle(result: &CallResult) -> bool {
     result.status() == CallStatus::Succeeded && long_output(result).is_some()
 }
 
-/// Returns the size of what a call gave, in bytes of JSON; zero if it did not succeed.
+/// Returns the size of a call's output, in bytes of JSON; zero if it did not succeed.
 pub fn output_bytes(result: &CallResult) -> u64 {
     let long = result.long_output.as_ref();
     long.map_or(result.output_json.len() as u64, |long| long.total_bytes)
@@ -79,7 +79,7 @@ pub fn output_bytes(result: &CallResult) -> u64 {
 fn long_output(result: &CallResult) -> Option<LongOutput<'_>> {
     let json = &result.output_json;
     let (head, tail, total_bytes) = match &result.long_output {
-        // Of an output that is kept elsewhere only the beginning is here.
+        // The result holds only the beginning of an output that is kept elsewhere.
         Some(long) => {
             let head = words::head_within(&long.head, HEAD_BYTES + TAIL_BYTES);
             (head, "", long.total_bytes)
@@ -109,7 +109,7 @@ fn tail_of(json: &str) -> &str {
     &tail[line.unwrap_or(0)..]
 }
 
-/// Returns where lines end: after line feeds, those that are escaped in a JSON string included.
+/// Returns the offsets of line ends: after line feeds, also escaped ones in a JSON string.
 fn line_ends(json: &str) -> impl Iterator<Item = usize> {
     let bytes = json.as_bytes();
     (1..=bytes.len()).filter(move |end| match &bytes[..*end] {
@@ -122,7 +122,7 @@ fn line_ends(json: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Reads what a tool gave; text that is not valid JSON is reported as it is.
+/// Reads the output of a tool; text that is not valid JSON is reported unchanged.
 fn output(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! How a call ended, to the contract and back.
+//! The outcome of a call, to the contract and back.
 
 use call_outcome::{CallOutcome, Category, Failure, FailureInner, Verdict, Violation};
 use contracts::tavern::{
@@ -8,7 +8,7 @@ use contracts::tavern::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Converts how a call ended to the result's status, output and error; the other fields are empty.
+/// Converts an outcome to the result's status, output and error; the other fields are empty.
 pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
     let status = match outcome {
         CallOutcome::Succeeded(_) | CallOutcome::SucceededLong(_) => CallStatus::Succeeded,

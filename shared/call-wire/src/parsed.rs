@@ -13,9 +13,9 @@ use crate::problem::problem_to_proto;
 
 /// Writes a parsed text: the calls that shall run, and every remark.
 ///
-/// A call that stands in the untrusted texts of `echo` gets the problem `untrusted_echo`. The
-/// observation names every block that no call could be made from, also beside blocks that run; what
-/// is wrong with single calls stands with them and is reported when they are refused.
+/// A call that appears in the untrusted texts of `echo` gets the problem `untrusted_echo`. The
+/// observation names every block that no call could be made from, also alongside blocks that run;
+/// the problems of single calls are in the calls and are reported when they are refused.
 pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> common::ParsedText {
     let calls: Vec<_> = parsed.runnable().collect();
     let mut observation =
@@ -54,7 +54,7 @@ pub fn parsed_to_proto(parsed: &Parsed, catalogue: &Catalogue, echo: &Echo) -> c
     }
 }
 
-/// Writes a call together with what to tell the model if it does not run.
+/// Writes a call with the text for the model if it does not run.
 pub fn call_with_diagnostics_to_proto(
     index: u32,
     call: &Call,
@@ -83,7 +83,7 @@ pub fn call_with_diagnostics_to_proto(
     written
 }
 
-/// Writes a call that stands at `index` among the calls of its text. What its tool declares is not
+/// Writes the call at `index` among the calls of its text. The declarations of its tool are not
 /// known here.
 pub fn call_to_proto(index: u32, call: &Call) -> common::ToolCall {
     common::ToolCall {

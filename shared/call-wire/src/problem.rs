@@ -1,9 +1,9 @@
-//! What is wrong with a call that was read from text.
+//! Problems of calls that were read from text.
 
 use call_catalogue::Problem;
 use contracts::tavern::common::v1 as common;
 
-/// Writes what the text library found.
+/// Writes a problem of the text library.
 pub fn problem_to_proto(problem: &Problem) -> common::Violation {
     common::Violation {
         pointer: problem.path.clone(),

@@ -1,13 +1,13 @@
-//! Questions to people, which runs of a node ask (rule G808).
+//! Questions to people, by runs of a node (rule G808).
 
 use contracts::tavern::common::v1::{Run, RunState};
 use serde_json::{Value, json};
 
-/// The code with which a question ends if its time came before an answer.
+/// The code with which a question ends if its time passed before an answer.
 const EXPIRED: &str = "expired";
 
-/// Returns what came of a question whose run has ended, with an answer or without; nothing if it failed or
-/// was cancelled.
+/// Returns the result of a question whose run has ended, with an answer or without; `None` if it
+/// failed or was cancelled.
 pub fn question_ended(run: &Run) -> Option<Value> {
     let (id, outcome) = (&run.run_id, run.outcome.as_ref()?);
     let has_expired = || {

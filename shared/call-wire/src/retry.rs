@@ -1,11 +1,11 @@
-//! When a call that failed is tried again (rules T26 and W21).
+//! The further attempts of a call that failed (rules T26 and W21).
 
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 
 /// The most attempts after the first that a text is granted.
 const MAX_RETRIES: u32 = 3;
 
-/// Returns how many attempts after the first a call is granted that asks for this many.
+/// Returns the granted number of attempts after the first, of a requested number.
 pub fn granted_retries(asked: u32) -> u32 {
     asked.min(MAX_RETRIES)
 }
@@ -13,8 +13,8 @@ pub fn granted_retries(asked: u32) -> u32 {
 /// The most attempts at one effect.
 pub const MAX_ATTEMPTS: u32 = 32;
 
-/// Returns the attempt that a caller makes to have a call dispatched again under its effect id; zero
-/// if there is none.
+/// Returns the attempt with which a call is dispatched again under its effect id; zero if it is not
+/// to be repeated.
 pub fn next_attempt(result: &CallResult) -> u32 {
     let has_next = result.attempt > 0 && result.attempt < MAX_ATTEMPTS;
     match has_next && may_succeed_later(result) {
