@@ -16,21 +16,21 @@ use crate::{
     policy::{CANCEL_AGAIN, GRACE},
 };
 
-/// A message about a call under way.
+/// A message about a call in flight.
 #[derive(Debug)]
 pub enum CallProgress {
     /// An event of the call or of a run below it.
     Event(Box<RunEvent>),
-    /// The end of the call. Nothing comes after it.
+    /// The end of the call, the last message.
     Result(Box<CallResult>),
 }
 
-/// A call at the registry, in another process or in this one.
+/// A call at the registry, in another process or in this process.
 pub trait Call: Sync {
-    /// Returns a result that names the call: its effect, its tool, its place.
+    /// Returns a result that names the call: its effect, its tool, its index.
     fn named(&self) -> CallResult;
 
-    /// Returns the terms on which the owner asks for the call.
+    /// Returns the owner's terms for the call.
     fn terms(&self) -> CallTerms;
 
     /// Asks for an attempt, or joins the one under way, and follows it to its result.
@@ -40,11 +40,11 @@ pub trait Call: Sync {
         context: &CallContext,
     ) -> BoxStream<'static, Result<CallProgress, Status>>;
 
-    /// Asks the registry to end the call and returns the work that continues: none as well for a call that the
-    /// registry does not know.
+    /// Requests the end of the call from the registry and returns the work that continues: none as
+    /// well for a call that the registry does not know.
     ///
     /// # Errors
-    /// The status with which the registry answers.
+    /// The status of the registry.
     fn cancel(
         &self,
         reason: &str,
@@ -57,7 +57,7 @@ pub trait Below: Sync {
     /// Records an event.
     ///
     /// # Errors
-    /// The log of the owner's run does not take events.
+    /// The log of the owner's run does not accept events.
     fn record(&self, event: RunEvent) -> impl Future<Output = Result<(), AppendError>> + Send;
 }
 
@@ -67,16 +67,16 @@ impl Below for Recorder {
     }
 }
 
-/// The terms on which an owner asks for a call.
+/// An owner's terms for a call.
 #[derive(Clone, Copy, Debug)]
 pub struct CallTerms {
     /// The attempt at the effect with which the owner begins, from 1.
     pub attempt: u32,
     /// The last attempt after which another may follow, where its result names a next one; zero for none.
     pub retries: u32,
-    /// Whether an earlier process of the owner has asked for the call.
+    /// Whether an earlier process of the owner has requested the call.
     pub left_before: bool,
-    /// The longest time that an attempt may take; none for as long as the tool.
+    /// The limit of an attempt's time; `None` for the limit of the tool.
     pub timeout: Option<Duration>,
 }
 
@@ -89,11 +89,12 @@ pub enum CallEnd {
     NotEnded,
 }
 
-/// Carries a call out. Once `control` is cancelled no attempt leaves, and the one under way is cancelled and
-/// has [`GRACE`] to end.
+/// Carries a call out. Once `control` is cancelled no attempt is dispatched, and the attempt in
+/// flight is cancelled and has [`GRACE`] to end.
 ///
 /// # Errors
-/// The log of the owner's run does not take the events of the call, so that the run cannot continue now.
+/// The log of the owner's run does not accept the events of the call, so that the run cannot
+/// continue now.
 pub async fn carry_out(
     call: &impl Call,
     below: &impl Below,
@@ -118,7 +119,7 @@ pub fn cancel_words(control: &RunControl) -> String {
     }
 }
 
-/// Returns whether a cancelled call has ended, and logs one that has not.
+/// Returns whether a cancelled call has ended; a call that has not is logged.
 pub(crate) fn has_ended(effect: &str, cancelled: Result<Vec<PendingWork>, Status>) -> bool {
     match cancelled {
         Ok(still_running) if still_running.is_empty() => return true,
@@ -130,7 +131,7 @@ pub(crate) fn has_ended(effect: &str, cancelled: Result<Vec<PendingWork>, Status
     false
 }
 
-/// A call with all that its owner gave for it.
+/// A call with the terms, the record and the control of its owner.
 struct Errand<'a, C, B> {
     call: &'a C,
     named: CallResult,
@@ -147,7 +148,8 @@ impl<C: Call, B: Below> Errand<'_, C, B> {
             return Ok(self.settled(CallStatus::Cancelled, error));
         }
         if self.control.is_cancelled() {
-            // An attempt of an earlier process may be under way, and none leaves after a cancel.
+            // An attempt of an earlier process may be in flight, and none is dispatched after a
+            // cancel.
             self.cancel().await;
             return Ok(CallEnd::NotEnded);
         }
@@ -172,14 +174,14 @@ impl<C: Call, B: Below> Errand<'_, C, B> {
         };
         tokio::select! {
             biased;
-            // The call itself ends with its result, which says how far it came.
+            // The call itself ends with its result, which states its progress.
             end = &mut attempts => end,
             () = again_and_again => Ok(late),
             () = tokio::time::sleep(GRACE) => Ok(late),
         }
     }
 
-    /// Asks for one attempt after the other until the call has ended.
+    /// Requests one attempt after the other until the call has ended.
     async fn attempts(&self) -> Result<CallEnd, AppendError> {
         let (effect, left_before) = (&self.named.effect_id, self.terms.left_before);
         let mut attempt = self.terms.attempt;
@@ -211,7 +213,7 @@ impl<C: Call, B: Below> Errand<'_, C, B> {
         }
     }
 
-    /// Records the events of an attempt until its result comes.
+    /// Records the events of an attempt until its result arrives.
     async fn follow(&self, attempt: u32) -> Result<Result<Box<CallResult>, Status>, AppendError> {
         let mut progress = self.call.ask(attempt, &self.control.call_context());
         while let Some(next) = progress.next().await {
@@ -242,7 +244,7 @@ impl<C: Call, B: Below> Errand<'_, C, B> {
         }
     }
 
-    /// Asks the registry once to end the call.
+    /// Requests the end of the call from the registry, once.
     async fn cancel(&self) {
         let reason = cancel_words(self.control);
         let answer = tokio::time::timeout(GRACE, self.call.cancel(&reason, self.control)).await;

@@ -24,7 +24,7 @@ pub enum ChildRequest {
     Turn(Box<StartTurnRequest>),
 }
 
-/// A run that was not started as far as its owner knows.
+/// A run that was not started, as far as its owner knows.
 #[derive(Debug)]
 pub struct NotStarted {
     /// The last answer of the service.
@@ -46,7 +46,7 @@ pub struct ChildRun {
 pub struct CancelledRun {
     /// The run, if it ended within its grace.
     pub ended: Option<Run>,
-    /// The work that continues: that below the run, and the run itself unless it has ended.
+    /// The work that continues: work below the run, and the run itself unless it has ended.
     pub still_running: Vec<PendingWork>,
 }
 
@@ -114,7 +114,7 @@ impl ChildRun {
     /// Reads the run.
     ///
     /// # Errors
-    /// The status with which its service answers.
+    /// The status of its service.
     pub async fn get(&self) -> Result<Run, Status> {
         let run_id = self.run_id.clone();
         let mut runs = self.runs();
@@ -122,8 +122,9 @@ impl ChildRun {
         Ok(answer.into_inner().run.unwrap_or_default())
     }
 
-    /// Follows the run after the sequence `after_sequence` until it has ended. A broken connection is resumed
-    /// where it broke. The stream ends with an error when the run does not exist or stays out of reach.
+    /// Follows the run after the sequence `after_sequence` until it has ended. A broken connection
+    /// is resumed at the break. The stream ends with an error when the run does not exist or stays
+    /// out of reach.
     pub fn follow(
         &self,
         after_sequence: u64,
@@ -147,8 +148,8 @@ impl ChildRun {
         Err(Status::unavailable("the run can no longer be followed"))
     }
 
-    /// Waits for the end of the run however long its service is away. Returns nothing if there is no such
-    /// run.
+    /// Waits for the end of the run however long its service is away. Returns `None` if the run
+    /// does not exist.
     pub async fn end_at_last(&self, longest: Duration) -> Option<Run> {
         let run = self.within(self.context.clone().without_deadline());
         let mut backoff = Backoff::default();
@@ -211,7 +212,7 @@ pub fn pending_run(run_id: &str) -> PendingWork {
 }
 
 impl ChildRequest {
-    /// Whether the same request finds the run that an earlier one started.
+    /// Whether the same request finds the run that an earlier request started.
     fn can_repeat(&self) -> bool {
         let request_id = match self {
             Self::Workflow(request) => &request.request_id,

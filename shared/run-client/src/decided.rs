@@ -1,4 +1,4 @@
-//! Calls of a run that has ended of which the ledger knows more than its log.
+//! Calls of an ended run whose ends are in the ledger and not in its log.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use tonic::Status;
 
 use crate::CallClient;
 
-/// Settles in the events of a run the calls whose ends they do not say, as the ledger knows them by now: each was
-/// decided, or ended after the run had. What the ledger does not know either stays as it is.
+/// Settles calls without an end in the events of a run, as the ledger knows them by now: each was
+/// decided, or ended after the run had. Calls that the ledger does not know either are unchanged.
 ///
 /// # Errors
 /// A status when the registry does not answer.
@@ -35,7 +35,7 @@ pub async fn settle_decided(
     Ok(())
 }
 
-/// Returns the effects of calls that left and whose ends the events do not say, with their places.
+/// Returns the effects of dispatched calls without an end in the events, with their indexes.
 fn unknown(run_id: &str, events: &[RunEvent]) -> BTreeMap<String, u32> {
     let mut unknown = BTreeMap::new();
     for event in events.iter().filter(|event| event.run_id == run_id) {
@@ -54,7 +54,7 @@ fn unknown(run_id: &str, events: &[RunEvent]) -> BTreeMap<String, u32> {
     unknown
 }
 
-/// Puts the result in the place of the one in doubt, or behind all that happened before the run ended.
+/// Puts the result in place of the result in doubt, or right before the end of the run.
 fn settle(run_id: &str, events: &mut Vec<RunEvent>, result: CallResult) {
     let of_call = events.iter_mut().find_map(|event| match &mut event.kind {
         Some(Kind::CallSettled(CallSettled {

@@ -14,14 +14,15 @@ use crate::policy::OUT_OF_REACH;
 /// A message about a run that is followed.
 #[derive(Debug)]
 pub enum Followed {
-    /// An event of the run or of one below it.
+    /// An event of the run or of a run below it.
     Event(Box<RunEvent>),
-    /// The run, which has ended. Nothing comes after it.
+    /// The run, which has ended; the last message.
     Ended(Box<Run>),
 }
 
-/// Follows a run after the sequence `after_sequence` until it has ended. A broken connection is resumed where it
-/// broke. The stream ends with an error when the run does not exist or stays out of reach.
+/// Follows a run after the sequence `after_sequence` until it has ended. A broken connection is
+/// resumed at the break. The stream ends with an error when the run does not exist or stays out of
+/// reach.
 pub(crate) fn follow(
     client: RunServiceClient<Outbound>,
     run_id: String,
@@ -49,7 +50,7 @@ pub(crate) fn follow(
                         yield Ok(Followed::Ended(Box::new(run)));
                         return;
                     }
-                    // The server goes away: ask again, elsewhere or later.
+                    // The server is about to end: repeat the request, elsewhere or later.
                     Ok(Some(Record::Terminal(_) | Record::Drain(_))) => break gone(),
                     Ok(Some(Record::Heartbeat(_) | Record::Gap(_)) | None) => {}
                     Err(status) => break status,

@@ -1,12 +1,13 @@
 //! Calls at the registry and runs in other services, for every owner of runs.
 //!
 //! A turn, a workflow and an invocation make calls; a turn, a scene and a call start runs of other
-//! services. All of them do it by one [`policy`]: how often a service that fails is asked, how long a call
-//! or a run may take to end once it was cancelled, and which end an owner records where the answer is lost.
+//! services. All of them follow one [`policy`]: the number of tries at a service that fails, the
+//! time that a call or a run has to end once it was cancelled, and the end that an owner records
+//! where the answer is lost.
 //!
 //! [`carry_out`] is a call from its first request to its end: a [`RemoteCall`] from another process, or an owner's
 //! own [`Call`]. [`Tries`] is the same for any other request. [`ChildRun`] is a run in another service: started, followed and
-//! cancelled. [`settle_decided`] reads from the ledger the ends of calls that a run's log does not say.
+//! cancelled. [`settle_decided`] reads from the ledger the ends of calls that a run's log lacks.
 
 mod calls;
 mod child;

@@ -20,7 +20,7 @@ pub struct CallClient {
     registry: Transport,
 }
 
-/// A call at the registry of a client, as a run asks for it.
+/// A call at the registry of a client, as a run requests it.
 #[derive(Clone, Debug)]
 pub struct RemoteCall {
     /// The client.
@@ -29,14 +29,14 @@ pub struct RemoteCall {
     pub request: CallToolRequest,
     /// The last attempt after which another may follow; zero for none.
     pub retries: u32,
-    /// Whether an earlier process of the owner has asked for the call.
+    /// Whether an earlier process of the owner has requested the call.
     pub left_before: bool,
     /// Whether the owner only starts the call. The result is then its handle, unless it settled at once.
     pub starts_only: bool,
 }
 
 impl CallClient {
-    /// Takes the registry behind a transport.
+    /// Makes a client of the registry behind a transport.
     pub fn new(registry: Transport) -> Self {
         Self { registry }
     }
@@ -52,7 +52,7 @@ impl CallClient {
         has_ended(effect_id, answer)
     }
 
-    /// Asks the registry to end calls that an earlier process dispatched (see [`cancel`](Self::cancel)).
+    /// Requests the end of calls that an earlier process dispatched (see [`cancel`](Self::cancel)).
     /// Returns the effects of the calls that have not ended.
     pub async fn cancel_all(
         &self,
@@ -88,7 +88,7 @@ impl CallClient {
         }
     }
 
-    /// Reads what the ledger knows of a call; nothing if it does not know the call.
+    /// Reads a call from the ledger; `None` if it does not know the call.
     ///
     /// # Errors
     /// The status with which the registry answers.
@@ -153,7 +153,7 @@ impl Call for RemoteCall {
     }
 }
 
-/// Asks for an attempt and follows it.
+/// Requests an attempt and follows it.
 fn follow(
     mut calls: CallServiceClient<Outbound>,
     request: CallToolRequest,

@@ -1,12 +1,12 @@
-//! When a request to another service is sent again.
+//! Retries of requests to other services.
 
 use grpc_kit::{Backoff, FailureClass};
 use tonic::Status;
 
 use crate::policy::TRIES;
 
-/// The tries at one request: a service that is away or busy is asked again and again, one that fails inside
-/// [`TRIES`] times, and one that refuses the request once.
+/// The tries at one request: repeated while the service is away or busy, [`TRIES`] in all if the
+/// service fails inside, and one if it refuses the request.
 #[derive(Debug, Default)]
 pub struct Tries {
     backoff: Backoff,
@@ -14,7 +14,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// Waits before the next try. Returns false, at once, if there is to be none after `status`.
+    /// Waits before the next try. Returns false, at once, if no try follows `status`.
     pub async fn wait_after(&mut self, status: &Status) -> bool {
         let again = self.has_next(status);
         if again {
@@ -35,7 +35,7 @@ impl Tries {
         }
     }
 
-    /// Waits as long as the service asks for, and longer from try to try.
+    /// Waits for the time that the service requests, and longer from try to try.
     pub(crate) async fn wait(&mut self, status: &Status) {
         tokio::time::sleep(self.backoff.after(status)).await;
     }

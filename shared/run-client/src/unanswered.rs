@@ -9,9 +9,9 @@ use crate::Tries;
 
 /// A call that the registry has not answered with a result.
 ///
-/// Its owner asks again until [`end`](Self::end) returns how the call has ended. A status ends it as
-/// *rejected* only if the call has surely not left: the first request that could take it was refused.
-/// All other ends are *in doubt*.
+/// Its owner repeats the request until [`end`](Self::end) returns the end of the call. A status
+/// ends it as *rejected* only if the call was surely not dispatched: the first request that could
+/// dispatch it was refused. All other ends are *in doubt*.
 #[derive(Debug)]
 pub struct Unanswered {
     may_have_left: bool,
@@ -19,7 +19,7 @@ pub struct Unanswered {
 }
 
 impl Unanswered {
-    /// Takes whether an earlier process of the owner has asked for the call.
+    /// Begins with whether an earlier process of the owner has requested the call.
     pub fn new(left_before: bool) -> Self {
         Self {
             may_have_left: left_before,
@@ -27,8 +27,8 @@ impl Unanswered {
         }
     }
 
-    /// Takes the status of a request for the call. Returns how the call has ended; nothing if the
-    /// registry is to be asked again, after a [`wait`](Self::wait).
+    /// Records the status of a request for the call. Returns the end of the call; `None` if the
+    /// request is to be repeated, after a [`wait`](Self::wait).
     pub fn end(&mut self, status: &Status) -> Option<(CallStatus, CallError)> {
         // The status of one request does not show whether an earlier one took effect.
         let may_have_left = std::mem::replace(&mut self.may_have_left, true);

@@ -34,8 +34,8 @@ fn left(terms: CallTerms) -> CallTerms {
     }
 }
 
-/// Carries a call out inside a run. Returns its end as a word, the attempts that were asked for, and whether
-/// the registry was asked to end it.
+/// Carries a call out inside a run. Returns its end as a word, the requested attempts, and whether
+/// its end was requested.
 async fn end(terms: CallTerms, answers: Vec<Answer>, cancel: Cancel) -> (String, Vec<u32>, bool) {
     let call = Arc::new(Scripted::new(terms, answers));
     let asked = Arc::clone(&call);

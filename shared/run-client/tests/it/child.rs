@@ -77,7 +77,7 @@ async fn a_cancelled_run_ends_within_its_grace_whether_or_not_its_work_stops() {
 
 #[tokio::test]
 async fn a_cancelled_run_whose_service_does_not_answer_still_runs() {
-    // It takes connections and does not read from them.
+    // It accepts connections and does not read from them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", silent.local_addr().unwrap());
     let settings = ClientSettings::to(address);

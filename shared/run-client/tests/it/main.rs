@@ -1,4 +1,4 @@
-//! How calls and child runs end for an owner, whatever their service answers.
+//! The ends of calls and child runs for an owner, whatever their service answers.
 
 #![expect(
     clippy::unwrap_used,
@@ -67,7 +67,8 @@ where
     run_id
 }
 
-/// Does `work` inside a run, which `work` is given and may cancel by its id, and returns its outcome.
+/// Does `work` inside a run, which `work` receives and may cancel by its id, and returns its
+/// outcome.
 async fn within_run<W, F, T>(work: W) -> T
 where
     W: FnOnce(Runs, Recorder, RunControl) -> F + Send + 'static,

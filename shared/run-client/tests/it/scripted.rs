@@ -1,4 +1,4 @@
-//! A call whose registry answers as a test says.
+//! A call whose registry answers by the script of a test.
 
 use std::{
     future::pending,
@@ -52,17 +52,17 @@ impl Scripted {
         }
     }
 
-    /// Returns the attempts that were asked for, in order.
+    /// Returns the requested attempts, in order.
     pub(crate) fn asked(&self) -> Vec<u32> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Whether the registry was asked to end the call.
+    /// Whether the end of the call was requested.
     pub(crate) fn was_cancelled(&self) -> bool {
         self.cancels.load(Ordering::Relaxed) > 0
     }
 
-    /// Waits until the registry was asked for the call.
+    /// Waits until the call was requested.
     pub(crate) async fn begun(&self) {
         let mut begun = self.begun.subscribe();
         begun.wait_for(|begun| *begun).await.unwrap();
