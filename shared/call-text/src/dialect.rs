@@ -1,4 +1,4 @@
-//! The scanners: one for each family of dialects, and the tree that all of them make.
+//! The scanners: one for each family of dialects, and the tree that all of them build.
 
 pub(crate) mod command;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! What an incremental parse reports while the model is still writing.
+//! The reports of an incremental parse while the model is still writing.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Block, Call};
 
-/// What is known about the tool of a call when its name has been read.
+/// The resolution of a call's tool, once its name has been read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolState {
@@ -39,8 +39,9 @@ pub enum Event {
         span: Span,
         /// The text, tags included.
         text: String,
-        /// Whether it takes back what it covers: a closing mark without an opening one makes a thought of all the
-        /// text, blocks and calls that were reported so far. Blocks are counted anew from here.
+        /// Whether it takes back the events of its span: a closing mark without an opening one
+        /// makes a thought of all the text, blocks and calls that were reported so far. Blocks are
+        /// counted anew from here.
         takes_back: bool,
     },
     /// A block was opened. Nothing is certain before its [`Event::BlockClosed`].
@@ -49,7 +50,7 @@ pub enum Event {
         block: usize,
         /// The dialect as far as known.
         dialect: Dialect,
-        /// Where the opening marker starts.
+        /// The start of the opening marker.
         at: usize,
     },
     /// The name of a call was read.
@@ -60,9 +61,9 @@ pub enum Event {
         call: usize,
         /// The name as written.
         name: String,
-        /// What it means.
+        /// The resolution of the name.
         tool: ToolState,
-        /// Where the name stands.
+        /// The place of the name.
         span: Span,
     },
     /// A value has grown. The pieces joined are a prefix of the value's source text.
@@ -84,7 +85,7 @@ pub enum Event {
         block: usize,
         /// The block with its problems.
         state: Box<Block>,
-        /// Its calls, typed; those that may run have [`Call::is_ready`].
+        /// Its calls, typed; [`Call::is_ready`] holds for each call that may run.
         calls: Vec<Arc<Call>>,
     },
     /// A remark.

@@ -5,8 +5,8 @@
 //! tools ([`Catalogue`](call_catalogue::Catalogue)); it never guesses a type. Stage two types each value against the tool's
 //! JSON Schema and logs every [`Tolerance`](call_catalogue::Tolerance). The result, [`Parsed`], accounts for every byte.
 //!
-//! Nothing here fails: any text gives segments, calls and diagnostics. Nothing here does I/O,
-//! asks the time or starts a thread.
+//! Parsing never fails: any text yields segments, calls and diagnostics. The crate does no I/O,
+//! reads no clock and starts no thread.
 
 mod dialect;
 mod event;

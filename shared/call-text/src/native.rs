@@ -54,8 +54,8 @@ fn json_text(arguments: Option<&Value>) -> String {
     }
 }
 
-/// Types structured calls against the visible tools. Of those beyond the limit of calls, the first
-/// stands for all with a problem.
+/// Types structured calls against the visible tools. The first call beyond the limit of calls
+/// represents all further calls, with a problem.
 pub fn typed(calls: &[NativeCall], catalogue: &Catalogue, policy: &Policy) -> Vec<Call> {
     let context = Context {
         catalogue,
@@ -96,7 +96,7 @@ pub fn typed(calls: &[NativeCall], catalogue: &Catalogue, policy: &Policy) -> Ve
         .collect()
 }
 
-/// Adds structured calls to what the text of the same message said (L8): the text comes first, a
+/// Adds structured calls to the parsed text of the same message (L8): the text comes first, a
 /// call that both hold runs once, and where they differ the text wins and the rest is reported.
 pub fn supplement(parsed: &mut Parsed, native: Vec<Call>) {
     if native.is_empty() {

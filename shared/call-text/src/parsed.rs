@@ -15,15 +15,15 @@ pub use source::SourceText;
 pub struct Parsed {
     /// The dialect of the first block, if there is one.
     pub dialect: Option<Dialect>,
-    /// What the model said before the first block, thoughts left out, trimmed at the end (A3).
+    /// The text before the first block, without thoughts, trimmed at the end (A3).
     pub response_text: String,
-    /// What it said between and after the blocks: logged, not published (A3).
+    /// The text between and after the blocks: logged, not published (A3).
     pub trailing_text: String,
-    /// What it wrote in thought regions (A9).
+    /// The text of thought regions (A9).
     pub thoughts: String,
     /// The whole message, cut without gap or overlap.
     pub segments: Vec<Segment>,
-    /// The blocks in order, those that do not run included.
+    /// The blocks in order, including blocks that do not run.
     pub blocks: Vec<Block>,
     /// The calls of all blocks in order; see [`Call::is_ready`].
     pub calls: Vec<Arc<Call>>,
@@ -38,8 +38,8 @@ impl Parsed {
         calls.filter(|call| call.is_ready())
     }
 
-    /// The calls that a message's policy lets run, those with problems of their own included, in the
-    /// order in which they run. No call of a block with problems is among them.
+    /// The calls that a message's policy lets run, including calls with problems of their own, in
+    /// the order in which they run. No call of a block with problems is among them.
     pub fn runnable(&self) -> impl Iterator<Item = &Call> {
         let calls = self.calls.iter().map(Arc::as_ref);
         calls.filter(|call| {
@@ -78,7 +78,7 @@ impl Parsed {
     }
 }
 
-/// What a piece of the message is.
+/// The kind of a piece of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SegmentKind {
@@ -99,13 +99,13 @@ pub enum SegmentKind {
 /// A piece of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Segment {
-    /// What it is.
+    /// The kind of the piece.
     pub kind: SegmentKind,
-    /// Where it stands.
+    /// The place of the piece.
     pub span: Span,
 }
 
-/// How a block ended.
+/// The end of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockEnd {
@@ -124,32 +124,32 @@ pub enum BlockEnd {
 pub struct Block {
     /// Its dialect.
     pub dialect: Dialect,
-    /// Where it stands, markers included.
+    /// The place of the block, markers included.
     pub span: Span,
-    /// How it ended.
+    /// The end of the block.
     pub end: BlockEnd,
     /// Whether the message's policy lets this block run (A1). Problems may still forbid it.
     pub runs: bool,
-    /// Why it does not run; empty if it does.
+    /// The reason why it does not run; empty if it does.
     pub not_run_because: String,
-    /// What is wrong with the block as a whole. No call of a block with problems runs.
+    /// The problems of the block as a whole. No call of a block with problems runs.
     pub problems: Vec<Problem>,
     /// Block-wide control values in the order written, for instance `request_id`, `comment`.
     pub controls: Map<String, Value>,
 }
 
-/// What a step asked for besides its arguments (T26 to T30).
+/// The controls of a step, next to its arguments (T26 to T30).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StepControl {
     /// The step number as written; `None` without numbers.
     pub step: Option<u32>,
     /// Continue with the next step if this one fails.
     pub continue_on_error: bool,
-    /// Attempts after the first, as asked for; the executor caps it.
+    /// Attempts after the first, as requested; the executor caps it.
     pub retries: u32,
     /// Values to be fetched: parameter and URI.
     pub uris: Map<String, Value>,
-    /// Fire and record without waiting, as asked for in VCP (T27).
+    /// Whether to dispatch and record without waiting, as VCP requests it (T27).
     pub no_reply: bool,
     /// Other control keys as written (T28).
     pub metadata: Map<String, Value>,
@@ -164,7 +164,7 @@ pub struct RawArgument {
     pub written_name: Arc<str>,
     /// The untrimmed source text between the delimiters; JSON text for JSON dialects.
     pub text: SourceText,
-    /// Where it stands; empty for values without a place of their own.
+    /// The place of the value; empty for values without a place of their own.
     pub span: Span,
 }
 
@@ -183,7 +183,7 @@ pub struct Call {
     pub arguments: Map<String, Value>,
     /// The source text of each argument.
     pub raw_arguments: Vec<RawArgument>,
-    /// Where it stands in the message.
+    /// The place of the call in the message.
     pub span: Span,
     /// Every deviation that was read all the same.
     pub tolerances: Vec<Tolerance>,
@@ -191,20 +191,20 @@ pub struct Call {
     pub problems: Vec<Problem>,
     /// More than one reading was possible.
     pub ambiguous: bool,
-    /// The repair rule: a repair, and the tool is not declared read-only, or a value that may not be
-    /// the one that was meant, whatever the tool (G8).
+    /// The repair rule: a repair, and the tool is not declared read-only, or, for any tool, a value
+    /// that may not be the intended value (G8).
     pub needs_confirmation: bool,
     /// Whether its block runs.
     pub runs: bool,
-    /// What the step asked for besides its arguments.
+    /// The controls of the step.
     pub control: StepControl,
     /// The provider's id of a native call; empty otherwise.
     pub provider_id: String,
 }
 
 impl Call {
-    /// Whether it may run by itself as far as the text decides: its block runs, nothing is wrong
-    /// with it, and no confirmation is needed.
+    /// Whether it may run by itself as far as the text decides: its block runs, it has no problems,
+    /// and it needs no confirmation.
     pub fn is_ready(&self) -> bool {
         self.runs && self.problems.is_empty() && !self.needs_confirmation
     }

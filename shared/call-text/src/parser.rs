@@ -1,8 +1,8 @@
-//! Reading a message, whole or in pieces.
+//! The parser of a message, whole or in pieces.
 //!
 //! One scanner does both: a whole message is a stream of one piece. The parser walks the text,
-//! releases what cannot become a call, and hands the insides of blocks to the scanner of their
-//! dialect; regions in which nothing is a call (code, quotes, comments, thoughts) are walked here.
+//! releases text that cannot become a call, and hands the insides of blocks to the scanner of their
+//! dialect; regions without calls (code, quotes, comments, thoughts) are walked here.
 
 mod adjacent;
 mod assembler;
@@ -26,7 +26,7 @@ use crate::dialect::context::Context;
 use crate::scan::Feed;
 use crate::{Event, FinishReason, Parsed, Policy, SegmentKind};
 
-/// Parses a whole message of which nothing more is known than its text.
+/// Parses a whole message whose finish reason is unknown.
 pub fn parse(text: &str, catalogue: &Catalogue, policy: &Policy) -> Parsed {
     parse_finished(text, catalogue, policy, FinishReason::Unknown)
 }
@@ -67,7 +67,7 @@ pub struct Parser {
     state: State,
 }
 
-/// How far a message was read, and what came of it.
+/// The progress of reading a message, and the result so far.
 #[derive(Debug)]
 struct State {
     steps: Cell<u64>,
@@ -126,7 +126,7 @@ impl Parser {
         }
     }
 
-    /// Takes the next piece of the message and reports what it made certain.
+    /// Reads the next piece of the message and returns the events that it made certain.
     pub fn push(&mut self, chunk: &str) -> Vec<Event> {
         if !self.partial.is_empty() {
             return self.push_bytes(chunk.as_bytes());
@@ -135,8 +135,8 @@ impl Parser {
         self.advance(false, FinishReason::Unknown)
     }
 
-    /// Takes the next piece as bytes, cut anywhere. Bytes that are not UTF-8 are replaced by
-    /// U+FFFD; places are those of the replaced text.
+    /// Reads the next piece as bytes, cut anywhere. Bytes that are not UTF-8 are replaced by
+    /// U+FFFD; places refer to the replaced text.
     pub fn push_bytes(&mut self, chunk: &[u8]) -> Vec<Event> {
         let mut bytes = std::mem::take(&mut self.partial);
         bytes.extend_from_slice(chunk);
@@ -162,7 +162,7 @@ impl Parser {
         self.advance(false, FinishReason::Unknown)
     }
 
-    /// Ends the message: decides what was open and gives the whole outcome.
+    /// Ends the message: decides on open blocks and returns the whole outcome.
     pub fn finish(mut self, reason: FinishReason) -> (Vec<Event>, Parsed) {
         if !self.partial.is_empty() {
             self.partial.clear();
@@ -179,7 +179,7 @@ impl Parser {
         (events, self.state.assembler.into_parsed(&self.text))
     }
 
-    /// Ends the message and gives the bytes looked at in all, for tests of linearity.
+    /// Ends the message and returns the number of bytes examined, for tests of linearity.
     pub fn finish_counting(mut self, reason: FinishReason) -> u64 {
         self.advance(true, reason);
         self.state.steps.get()

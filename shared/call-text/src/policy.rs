@@ -1,4 +1,4 @@
-//! What a caller may decide about parsing.
+//! The choices of a caller about parsing.
 
 use call_catalogue::{Dialect, TrainedFormat};
 use serde::{Deserialize, Serialize};
@@ -10,27 +10,27 @@ use text_scan::Limits;
 pub enum MultiBlock {
     /// Only the first block.
     First,
-    /// The first block and those that follow it with only white space between.
+    /// The first block and the blocks that follow it with only white space between.
     #[default]
     Adjacent,
     /// Every block up to the first fabricated tool result.
     All,
 }
 
-/// When a block inside a code fence is a call (A7).
+/// The condition under which a block inside a code fence is a call (A7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum FencePolicy {
     /// Never.
     Never,
-    /// If the fence holds nothing but the block, is closed, and no unfenced block exists.
+    /// If the fence holds only the block, is closed, and no unfenced block exists.
     #[default]
     Lone,
-    /// As soon as the fence holds nothing but blocks and is closed.
+    /// As soon as the fence holds only blocks and is closed.
     Always,
 }
 
-/// How a parameter name is compared with the schema's (N1).
+/// The comparison of a parameter name with the schema's (N1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NameMatch {
@@ -40,7 +40,7 @@ pub enum NameMatch {
     Normalized,
 }
 
-/// What is supplied when a block is not complete (A10).
+/// The marks that may be supplied when a block is not complete (A10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
@@ -51,18 +51,18 @@ pub enum Repair {
     WrapperOnly,
 }
 
-/// Why the model stopped writing.
+/// The reason why the model stopped writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// Not known.
     #[default]
     Unknown,
-    /// It came to its own end or to a stop word.
+    /// It reached its own end or a stop word.
     Stop,
     /// The token limit cut it off.
     Length,
-    /// It asked for native tool calls.
+    /// It requested native tool calls.
     ToolCalls,
     /// A filter, an error or a cancellation cut it off.
     Interrupted,
@@ -87,12 +87,12 @@ impl FinishReason {
 pub struct Policy {
     /// The only dialect to read; `None` reads all and reports which one was met.
     pub dialect: Option<Dialect>,
-    /// The formats of trained models that are read beside the tag dialects; `None` reads all. A call in another one is
-    /// a broken block.
+    /// The formats of trained models that are read in addition to the tag dialects; `None` reads
+    /// all. A call in another format is a broken block.
     pub formats: Option<Vec<TrainedFormat>>,
     /// Which blocks run.
     pub multi_block: MultiBlock,
-    /// When a fenced block is a call.
+    /// The condition under which a fenced block is a call.
     pub fence: FencePolicy,
     /// Name comparison in ACTION and the tag dialects.
     pub action_names: NameMatch,
@@ -100,13 +100,14 @@ pub struct Policy {
     pub tam_names: NameMatch,
     /// Turns every tolerance beyond *verbatim* into an error.
     pub strict: bool,
-    /// What may be supplied for an incomplete block.
+    /// The marks that may be supplied for an incomplete block.
     pub repair: Repair,
     /// Reads a visible tool's element without wrapper as a call (A12).
     pub bare_tools: bool,
     /// In VCP the last of two equal keys wins instead of being an error (T17).
     pub vcp_last_wins: bool,
-    /// What the mark that opens a block must hold, such as `k7m2q9xd`; a block without it is text (G1006).
+    /// The nonce that the mark that opens a block must hold, such as `k7m2q9xd`; a block without it
+    /// is text (G1006).
     pub nonce: Option<String>,
     /// The bounds.
     pub limits: Limits,

@@ -1,7 +1,7 @@
 //! Stage two: from names and text to typed arguments, led by the tool's schema.
 //!
-//! Nothing is guessed: a value is what its schema says or stays a string. Every deviation that is
-//! read all the same is logged as a [`Tolerance`]; everything that is wrong is reported at once.
+//! No value is guessed: it has the type of its schema or stays a string. Every deviation that is
+//! tolerated is logged as a [`Tolerance`]; all problems are reported at once.
 
 mod ahead;
 mod arguments;
@@ -145,7 +145,7 @@ pub(crate) fn type_block(
     }
 }
 
-/// Says of a block that is not complete what to do; only what was cut off at a limit is too long.
+/// Adds advice to the problems of an incomplete block; only text cut off at a limit is too long.
 fn advise(problems: &mut [Problem], finish: FinishReason) {
     let advice = match finish {
         FinishReason::Length => {
@@ -160,7 +160,7 @@ fn advise(problems: &mut [Problem], finish: FinishReason) {
     }
 }
 
-/// One remark about all text that stands between the calls of a block, if there is any.
+/// One remark about all text between the calls of a block, if there is any.
 fn stray_of(raw: &RawBlock, dialect: Dialect, text: &str) -> Option<Diagnostic> {
     raw.stray
         .iter()
@@ -170,7 +170,7 @@ fn stray_of(raw: &RawBlock, dialect: Dialect, text: &str) -> Option<Diagnostic> 
         .map(|span| stray_text(span, dialect, text))
 }
 
-/// Makes calls of the fields of a block; gives the block's controls and its steps.
+/// Turns the fields of a block into calls; returns the block's controls and its steps.
 fn calls_of_fields(
     raw: &mut RawBlock,
     dialect: Dialect,
@@ -261,7 +261,7 @@ pub(crate) fn type_native(raw: RawCall, context: &Context<'_>) -> Call {
     type_call(raw, &nothing, &nothing, &source, context)
 }
 
-/// The problem of a tool name that calls nothing.
+/// The problem of a tool name that names no callable tool.
 fn tool_problem(found: ToolMatch, raw: &RawCall, context: &Context<'_>) -> Problem {
     if found == ToolMatch::NotAvailable {
         let message = format!("Tool '{}' is not available here", raw.name);

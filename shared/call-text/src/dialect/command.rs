@@ -1,14 +1,14 @@
-//! What a key says of commands: whether it names a tool, and of which step (T18, T20).
+//! Keys read as commands: whether a key names a tool, and of which step (T18, T20).
 
 use call_catalogue::names;
 
-/// What a key says of commands. Read once, when its field is closed.
+/// A key read as a command. Read once, when its field is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommandKey {
     stem: Stem,
     /// The step, where the key is a command.
     pub(crate) number: Option<u32>,
-    /// Nothing stands in or round it that belongs to no name.
+    /// Whether every character of the key belongs to a name.
     pub(crate) plain: bool,
 }
 
@@ -70,7 +70,7 @@ impl CommandKey {
         self.stem != Stem::Other
     }
 
-    /// Whether the key names a tool; beside `tool_name`, `command` is a sub-command.
+    /// Whether the key names a tool; in VCP, next to `tool_name`, `command` is a sub-command.
     pub(crate) fn is_command(self, vcp_reading: bool) -> bool {
         let names_tool = if vcp_reading {
             Stem::ToolName

@@ -1,7 +1,7 @@
 //! Blocks made of elements: ACTION, `<tool_call>`, `<invoke>`, `<function=x>`, and JSON in them.
 //!
-//! Well-formedness is not required (G4): names decide what is a tag. The scanner cuts a block
-//! into calls and top-level parameters; what is inside a parameter is stage two's business.
+//! Well-formedness is not required (G4): names decide which brackets are tags. The scanner cuts a
+//! block into calls and top-level parameters; stage two reads the inside of a parameter.
 
 mod ahead;
 mod bare;
@@ -70,7 +70,7 @@ pub(crate) struct ElementScanner {
     saw_json: bool,
     /// Once JSON in a call has not ended, none is looked for again.
     seeks_arguments: bool,
-    /// The walk stands in text that belongs to nothing.
+    /// Whether the walk is in stray text, outside of calls and parameters.
     in_stray: bool,
 }
 
@@ -144,7 +144,7 @@ impl ElementScanner {
         (self.wrapper == Some("action")).then(|| &self.raw.calls[..closed])
     }
 
-    /// Whether text stands where the first call of a `<tool_call>` would.
+    /// Whether a `<tool_call>` has no call yet: text in it may then be a call of GLM.
     pub(crate) fn may_be_glm(&self) -> bool {
         self.wrapper == Some("tool_call") && !self.has_calls()
     }
@@ -178,7 +178,7 @@ impl ElementScanner {
                 ElementState::Value => self.value(feed, context, early),
             };
             match progress {
-                // Asked again above, as if the rest had come later.
+                // Read again above, as if the rest had arrived later.
                 Some(Progress::Closed { at, end })
                     if at - self.start > most && end != BlockEnd::Limited =>
                 {
@@ -309,7 +309,7 @@ impl ElementScanner {
                 tag.name.of(feed.text).eq_ignore_ascii_case("action")
             }
             Look::Yes(tag) => context.catalogue.has_visible(tag.name.of(feed.text)),
-            // The caller reads the same tag again and asks for more text then.
+            // The caller reads the same tag again and then waits for more text.
             Look::More => true,
             Look::No => false,
         }

@@ -37,8 +37,8 @@ pub(crate) struct FieldScanner {
     /// The value that is open.
     scan: Option<FieldValue>,
     raw: RawBlock,
-    /// Whether the delimiters of the first field are those of TAM v2; none before that field. What comes
-    /// later changes nothing, so that a stream knows the dialect when it opens the block.
+    /// Whether the delimiters of the first field are those of TAM v2; `None` before that field.
+    /// Later fields do not change it, so that a stream knows the dialect when it opens the block.
     is_v2: Option<bool>,
     /// A value holds closing delimiters that could be read otherwise.
     pub(crate) doubtful: bool,
@@ -113,7 +113,7 @@ impl FieldScanner {
                 FieldState::Value => self.value(feed, context, early),
             };
             match progress {
-                // Asked again above, as if the rest had come later.
+                // Read again above, as if the rest had arrived later.
                 Some(Progress::Closed { at, end })
                     if at - self.start > most && end != BlockEnd::Limited =>
                 {
@@ -245,7 +245,7 @@ impl FieldScanner {
         })
     }
 
-    /// Delimiters between the fields are what is left of a field that could not be read (T33).
+    /// Notes delimiters between the fields: they are left of a field that could not be read (T33).
     fn note_lost_fields(&mut self, feed: &Feed<'_>) {
         let lost = |span: &&Span| inside::holds_marks(span.of(feed.text));
         if let Some(span) = self.raw.stray.iter().find(lost) {
@@ -263,7 +263,7 @@ impl FieldScanner {
         }
     }
 
-    /// `key: value` without delimiters (T10), or text that belongs to nothing (T33).
+    /// Reads `key: value` without delimiters (T10), or passes stray text (T33).
     fn bare_field_or_stray(
         &mut self,
         feed: &Feed<'_>,
@@ -280,11 +280,11 @@ impl FieldScanner {
             }
             _ => {}
         }
-        // Skips one run of key characters and what ended it, so that a key further on in the line
-        // is found.
+        // Skips one run of key characters and the character behind it, so that a key further on in
+        // the line is found.
         let mut here = at;
         while let Some(c) = feed.char_at(here) {
-            // A marker may stand directly behind what is left of a field.
+            // A marker may directly follow the remains of a field.
             if c == '<' && here > at {
                 break;
             }
@@ -317,8 +317,8 @@ impl FieldScanner {
             value.as_ptr() as usize - feed.text.as_ptr() as usize
         };
         let span = Span::new(start, start + value.len());
-        // What is left of delimiters is no part of the value that was meant, and without a value
-        // there may have been one.
+        // Remains of delimiters are no part of the intended value, and an empty value may have lost
+        // its text.
         let class = match value.is_empty() || inside::holds_marks(value) {
             true => Class::Doubt,
             false => Class::Repair,
@@ -484,17 +484,17 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || matches!(c, ',' | ';' | '，' | '；' | '、' | '\u{feff}' | '\u{200b}')
 }
 
-/// How far the separators behind a closing delimiter were skipped already.
+/// The separators behind a closing delimiter that were skipped already.
 #[derive(Debug, Clone, Copy, Default)]
 struct SeparatorMemo {
     from: usize,
     at: usize,
-    /// A line break or a comma stood among them.
+    /// Whether a line break or a comma is among them.
     separated: bool,
     in_comment: bool,
 }
 
-/// First position after separators and comment lines, and whether a line break or a comma stood
+/// First position after separators and comment lines, and whether a line break or a comma is
 /// among them.
 fn skip_separators(feed: &Feed<'_>, from: usize, memo: &mut SeparatorMemo) -> Look<(usize, bool)> {
     if memo.from != from || memo.at < from {

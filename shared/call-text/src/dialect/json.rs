@@ -110,7 +110,7 @@ fn call_of(value: Value, span: Span) -> Option<RawCall> {
     })
 }
 
-/// The keys under which the name of a tool stands.
+/// The keys that hold the name of a tool.
 const NAMES: &[&str] = &[
     "name",
     "toolName",
@@ -119,20 +119,20 @@ const NAMES: &[&str] = &[
     "function",
     "command",
 ];
-/// The keys under which the arguments stand.
+/// The keys that hold the arguments.
 const ARGUMENTS: &[&str] = &["arguments", "parameters", "args", "params", "input"];
 
-/// Whether the name of a tool may stand under a key.
+/// Whether a key may hold the name of a tool.
 pub(crate) fn is_name_key(key: &str) -> bool {
     NAMES.contains(&key)
 }
 
-/// Whether the arguments may stand under a key.
+/// Whether a key may hold the arguments.
 pub(crate) fn is_argument_key(key: &str) -> bool {
     ARGUMENTS.contains(&key)
 }
 
-/// The tool's name and the arguments in an object that is a call, whatever its members are called.
+/// The tool's name and the arguments in an object that is a call, whichever names its members have.
 pub(crate) fn name_and_arguments(call: &Map<String, Value>) -> Option<(&str, Option<&Value>)> {
     let call = call
         .get("function")

@@ -1,4 +1,4 @@
-//! What stage one hands to stage two: names and values with places, without types (G1).
+//! The output of stage one, for stage two: names and values with places, without types (G1).
 
 use call_catalogue::{Dialect, Problem, ProblemCode, Rule, Span, Tolerance, ToolMatch};
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ pub(crate) struct RawBlock {
     pub(crate) fields: Vec<RawField>,
     pub(crate) notes: Vec<Tolerance>,
     pub(crate) problems: Vec<Problem>,
-    /// Text that belongs to nothing.
+    /// Stray text, outside of calls and values.
     pub(crate) stray: Vec<Span>,
 }
 
@@ -27,8 +27,7 @@ pub(crate) struct ScannedBlock {
     pub(crate) raw: RawBlock,
 }
 
-/// A name of a value: where it stands in the message, or itself where it is spelled otherwise
-/// there.
+/// A name of a value: its place in the message, or its text where the message spells it otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Written {
     At(Span),
@@ -36,7 +35,7 @@ pub(crate) enum Written {
 }
 
 impl Written {
-    /// The name at a place, without what may stand round it (N7, V11).
+    /// The name at a place, without the marks that may surround it (N7, V11).
     pub(crate) fn cleaned(span: Span, text: &str) -> Self {
         let whole = span.of(text);
         let cleaned = call_catalogue::names::clean(whole);
@@ -93,7 +92,7 @@ impl RawBlock {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RawCall {
     pub(crate) name: String,
-    /// What the name means, where it was looked up already.
+    /// The tool of the name, where it was looked up already.
     pub(crate) found: Option<ToolMatch>,
     pub(crate) span: Span,
     pub(crate) name_span: Span,
@@ -126,7 +125,7 @@ pub(crate) struct RawValue {
     pub(crate) content: Content,
 }
 
-/// How a value is written.
+/// The spelling of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Content {
     /// Between tags: text, markup, CDATA.
@@ -157,14 +156,14 @@ pub(crate) struct RawField {
     pub(crate) key_span: Span,
     pub(crate) value: Plain,
     pub(crate) notes: Vec<Tolerance>,
-    /// What stands inside the value like the key of a field.
+    /// Texts inside the value that look like the key of a field.
     pub(crate) inner_keys: Vec<Span>,
 }
 
 /// Block-wide control values, kept as they were written.
 pub(crate) type Controls = Map<String, Value>;
 
-/// What a scanner says after looking at the text it has.
+/// The result of one step of a scanner on the text that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// More text is needed.
@@ -175,7 +174,7 @@ pub(crate) enum Progress {
     NotABlock { resume: usize },
 }
 
-/// What becomes known before a block is closed.
+/// A fact that becomes known before a block is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Early {
     Call {

@@ -1,8 +1,8 @@
 //! The formats in which models were trained to write calls, and to which they fall back when the prompt is long
 //! (F1 to F6, F9).
 //!
-//! A block is reported when it has ended: its values stand in JSON, whose end decides where the call ends. What
-//! opens a call and cannot be read is a broken block, never the answer (G9).
+//! A block is reported when it has ended: its values are in JSON, whose end decides where the call
+//! ends. A mark that opens a call that cannot be read is a broken block, never the answer (G9).
 
 mod alone;
 mod glm;
@@ -31,7 +31,7 @@ pub(crate) use special::{head, tail};
 use unsupported::FUNCTOOLS;
 pub(crate) use unsupported::{ACTION, FENCE};
 
-/// The marks that open a call in one of the formats, for regions in which nothing is read.
+/// The marks that open a call in one of the formats, for regions in which no call is read.
 pub(crate) const OPENERS: &[&str] = &["<｜tool▁call", "<|tool_call", "<|channel|>commentary to="];
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl TrainedScanner {
         seeks.then(|| Self::new(at, Format::Alone(AloneScanner::new(at, around))))
     }
 
-    /// The scanner of `functools[` whose bracket stands at a position.
+    /// The scanner of `functools[` whose bracket is at a position.
     pub(crate) fn functools(feed: &Feed<'_>, context: &Context<'_>, at: usize) -> Option<Self> {
         let start = (at + 1).checked_sub(FUNCTOOLS.len())?;
         let opened = feed.text.as_bytes().get(start..=at)? == FUNCTOOLS.as_bytes();
@@ -233,7 +233,7 @@ impl Scan<'_, '_> {
         Progress::Closed { at, end }
     }
 
-    /// Refuses the block as one in a format that is not read (G9).
+    /// Refuses a block in a format that is not read (G9).
     fn unsupported(&mut self, rule: Rule, label: &str, at: usize) {
         let span = Span::new(self.start, at);
         let message = format!("a call in the form of {label} is not read here");
@@ -315,7 +315,7 @@ impl Scan<'_, '_> {
     }
 }
 
-/// Whether the byte at a position and the one behind it may begin a mark.
+/// Whether the byte at a position and the next byte may begin a mark.
 pub(crate) fn may_open(feed: &Feed<'_>, at: usize) -> bool {
     let next = feed.bytes().get(at + 1);
     match feed.bytes()[at] {
@@ -328,7 +328,7 @@ pub(crate) fn may_open(feed: &Feed<'_>, at: usize) -> bool {
     }
 }
 
-/// Whether a list stands at a position behind a mark that was nearly written right.
+/// Whether a list starts at a position, behind a mark that was nearly written right.
 pub(crate) fn follows_near_mark(feed: &Feed<'_>, at: usize) -> bool {
     mistral::is_near(feed, at)
 }
@@ -341,7 +341,7 @@ pub(crate) fn is_cut(text: &str) -> bool {
     marks.any(|mark| mark.len() > text.len() && mark.starts_with(text))
 }
 
-/// Where the beginning of a word stands with which a text ends and a call may begin.
+/// The position of the unfinished word at the end of a text with which a call may begin.
 pub(crate) fn cut_word(text: &str) -> Option<usize> {
     let longest = FUNCTOOLS.len().min(text.len() + 1);
     let mut ends = (1..longest).rev().map(|length| text.len() - length);
@@ -366,7 +366,7 @@ fn begins_name(catalogue: &Catalogue, text: &str) -> bool {
     entries.any(|entry| entry.tool.id.starts_with(text) || entry.alias.starts_with(text))
 }
 
-/// The place behind the first of several marks that stands at a position.
+/// The place behind the first of several marks that matches at a position.
 fn any_of(feed: &Feed<'_>, at: usize, marks: &[&str]) -> Look<usize> {
     Look::first(marks.iter().map(|mark| feed.literal(at, mark)))
 }

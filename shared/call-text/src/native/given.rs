@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{NativeCall, json_text, remark};
 use crate::dialect::json::name_and_arguments;
 
-/// Structured calls, and remarks on what is none.
+/// Structured calls, and remarks on every other item.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Given {
     /// The calls in their order.
@@ -18,7 +18,7 @@ pub struct Given {
 /// Reads calls in the shapes of OpenAI (`tool_calls` alone or in a message, the older
 /// `function_call`, the items of a response), of Anthropic (a message's content), and plain objects
 /// such as `{"name": ..., "arguments": ...}` and `{"toolName": ..., "arguments": ...}`; one of them
-/// or a list. Text and thoughts beside calls are passed over, everything else is remarked on.
+/// or a list. Text and thoughts next to calls are skipped, every other item yields a remark.
 pub fn read(given: &Value) -> Given {
     let mut reader = GivenReader::default();
     reader.any(given, &mut String::new());

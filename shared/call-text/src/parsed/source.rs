@@ -6,7 +6,7 @@ use std::sync::Arc;
 use call_catalogue::Span;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A piece of what the model wrote. The pieces of one block share its memory, so that keeping the
+/// A piece of model text. The pieces of one block share its memory, so that keeping the
 /// source of every argument costs one copy of the block. Reads as a `str`.
 #[derive(Clone)]
 pub struct SourceText {

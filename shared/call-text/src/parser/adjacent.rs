@@ -1,7 +1,7 @@
-//! Blocks that follow each other with only white space between, and what they write twice (A2).
+//! Blocks that follow each other with only white space between, and calls that they repeat (A2).
 //!
 //! A model that knows two dialects may write one call in both. It runs once: the call that is read
-//! second does not run, and nothing stops because of it. Equal calls in one dialect are two calls.
+//! second does not run, and stops no other call. Equal calls in one dialect are two calls.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Adjacent {
         self.calls.clear();
     }
 
-    /// Keeps the calls of a block from running that an earlier one holds in another dialect; gives
-    /// their places.
+    /// Keeps the calls of a block from running that an earlier block holds in another dialect;
+    /// returns their places.
     pub(super) fn stop_repeated(&mut self, calls: &mut [Call]) -> Vec<usize> {
         let mut repeated = Vec::new();
         for (at, call) in calls.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Where pieces of the message end up: segments, blocks, calls, events.
+//! The collector of the pieces of a message: segments, blocks, calls, events.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) struct Assembler {
     adjacent: Adjacent,
     /// End of the last mark that made a thought of everything before it.
     thought_until: usize,
-    /// Why no further block runs.
+    /// The reason why no further block runs.
     halted: Option<String>,
     most_diagnostics: usize,
     dropped_diagnostics: usize,
@@ -56,7 +56,7 @@ impl Assembler {
         }
     }
 
-    /// Makes no events: the outcome is all that is asked for.
+    /// Turns events off, for a caller that reads the outcome only.
     pub(super) fn be_quiet(&mut self) {
         self.quiet = true;
     }
@@ -96,7 +96,7 @@ impl Assembler {
         !self.held.is_empty()
     }
 
-    /// Whether no text is held beside the blocks and the marks of their fences.
+    /// Whether only blocks and the marks of their fences are held, and no text.
     pub(super) fn holds_blocks_only(&self, text: &str) -> bool {
         let is_text = |item: &PendingPiece| matches!(item, PendingPiece::Text(span) if !span.of(text).trim().is_empty());
         !self.held.iter().any(is_text)
@@ -168,7 +168,7 @@ impl Assembler {
         });
     }
 
-    /// Makes a thought of everything up to a closing mark that nothing opened (A9).
+    /// Turns everything up to a closing mark without an opening one into a thought (A9).
     pub(super) fn take_back(&mut self, text: &str, end: usize, opened: bool) {
         let span = Span::new(self.thought_until, end);
         let is_thought = |segment: &Segment| segment.kind == SegmentKind::Thought;
@@ -204,8 +204,8 @@ impl Assembler {
         });
     }
 
-    /// Decides what was held: blocks run, or everything is text (A7). It is where prose follows: who
-    /// explains a call continues, who calls stops.
+    /// Decides on held blocks: they run, or are text (A7). They are text where prose follows: a
+    /// model that explains a call continues, a model that calls stops.
     pub(super) fn settle(&mut self, run: bool, text: &str, context: &Context<'_>) {
         let held = std::mem::take(&mut self.held);
         let mut behind = held
@@ -242,7 +242,7 @@ impl Assembler {
         }
     }
 
-    /// Reports what became known before a block is closed.
+    /// Reports a fact that became known before a block is closed.
     pub(super) fn early(&mut self, early: Early, text: &str, context: &Context<'_>) {
         let block = self.next_block();
         self.events.push(match early {
@@ -284,7 +284,7 @@ impl Assembler {
         self.event(|| Event::BlockOpened { block, dialect, at });
     }
 
-    /// Takes a finished block: types it and decides whether it runs (A1, T2).
+    /// Adds a finished block: types it and decides whether it runs (A1, T2).
     pub(super) fn block(
         &mut self,
         scanned: ScannedBlock,
@@ -383,7 +383,7 @@ impl Assembler {
         }
     }
 
-    /// Why a block does not run; empty if it does.
+    /// Returns the reason why a block does not run; empty if it does.
     fn reason_not_to_run(
         &mut self,
         block: &crate::Block,

@@ -33,10 +33,10 @@ pub(super) struct FenceTry {
 #[derive(Debug)]
 pub(super) struct BlockScan {
     scanner: Scanner,
-    /// What became known early and is not reported before the block is certain.
+    /// Facts known early that are not reported before the block is certain.
     early: Vec<Early>,
     opened: bool,
-    /// Nothing is reported before the end: the block may turn out to be text.
+    /// Whether events wait for the end, as the block may turn out to be text.
     pub(super) uncertain: bool,
     pub(super) fence: Option<FenceTry>,
     /// The block is closed; the fence round it is looked at.
@@ -163,7 +163,7 @@ impl BlockScan {
         self.uncertain && matches!(self.scanner, Scanner::Elements(_))
     }
 
-    /// Whether it is a call in a trained format that stands first in a fence.
+    /// Whether it is a call in a trained format that comes first in a fence.
     pub(super) fn is_lone_in_fence(&self) -> bool {
         let first = |tried: &FenceTry| tried.done.is_empty();
         matches!(self.scanner, Scanner::Trained(_)) && self.fence.as_ref().is_some_and(first)
@@ -220,7 +220,8 @@ impl BlockScan {
         }
     }
 
-    /// Types what is complete, so that closing the block takes no longer than any other piece.
+    /// Types complete calls and fields, so that closing the block takes no longer than any other
+    /// piece.
     pub(super) fn type_ahead(&mut self, feed: &Feed<'_>, context: &Context<'_>) {
         if context.quiet || self.uncertain {
             return;
@@ -241,7 +242,7 @@ impl BlockScan {
         }
     }
 
-    /// Reports what is known, once the block is certain to be one.
+    /// Reports the known facts, once the block is certain.
     pub(super) fn report(
         &mut self,
         feed: &Feed<'_>,

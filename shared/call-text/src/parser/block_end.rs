@@ -26,7 +26,7 @@ impl TextScanner {
         if scan.closed.is_some() {
             return self.after_block_in_fence(scan, feed, context, assembler);
         }
-        // An unfenced block makes text of what fences held.
+        // An unfenced block turns blocks in fences into text.
         if scan.fence.is_none() && !scan.uncertain && assembler.is_holding() {
             assembler.settle(false, feed.text, context);
         }
@@ -87,7 +87,7 @@ impl TextScanner {
         }
     }
 
-    /// Makes text of a block that turned out to be none, or a fence.
+    /// Resolves a block that turned out to be none: it is a plain fence, or text.
     fn not_a_block(&mut self, scan: &BlockScan, resume: usize, assembler: &mut Assembler) -> Step {
         const LITTLE: usize = 512;
         self.long_looks += usize::from(scan.looked_at() > LITTLE);
@@ -202,7 +202,7 @@ impl TextScanner {
         }
     }
 
-    /// The message ends inside the first tag of a block: a block of which nothing is there (A10).
+    /// Ends a message inside the first tag of a block: an empty block (A10).
     pub(super) fn cut_opener(
         &mut self,
         feed: &Feed<'_>,
@@ -236,7 +236,7 @@ impl TextScanner {
         self.released = feed.len();
     }
 
-    /// A fence that holds nothing but blocks: they run now, or wait for the end of the message.
+    /// Closes a fence that holds only blocks: they run now, or wait for the end of the message.
     fn close_fence(
         &mut self,
         fence: Fence,

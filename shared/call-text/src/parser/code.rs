@@ -52,7 +52,7 @@ pub(super) fn opening(feed: &Feed<'_>, at: usize, width: usize) -> Look<Fence> {
     })
 }
 
-/// Whether the line that starts at `line` closes the fence; gives the place after the marks.
+/// Whether the line that starts at `line` closes the fence; returns the place after the marks.
 pub(super) fn closes(feed: &Feed<'_>, fence: &Fence, line: usize) -> Look<usize> {
     let bytes = feed.bytes();
     let at = feed.skip_blank(line);

@@ -1,4 +1,4 @@
-//! Searching the text between blocks for what may mean something.
+//! The search for marks in the text between blocks.
 
 use std::sync::LazyLock;
 
@@ -69,8 +69,8 @@ impl MarkSearch {
     }
 }
 
-/// The end of the part that is searched at once. No mark reaches over it: it stands behind white space, or in text
-/// without any.
+/// The end of the part that is searched at once. No mark reaches over it: it is behind white space,
+/// or in text without any.
 fn window(feed: &Feed<'_>, from: usize) -> usize {
     const SIZE: usize = 8 << 10;
     const WORD: usize = 64;
@@ -83,8 +83,8 @@ fn window(feed: &Feed<'_>, from: usize) -> usize {
     space.map_or_else(|| feed.floor(end), |at| end - WORD + at + 1)
 }
 
-/// The first square bracket or brace that may begin a mark, a list or an object: one that a letter of a mark follows, or
-/// that begins a line.
+/// The first square bracket or brace that may begin a mark, a list or an object: a letter of a mark
+/// follows it, or it begins a line.
 fn list_or_object(text: &[u8]) -> Option<usize> {
     const LAST_OF_WORD: u8 = b's';
     memchr::memchr2_iter(b'[', b'{', text).find(|at| {

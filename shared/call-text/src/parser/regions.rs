@@ -1,4 +1,4 @@
-//! Regions of prose in which nothing is a call, and what looks like a block in them.
+//! Regions of prose without calls, and lookalikes of blocks in them.
 
 use call_catalogue::{Dialect, Rule, Severity, Span};
 
@@ -32,7 +32,7 @@ pub(super) fn starts_block(feed: &Feed<'_>, at: usize) -> Look<()> {
     if more { Look::More } else { Look::No }
 }
 
-/// Whether a region without calls holds what looks like a block, for a remark.
+/// Whether a region without calls holds a lookalike of a block, for a remark.
 pub(super) fn holds_block(text: &str) -> bool {
     memchr::memchr_iter(b'<', text.as_bytes()).any(|at| {
         BLOCK_STARTS.iter().chain(trained::OPENERS).any(|start| {
@@ -73,13 +73,14 @@ pub(super) fn cut_opener(text: &str, at: usize) -> Option<Dialect> {
     }
 }
 
-/// The words of the markers that open a block, and where the `Q` and the underscore stand in each.
+/// The words of the markers that open a block, and the positions of the `Q` and the underscore in
+/// each.
 const WORDS: [(&str, usize, usize); 2] = [("REQUEST_TOOL", 2, 7), ("TOOL_REQUEST", 7, 4)];
 
 /// `<ACTION>` as it is escaped.
 const ESCAPED: &str = "&lt;action&gt;";
 
-/// Remarks on what looks like a block at the end of the message, where it is known what was one.
+/// Adds remarks on lookalikes of blocks at the end of the message, when all blocks are known.
 pub(super) fn remark_on_lookalikes(text: &str, assembler: &mut Assembler) {
     let (mut words, mut escaped) = (false, None);
     // Few texts hold one of the words, whose rarest letter is the Q. So one search settles most.
@@ -147,7 +148,7 @@ fn near_misses(text: &str, assembler: &mut Assembler) {
     }
 }
 
-/// Where in a piece of prose a tool's marker stands between brackets that do not make it one, and
+/// The places in a piece of prose of a tool's marker whose brackets are wrong, and
 /// whether fields follow it.
 fn near_misses_in(text: &str, span: Span) -> impl Iterator<Item = (Span, bool)> {
     const RIGHT: [&str; 2] = ["<|[REQUEST_TOOL]|>", "<<<[TOOL_REQUEST]>>>"];
@@ -217,7 +218,7 @@ fn escaped_block(at: usize, assembler: &mut Assembler) {
     );
 }
 
-/// Whether a closing tag of this name ends blocks or what stands in them only.
+/// Whether a closing tag of this name ends a block, and not just a part of one.
 pub(super) fn closes_block(name: &str) -> bool {
     [
         "action",

@@ -1,4 +1,4 @@
-//! Remarks on marks of blocks that stand in text, where they open and close nothing.
+//! Remarks on marks of blocks in text that open and close no block.
 
 use std::sync::LazyLock;
 
@@ -9,12 +9,13 @@ use super::assembler::Assembler;
 use super::text_scanner::TextScanner;
 use crate::scan::Feed;
 
-/// What fields are made of, with ESCAPE or without.
+/// The opening delimiters of fields, with ESCAPE or without.
 static MARKS: LazyLock<[Finder<'static>; 3]> =
     LazyLock::new(|| ["「始", "{始", "»»»"].map(Finder::new));
 
 impl TextScanner {
-    /// Fields in the text before a block: its opening mark, or that of another one, is misplaced.
+    /// Remarks on fields in the text before a block: its opening mark, or the mark of another
+    /// block, is misplaced.
     pub(super) fn remark_on_fields(
         &mut self,
         feed: &Feed<'_>,
@@ -56,7 +57,7 @@ impl TextScanner {
         self.remark_on_lone_close(feed, span, rule, assembler);
     }
 
-    /// The remark on a closing mark that stands in released text, once for each message.
+    /// Remarks on a closing mark in released text, once for each message.
     pub(super) fn remark_on_lone_close(
         &mut self,
         feed: &Feed<'_>,
@@ -79,7 +80,8 @@ impl TextScanner {
         );
     }
 
-    /// A mark that would open a block and stays text: it lacks the nonce, or stands in a quotation.
+    /// Remarks on a mark that would open a block and stays text: it lacks the nonce, or is in a
+    /// quotation.
     pub(super) fn remark_on_text(
         &mut self,
         feed: &Feed<'_>,

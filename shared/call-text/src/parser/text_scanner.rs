@@ -16,7 +16,7 @@ use crate::scan::tag::{self, Tag, TagKind};
 use crate::scan::{Feed, Look};
 use crate::thought::{self, Thought};
 
-/// Where the scanner is.
+/// The region that the scanner is in.
 #[derive(Debug, Default)]
 pub(super) enum ScanState {
     #[default]
@@ -35,21 +35,21 @@ pub(super) enum ScanState {
 #[derive(Debug, Default)]
 pub(super) struct TextScanner {
     pub(super) place: ScanState,
-    /// Everything before is decided, except what is released later.
+    /// The position up to which the text is decided, though maybe not yet released.
     pub(super) pos: usize,
     /// Everything before is released.
     pub(super) released: usize,
-    /// Start of the line in which `pos` stands.
+    /// Start of the line of `pos`.
     line: usize,
     marks: MarkSearch,
     inline: InlineSearch,
     /// Up to where inline code of a width is known not to close.
     unclosed_code: [usize; 9],
-    /// How many tool elements without wrapper were tried.
+    /// The number of tool elements without wrapper that were tried.
     bare_tools: usize,
-    /// How often much was looked at for a call in a trained format that turned out to be text.
+    /// The number of long texts tried as calls in a trained format that turned out to be text.
     pub(super) long_looks: usize,
-    /// How many fences were tried as blocks.
+    /// The number of fences that were tried as blocks.
     pub(super) fences: usize,
     /// Start of the region that the scanner is in, for remarks.
     pub(super) region: usize,
@@ -107,7 +107,7 @@ impl TextScanner {
         }
     }
 
-    /// The end of the message: what was held is decided, what was left open is named.
+    /// Ends the message: decides on held blocks and remarks on open regions.
     pub(super) fn finish(&mut self, text: &str, context: &Context<'_>, assembler: &mut Assembler) {
         if let ScanState::Thought(_) = self.place
             && self.region_had_block
@@ -155,7 +155,7 @@ impl TextScanner {
         }
     }
 
-    /// Releases the rest of the text, in which nothing begins, and waits for more.
+    /// Releases the rest of the text, in which no mark begins, and waits for more.
     pub(super) fn release_all(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
         self.note_line(feed, feed.len());
         self.pos = feed.len();
@@ -175,7 +175,8 @@ impl TextScanner {
         }
     }
 
-    /// Releases the rest of the text, in which nothing begins but perhaps the word before a call.
+    /// Releases the rest of the text, in which no mark begins, but holds back a possible word
+    /// before a call.
     fn release_words(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
         self.marks.search_end_again();
         let cut = trained::cut_word(feed.text).filter(|_| !feed.eof);
@@ -198,7 +199,7 @@ impl TextScanner {
         }
     }
 
-    /// Whether only white space, or nothing, stands before a position in its line.
+    /// Whether at most white space precedes a position in its line.
     pub(super) fn starts_line(&self, feed: &Feed<'_>, at: usize) -> bool {
         at - self.line <= WIDEST_INDENT && feed.text[self.line..at].trim().is_empty()
     }
@@ -264,7 +265,7 @@ impl TextScanner {
             }
             Look::More => {
                 self.pos = at;
-                // What stands before a mark cannot become a call or a thought, inline code or not.
+                // Text before a mark cannot become a call or a thought, inline code or not.
                 let open = feed.text[at..]
                     .find(['<', '＜', '{', '\n', thought::FIRST[0], thought::FIRST[1]])
                     .map_or(feed.len(), |offset| at + offset);
@@ -500,7 +501,7 @@ impl TextScanner {
             }
             match feed.find_byte(b'\n', self.pos.max(self.line)) {
                 Some(end) => {
-                    // Only a line with the mark in it closes the fence; what stands before is passed.
+                    // Only a line with the mark in it closes the fence; earlier lines are skipped.
                     let from = end + 1;
                     let mark = feed.find_byte(fence.mark, from).unwrap_or(feed.len());
                     let passed = memchr::memrchr(b'\n', &feed.bytes()[from..mark]);
@@ -516,7 +517,7 @@ impl TextScanner {
         }
     }
 
-    /// A comment in prose: text in which nothing is a call (A15).
+    /// Passes a comment in prose: text without calls (A15).
     fn comment(&mut self, feed: &Feed<'_>, assembler: &mut Assembler) -> Step {
         let from = self.pos.saturating_sub(2).max(self.region + 4);
         let found = feed.find("-->", from);
@@ -553,7 +554,7 @@ impl TextScanner {
         let start = scan.start();
         let step = self.scan_block(scan, feed, context, assembler);
         if !matches!(self.place, ScanState::Block(_)) {
-            // Fields before what turned out to be text stand outside of a block as before.
+            // Fields before a block that turned out to be text are outside of a block as before.
             if self.released > start {
                 self.fields_sought = self.fields_sought.max(self.released);
             }

@@ -1,4 +1,4 @@
-//! Regions in which the model thinks: nothing in them is a call (A9).
+//! Regions in which the model thinks: they hold no calls (A9).
 
 use call_catalogue::{Rule, Severity, Span};
 
@@ -9,7 +9,8 @@ use crate::scan::{Feed, Look};
 use crate::thought::{self, Thought};
 
 impl TextScanner {
-    /// Follows a mark that opens a thought and is no tag, or that closes one; none if no such mark stands here.
+    /// Follows a mark that opens a thought and is no tag, or that closes one; `None` if there is no
+    /// such mark at the position.
     pub(super) fn thought_mark(
         &mut self,
         feed: &Feed<'_>,
@@ -47,14 +48,15 @@ impl TextScanner {
         Step::Continue
     }
 
-    /// A closing mark of a thought that nothing opened: the prompt did, so that everything before is thought.
+    /// Handles a closing mark of a thought without an opening one: the prompt opened it, so that
+    /// all text before is thought.
     fn take_back(&mut self, feed: &Feed<'_>, mark: Span, assembler: &mut Assembler) -> Step {
         self.release(feed, mark.start, assembler);
         self.make_thought(feed, mark.end, false, assembler)
     }
 
-    /// Makes a thought of everything up to a position; `opened` says whether a block was opened in it that has no
-    /// end.
+    /// Turns all text up to a position into a thought; `opened` is whether a block was opened in it
+    /// that has no end.
     pub(super) fn make_thought(
         &mut self,
         feed: &Feed<'_>,

@@ -10,11 +10,13 @@ use crate::dialect::context::Context;
 use crate::dialect::trained::{self, Around, TrainedScanner};
 use crate::scan::{Feed, Look};
 
-/// How often much may be looked at for a call that turns out to be text, so that the work stays linear.
+/// The most long texts that are tried as calls and turn out to be text, so that the work stays
+/// linear.
 const MOST_LONG_LOOKS: usize = 8;
 
 impl TextScanner {
-    /// Follows a mark that opens a call in a trained format; none if no such mark stands here.
+    /// Follows a mark that opens a call in a trained format; `None` if there is no such mark at the
+    /// position.
     pub(super) fn trained_mark(
         &mut self,
         feed: &Feed<'_>,
@@ -126,7 +128,7 @@ impl TextScanner {
         Some(self.begin_thought(feed, None, Span::new(at, end), assembler))
     }
 
-    /// Whether nothing but thoughts and white space stands before a position.
+    /// Whether only thoughts and white space precede a position.
     pub(super) fn is_alone(&self, feed: &Feed<'_>, assembler: &Assembler, at: usize) -> bool {
         let is_blank = |span: Span| span.of(feed.text).trim().is_empty();
         let unreleased = Span::new(self.released.min(at), at);

@@ -1,9 +1,9 @@
 //! Calls typed while their block is still being written.
 //!
 //! When a block closes, all its calls become known at once, and a reader of the stream would wait
-//! for the typing of all of them. So each call is typed as soon as it looks complete. That decides
-//! nothing: the result is kept beside what it was made of, and is used only if the closed block
-//! holds exactly that.
+//! for the typing of all of them. So each call is typed as soon as it looks complete. The result is
+//! kept with the raw call that it was made of, and is used only if the closed block holds exactly
+//! that call.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::dialect::raw::{Content, RawCall, RawField};
 pub(crate) struct TypedAhead {
     /// In the order of the block; a result is taken out when it is used.
     done: VecDeque<(RawCall, Call)>,
-    /// How many calls or fields were looked at.
+    /// The number of calls or fields examined so far.
     seen: usize,
     /// The field that opened the step that is being written.
     step: usize,
@@ -46,7 +46,7 @@ impl TypedAhead {
         self.seen = closed.len();
     }
 
-    /// Types the steps of a field block before the one that is being written.
+    /// Types the steps of a field block before the step that is being written.
     pub(crate) fn fields(
         &mut self,
         fields: &[RawField],
@@ -74,7 +74,7 @@ impl TypedAhead {
         self.done.push_back((call, typed));
     }
 
-    /// The result for a call of the closed block, if it was typed as it stands.
+    /// The result for a call of the closed block, if the same call was typed ahead.
     pub(super) fn take(&mut self, call: &RawCall) -> Option<Call> {
         let position = self.done.iter().position(|(made_of, _)| made_of == call)?;
         let (_, typed) = self.done.remove(position)?;

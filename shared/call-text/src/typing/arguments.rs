@@ -34,7 +34,7 @@ impl Argument {
     }
 }
 
-/// What a written name means.
+/// The meaning of a written name.
 enum Meaning {
     Parameter(usize),
     /// A parameter beyond the declared ones.
@@ -43,7 +43,7 @@ enum Meaning {
     Unknown,
 }
 
-/// Sorts a call's values under the parameters of its tool and reports those that fit none.
+/// Sorts a call's values under the parameters of its tool and reports values that fit none.
 pub(crate) fn resolve(
     raw: &mut RawCall,
     entry: Option<&Entry>,
@@ -96,7 +96,7 @@ pub(crate) fn resolve(
                     raw,
                 });
             }
-            // An attribute that is not a parameter says nothing.
+            // An attribute that is not a parameter has no meaning.
             _ if attribute => {
                 let (rule, class) = (Rule::N10, Class::Verbatim);
                 let code = "attribute_ignored";
@@ -246,7 +246,7 @@ fn stray_as_value(
     if let ([only], true) = (entry.required.as_slice(), values.is_empty())
         && entry.schema().member(only).types().has(Types::STRING)
     {
-        // What is left of the parameter's own tags shows that it was cut wrong.
+        // Remains of the parameter's own tags show that it was cut wrong.
         let class = match text.contains('<') {
             true => Class::Doubt,
             false => Class::Repair,
@@ -382,7 +382,7 @@ fn wrap_drift(values: Vec<RawValue>, entry: &Entry, typer: &mut Typer<'_>) -> Ve
     let Some(spans) = values.iter().map(within).collect::<Option<Vec<_>>>() else {
         return values;
     };
-    // The elements stand side by side in the message, so their common span is the object's.
+    // The elements are side by side in the message, so their common span is the object's.
     let (Some(&(first, _)), Some(&(_, last))) = (spans.first(), spans.last()) else {
         return values;
     };

@@ -62,7 +62,7 @@ pub(crate) fn type_call(
             context,
         ),
     };
-    // Collecting would reuse the memory and then give back what is left of it, which costs more.
+    // Collecting would reuse the memory and then free the rest of it, which costs more.
     let mut raw_arguments = Vec::with_capacity(arguments.len());
     for argument in arguments {
         raw_arguments.push(raw_argument(argument, source));
@@ -95,7 +95,8 @@ pub(crate) fn type_call(
     }
 }
 
-/// Finds the tool of a call. A name that calls nothing is tried without what servers put round names (F4).
+/// Finds the tool of a call. A name that names no tool is tried without the marks that servers put
+/// round names (F4).
 fn found(raw: &mut RawCall, context: &Context<'_>) -> ToolMatch {
     let found = raw
         .found
@@ -108,8 +109,8 @@ fn found(raw: &mut RawCall, context: &Context<'_>) -> ToolMatch {
     context.catalogue.find(&raw.name)
 }
 
-/// Takes `archery` off the elements and attributes of a call whose tool has no such parameter, and
-/// says whether it asks not to wait for the result (T27).
+/// Removes `archery` from the elements and attributes of a call whose tool has no such parameter,
+/// and returns whether it requests not to wait for the result (T27).
 fn takes_no_reply(raw: &mut RawCall, entry: &Entry, typer: &mut Typer<'_>) -> bool {
     const KEY: &str = "archery";
     let text = typer.text;

@@ -1,5 +1,5 @@
-//! Typed arguments held against the whole schema, as dispatch does it: ranges, lengths, patterns and
-//! whatever else types alone do not say.
+//! Typed arguments held against the whole schema, as dispatch does it: ranges, lengths, patterns
+//! and all else that types alone do not express.
 
 use call_catalogue::placeholder::is_placeholder;
 use call_catalogue::{Entry, Problem, ProblemCode, Rule, Span};
@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::value::Typer;
 use crate::RawArgument;
 
-/// Checks the arguments and gives them back. What typing has reported is not reported again, nor
-/// the absence of what is `fetched`.
+/// Checks the arguments and returns them. Problems that typing reported are not reported again, nor
+/// the absence of `fetched` arguments.
 pub(super) fn check(
     typer: &mut Typer<'_>,
     entry: &Entry,
@@ -70,7 +70,7 @@ fn holds_placeholder(value: &Value) -> bool {
     }
 }
 
-/// Whether a problem is about the same place, or a part of it, or names what is missing.
+/// Whether a problem is about the same place, or a part of it, or names the missing argument.
 fn covers(problem: &Problem, violation: &Violation, name: &str) -> bool {
     let within = |outer: &str, inner: &str| {
         inner
@@ -83,7 +83,7 @@ fn covers(problem: &Problem, violation: &Violation, name: &str) -> bool {
     same || (violation.code == ViolationCode::MissingParameter && meant())
 }
 
-/// Where the argument stands that a pointer leads into.
+/// The place of the argument that a pointer leads into.
 fn place(pointer: &str, raw: &[RawArgument]) -> Option<Span> {
     let first = pointer.strip_prefix('/')?.split('/').next()?;
     let named = |argument: &&RawArgument| *pointer::escape(&argument.name) == *first;
@@ -107,7 +107,7 @@ mod tests {
 
     use crate::{Policy, parse};
 
-    /// What typing lets pass is what the schema that dispatch uses lets pass.
+    /// Typing accepts the same arguments as the schema that dispatch uses.
     #[test]
     fn a_ready_call_meets_its_schema_and_a_refused_one_says_why() {
         let schema = json!({

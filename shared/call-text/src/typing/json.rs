@@ -94,7 +94,8 @@ impl Typer<'_> {
         }
     }
 
-    /// Null for what may not be null means left out (C6); where it is required, it is missing then.
+    /// Null for a value that may not be null means left out (C6); where it is required, it is
+    /// missing then.
     fn left_out(&mut self, place: &ValuePlace<'_>) -> Option<Value> {
         let (rule, class) = (Rule::C6, Class::Spelling);
         self.note(rule, class, "null_as_absent", place, "null", "absent");
@@ -119,7 +120,7 @@ impl Typer<'_> {
             && let Some((value, tolerated)) = scalar::integer(&text)
         {
             if tolerated {
-                // The same number, and as valid: nothing that a strict tool refuses.
+                // The same number, and as valid: a strict tool does not refuse it.
                 self.note(
                     Rule::C3,
                     Class::Verbatim,

@@ -25,7 +25,7 @@ use crate::dialect::context::Context;
 use crate::dialect::fields::key::without_colon;
 use crate::dialect::raw::{Controls, RawCall, RawField, Written};
 
-/// The calls of a block and what belongs to the block as a whole.
+/// The calls of a block and the controls of the block as a whole.
 #[derive(Default)]
 pub(crate) struct Steps {
     pub(crate) calls: Vec<StepCall>,
@@ -35,7 +35,7 @@ pub(crate) struct Steps {
     pub(crate) keys_seen: Vec<String>,
 }
 
-/// A call and what its step asked for: its controls and its encoding hints.
+/// A call with the controls and the encoding hints of its step.
 #[derive(Default)]
 pub(crate) struct StepCall {
     pub(crate) call: RawCall,
@@ -54,7 +54,7 @@ type Number = Option<u32>;
 /// A field while its place is looked for.
 struct Field {
     raw: RawField,
-    /// The key without what may stand round it.
+    /// The key without the marks that may surround it.
     name: Written,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn split(
     if vcp_reading {
         sub_commands(&mut steps, &mut fields, text, context);
     }
-    // Numbered fields first: a step's own value beats a shared one, wherever it stands.
+    // Numbered fields first: a step's own value beats a shared one, wherever it is.
     let mut shared = Vec::new();
     let mut placing = Placing {
         dialect,
@@ -209,7 +209,7 @@ fn swallowed_field(
     )
 }
 
-/// Takes a remark off the front of a key: `now the path: 「始」…` (T33).
+/// Removes a remark from the front of a key: `now the path: 「始」…` (T33).
 fn without_remark(
     field: &mut RawField,
     text: &str,
@@ -235,7 +235,7 @@ fn without_remark(
     }
 }
 
-/// Makes a step of every command (T18, T20, T24).
+/// Opens a step for every command (T18, T20, T24).
 fn open_steps<'c, 'f>(
     commands: impl Iterator<Item = &'f RawField> + Clone,
     dialect: Dialect,
@@ -356,7 +356,7 @@ fn entry_of<'c>(call: &mut RawCall, context: &Context<'c>) -> Option<&'c Entry> 
     Some(entry)
 }
 
-/// VCP: `command` beside `tool_name` is a sub-command: part of the id or an argument (T18).
+/// VCP: `command` next to `tool_name` is a sub-command: part of the id or an argument (T18).
 fn sub_commands<'c>(
     steps: &mut StepList<'c>,
     fields: &mut Vec<RawField>,

@@ -16,7 +16,7 @@ pub(crate) struct Child {
     pub(crate) inner: Span,
 }
 
-/// The elements of a value and whether text stands between them.
+/// The elements of a value and whether there is text between them.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Children {
     pub(crate) elements: Vec<Child>,
@@ -25,7 +25,7 @@ pub(crate) struct Children {
 }
 
 impl Typer<'_> {
-    /// Types what stands between tags.
+    /// Types the text between tags.
     pub(crate) fn markup(
         &mut self,
         span: Span,
@@ -370,7 +370,7 @@ impl Typer<'_> {
     }
 }
 
-/// Whether elements are what the schema wants here. A string is preferred where it is admitted,
+/// Whether the schema expects elements here. A string is preferred where it is admitted,
 /// unless every element is a declared property.
 fn fits(children: &Children, schema: Schema<'_>, types: Types) -> bool {
     if types.is_any() {

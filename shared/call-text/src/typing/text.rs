@@ -14,21 +14,21 @@ enum Piece<'t> {
     CData(&'t str),
 }
 
-/// What was noticed while a value was read.
+/// Properties of a value that were noticed while it was read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Noticed {
-    /// Entities were left as they stand because the author did not escape (V3).
+    /// Entities were left as written because the author did not escape (V3).
     pub(crate) entities_kept: bool,
     pub(crate) entities_decoded: bool,
     pub(crate) cdata: bool,
     /// Text and CDATA, or several sections (V6).
     pub(crate) joined: bool,
-    /// A mark of CDATA stands in the text without its other half, or doubled (V8).
+    /// A mark of CDATA is in the text without its other half, or doubled (V8).
     pub(crate) stray_mark: bool,
 }
 
-/// Whether a text has nothing that decoding or trimming could change or that could be structure:
-/// short, printable ASCII, no markup, nothing blank at its ends.
+/// Whether decoding and trimming cannot change a text and it cannot be structure: short, printable
+/// ASCII, no markup, no blanks at its ends.
 pub(crate) fn is_plain(text: &str) -> bool {
     const SHORT: usize = 32;
     let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'<' | b'&');
@@ -73,7 +73,8 @@ pub(crate) fn of_markup<'t>(source: &'t str, schema: Schema<'_>) -> (Cow<'t, str
         .iter()
         .any(|piece| matches!(piece, Piece::Text(text) if text.contains('<')));
     if sections == 0 || unescaped {
-        // Markup outside CDATA means that nothing was escaped: then CDATA marks are text as well.
+        // Markup outside CDATA means that the text was not escaped: then CDATA marks are text as
+        // well.
         let trimmed = without_outer_space(source, schema);
         return (decode(trimmed, schema, &mut noticed), noticed);
     }
@@ -154,7 +155,7 @@ fn pieces(source: &str) -> Vec<Piece<'_>> {
 }
 
 /// The end of a CDATA body and the place after its mark: the first `]]>` that the end of the value
-/// or another section follows, otherwise the first one (V6, V7). Text may stand before the other
+/// or another section follows, otherwise the first one (V6, V7). Text may come before the other
 /// section if it holds no further `]]>`, as in every well-formed value (G7).
 fn cdata_end(source: &str, body: usize) -> (usize, usize) {
     let mut first = None;
@@ -204,7 +205,7 @@ fn without_last_break(text: &str) -> &str {
 }
 
 /// A value without the white space that does not belong to it (V10, T16): the layout of a value on
-/// lines of its own, and what stands round a single line.
+/// lines of its own, and the space round a single line.
 fn without_outer_space<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
     if has_no_outer_space(source.as_bytes()) || schema.preserves_white_space() {
         return source;
@@ -220,7 +221,7 @@ fn without_outer_space<'t>(source: &'t str, schema: Schema<'_>) -> &'t str {
     body.trim()
 }
 
-/// Whether a text under a schema is nothing but blanks: that is no layout, and stays (V10).
+/// Whether a text under a schema is only blanks: that is no layout, and stays (V10).
 fn is_blank_text(source: &str, schema: Schema<'_>) -> bool {
     source.trim().is_empty() && schema.types().has(Types::STRING)
 }

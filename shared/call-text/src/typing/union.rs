@@ -24,7 +24,7 @@ const BY_TYPE: [Types; 7] = [
     Types::STRING,
 ];
 
-/// The work of a trial besides that of its value.
+/// The work of a trial without the work on its value.
 const EACH_TRIAL: usize = 256;
 
 /// The values of a text under the names of properties.
@@ -46,7 +46,7 @@ impl Members for Map<String, Value> {
     }
 }
 
-/// The elements of a value, and the message that they stand in.
+/// The elements of a value, and the message that holds them.
 struct Elements<'t> {
     children: &'t Children,
     text: &'t str,
@@ -86,7 +86,7 @@ enum Fit {
 
 impl Typer<'_> {
     /// The value of a text as the first alternative that admits it; `None` where none does, or its
-    /// type settles what it is.
+    /// type settles the choice.
     pub(super) fn text_as_alternative(
         &mut self,
         text: &str,
@@ -186,9 +186,9 @@ impl Typer<'_> {
         }
     }
 
-    /// Types a value as each alternative in turn and keeps the first that the schema admits: one
-    /// without a tolerance, else one with them. Nothing is kept where none is, or where the value
-    /// is too large to be tried so often.
+    /// Types a value as each alternative in turn and keeps the first result that the schema admits:
+    /// without a tolerance, else with tolerances. Returns `None` where none is admitted, or where
+    /// the value is too large to be tried so often.
     fn first_met(
         &mut self,
         alternatives: &[Schema<'_>],
@@ -276,7 +276,7 @@ fn fit(alternative: Schema<'_>, given: &impl Members) -> Fit {
     fit
 }
 
-/// Whether a value is one that a property admits, in any spelling of it.
+/// Whether a property admits a value, in any spelling of it.
 fn names(value: &Value, property: Schema<'_>) -> bool {
     let allowed = property.allowed().unwrap_or_default();
     allowed.contains(&value) || scalar::choose(&plain_text(value), &allowed).is_some()
@@ -288,7 +288,7 @@ fn plain_text(value: &Value) -> String {
         .map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The first of the alternatives that declare most of what a value holds.
+/// The first of the alternatives that declare most members of a value.
 fn most_declared<'s>(
     alternatives: impl Iterator<Item = Schema<'s>>,
     given: &impl Members,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::Limits;
 use crate::scan::json;
 
-/// Types values and collects what was tolerated and what was wrong.
+/// Types values and collects tolerances and problems.
 pub(crate) struct Typer<'t> {
     pub(crate) text: &'t str,
     pub(crate) limits: &'t Limits,
@@ -26,18 +26,18 @@ pub(crate) struct Typer<'t> {
 /// The work of trying alternatives in one call, in bytes of values.
 pub(crate) const MOST_TRIALS: usize = 2 * 1024 * 1024;
 
-/// Where a value stands. Its path is only written out for a problem.
+/// The place of a value. Its path is only written out for a problem.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ValuePlace<'p> {
     pub(crate) span: Span,
-    /// What it is part of; `None` for an argument.
+    /// The place of the containing value; `None` for an argument.
     pub(super) parent: Option<&'p ValuePlace<'p>>,
     pub(super) key: Key<'p>,
-    /// It is an element that may be repeated, so one of them is a list of one (A19).
+    /// Whether it is an element that may be repeated, so that a single one is a list of one (A19).
     pub(super) element: bool,
 }
 
-/// How a value is called in what it is part of.
+/// The key of a value in its containing value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Key<'p> {
     Name(&'p str),
@@ -482,7 +482,8 @@ pub(super) fn peel_fence(text: &str) -> Option<&str> {
     (!body.contains("```")).then(|| body.trim())
 }
 
-/// Turns `\n`, `\r`, `\t` and `\\` into what they name (T15, only where the schema asks for it).
+/// Turns `\n`, `\r`, `\t` and `\\` into the characters that they name (T15, only where the schema
+/// requests it).
 fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,11 +1,11 @@
-//! What was read ahead of the place where a block is read, so that it is not read again.
+//! Tags that were read ahead of a block's position, so that they are not read again.
 
 use crate::Limits;
 use crate::scan::gap::CommentMemo;
 use crate::scan::tag::{self, NextTag, Tag};
 use crate::scan::{Feed, Look};
 
-/// What is known of the text ahead.
+/// Tags and comments ahead of the position of the scanner.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     pub(super) comments: CommentMemo,
@@ -16,7 +16,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Where the next tag stands if only a gap lies before it.
+    /// The start of the next tag, if only a gap lies before it.
     pub(super) fn next(&self, from: usize) -> Option<usize> {
         let after_value = self.after_value.start(from);
         after_value.or_else(|| self.after_call.start(from))

@@ -1,4 +1,4 @@
-//! What stands between the parts of a block: text that belongs to nothing, CDATA, JSON.
+//! Text between the parts of a block: stray text, CDATA, JSON.
 
 use call_catalogue::{Class, Rule, Span};
 
@@ -8,7 +8,7 @@ use crate::scan::json::{self, JsonEnd};
 use crate::scan::{Feed, Look, gap};
 
 impl ElementScanner {
-    /// Text between calls belongs to nothing.
+    /// Passes stray text between calls.
     pub(super) fn stray_in_body(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
         if self.wrapper != Some("action") && !self.has_calls() {
             // `<tool_call>` in prose.
@@ -55,7 +55,7 @@ impl ElementScanner {
         Look::Yes(())
     }
 
-    /// Text up to the next bracket belongs to nothing.
+    /// Passes stray text up to the next bracket.
     pub(super) fn stray_run(&mut self, feed: &Feed<'_>, at: usize) -> Option<Progress> {
         let mut end = at + feed.char_at(at).map_or(1, char::len_utf8);
         loop {
@@ -69,7 +69,7 @@ impl ElementScanner {
                 }
                 Some(found) => end = found + feed.char_at(found).map_or(1, char::len_utf8),
                 None => {
-                    // What is certain is put aside, so that it is not searched again.
+                    // The certain part is recorded, so that it is not searched again.
                     self.push_stray(Span::new(at, feed.len()));
                     self.in_stray = !feed.eof;
                     return (!feed.eof).then_some(Progress::More);
@@ -78,8 +78,8 @@ impl ElementScanner {
         }
     }
 
-    /// Whether the message ends inside the tag of the first call (G9): all that stands in the block
-    /// is the beginning of a tag.
+    /// Whether the message ends inside the tag of the first call (G9): the block holds the
+    /// beginning of a tag only.
     fn is_cut_in_name(&self, feed: &Feed<'_>) -> bool {
         const LONGEST: usize = 256;
         let inside = feed.text[self.opened..].trim_start();
@@ -127,7 +127,7 @@ impl ElementScanner {
         }
     }
 
-    /// Enters a JSON object that stands first in a call, alone or in a fence: brackets in its texts
+    /// Enters a JSON object that comes first in a call, alone or in a fence: brackets in its texts
     /// are no tags (A16).
     pub(super) fn opens_arguments(&mut self, feed: &Feed<'_>, at: usize) -> Look<()> {
         let first = self.raw.calls.last().is_some_and(|call| {

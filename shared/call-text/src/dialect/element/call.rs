@@ -202,7 +202,7 @@ impl ElementScanner {
         }
         let bare = |attribute: &&Attribute| attribute.value.is_empty() && generic;
         if let Some(attribute) = tag.attributes.iter().find(bare) {
-            // The value may stand in the tag, whose bracket is missing (G8).
+            // The value may be in the tag, whose bracket is missing (G8).
             let (code, written) = ("attribute_without_value", attribute.name.of(text));
             let note = Tolerance::new(Rule::G8, Class::Doubt, code, tag.span, written, "");
             call.notes.push(note);

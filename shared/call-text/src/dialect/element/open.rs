@@ -5,7 +5,7 @@ use call_catalogue::{Catalogue, Dialect};
 use crate::Policy;
 use crate::scan::tag::{Tag, TagKind};
 
-/// What an opening tag in the text begins.
+/// The part of a block that an opening tag in the text begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// A wrapper, by its lower-case name.
@@ -53,7 +53,7 @@ pub(super) fn names_call(tag: &Tag, text: &str, catalogue: &Catalogue) -> bool {
     })
 }
 
-/// What a tag in the text opens; `None` for everything that is text.
+/// Returns the block or call that a tag in the text opens; `None` for a tag that is text.
 pub(crate) fn opening(
     tag: &Tag,
     text: &str,

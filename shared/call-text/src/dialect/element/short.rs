@@ -14,13 +14,13 @@ use crate::scan::{Feed, Look};
 /// A parameter whose opening tag was read.
 pub(super) struct Opened<'t> {
     pub(super) tag: &'t Tag,
-    /// Its name stands in an attribute.
+    /// Whether its name is in an attribute.
     pub(super) generic: bool,
 }
 
 impl ElementScanner {
     /// Reads the whole value of a parameter, if all of it is there and it is as simple as that.
-    /// Gives back the name otherwise.
+    /// Returns the name otherwise.
     pub(super) fn short_value(
         &mut self,
         opened: &Opened<'_>,
@@ -63,7 +63,7 @@ impl ElementScanner {
     ) -> Option<(Span, usize)> {
         let (open, limits) = (opened.tag, &context.policy.limits);
         let name = open.name.of(feed.text);
-        // `<name>` and nothing else in it: then `</name>` is a tag of the same name.
+        // `<name>` without attributes: then `</name>` is a tag of the same name.
         if open.wide || open.span.len() != name.len() + 2 {
             return None;
         }
@@ -127,7 +127,7 @@ impl ElementScanner {
     }
 }
 
-/// The tag that follows with nothing but white space before it.
+/// The next tag, if only white space lies before it.
 fn next_tag(feed: &Feed<'_>, from: usize, context: &Context<'_>) -> Option<Tag> {
     match tag::read(feed, feed.skip_space(from), &context.policy.limits) {
         Look::Yes(tag) => Some(tag),

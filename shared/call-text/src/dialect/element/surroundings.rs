@@ -1,4 +1,4 @@
-//! What may stand after a value.
+//! The tags that may follow a value.
 
 use call_catalogue::schema::{Schema, Types};
 use call_catalogue::{Entry, names};
@@ -9,7 +9,7 @@ use crate::dialect::context::Context;
 use crate::scan::Feed;
 use crate::scan::tag::Tag;
 
-/// What may stand after a value.
+/// The tags that may follow a value.
 pub(super) struct Surroundings<'s> {
     pub(super) context: &'s Context<'s>,
     pub(super) wrapper: Option<&'static str>,

@@ -1,9 +1,9 @@
-//! Where a value ends (V1): at the first closing tag of its own after which the call continues as a
-//! call: another parameter, or the end of the call and of the block.
+//! The end of a value (V1): the first closing tag of its own after which the call continues as a
+//! call: with another parameter, or with the end of the call and of the block.
 //!
 //! Opening tags of the same name inside the value are counted, so that a quoted call stays
 //! inside it. If the count never comes out, the first place that fits without counting is taken;
-//! if text stands behind the closing tag, the last place before the end of the block is. Going
+//! if text follows the closing tag, the last place before the end of the block is. Going
 //! back is rare and limited, so the work stays linear.
 
 mod cdata;
@@ -64,9 +64,9 @@ pub(super) struct ValueScan {
     /// Elements named like the call that are open inside the value.
     calls: usize,
     in_cdata: bool,
-    /// A `]]>` was passed that nothing fitting followed.
+    /// A `]]>` was passed that no fitting mark followed.
     soft_cdata_end: bool,
-    /// The value is made of elements, as far as it was asked.
+    /// Whether the value is made of elements, once a caller needed to know.
     elements: Option<bool>,
     weak: Option<TagCut>,
     counted: Option<TagCut>,
@@ -77,7 +77,7 @@ pub(super) struct ValueScan {
     section_in_section: Option<Span>,
     /// The value's own closing tag in a section.
     own_close: Option<Span>,
-    /// A `]]>` that did not end the section stands behind it.
+    /// A `]]>` that did not end the section follows it.
     end_after_own_close: bool,
     block_end_seen: Option<usize>,
     /// Source text up to here was reported as grown.
@@ -174,7 +174,8 @@ impl ValueScan {
                 (false, false) => b'<',
             };
             let found = feed.find2(b'<', second, self.pos);
-            // Asked of the next mark, not of what was read: so chunks make no difference.
+            // Measured to the next mark, not to the end of the text that has arrived: so chunks
+            // make no difference.
             if found.unwrap_or(feed.len()) - self.inner_start
                 > around.context.policy.limits.value_bytes
             {
@@ -402,7 +403,7 @@ impl ValueScan {
         Look::Yes(None)
     }
 
-    /// Behind a closing tag of its own and nothing else, the value ended at that one (V1).
+    /// Moves the end to an earlier closing tag of the value that lies directly before it (V1).
     fn without_doubled_close(&mut self, feed: &Feed<'_>, cut: TagCut) -> TagCut {
         let doubled = |weak: &TagCut| {
             let between = feed.text.get(weak.after..cut.inner_end);
@@ -426,7 +427,7 @@ impl ValueScan {
         }
     }
 
-    /// Takes an earlier place for the end.
+    /// Makes an earlier place the end.
     fn go_back(&mut self, cut: TagCut, mode: &mut Mode) -> ElementStep {
         mode.rewinds += 1;
         mode.lenient |= cut.element_follows;
@@ -434,7 +435,7 @@ impl ValueScan {
         self.end_at(cut)
     }
 
-    /// Whether the value is made of elements: then what stands in it is read as XML reads it.
+    /// Whether the value is made of elements: then its text is read as XML.
     fn is_structured(&mut self, feed: &Feed<'_>, around: &Surroundings<'_>) -> bool {
         let name = self.name.of(feed.text);
         let elements = || around.holds_elements(feed, name, self.inner_start);

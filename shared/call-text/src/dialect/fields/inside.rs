@@ -1,4 +1,4 @@
-//! What stands inside a value and shows that its end was missed (T5, T9).
+//! Marks inside a value that show that its end was missed (T5, T9).
 
 use call_catalogue::{Class, MARK_INSIDE_VALUE, Rule, Span, Tolerance};
 
@@ -10,7 +10,7 @@ use crate::scan::{Feed, Look};
 /// The marks inside a value.
 #[derive(Debug, Default)]
 pub(super) struct InnerMarks {
-    /// What stands before a delimiter, or behind a closing one, like the key of a field.
+    /// Texts before a delimiter, or behind a closing one, that look like the key of a field.
     pub(super) keys: Vec<Span>,
     /// A delimiter that makes the end of the value doubtful.
     doubt: Option<Span>,
@@ -19,9 +19,9 @@ pub(super) struct InnerMarks {
 }
 
 impl InnerMarks {
-    /// Adds what the marks in a value say about it to its tolerances, and gives that of a block that
-    /// took in the fields of another one. A repaired value that holds what may be left of a mark is
-    /// not certain to be the one that was meant.
+    /// Adds tolerances for the marks in a value, and returns the tolerance of a block that took in
+    /// the fields of another block. A repaired value that holds a possible remnant of a mark is not
+    /// certain to be the intended value.
     pub(super) fn judge(
         &self,
         feed: &Feed<'_>,
@@ -37,7 +37,7 @@ impl InnerMarks {
         self.crossing(feed)
     }
 
-    /// The tolerance of a block that took in the fields of another one.
+    /// The tolerance of a block that took in the fields of another block.
     fn crossing(&self, feed: &Feed<'_>) -> Option<Tolerance> {
         let span = self.crossed?;
         let (rule, class) = (Rule::T9, Class::Doubt);
@@ -74,8 +74,8 @@ pub(super) fn holds_marks(text: &str) -> bool {
     marks.any(|mark| memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some())
 }
 
-/// Whether a text holds a delimiter or the mark of a block, or begins or ends with what may be left
-/// of one. What separates fields stands behind a delimiter.
+/// Whether a text holds a delimiter or the mark of a block, or begins or ends with a possible
+/// remnant of one. Separators of fields come behind a delimiter.
 fn holds_remains(text: &str) -> bool {
     const WIDEST: usize = 3;
     let part = |c: char| "「」»«".contains(c);
@@ -120,14 +120,15 @@ struct Walk<'t> {
     depth: usize,
     /// An opening delimiter that the value begins with.
     leading: Option<Span>,
-    /// Where the fields of a quoted block begin, and whether one of them names a tool.
+    /// The start of the fields of a quoted block, and whether one of them names a tool.
     quoted: Option<(usize, bool)>,
 }
 
 impl Walk<'_> {
     fn walk(mut self) -> InnerMarks {
         let (open, close) = self.own.first_bytes();
-        // What stood before a block that is quoted whole.
+        // The number of keys, the doubt and the depth before a block that is quoted
+        // whole.
         let mut quoted: Option<(usize, Option<Span>, usize)> = None;
         let mut blocks = 0usize;
         let mut closed = false;
@@ -192,7 +193,7 @@ impl Walk<'_> {
         self.inside.crossed.get_or_insert(mark);
     }
 
-    /// Whether a word stands directly before a mark. Who quotes a block sets it apart.
+    /// Whether a word comes directly before a mark. A quoted block is set apart.
     fn is_attached(&self, mark: usize) -> bool {
         let before = self.feed.text[self.start..mark].chars().next_back();
         before.is_some_and(|c| !c.is_whitespace() && !"`'\"“‘(（:：".contains(c))
@@ -202,7 +203,7 @@ impl Walk<'_> {
         CommandKey::read(key.of(self.feed.text)).is_any_command()
     }
 
-    /// Takes the delimiter at a position; gives its end.
+    /// Reads the delimiter at a position; returns its end.
     fn delimiter(&mut self, here: usize) -> Option<usize> {
         // Inside the ESCAPE form only the ESCAPE form is one.
         let families = Delimiters::ALL.iter().copied();
@@ -272,7 +273,7 @@ impl Walk<'_> {
         self.keys_in(Span::new(floor + letters, floor + head.len()));
     }
 
-    /// A key behind a closing delimiter that nothing opened: before a colon, or alone.
+    /// Notes a key behind a closing delimiter without an opening one: before a colon, or alone.
     fn key_behind(&mut self, from: usize) {
         let rest = &self.feed.text[from..];
         let skipped = rest.trim_start_matches(super::is_separator);

@@ -1,4 +1,4 @@
-//! The keys of fields: their alphabet (T13), the colon (T11) and what follows it.
+//! The keys of fields: their alphabet (T13), the colon (T11) and the opening delimiter.
 
 use call_catalogue::{Span, names};
 
@@ -15,7 +15,7 @@ pub(super) struct FieldStart {
     pub(super) delimiters: Delimiters,
     /// First byte of the value.
     pub(super) value: usize,
-    /// Something else than a plain colon stood between.
+    /// Whether another mark than a plain colon lies between.
     pub(super) drifted_colon: bool,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn trimmed(feed: &Feed<'_>, start: usize, end: usize) -> Span {
     Span::new(start, start + left.trim_end_matches(ignorable).len())
 }
 
-/// Whether a block holds nothing but the beginning of the key that names its tool, behind which the
+/// Whether a block holds only the beginning of the key that names its tool, behind which the
 /// message ends (G9).
 pub(super) fn is_cut(inside: &str) -> bool {
     let number = |c: char| c.is_ascii_digit() || matches!(c, '_' | '-' | ' ');

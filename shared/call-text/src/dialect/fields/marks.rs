@@ -5,7 +5,7 @@ use call_catalogue::Dialect;
 use crate::Policy;
 use crate::scan::{Feed, Look, look};
 
-/// Which blocks a marker belongs to.
+/// The family of blocks that a marker belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockFamily {
     /// `<|[REQUEST_TOOL]|>`.
@@ -44,7 +44,7 @@ impl Marker {
     }
 }
 
-/// The marker at `at`, where a `<` stands. One that lacks the nonce is none.
+/// The marker at `at`, the position of a `<`. A marker that lacks the nonce is none.
 pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     match any_marker(feed, at) {
         Look::Yes(marker) if marker.lacks_nonce => Look::No,
@@ -52,7 +52,7 @@ pub(crate) fn marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     }
 }
 
-/// The marker at `at`, where a `<` stands, with the nonce or without.
+/// The marker at `at`, the position of a `<`, with the nonce or without.
 pub(crate) fn any_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     let answer = read_marker(feed, at);
     if let Look::Yes(marker) = &answer {
@@ -74,8 +74,8 @@ pub(crate) fn any_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
 /// The most letters and digits of a nonce.
 const MOST_NONCE: usize = 32;
 
-/// Reads the nonce behind the word of an opening marker. Returns where it ends, and whether it is not the
-/// one that is asked for.
+/// Reads the nonce behind the word of an opening marker. Returns its end, and whether it differs
+/// from the required nonce.
 fn nonce(feed: &Feed<'_>, at: usize, opens: bool) -> Look<(usize, bool)> {
     let Some(wanted) = feed.nonce.filter(|_| opens) else {
         return Look::Yes((at, false));
@@ -180,7 +180,7 @@ fn read_marker(feed: &Feed<'_>, at: usize) -> Look<Marker> {
     })
 }
 
-/// The word of a marker: where it ends, and whether it opens a block.
+/// Reads the word of a marker: its end, and whether it opens a block.
 fn word(feed: &Feed<'_>, at: usize, family: BlockFamily) -> Look<(usize, bool)> {
     let words: [(&str, bool); 2] = match family {
         BlockFamily::Tam => [("REQUEST_TOOL", true), ("END_TOOL", false)],

@@ -1,4 +1,4 @@
-//! Where a delimited value ends (T5): at the first closing delimiter after which the block continues
+//! The end of a delimited value (T5): the first closing delimiter after which the block continues
 //! as fields or ends. Pairs inside the value are counted as a tie-breaker.
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
@@ -33,13 +33,13 @@ pub(super) enum FieldStep {
     },
 }
 
-/// What follows a closing delimiter.
+/// The part of a block that follows a closing delimiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Follow {
     Field,
     BlockEnd,
     Text,
-    /// Another closing delimiter and nothing else.
+    /// Another closing delimiter alone.
     Closer,
 }
 
@@ -59,15 +59,15 @@ pub(super) struct FieldValue {
     reported: usize,
     /// Everything before `.0` is no closing delimiter; looked at up to `.1`.
     tail: (usize, usize),
-    /// How far line breaks were looked for.
+    /// The end of the text that was searched for line breaks.
     newest: usize,
-    /// How far the text behind the closing delimiter at `.0` was searched.
+    /// The end (`.1`) of the text that was searched behind the closing delimiter at `.0`.
     searched: (usize, usize),
     separators: super::SeparatorMemo,
-    /// A closing delimiter stands inside the value and nothing but another one follows it.
+    /// Whether another closing delimiter directly follows a closing delimiter inside the value.
     pub(super) doubled_closer: bool,
     pub(super) literal_closer: bool,
-    /// A mark, or what may be one, stands inside the value.
+    /// Whether a mark, or a possible mark, is inside the value.
     marked: bool,
     /// The value ran over the end of its block into another one.
     pub(super) crossing: Option<Tolerance>,
@@ -142,8 +142,8 @@ impl FieldValue {
         }
     }
 
-    /// The part of the value before `most` that became certain since the last question. What may yet turn out to
-    /// be a closing delimiter of another family, or in TAM v2 the next field, is held back.
+    /// The part of the value before `most` that became certain since the last call. A possible
+    /// closing delimiter of another family, or in TAM v2 a possible next field, is held back.
     pub(super) fn grown(&mut self, feed: &Feed<'_>, most: usize) -> Option<Span> {
         let reach = self.pos.min(most).max(self.newest);
         let new = &feed.text[self.newest..reach];
@@ -188,7 +188,8 @@ impl FieldValue {
             let found = memchr::memchr3(open_byte, close_byte, b'<', &feed.bytes()[self.pos..]);
             let reach = found.unwrap_or(feed.len() - self.pos);
             feed.count(reach);
-            // Asked of the next mark, not of what was read: so chunks make no difference.
+            // Measured to the next mark, not to the end of the text that has arrived: so chunks
+            // make no difference.
             let most = context.policy.limits.value_bytes;
             if self.pos + reach - self.start.value > most {
                 self.pos = feed.floor(self.start.value + most);
@@ -400,7 +401,8 @@ impl FieldValue {
         Look::Yes(None)
     }
 
-    /// Behind a closing delimiter of its own and nothing else, the value ended at that one (T5).
+    /// Moves the end to an earlier closing delimiter of the value that lies directly before it
+    /// (T5).
     fn without_doubled_closer(&mut self, feed: &Feed<'_>, cut: Cut) -> Cut {
         let doubled = |weak: &Cut| {
             let between = feed.text.get(weak.after..cut.inner_end);
@@ -425,7 +427,7 @@ impl FieldValue {
         }
     }
 
-    /// What stands behind a closing delimiter.
+    /// Returns the part of a block that follows a closing delimiter.
     fn follow(&mut self, feed: &Feed<'_>, context: &Context<'_>, after: usize) -> Look<Follow> {
         let (at, separated) = match super::skip_separators(feed, after, &mut self.separators) {
             Look::Yes(answer) => answer,
@@ -466,8 +468,8 @@ impl FieldValue {
         self.follow_remark(feed, context, at)
     }
 
-    /// Text stands behind the closing delimiter: it is a remark if the next mark is a known field
-    /// at the start of a line, or the end of the block (T33).
+    /// Decides on text behind the closing delimiter: it is a remark if the next mark is a known
+    /// field at the start of a line, or the end of the block (T33).
     fn follow_remark(
         &mut self,
         feed: &Feed<'_>,
@@ -576,12 +578,12 @@ impl FieldValue {
     }
 }
 
-/// Whether a character may belong to a closing delimiter or to what stands behind one.
+/// Whether a character may belong to a closing delimiter or follow one.
 fn may_close(c: char) -> bool {
     c.is_whitespace() || ",;，；「末」{}«<".contains(c) || "escape".contains(c.to_ascii_lowercase())
 }
 
-/// Whether only blanks stand between the start of the line and `at`.
+/// Whether only blanks lie between the start of the line and `at`.
 fn starts_line(feed: &Feed<'_>, at: usize, floor: usize) -> bool {
     let bytes = feed.bytes();
     let mut here = at;

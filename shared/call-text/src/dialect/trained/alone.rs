@@ -10,10 +10,10 @@ use crate::dialect::raw::Progress;
 use crate::scan::json::parse_spelled;
 use crate::scan::{Feed, Look};
 
-/// Keys beside those of the name and of the arguments.
+/// Keys that an object may have alongside the keys of the name and of the arguments.
 const OTHER_KEYS: [&str; 2] = ["type", "id"];
 
-/// Follows a JSON value to its end, as long as the keys of its objects can be those of a call.
+/// Follows a JSON value to its end, as long as the keys of its objects can be keys of a call.
 #[derive(Debug)]
 struct Outline {
     pos: usize,
@@ -93,7 +93,7 @@ fn may_be_key(key: &str) -> bool {
 /// The surroundings of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Around {
-    /// Nothing but thoughts before it.
+    /// Only thoughts before it.
     Nothing,
     /// The marks of a fence, which decides behind it.
     Fence,

@@ -90,7 +90,8 @@ impl GlmScanner {
         };
         let name = Span::new(start, start + width);
         let next = feed.skip_space(name.end);
-        // Of a closing mark whose first two characters changed places the slash stands behind the name.
+        // In a closing mark whose first two characters changed places, the slash is behind the
+        // name.
         let written = name.of(feed.text).trim_end_matches('/');
         let swapped = written.len() < width && feed.bytes().get(next) == Some(&b'<');
         let visible = catalogue.has_visible(written);
@@ -227,7 +228,7 @@ impl GlmScanner {
         None
     }
 
-    /// Gives the block up: what remains is its end.
+    /// Gives the block up: only its end is still sought.
     fn lose(&mut self, message: String) -> Option<Progress> {
         self.place = GlmPlace::Lost {
             sought: self.pos,

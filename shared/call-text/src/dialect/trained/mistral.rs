@@ -20,7 +20,7 @@ enum MistralPlace {
     Start,
     /// Behind a call with its name, where another may follow whose mark is missing.
     Behind,
-    /// In the JSON value that starts at a position; the name of the call, if it stands before.
+    /// In the JSON value that starts at a position; the name of the call, if it comes before.
     Json {
         name: Option<Span>,
         start: usize,
@@ -43,7 +43,7 @@ pub(super) fn opened(feed: &Feed<'_>, at: usize) -> Look<MistralScanner> {
     })
 }
 
-/// Whether the mark stands misspelt before a list at a position.
+/// Whether a misspelt mark precedes a list at a position.
 pub(super) fn is_near(feed: &Feed<'_>, at: usize) -> bool {
     let before = &feed.bytes()[at.saturating_sub(OPEN.len() + 2)..at];
     let holds = |part: &[u8]| before.windows(part.len()).any(|window| window == part);

@@ -87,7 +87,7 @@ pub(crate) struct Head {
     pub(crate) comments: bool,
     /// Whether the mark at its end is missing.
     broken: bool,
-    /// Where the message begins.
+    /// The start of the message.
     pub(crate) end: usize,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn head(feed: &Feed<'_>, at: usize) -> Look<Head> {
     };
     let head = &head[..width];
     let calls = called(at, head);
-    // What is typed is a call, even without its recipient.
+    // A message with a type is a call, even without its recipient.
     let broken = calls.is_none() && head.contains(TYPED);
     Look::Yes(Head {
         calls: calls.or(broken.then(|| Span::new(at, at))),
@@ -170,7 +170,7 @@ fn called(at: usize, head: &str) -> Option<Span> {
 enum SpecialPlace {
     /// Between calls.
     Calls,
-    /// Behind the token that opens a call, where its name stands.
+    /// Behind the token that opens a call, before the end of its name.
     Header,
     /// Behind the name of a call and the token that separates it from the arguments.
     Separated { name: Span, from: usize },
@@ -191,7 +191,7 @@ pub(super) struct SpecialScanner {
     grammar: &'static Grammar,
     opened: usize,
     pos: usize,
-    /// Where the call that is open begins.
+    /// The start of the open call.
     call: usize,
     in_section: bool,
     place: SpecialPlace,
@@ -321,7 +321,7 @@ impl SpecialScanner {
         if feed.eof && is_cut(grammar, &feed.text[at..]) {
             return Some(scan.truncated("the list of calls is not closed"));
         }
-        // In prose about the format, or behind the calls, nothing of a call follows.
+        // In prose about the format, or behind the calls, no part of a call follows.
         let window = feed.floor(feed.len().min(at + LONGEST_HEAD));
         let near = |mark: &&str| feed.text[at..window].contains(*mark);
         let parts = [grammar.separator]
@@ -415,7 +415,7 @@ impl SpecialScanner {
             return None;
         }
         if name.of(feed.text) == "function" && grammar.format == TrainedFormat::DeepSeek {
-            // The type of the call stands before its name.
+            // The type of the call comes before its name.
             let most = feed.len().min(from + LONGEST_HEAD);
             let ends = |byte: &u8| matches!(byte, b'\n' | b'`' | b'{' | b'<');
             let Some(width) = feed.bytes()[from..most].iter().position(ends) else {
@@ -474,7 +474,7 @@ impl SpecialScanner {
         };
         let closing = match self.in_section {
             true => None,
-            // What opened the section is missing.
+            // The mark that opens the section is missing.
             false => look!(
                 any_of(feed, feed.skip_space(end), grammar.close),
                 Some(Progress::More)

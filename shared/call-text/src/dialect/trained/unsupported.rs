@@ -117,7 +117,7 @@ pub(super) struct UnsupportedScanner {
     sought: usize,
 }
 
-/// The scanner of what opens at a position.
+/// The scanner of the call that opens at a position.
 pub(super) fn opened(
     feed: &Feed<'_>,
     context: &Context<'_>,

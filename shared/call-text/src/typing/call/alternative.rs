@@ -51,7 +51,7 @@ pub(super) fn typed_as_alternative(
     }
 }
 
-/// The arguments of a call and the message that they stand in.
+/// The arguments of a call and the message that holds them.
 struct GivenArguments<'t> {
     arguments: &'t [Argument],
     text: &'t str,

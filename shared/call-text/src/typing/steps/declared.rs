@@ -16,7 +16,7 @@ pub(super) fn tool_declares(entry: &Entry, name: &str) -> bool {
         || (entry.command_alias && names::squashes_to(name, "argcommand"))
 }
 
-/// What the last tool said of one name: most steps of a block call the same tool.
+/// The last tool, and whether it declares one name: most steps of a block call the same tool.
 #[derive(Default)]
 pub(super) struct DeclarationMemo<'c>(Option<(&'c Entry, bool)>);
 

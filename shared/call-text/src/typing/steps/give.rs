@@ -127,19 +127,19 @@ fn set(step: &mut StepDraft<'_>, control: Control, key_span: Span, value_span: S
     }
 }
 
-/// Whether the value of `archery` asks not to wait for the result (T27).
+/// Whether the value of `archery` requests not to wait for the result (T27).
 pub(in crate::typing) fn asks_for_no_reply(value: &str) -> bool {
     let words = ["true", "no_reply", "noreply"];
     words.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
-/// The remark on a call that says whether it is waited for (T27).
+/// The remark on a call that states whether it is waited for (T27).
 pub(in crate::typing) fn asynchronous(span: Span, value: &str) -> Tolerance {
     let (rule, class) = (Rule::T27, Class::Verbatim);
     Tolerance::new(rule, class, "asynchronous_call", span, value, value)
 }
 
-/// Reports a control value that means nothing (T26).
+/// Reports a control value without a meaning (T26).
 fn refuse_control(call: &mut RawCall, key: &str, expected: &str, value: &str, span: Span) {
     let message = format!(
         "{key} must be {expected}, not '{}'",

@@ -1,4 +1,4 @@
-//! What a key says beside commands: its step number and the control keys (T21, T28).
+//! The parts of a key that is no command: its step number and the control keys (T21, T28).
 
 use call_catalogue::{Dialect, names};
 

@@ -1,4 +1,4 @@
-//! Where a field belongs: a control, a parameter of one step, or of all that declare it (T21 to
+//! The place of a field: a control, a parameter of one step, or of all that declare it (T21 to
 //! T23, T25).
 
 use call_catalogue::{Dialect, Entry, Problem, ProblemCode, Rule, Span};
@@ -11,7 +11,7 @@ use super::list::StepList;
 use super::{Field, Number, StepDraft, Steps};
 use crate::dialect::raw::RawField;
 
-/// The step that a key's number says, and the control key that the rest is, if it is one.
+/// The step that a key's number names, and the control key of the rest, if it is one.
 pub(super) struct Own {
     suffix: Suffix,
     control: Option<Control>,
@@ -57,7 +57,7 @@ pub(super) struct Placing<'t, 'c> {
 }
 
 impl Placing<'_, '_> {
-    /// Places a field; `own` is the step that its number says.
+    /// Places a field; `own` is the step that its number names.
     pub(super) fn place(
         &mut self,
         field: Field,
@@ -82,7 +82,7 @@ impl Placing<'_, '_> {
             .iter()
             .filter(|(_, step)| asked.declares(step, name))
             .map(|(number, _)| number);
-        // What stands beside an un-numbered first command is its own (T24).
+        // A field next to an un-numbered first command is its own (T24).
         let whole: Vec<Number> = declaring
             .filter(|number| !self.promoted || *number == Some(1))
             .collect();

@@ -1,4 +1,4 @@
-//! Parameters without a number that stand more than once in a chain: each belongs to the command
+//! Parameters without a number that occur more than once in a chain: each belongs to the command
 //! before it, or all of them are refused (T17). None is dropped.
 
 use call_catalogue::{Class, Dialect, Problem, ProblemCode, Rule, Span, Tolerance, names};
@@ -10,12 +10,12 @@ use super::list::StepList;
 use super::{Field, Number, Steps};
 use crate::dialect::raw::RawField;
 
-/// The commands of a chain in the order of the text: where each stands, and its step.
+/// The commands of a chain in the order of the text: the place of each, and its step.
 pub(super) struct Commands(Vec<(usize, Number)>);
 
 impl Commands {
-    /// Reads where the commands among some fields stand; the one without number is a step of its
-    /// own, or the first where it was promoted.
+    /// Reads the places of the commands among some fields; a command without number is a step of
+    /// its own, or the first where it was promoted.
     pub(super) fn of<'f>(fields: impl Iterator<Item = &'f RawField>, promoted: bool) -> Self {
         let first = promoted.then_some(1);
         let place = |field: &RawField| (field.key_span.start, field.reading.number.or(first));
@@ -24,7 +24,7 @@ impl Commands {
         Self(commands)
     }
 
-    /// The position among the commands of the one before a field.
+    /// The position of the command before a field.
     fn before(&self, field: &Field) -> Option<usize> {
         let start = field.raw.key_span.start;
         self.0.partition_point(|(at, _)| *at < start).checked_sub(1)
@@ -56,7 +56,7 @@ pub(super) fn place_repeated(
         let control = Control::read(group[0].name.of(text), dialect);
         let of_block = matches!(control, Some(Control::Block(_) | Control::Common(_)));
         if equal {
-            // One of them says as much as all.
+            // One of them is as good as all.
             others.extend(group.drain(..1));
             continue;
         }
@@ -66,7 +66,7 @@ pub(super) fn place_repeated(
         };
         let Some(owners) = owners else {
             out.problems.push(refused(&group, text));
-            // Placed, so that nothing is called missing besides.
+            // Placed, so that the parameter is not reported missing as well.
             others.extend(group.drain(..1));
             continue;
         };
@@ -86,8 +86,8 @@ pub(super) fn place_repeated(
     others
 }
 
-/// The step of each field of one name, where each stands between its own command and the next, and
-/// the tool of that command declares it and was not given it otherwise.
+/// The step of each field of one name, where each is between its own command and the next, and the
+/// tool of that command declares it and has no other value for it.
 fn owners(
     group: &[Field],
     commands: &Commands,

@@ -1,4 +1,4 @@
-//! Names of letters and typographic signs, which models write beside numeric forms (V3).
+//! Names of letters and typographic signs, which models write in addition to numeric forms (V3).
 
 /// Names of the characters from U+00A0 to U+00FF, in order.
 const LATIN: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr \

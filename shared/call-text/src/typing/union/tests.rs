@@ -228,7 +228,7 @@ fn a_value_of_the_chosen_alternative_is_told_what_is_wrong_with_it() {
 
 #[test]
 fn unions_within_unions_end_in_bounded_work() {
-    // Each level has two alternatives that differ in nothing but the last value.
+    // Each level has two alternatives that differ only in the last value.
     let mut parameters = object("v", &json!({"$ref": "#/$defs/tree"}));
     parameters["$defs"] = json!({"tree": {"anyOf": [
         {"type": "object", "properties": {"down": {"$ref": "#/$defs/tree"}, "n": {"type": "integer"}}},

@@ -1,4 +1,4 @@
-//! CDATA inside a value: where a section opens and what ends it (V7 to V9).
+//! CDATA inside a value: the start and the end of a section (V7 to V9).
 
 use call_catalogue::{Class, Rule, Span, Tolerance};
 
@@ -59,7 +59,7 @@ impl ValueScan {
         if bracket == b']' {
             return self.at_cdata_end(feed, around, at);
         }
-        // Text stood behind a `]]>`: now another section opens (G7).
+        // Text followed a `]]>`: now another section opens (G7).
         if self.soft_cdata_end {
             match self.open_cdata(feed, at) {
                 Look::No => {}
@@ -99,8 +99,8 @@ impl ValueScan {
         Look::Yes(None)
     }
 
-    /// The value's own closing tag inside CDATA. It is compared byte by byte: what only begins like
-    /// a tag must not hide the `]]>` behind it (V7).
+    /// The value's own closing tag inside CDATA. It is compared byte by byte: text that only begins
+    /// like a tag must not hide the `]]>` behind it (V7).
     fn own_close_in_cdata(
         &self,
         feed: &Feed<'_>,
@@ -186,9 +186,9 @@ impl ValueScan {
     }
 }
 
-/// Whether a value with a section that was not closed holds what may be left of the mark that
+/// Whether a value with a section that was not closed holds a possible remnant of the mark that
 /// should have closed it, or another mark in its place, or text before the section: then the mark
-/// that opens it may stand in the place of another.
+/// that opens it may have replaced another.
 pub(super) fn holds_remains(value: &str) -> bool {
     const WIDEST: usize = 4;
     let mut opened = memchr::memmem::find_iter(value.as_bytes(), "<![CDATA[");

@@ -1,4 +1,4 @@
-//! What stands behind a closing tag or the end of CDATA, and what it says of the value before it.
+//! The text behind a closing tag or the end of CDATA: it decides whether the value ended there.
 
 use super::ValueScan;
 use crate::dialect::element::ahead::Ahead;
@@ -6,7 +6,7 @@ use crate::dialect::element::surroundings::Surroundings;
 use crate::scan::tag::{self, TagKind};
 use crate::scan::{Feed, Look, gap};
 
-/// What follows a closing tag.
+/// The part of a block that follows a closing tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterTag {
     Call,
@@ -15,7 +15,7 @@ pub(super) enum AfterTag {
 }
 
 impl ValueScan {
-    /// What stands behind a closing tag.
+    /// Returns the part of a block that follows a closing tag.
     pub(super) fn follow(
         &mut self,
         feed: &Feed<'_>,

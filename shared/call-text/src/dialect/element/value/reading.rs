@@ -68,7 +68,7 @@ struct InnerTags {
     siblings: Vec<(usize, Pairs)>,
     /// The first tag that opens another element of the same kind, where one may follow another.
     next: Option<Span>,
-    /// An element of the call's name with nothing in it.
+    /// An empty element of the call's name.
     empty_call: Option<Span>,
     /// Wrappers in which calls are quoted as a whole block.
     wrappers: Pairs,
@@ -134,7 +134,7 @@ impl ValueScan {
     }
 
     /// A mark inside of CDATA where more than one section, or more than CDATA, is part of the value:
-    /// the mark may be the one that should stand between them.
+    /// the mark may be misplaced and belong between them.
     fn mark_in_section(
         &self,
         feed: &Feed<'_>,
@@ -163,7 +163,7 @@ impl ValueScan {
     }
 
     /// Whether a section closes an element of the value's name that it does not open, and opens one
-    /// that it does not close: its end was probably swapped with that of another value.
+    /// that it does not close: its end was probably swapped with the end of another value.
     fn swaps_ends(&self, feed: &Feed<'_>, around: &Surroundings<'_>, section: Span) -> bool {
         let whole = Feed {
             text: &feed.text[..section.end],
