@@ -1,5 +1,5 @@
-//! The tools that a message may call: what is visible, what is known but hidden, and by which
-//! names each may be written.
+//! The tools that a message may call: visible tools, known but hidden tools, and the names by which
+//! each may be written.
 
 mod alias;
 mod entry;
@@ -34,7 +34,7 @@ pub enum ToolKind {
 pub struct Tool {
     /// Stable id, for instance `workflow:summarize_text`.
     pub id: String,
-    /// What the tool does, one or two sentences for the model.
+    /// The description of the tool, one or two sentences for the model.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments; `null` or `{}` if there is none.
@@ -58,7 +58,7 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Makes a tool without flags.
+    /// Creates a tool without flags.
     pub fn new(id: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self {
             id: id.into(),
@@ -84,14 +84,14 @@ impl Tool {
         self
     }
 
-    /// The same tool, declared safe beside other calls.
+    /// The same tool, declared safe in parallel with other calls.
     pub fn parallel_safe(mut self) -> Self {
         self.parallel_safe = true;
         self
     }
 }
 
-/// Why a catalogue cannot be built; every violation is listed.
+/// The reasons why a catalogue cannot be built; every violation is listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .violations.join("; "))]
 pub struct CatalogueError {
@@ -197,7 +197,7 @@ impl Catalogue {
         self.inner.entries.is_empty()
     }
 
-    /// The visible tool of exactly this id, with what was derived from it.
+    /// The visible tool of exactly this id, with the values derived from it.
     pub fn entry_of(&self, id: &str) -> Option<&Entry> {
         let index = *self.inner.exact.get(id)?;
         self.inner
@@ -206,7 +206,7 @@ impl Catalogue {
             .filter(|entry| entry.tool.id == id)
     }
 
-    /// The visible tool at a position that [`ToolMatch::Visible`] gave.
+    /// The visible tool at a position from [`ToolMatch::Visible`].
     ///
     /// # Panics
     /// If this catalogue has no such position.
@@ -220,7 +220,7 @@ impl Catalogue {
         crate::names::with_squashed(key, |squashed| self.inner.is_known(squashed))
     }
 
-    /// The visible tools in the order given, with what was derived from them.
+    /// The visible tools in the order given, with the values derived from them.
     pub fn entries(&self) -> &[Entry] {
         &self.inner.entries
     }

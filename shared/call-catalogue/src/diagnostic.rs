@@ -1,14 +1,14 @@
-//! What the parser noticed: tolerances, warnings, hints and errors, each with a rule and a place.
+//! The remarks of the parser: tolerances, warnings, hints and errors, each with a rule and a place.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Class, Rule, Span};
 
-/// How serious a diagnostic is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth knowing; nothing was read differently.
+    /// Worth knowing; the reading did not change.
     Hint,
     /// Read with a tolerance, or something was left out.
     Warning,
@@ -21,39 +21,39 @@ pub enum Severity {
 pub struct Diagnostic {
     /// The rule that decided the case.
     pub rule: Rule,
-    /// How far the tolerance went; `None` where nothing was tolerated.
+    /// The extent of the tolerance; `None` for a remark that is no tolerance.
     pub class: Option<Class>,
-    /// How serious it is.
+    /// The severity.
     pub severity: Severity,
     /// Stable machine-readable code in snake case, for instance `later_blocks_ignored`.
     pub code: String,
     /// The place in the message.
     pub span: Span,
-    /// What was found, one sentence fragment.
+    /// The finding, one sentence fragment.
     pub message: String,
-    /// What to write instead; empty if there is nothing to advise.
+    /// The text to write instead; empty if there is no advice.
     pub hint: String,
 }
 
-/// A deviation that was read all the same (G2): what stood there and what it was taken for.
+/// A deviation that was read all the same (G2): the text as written and as read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tolerance {
     /// The rule that allows it.
     pub rule: Rule,
-    /// The extent of the deviation; [`Class::Repair`] and [`Class::Doubt`] ask for confirmation.
+    /// The extent of the deviation; [`Class::Repair`] and [`Class::Doubt`] require confirmation.
     pub class: Class,
     /// Stable machine-readable code in snake case.
     pub code: String,
     /// The place in the message.
     pub span: Span,
-    /// What was written (cut to 200 bytes).
+    /// The text as written (cut to 200 bytes).
     pub before: String,
-    /// What it was taken for (cut to 200 bytes).
+    /// The text as read (cut to 200 bytes).
     pub after: String,
 }
 
 impl Tolerance {
-    /// Makes the record of a deviation; what was written and what it was taken for are cut.
+    /// Creates the record of a deviation; both texts are cut to 200 bytes.
     pub fn new(
         rule: Rule,
         class: Class,

@@ -34,7 +34,7 @@ impl Dialect {
         Dialect::Native,
     ];
 
-    /// Those that models write as text: all but the last.
+    /// The dialects that models write as text: all but the last.
     pub const IN_TEXT: &[Dialect] = match Self::ALL.split_last() {
         Some((_native, in_text)) => in_text,
         None => &[],
@@ -53,7 +53,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the mark that opens a block, with the nonce that the policy asks for (G1006).
+    /// Returns the mark that opens a block, with the nonce that the policy requires (G1006).
     pub fn opening_mark(self, nonce: Option<&str>) -> String {
         let (head, tail) = match self {
             Self::Action => ("<ACTION", ">"),

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Rule;
 
-/// A format that models were trained to write calls in, read beside the dialects and never taught.
+/// A format that models were trained to write calls in, read in addition to the dialects and never
+/// taught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrainedFormat {

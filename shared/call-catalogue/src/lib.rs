@@ -1,14 +1,14 @@
-//! What a text may call, and how remarks about it look.
+//! The tools that a text may call, and the types of remarks about the text.
 //!
-//! A [`Catalogue`] holds the visible tools with what is derived from them once: the names by which
-//! each may be written, and what its JSON [`schema`] says about types, properties and items. Where calls
-//! are read and where they are written, [`names`] are compared and a [`scalar`] is read in the one way
-//! that stands here.
+//! A [`Catalogue`] holds the visible tools with the values derived from them once: the names by
+//! which each may be written, and the types, properties and items of its JSON [`schema`]. Readers
+//! and writers of calls compare [`names`] and read a [`scalar`] in the one way that is defined
+//! here.
 //!
-//! What is odd about a text is a [`Diagnostic`], a [`Tolerance`] or a [`Problem`], each with the
-//! [`Rule`] that decided and the [`Span`] where it stands.
+//! A deviation in a text is a [`Diagnostic`], a [`Tolerance`] or a [`Problem`], each with the
+//! [`Rule`] that decided and its [`Span`].
 //!
-//! Nothing here reads a message or writes one, does I/O, asks the time or starts a thread.
+//! The crate reads and writes no messages, does no I/O, reads no clock and starts no thread.
 
 pub mod canonical;
 mod catalogue;

@@ -14,21 +14,21 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-// What is inlined below, the scanners of `call-text` ask at every mark.
+// The inlined functions below are called by the scanners of `call-text` at every mark.
 
-/// Whether a byte stands in most names.
+/// Whether a byte is common in names.
 #[inline]
 pub fn is_plain(byte: u8) -> bool {
     PLAIN[usize::from(byte)]
 }
 
-/// Whether a name is made only of bytes that stand in most names.
+/// Whether a name is made only of bytes that are common in names.
 #[inline]
 pub fn is_all_plain(name: &str) -> bool {
     name.bytes().all(is_plain)
 }
 
-/// Takes off what may stand round a name without belonging to it: white space, backticks, quotes,
+/// Removes the marks round a name that do not belong to it: white space, backticks, quotes,
 /// byte order marks and zero-width characters (N7, V11).
 #[inline]
 pub fn clean(name: &str) -> Cow<'_, str> {
@@ -44,7 +44,7 @@ pub fn clean(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Characters that take no room and belong to no name.
+/// Whether a character takes no room and belongs to no name.
 #[inline]
 pub fn is_invisible(c: char) -> bool {
     matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{00ad}' | '\u{202a}'..='\u{202e}')
@@ -82,7 +82,7 @@ fn squashed(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// Takes the next letter or digit off an ASCII name, in lower case.
+/// Removes and returns the next letter or digit of an ASCII name, in lower case.
 fn next_letter(name: &mut &[u8]) -> Option<u8> {
     while let [first, rest @ ..] = *name {
         *name = rest;
@@ -161,7 +161,7 @@ pub(crate) fn rank_tools<'c>(
             }
             let apart = width.abs_diff(length);
             let distance = match apart > allowed {
-                // Far in any case: the length says enough of the order.
+                // Far in any case: the length is enough for the order.
                 true => apart + allowed,
                 false => strsim::damerau_levenshtein(&lowered, &candidate.to_lowercase()),
             };
@@ -176,10 +176,10 @@ pub(crate) fn rank_tools<'c>(
 /// Edit distance costs the product of both lengths; no real name is longer.
 const LONGEST_COMPARED: usize = 128;
 
-/// Up to this many names stand in one observation.
+/// The most names in one observation.
 const MOST_NAMES: usize = 20;
 
-/// Names as a list; beyond the bound only how many there are.
+/// Names as a list; beyond the bound only their number.
 pub fn listed<'n>(mut names: impl Iterator<Item = &'n str>) -> String {
     let first: Vec<&str> = names.by_ref().take(MOST_NAMES).collect();
     match names.count() {

@@ -1,6 +1,6 @@
 //! Placeholders for values in examples, which no call can carry.
 
-/// What a placeholder begins and ends with.
+/// The beginning and the end of a placeholder.
 pub const PLACEHOLDER: (&str, &str) = ("‹your ", "›");
 
 /// Whether a text is a placeholder.

@@ -1,11 +1,11 @@
-//! Why a call or block cannot run, as typed feedback for the model and for the caller.
+//! The reasons why a call or block cannot run, as typed feedback for the model and the caller.
 
 use json_schema::ViolationCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{Rule, Span};
 
-/// What is wrong with a call or block.
+/// The kind of problem of a call or block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemCode {
@@ -111,15 +111,15 @@ impl ProblemCode {
 /// One thing that is wrong, complete enough to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What kind of problem.
+    /// The kind of problem.
     pub code: ProblemCode,
     /// The rule that decided.
     pub rule: Rule,
     /// JSON pointer into the arguments; empty for the call or block as a whole.
     pub path: String,
-    /// What was expected; empty if there is nothing to say.
+    /// The expected value; empty if there is none to name.
     pub expected: String,
-    /// What was received (cut to 200 bytes); empty if nothing was.
+    /// The received value (cut to 200 bytes); empty if none was.
     pub received: String,
     /// Up to three nearest names.
     pub suggestions: Vec<String>,
@@ -131,7 +131,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Makes a problem of the call or block as a whole, without advice.
+    /// Creates a problem of the call or block as a whole, without advice.
     pub fn new(code: ProblemCode, rule: Rule, span: Span, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -151,13 +151,13 @@ impl Problem {
         self
     }
 
-    /// The same problem with what was expected.
+    /// The same problem with the expected value.
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
         self.expected = expected.into();
         self
     }
 
-    /// The same problem with what was received, cut to 200 bytes.
+    /// The same problem with the received value, cut to 200 bytes.
     pub fn received(mut self, received: &str) -> Self {
         self.received = crate::diagnostic::cut(received);
         self

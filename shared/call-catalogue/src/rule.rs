@@ -11,9 +11,9 @@ pub enum Rule {
     G1,
     /// Every tolerance is logged.
     G2,
-    /// Nothing incomplete is executed.
+    /// Incomplete calls are not executed.
     G3,
-    /// Names decide what is a tag.
+    /// Names decide which brackets are tags.
     G4,
     /// Chunk boundaries do not matter.
     G5,
@@ -123,7 +123,7 @@ pub enum Rule {
     A21,
     /// Lists and objects without schema.
     A22,
-    /// Where a string value ends.
+    /// The end of a string value.
     V1,
     /// Unescaped markup in a value.
     V2,
@@ -401,17 +401,17 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// How far a tolerance goes (G2).
+/// The extent of a tolerance (G2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// How a value is read; nothing was changed.
+    /// A way of reading a value, which was not changed.
     Verbatim,
     /// Another spelling whose meaning cannot change.
     Spelling,
     /// Structure or a value was supplied: the call runs by itself only if its tool is read-only.
     Repair,
-    /// A repair after which a value may not be the one that was meant, or which left a parameter
+    /// A repair after which a value may not be the intended value, or which left a parameter
     /// out: the call never runs by itself (G8).
     Doubt,
 }

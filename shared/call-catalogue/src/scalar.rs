@@ -135,10 +135,10 @@ pub fn boolean(text: &str) -> Option<(bool, bool)> {
     }
 }
 
-/// How a text was found among the allowed values.
+/// The way in which a text matches an allowed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// As it stands, or as the number, boolean or null that it spells.
+    /// As written, or as the number, boolean or null that it spells.
     Exact,
     /// Without the white space round it.
     Trimmed,

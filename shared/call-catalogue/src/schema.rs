@@ -1,6 +1,6 @@
 //! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
-//! Local references are resolved (C15). Everything else a schema says is held against the typed
-//! arguments by its compiled form.
+//! Local references are resolved (C15). The compiled form checks the typed arguments against all
+//! other keywords.
 
 mod checked;
 mod facts;
@@ -45,7 +45,7 @@ impl Types {
         Types(self.0 | other.0)
     }
 
-    /// No type is excluded: nothing is known.
+    /// Whether no type is excluded, as the schema does not restrict types.
     pub fn is_any(self) -> bool {
         self == Self::ALL
     }
@@ -105,10 +105,10 @@ impl Types {
 #[derive(Debug, Clone, Copy)]
 pub struct Schema<'s> {
     root: &'s Value,
-    /// `None` for a parameter of a catalogue: its facts say where it stands, and answer most
+    /// `None` for a parameter of a catalogue: its facts lead to the node, and answer most
     /// questions without it.
     node: Option<&'s Value>,
-    /// What was worked out before, for parameters of a catalogue.
+    /// The facts derived before, for parameters of a catalogue.
     facts: Option<&'s Facts>,
     /// The document in its compiled form, for names that only a pattern knows and for alternatives.
     checked: Option<&'s Checked>,
@@ -140,7 +140,7 @@ impl<'s> Schema<'s> {
         Self::plain(value, value).resolved()
     }
 
-    /// The schema of a value about which nothing is known.
+    /// The schema of an unrestricted value.
     pub fn unknown() -> Schema<'static> {
         Schema::plain(&NOTHING, &NOTHING)
     }
@@ -174,7 +174,7 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// The same schema for many questions about what stands in it.
+    /// The same schema with its node resolved, for many look-ups.
     pub fn located(self) -> Self {
         Self {
             node: Some(self.node()),
@@ -190,7 +190,7 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// What the schema says under a keyword. Schemas are small: looking through one is cheaper
+    /// The value of a keyword. Schemas are small: looking through one is cheaper
     /// than hashing the keyword.
     fn get(self, key: &str) -> Option<&'s Value> {
         look_up(self.node(), key)
@@ -227,7 +227,7 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// The types admitted; every type where the schema does not say.
+    /// The types admitted; every type where the schema does not restrict them.
     pub fn types(self) -> Types {
         match self.facts {
             Some(facts) => facts.types,
@@ -312,7 +312,7 @@ impl<'s> Schema<'s> {
         self.at(self.chosen?).allowed()
     }
 
-    /// Whether a text is one of the allowed values as it stands.
+    /// Whether a text is one of the allowed values as written.
     pub fn allows_exactly(self, text: &str) -> bool {
         let mut allowed = self.allowed().into_iter().flatten();
         allowed.any(|value| value.as_str() == Some(text))
@@ -337,8 +337,8 @@ impl<'s> Schema<'s> {
             .find_map(|part| part.property_within(name, depth - 1))
     }
 
-    /// The schemas that a value is held against besides; a chosen alternative comes first, since
-    /// what it is chosen from may be one of `allOf`.
+    /// The further schemas that a value must meet; a chosen alternative comes first, since its
+    /// union may be one of `allOf`.
     fn parts(self) -> impl Iterator<Item = Schema<'s>> {
         let chosen = self.chosen.map(|node| self.at(node));
         let all = self.list("allOf").iter().map(move |node| self.at(node));
@@ -359,8 +359,8 @@ impl<'s> Schema<'s> {
             .map(|(_, node)| self.at(node))
     }
 
-    /// The schema of what an object holds under a name: its property, that of a pattern which the
-    /// name matches, or the additional ones'.
+    /// The schema of an object's member: of its property, of a pattern that the name matches, or of
+    /// additional properties.
     pub fn member(self, name: &str) -> Schema<'s> {
         self.property(name)
             .or_else(|| self.by_pattern(name))
@@ -394,8 +394,8 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// Whether parameters beyond the declared ones are welcome (N3): declared so, or nothing is
-    /// declared at all.
+    /// Whether parameters beyond the declared ones are welcome (N3): declared so, or no parameters
+    /// are declared.
     pub fn is_open(self) -> bool {
         match self.get("additionalProperties") {
             Some(Value::Bool(open)) => *open,
@@ -436,12 +436,12 @@ impl<'s> Schema<'s> {
         own.chain(parts).filter_map(Value::as_str).collect()
     }
 
-    /// The value that stands for a missing one.
+    /// The value that replaces a missing value.
     pub fn default(self) -> Option<&'s Value> {
         self.get("default")
     }
 
-    /// What the schema says about the value in words; empty if it says nothing.
+    /// The description of the value; empty if there is none.
     pub fn description(self) -> &'s str {
         self.get("description")
             .and_then(Value::as_str)

@@ -13,9 +13,9 @@ pub struct Span {
     pub end: usize,
 }
 
-// Inlined, for the scanners of `call-text` ask these at every mark.
+// Inlined, as the scanners of `call-text` call these at every mark.
 impl Span {
-    /// Makes the range `start..end`; an inverted pair becomes the empty range at `start`.
+    /// Creates the range `start..end`; an inverted pair becomes the empty range at `start`.
     #[inline]
     pub fn new(start: usize, end: usize) -> Self {
         Self {

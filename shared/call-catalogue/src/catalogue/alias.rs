@@ -38,7 +38,7 @@ pub(super) fn with_suffix(alias: &str, id: &str) -> String {
     )
 }
 
-/// The names of a tool beside its id and alias: a workflow as a skill, a node by its type.
+/// The names of a tool other than its id and alias: a workflow as a skill, a node by its type.
 pub(super) fn seed_spellings(id: &str) -> Vec<String> {
     if let Some(workflow) = id.strip_prefix("workflow:") {
         return vec![skill_name(workflow)];

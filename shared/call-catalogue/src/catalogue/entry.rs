@@ -1,4 +1,4 @@
-//! A visible tool and what was derived from it once, when the catalogue was built.
+//! A visible tool and the values derived from it once, when the catalogue was built.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Tool, alias_of};
 use crate::names;
 use crate::schema::{Checked, Facts, Schema};
 
-/// A tool and what was derived from it once.
+/// A tool and the values derived from it once.
 #[derive(Debug)]
 pub struct Entry {
     /// The tool as it was given.
@@ -62,7 +62,7 @@ impl Entry {
         }
     }
 
-    // Inlined, for the scanners of `call-text` ask it about every name.
+    // Inlined, as the scanners of `call-text` call it for every name.
     /// The position of the parameter of exactly this name.
     #[inline]
     pub fn position(&self, name: &str) -> Option<usize> {
@@ -83,7 +83,7 @@ impl Entry {
 
     /// The positions of the parameters whose squashed form equals that of a written name (N1).
     pub fn squashed_matches<'e>(&'e self, written: &'e str) -> impl Iterator<Item = usize> + 'e {
-        // Most names differ in their last letter, above all those with a step number.
+        // Most names differ in their last letter, above all names with a step number.
         let last = names::last_letter(written);
         let parameters = self.parameters.iter().enumerate();
         let same = parameters.filter(move |(_, parameter)| {

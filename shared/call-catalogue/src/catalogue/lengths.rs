@@ -10,7 +10,7 @@ impl Lengths {
         self.0[letter] |= length;
     }
 
-    /// Whether a name may be among those added, in any letter case.
+    /// Whether a name may be among the added names, in any letter case.
     pub(super) fn may_hold(&self, name: &str) -> bool {
         let (letter, length) = place(name);
         self.0[letter] & length != 0

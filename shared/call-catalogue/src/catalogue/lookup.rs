@@ -3,7 +3,7 @@
 use super::{Catalogue, alias};
 use crate::names;
 
-/// How a written tool name was read.
+/// The way in which a written tool name was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameReading {
     /// The id or its published name.
@@ -15,10 +15,10 @@ pub enum NameReading {
     Cleaned,
 }
 
-/// What a written tool name means.
+/// The meaning of a written tool name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolMatch {
-    /// A visible tool: its position in the catalogue and how the name was read.
+    /// A visible tool: its position in the catalogue and the reading of the name.
     Visible(usize, NameReading),
     /// A tool that exists and is not available here (N5).
     NotAvailable,
@@ -27,7 +27,7 @@ pub enum ToolMatch {
 }
 
 impl Catalogue {
-    /// Finds what a written tool name means.
+    /// Finds the tool of a written name.
     pub fn find(&self, written: &str) -> ToolMatch {
         if !self.inner.lengths.may_hold(written) && names::is_all_plain(written) {
             return ToolMatch::Unknown;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::simple::Simple;
 
-/// The compiled schema of a tool's arguments, made when a call asks for it first.
+/// The compiled schema of a tool's arguments, compiled on first use by a call.
 #[derive(Debug)]
 pub(crate) struct Checked {
     simple: Simple,
@@ -45,7 +45,7 @@ impl Checked {
         self.compiled.get_or_init(compiled).as_ref()
     }
 
-    /// Whether a value meets a part of the schema; a part that does not compile refuses nothing.
+    /// Whether a value meets a part of the schema; a part that does not compile refuses no value.
     pub(super) fn part_is_valid(&self, parameters: &Value, part: &Value, value: &Value) -> bool {
         let compile = || {
             let pointer = pointer_to(parameters, part)?;

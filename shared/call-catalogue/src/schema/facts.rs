@@ -1,4 +1,4 @@
-//! What typing asks of the schema of every value, worked out once for each parameter.
+//! Facts about a schema that typing needs for every value, derived once for each parameter.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use serde_json::Value;
 
 use super::{Schema, Types};
 
-/// The answers that a schema gives again and again.
+/// The facts about a schema that are needed again and again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The parameter whose schema, or whose items' schema, this is.
     parameter: Arc<str>,
     of_items: bool,
     pub(super) types: Types,
-    /// It has `enum` or `const`.
+    /// Whether it has `enum` or `const`.
     pub(super) chooses: bool,
-    /// It has alternatives that types do not tell apart.
+    /// Whether it has alternatives that types do not distinguish.
     pub(super) union: bool,
     pub(super) raw: bool,
     pub(super) preserves_white_space: bool,
     pub(super) unescapes: bool,
-    /// Those of an array's items, where it says what they are.
+    /// The facts of an array's items, where the schema describes them.
     pub(super) items: Option<Box<Facts>>,
 }
 
 impl Facts {
-    /// Works out the answers of a tool's parameter and of its items.
+    /// Derives the facts of a tool's parameter and of its items.
     pub(crate) fn of(root: &Value, parameter: &Arc<str>) -> Self {
         let schema = Schema::root(root).member(parameter);
         let list = schema.types().has(Types::ARRAY) && !schema.types().is_any();
@@ -36,7 +36,7 @@ impl Facts {
         }
     }
 
-    /// The schema of which these are the answers.
+    /// The schema that these facts describe.
     pub(super) fn find<'s>(&self, root: &'s Value) -> Schema<'s> {
         let parameter = Schema::root(root).member(&self.parameter);
         match self.of_items {

@@ -1,32 +1,32 @@
-//! Schemas that say little beyond types, as most tools' do: a look at the values settles them.
+//! Schemas with few keywords beyond types, as most tools have: a look at the values settles them.
 
 use serde_json::{Map, Value};
 
 use super::Types;
 
-/// What a schema says about its parameters, as far as a look can settle it.
+/// The checks of parameters that a look at the values can settle.
 #[derive(Debug)]
 pub(super) enum Simple {
-    /// Typing alone holds everything that the schema says.
+    /// Typing alone meets the whole schema.
     Typed,
-    /// By the names of the parameters; a parameter that says more is not among them.
+    /// By the names of the parameters; a parameter with further keywords is not among them.
     Looks(Vec<(String, Look)>),
-    /// The schema says more about the arguments as a whole.
+    /// The schema has further keywords for the arguments as a whole.
     No,
 }
 
-/// What a look at a value settles. Where it does not, the whole schema decides.
+/// The check of a value by a look. Where it does not settle the value, the whole schema decides.
 #[derive(Debug)]
 pub(super) enum Look {
-    /// Typing alone holds everything.
+    /// Typing alone meets the schema.
     Typed,
-    /// A whole number between these.
+    /// A whole number between two bounds.
     Between(i64, i64),
     /// A list of texts.
     Texts,
 }
 
-/// Words that say nothing about a value.
+/// Keywords that do not restrict a value.
 const REMARKS: [&str; 4] = ["title", "description", "examples", "default"];
 
 /// The work of checking longer lists is estimated first.
@@ -61,7 +61,7 @@ impl Simple {
         }
     }
 
-    /// Whether the whole schema can find nothing in typed arguments that typing did not find.
+    /// Whether the whole schema cannot find more violations in typed arguments than typing did.
     pub(super) fn settles(&self, arguments: &Map<String, Value>) -> bool {
         match self {
             Self::Typed => true,

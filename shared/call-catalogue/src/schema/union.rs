@@ -1,11 +1,11 @@
-//! Schemas with alternatives (C9): which there are, whether types settle what a value means, and
-//! the schema that is left when one of them was chosen.
+//! Schemas with alternatives (C9): their list, whether types settle the choice for a value, and the
+//! remaining schema after the choice of one.
 
 use serde_json::Value;
 
 use super::{MOST_DEPTH, NOTHING, Schema, Types};
 
-/// Keywords that say nothing about a value, beside the alternatives.
+/// Keywords that do not restrict a value further than the alternatives.
 const REMARKS: [&str; 14] = [
     "title",
     "description",
@@ -27,7 +27,7 @@ const REMARKS: [&str; 14] = [
 const MOST_ALTERNATIVES: usize = 256;
 
 impl<'s> Schema<'s> {
-    /// Whether a value may mean one of several alternatives that its type does not tell apart.
+    /// Whether a value may match one of several alternatives that its type does not distinguish.
     pub fn is_union(self) -> bool {
         match self.facts {
             Some(facts) => facts.union,
@@ -35,8 +35,8 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// The alternatives of `anyOf` and `oneOf`, those within alternatives included, each with what
-    /// stands beside them. None of them is a union itself.
+    /// The alternatives of `anyOf` and `oneOf`, those within alternatives included, each with the
+    /// sibling keywords. None of them is a union itself.
     pub fn alternatives(self) -> Vec<Schema<'s>> {
         let schema = self.located();
         let mut branches = schema.branches();
@@ -79,12 +79,12 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// Whether the schema says nothing but which alternatives there are.
+    /// Whether the schema only lists alternatives.
     fn is_only_union(self) -> bool {
         self.chosen.is_none() && self.says_only(&["anyOf", "oneOf"])
     }
 
-    /// Whether a value meets the schema with all that it says, as dispatch would find. A schema
+    /// Whether a value meets all keywords of the schema, as dispatch would check. A schema
     /// that was not compiled admits everything.
     pub fn admits(self, value: &Value) -> bool {
         let node = self.node();
@@ -103,8 +103,8 @@ impl<'s> Schema<'s> {
     }
 }
 
-/// Whether two alternatives share a type and one of them says more than types, or a text is one
-/// for which a type is not all that counts.
+/// Whether two alternatives are both objects or both arrays, or a scalar alternative has keywords
+/// other than its type.
 fn types_leave_open(alternatives: &[Schema<'_>]) -> bool {
     let structure = Types::OBJECT.with(Types::ARRAY);
     let mut structures = Types::NONE;
