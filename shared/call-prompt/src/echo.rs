@@ -1,4 +1,4 @@
-//! The echo rule: a call that stands in untrusted text which the model was shown does not run by
+//! The echo rule: a call that occurs in untrusted text which the model was shown does not run by
 //! itself.
 //!
 //! Texts are compared after compatibility folding (NFKC), without zero-width characters and white
@@ -29,7 +29,7 @@ impl Echo {
         for text in untrusted {
             let plain = normalise(text);
             let decoded = normalise(&decode_entities(text));
-            // A call in JSON may stand in the JSON of a result, and that in another one.
+            // A call in JSON may be inside the JSON of a result, and this inside another result.
             let mut layer = Cow::Borrowed(text);
             for _ in 0..MOST_LAYERS {
                 if !layer.contains('\\') {
@@ -83,8 +83,8 @@ impl Echo {
                 .filter(|name| !name.is_empty())
                 .filter_map(|name| written_as_call(text, name))
                 .min();
-            // Parameters may stand before the command, so values count from the start of the block;
-            // where that is cannot be known of hostile text, so they count anywhere.
+            // Parameters may come before the command, so values count from the start of the block;
+            // hostile text may hide that start, so they count anywhere.
             first.is_some()
                 && values
                     .iter()
@@ -108,7 +108,7 @@ fn occurs(text: &str, value: &str) -> bool {
     value.is_empty() || memchr::memmem::find(text.as_bytes(), value.as_bytes()).is_some()
 }
 
-/// Where the text writes the name as a call's name.
+/// The position of the name where the text writes it as a call's name.
 fn written_as_call(text: &str, name: &str) -> Option<usize> {
     const BEFORE: &[&str] = &[
         "<",
@@ -163,7 +163,7 @@ fn normalise(text: &str) -> String {
         .collect()
 }
 
-/// Takes one layer of JSON string escapes off.
+/// Removes one layer of JSON string escapes.
 fn unescape_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,10 +1,10 @@
 //! Grammars that keep a model to well-formed calls of the visible tools.
 //!
-//! What a grammar accepts is read without a tolerance. It is made from what the parser and the renderer
-//! know of a tool: its published name, the order and types of its parameters, and how the renderer
-//! delimits a value.
+//! Text that a grammar accepts is read without a tolerance. The grammar follows the parser and the
+//! renderer in each part of a tool: its published name, the order and types of its parameters, and
+//! how the renderer delimits a value.
 //!
-//! - `gbnf`: expressions and rules, and how llama.cpp writes them.
+//! - `gbnf`: expressions and rules, in the notation of llama.cpp.
 //! - `json`: values as JSON, by schema.
 //! - `value`: values as the text of an element or field.
 //! - `block`: blocks of each dialect.
@@ -29,10 +29,11 @@ pub const MAX_BYTES: usize = 256 << 10;
 /// The most calls of an answer that a grammar accepts.
 const MAX_CALLS: u32 = 4;
 
-/// The most characters of text before calls that are required: a small model would not come to them.
+/// The most characters of text before calls that are required: otherwise a small model would not
+/// reach them.
 const MAX_PROSE: u32 = 160;
 
-/// What an answer may consist of.
+/// The parts that an answer may consist of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Text that may be followed by one to four calls.
@@ -47,7 +48,8 @@ pub enum Mode {
 pub struct Grammar {
     /// GBNF as llama.cpp reads it; for native calls a JSON Schema of one call.
     pub text: String,
-    /// What the schemas of the tools ask for beyond the grammar. It is checked when a call is read.
+    /// The requirements of the tools' schemas beyond the grammar. They are checked when a call is
+    /// read.
     pub unenforced: Vec<Unenforced>,
 }
 
@@ -62,10 +64,10 @@ pub struct Unenforced {
     pub keyword: String,
 }
 
-/// Why there is no grammar.
+/// The reason why there is no grammar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// Nothing could be called.
+    /// No tool could be called.
     #[error("no tool is visible; a grammar needs at least one")]
     NoTools,
     /// There are too many tools.
@@ -79,13 +81,13 @@ pub enum GrammarError {
     Tool {
         /// The tool.
         tool_id: String,
-        /// What stands in the way.
+        /// The obstacle.
         reason: String,
     },
 }
 
-/// Writes the grammar of answers that call visible tools in a dialect, whose blocks open with the nonce of
-/// the policy, if it asks for one.
+/// Writes the grammar of answers that call visible tools in a dialect, whose blocks open with the
+/// nonce of the policy, if it requires one.
 ///
 /// # Errors
 /// [`GrammarError`] where there are no tools or too many of them, or where the dialect has no spelling for
@@ -107,7 +109,7 @@ pub fn render_grammar(
     Ok(Grammar { text, unenforced })
 }
 
-/// Makes the rules of a dialect that is written into text.
+/// Builds the rules of a dialect that is written into text.
 fn rules(
     catalogue: &Catalogue,
     dialect: Dialect,
@@ -151,7 +153,7 @@ fn prose(mode: Mode) -> Expr {
     Expr::OneOf(CharClass::except("<>`~:\\")).repeated(0, most)
 }
 
-/// The schema of one native call: an API that takes one has no room for text beside it.
+/// The schema of one native call: an API that accepts one has no room for other text.
 fn native(entries: &[Entry]) -> Result<Grammar, GrammarError> {
     let call = |entry: &Entry| {
         json!({

@@ -1,8 +1,8 @@
-//! Placeholders that stand where real values belong (T35): in what a model wrote, and in the
-//! examples of a tool, which models copy as they stand.
+//! Placeholders in the place of real values (T35): in model text, and in the examples of a tool,
+//! which models copy verbatim.
 //!
-//! None of this is a matter of parsing: the calls stay what they are, and a remark says what is
-//! odd about them.
+//! None of this is a matter of parsing: the calls stay unchanged, and a remark names the
+//! placeholder.
 
 use call_catalogue::schema::Schema;
 use call_catalogue::{Catalogue, Diagnostic, Rule, Severity, Span};
@@ -62,7 +62,7 @@ pub fn placeholder_examples(parameters: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Whether a value is what the manual says of its parameter.
+/// Whether a value is the manual's text about its parameter.
 fn is_copied(name: &str, written: &str, schema: Schema<'_>) -> bool {
     let allowed = schema.allowed().unwrap_or_default();
     if allowed.iter().any(|value| value.as_str() == Some(written)) {

@@ -1,7 +1,7 @@
-//! What a model reads about its calls (L1, L2).
+//! The texts that a model reads about its calls (L1, L2).
 //!
-//! The wording of the default presenter is fixed: models were taught with it. Every function gives
-//! one line that starts with `Observation: `; tool output in it is neutralised.
+//! The wording of the default presenter is fixed: models were taught with it. Every function
+//! returns one line that starts with `Observation: `; tool output in it is neutralised.
 
 mod neutralise;
 mod skeleton;
@@ -60,7 +60,7 @@ pub fn edited_success(tool: &str, arguments: &str, reason: &str, result: &Value)
     )
 }
 
-/// Words that the same calls gave the same results (rule G706).
+/// The remark that the same calls had the same results (rule G706).
 pub fn repeated(times: usize) -> String {
     format!(
         "Observation: The same call with the same result was made {times} times in a row. \
@@ -77,12 +77,12 @@ pub struct LongOutput<'o> {
     pub tail: &'o str,
     /// The size of the whole in bytes.
     pub total_bytes: u64,
-    /// By what the rest can be read.
+    /// The handle for reading the rest.
     pub handle: &'o str,
 }
 
-/// A call that succeeded with an output that is too long to be shown (L4). Its ends are shown as they
-/// stand in the JSON text, so that the offset of what follows the head is its length.
+/// A call that succeeded with an output that is too long to be shown (L4). Its ends are shown as in
+/// the JSON text, so that the length of the head is the offset of the rest.
 pub fn long_success(tool: &str, output: &LongOutput<'_>) -> String {
     let first = output.head.len();
     let (last, tail) = match output.tail {
@@ -139,13 +139,12 @@ pub fn invalid(tool: &str, problems: &[Problem], skeleton: Option<&str>) -> Stri
     line
 }
 
-/// A call that was not run because an earlier one of its block failed.
+/// A call that was not run because an earlier call of its block failed.
 pub fn skipped(tool: &str, failed_tool: &str) -> String {
     format!("Observation: Tool {tool} was skipped because {failed_tool} failed before it.")
 }
 
-/// A call that does not run by itself because it had to be repaired: what was done, and what to do
-/// about it.
+/// A call that does not run by itself because it had to be repaired: the repair, and the remedy.
 pub fn confirmation(call: &Call) -> String {
     format!(
         "Observation: Error - Tool {} was not run: {}. {}",
@@ -269,7 +268,7 @@ pub fn for_call(call: &Call, catalogue: &Catalogue) -> Option<String> {
             "Observation: Error - {}",
             neutralise(&first.message)
         )),
-        // A near miss of a name says by itself what to write.
+        // A near miss of a name is advice enough.
         ProblemCode::UnknownParameter
             if call.problems.len() == 1 && !first.suggestions.is_empty() =>
         {
@@ -300,8 +299,8 @@ pub fn for_block(block: &Block) -> Option<String> {
     ))
 }
 
-/// Returns the line for a block that cannot run. Behind one in a trained format stands the way of writing it in
-/// `dialect` (G9).
+/// Returns the line for a block that cannot run. For a block in a trained format the way of writing
+/// it in `dialect` follows (G9).
 fn for_block_in(
     index: usize,
     parsed: &Parsed,
@@ -345,8 +344,8 @@ pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> O
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Everything that a model should read about a message that cannot run as it stands: one line
-/// per block or call. `None` if nothing is wrong.
+/// Everything that a model should read about a message that cannot run as written: one line per
+/// block or call. `None` if there is no problem.
 pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     let mut lines = Vec::new();
     for index in (0..parsed.blocks.len()).filter(|index| parsed.blocks[*index].runs) {
@@ -366,8 +365,9 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Returns one line for each kind of call that was meant and stands in the text: fields behind a marker that opens no
-/// block, blocks in a region that is never closed (G9), and the end of a call behind those that ran.
+/// Returns one line for each kind of intended call that remained text: fields behind a marker that
+/// opens no block, blocks in a region that is never closed (G9), and the end of a call behind those
+/// that ran.
 fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
     let remark_of = |code: &str| {
         let remarks = parsed.diagnostics.iter();
@@ -386,7 +386,7 @@ fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
         let said = neutralise(&remark.message);
         format!("Observation: Error - {outcome}{said}; {}", remark.hint)
     });
-    // Behind the calls that ran, what a lone mark closes is a call as well; a doubled mark closes nothing.
+    // Behind the calls that ran, a lone mark closes a call as well; a doubled mark closes none.
     let doubled = parsed.trailing_text.trim_start().starts_with("</");
     let closes = remark_of(LONE_CLOSE).filter(|_| !parsed.blocks.is_empty() && !doubled);
     said.chain(closes.map(|remark| {

@@ -1,6 +1,6 @@
 //! The section of a prompt that teaches a model to call the visible tools.
 //!
-//! The same tools give the same bytes: nothing in it depends on time, order of hashing or place.
+//! The same tools give the same bytes: no part depends on time, order of hashing or place.
 
 mod examples;
 mod words;
@@ -52,7 +52,7 @@ impl Language {
 #[error("'{0}' is not a known language; the languages are en and zh")]
 pub struct UnknownLanguage(String);
 
-/// How much is said about each tool.
+/// The amount of text about each tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Detail {
@@ -114,7 +114,7 @@ pub fn render_tools(
     Rendered { text, digest }
 }
 
-/// Words for the end of a prompt: how blocks open in this turn (G1006).
+/// The end of a prompt: the opening of blocks in this turn (G1006).
 pub fn render_nonce(dialect: Dialect, language: Language, nonce: &str) -> String {
     let mark = dialect.opening_mark(Some(nonce));
     match language {

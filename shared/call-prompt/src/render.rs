@@ -1,5 +1,5 @@
-//! Writing calls. What is written here is read back as the same call, byte for byte; what a
-//! dialect cannot carry is refused.
+//! The writer of calls. A written call is read back as the same call, byte for byte; values that a
+//! dialect cannot carry are refused.
 
 mod elements;
 mod fields;
@@ -11,7 +11,7 @@ use call_catalogue::{Catalogue, Class, Dialect, Entry, canonical};
 use call_text::{FinishReason, Policy, parse_finished};
 use serde_json::{Map, Value, json};
 
-/// Why a call cannot be written in a dialect.
+/// The reason why a call cannot be written in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{dialect} cannot carry {}: {reason}", if path.is_empty() { "the call" } else { path })]
 pub struct CannotCarry {
@@ -19,7 +19,7 @@ pub struct CannotCarry {
     pub dialect: Dialect,
     /// JSON pointer of the argument; empty for the call as a whole.
     pub path: String,
-    /// What stands in the way.
+    /// The obstacle.
     pub reason: String,
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn render_unchecked(
     block.map_err(|(path, reason)| refuse(&path, &reason))
 }
 
-/// Writes an argument as it stands in a call of a dialect that is written into text, without what
-/// separates it from the next.
+/// Writes an argument as part of a call in a dialect that is written into text, without the
+/// separator to the next.
 pub(crate) fn parameter(
     entry: &Entry,
     name: &str,

@@ -10,7 +10,7 @@ use super::value::Text;
 use super::{GrammarError, MAX_CALLS, Unenforced};
 use crate::render;
 
-/// What is written about the blocks of one grammar.
+/// The rules for the blocks of one grammar.
 #[derive(Debug)]
 pub(super) struct Blocks {
     dialect: Dialect,
@@ -76,7 +76,7 @@ impl Blocks {
         Ok(Expr::Sequence(parts))
     }
 
-    /// What stands before and behind the parameters of a call.
+    /// The text before and behind the parameters of a call.
     fn frame(&self, entry: &Entry) -> (String, String) {
         let (id, alias) = (&entry.tool.id, &entry.alias);
         let command = |key: &str, close: &str| {
@@ -120,8 +120,8 @@ impl Blocks {
             return Ok(Expr::choice(literals));
         }
         let types = place.schema.types();
-        // What stands before and behind a value is what the renderer writes round an example: a number
-        // is written as it is, and the second one needs what texts of several lines need.
+        // The delimiters of a value are those that the renderer writes round an example: a number
+        // has none, and the awkward text has those of texts of several lines.
         let plain = framed(&write(&Value::from(0))?, "0");
         if !types.has(Types::STRING) {
             return Ok(plain(self.text.other(&mut self.values, place)?));
@@ -135,7 +135,7 @@ impl Blocks {
         Ok(Expr::choice(vec![plain(line), delimited(long)]))
     }
 
-    /// Describes all that an answer calls, given what one call looks like.
+    /// Describes all calls of an answer, from the expression of one call.
     pub(super) fn answer(&self, call: Expr) -> Expr {
         match self.dialect {
             Dialect::Action => Expr::Sequence(vec![
@@ -148,7 +148,7 @@ impl Blocks {
     }
 }
 
-/// Returns what puts a value into the place of the one in an example.
+/// Returns a function that replaces the value in an example.
 fn framed(example: &str, value: &str) -> impl Fn(Expr) -> Expr + use<> {
     let (open, close) = example.split_once(value).unwrap_or((example, ""));
     let (open, close) = (open.to_owned(), close.to_owned());

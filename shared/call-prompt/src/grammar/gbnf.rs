@@ -1,16 +1,16 @@
-//! Expressions and rules, and how llama.cpp writes them.
+//! Expressions and rules, in the notation of llama.cpp.
 
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What a place of a text may hold.
+/// The text that a grammar accepts at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expr {
     /// These characters.
     Literal(String),
     /// One character.
     OneOf(CharClass),
-    /// What the rule of this name accepts.
+    /// The text that the rule of this name accepts.
     Rule(String),
     /// One after the other.
     Sequence(Vec<Expr>),
@@ -67,7 +67,7 @@ impl Expr {
 }
 
 impl CharClass {
-    /// These characters, none of which stands in a range.
+    /// These characters, none of them as part of a range.
     pub(super) fn of(characters: &str) -> Self {
         Self {
             negated: false,
@@ -108,7 +108,7 @@ impl Rules {
 }
 
 impl fmt::Display for Rules {
-    /// Writes `root` first, as it is what a reader looks for; it was defined last.
+    /// Writes `root` first, as a reader looks for it; it was defined last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rules
             .iter()
@@ -182,7 +182,7 @@ impl fmt::Display for CharClass {
     }
 }
 
-/// Writes a character; those in `special` and those that a reader cannot see are escaped.
+/// Writes a character; characters in `special` and invisible characters are escaped.
 fn character(f: &mut fmt::Formatter<'_>, c: char, special: &str) -> fmt::Result {
     match c {
         '\n' => f.write_str("\\n"),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::gbnf::{CharClass, Expr, Rules};
 use super::{GrammarError, Unenforced};
 
-/// What a schema may ask for that a grammar does not express.
+/// Keywords of schemas that a grammar does not express.
 const UNENFORCED: [&str; 20] = [
     "minLength",
     "maxLength",
@@ -30,31 +30,31 @@ const UNENFORCED: [&str; 20] = [
     "not",
 ];
 
-/// How deep the schema of a value is followed: lists that lie deeper are empty, optional members are left
-/// out, and a required one is any JSON.
+/// The depth to which the schema of a value is followed: deeper lists are empty, optional members
+/// are left out, and a required one is any JSON.
 const MAX_DEPTH: usize = 8;
 
-/// How deep JSON of no schema may be nested.
+/// The most levels of JSON without a schema.
 const ANY_DEPTH: usize = 4;
 
-/// How many values of schemas a grammar describes.
+/// The most values of schemas that a grammar describes.
 const MAX_VALUES: usize = 4_000;
 
-/// Characters that open or close something in one of the dialects. JSON can escape them.
+/// Characters that open or close a part of a block in one of the dialects. JSON can escape them.
 const MARKS: [char; 7] = ['<', '>', '&', '「', '」', '«', '»'];
 
-/// What is written about the values of one grammar.
+/// The rules for the values of one grammar.
 #[derive(Debug)]
 pub(super) struct Values {
     pub(super) rules: Rules,
     pub(super) unenforced: Vec<Unenforced>,
     tool_id: String,
     described: usize,
-    /// How many lists of members have a rule.
+    /// The number of lists of members that have a rule.
     lists: usize,
 }
 
-/// A schema and where it stands.
+/// A schema and its place.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaPlace<'s> {
     pub(super) schema: Schema<'s>,
@@ -101,7 +101,7 @@ impl Values {
         tool_id.clone_into(&mut self.tool_id);
     }
 
-    /// Notes what the schema at a place asks for beyond the grammar.
+    /// Notes the requirements of the schema at a place beyond the grammar.
     ///
     /// # Errors
     /// [`GrammarError::TooLarge`] when so much has been described that a grammar has no room for it.
@@ -181,7 +181,7 @@ impl Values {
             if schema.says("additionalProperties") && !schema.is_open() {
                 return Ok(Expr::literal("{}"));
             }
-            // A grammar cannot see that a name stands there already.
+            // A grammar cannot see that a name is used already.
             self.leave_open(place, "additionalProperties");
             let value = self.json(&place.member(""))?;
             return Ok(map(self.string(), value));
@@ -205,9 +205,9 @@ impl Values {
         ]))
     }
 
-    /// Members of an object in their order, with commas between those that are there.
+    /// Members of an object in their order, with commas between the present ones.
     fn listed(&mut self, members: Vec<(Expr, bool)>) -> Expr {
-        // What follows a member that is there, and what follows where none has come yet.
+        // The rest behind a present member, and the rest before any member.
         let (mut after, mut first) = (Expr::nothing(), Expr::nothing());
         for (member, required) in members.into_iter().rev() {
             let begun = Expr::Sequence(vec![member.clone(), after.clone()]);
@@ -275,7 +275,7 @@ impl Values {
         self.rules.define("string", string)
     }
 
-    /// JSON of no schema, nested a few levels: what is nested without end is not read.
+    /// JSON of no schema, nested a few levels: endless nesting is not read.
     pub(super) fn any(&mut self) -> Expr {
         let string = self.string();
         let mut scalars = self.scalars(Types::SCALARS);
@@ -314,7 +314,7 @@ fn digits(least: u32, most: u32) -> Expr {
     Expr::OneOf(CharClass::of("").and('0'..='9')).repeated(least, Some(most))
 }
 
-/// JSON in which nothing opens or closes anything of a dialect.
+/// JSON in which no character opens or closes a part of a block.
 fn json_text(value: &Value) -> String {
     let mut text = value.to_string();
     for mark in MARKS {

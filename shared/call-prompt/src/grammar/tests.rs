@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Pieces that mean something in one of the dialects.
+/// Pieces with a meaning in one of the dialects.
 const PIECES: [&str; 34] = [
     "\n",
     " ",
@@ -98,7 +98,7 @@ fn catalogues() -> Vec<Catalogue> {
     ]
 }
 
-/// Choices that a test makes, in place of chance.
+/// Choices that a test makes instead of chance.
 struct Choices<'c>(std::iter::Cycle<std::slice::Iter<'c, u16>>);
 
 impl Choices<'_> {
@@ -139,7 +139,7 @@ fn accepts(class: &CharClass, c: char) -> bool {
     class.ranges.iter().any(|range| range.contains(&c)) != class.negated
 }
 
-/// Returns where the expression may end that begins at one of `starts`.
+/// Returns the possible ends of the expression from one of `starts`.
 fn ends(expr: &Expr, rules: &Rules, text: &str, starts: BTreeSet<usize>) -> BTreeSet<usize> {
     match expr {
         Expr::Literal(literal) => {
@@ -207,7 +207,7 @@ fn check(
             text
         );
         if let Some(problem) = parsed.problems().next() {
-            // Names that stand twice in a map.
+            // Names that occur twice in a map.
             prop_assert!(
                 problem.message.contains("duplicate key"),
                 "{}: {:?} in {:?}",
@@ -335,7 +335,7 @@ fn what_has_no_grammar_is_refused_by_name() {
     let refused = render_grammar(&spaced, Dialect::Action, Mode::Free, None).unwrap_err();
     assert!(refused.to_string().contains("two words"), "{refused}");
     assert!(render_grammar(&spaced, Dialect::ToolJson, Mode::Free, None).is_ok());
-    // Each level has two members of the next: what that comes to is bounded.
+    // Each level has two members of the next: the total is bounded.
     let doubled = json!({
         "type": "object",
         "properties": {"a": {"$ref": "#/$defs/n"}},

@@ -7,10 +7,10 @@ use super::GrammarError;
 use super::gbnf::{CharClass, Expr};
 use super::json::{SchemaPlace, Values};
 
-/// White space that a reader takes off the ends of a line, and characters that nothing shows.
+/// White space that a reader removes from the ends of a line, and invisible characters.
 const BLANKS: &str = " \t\n\r\u{b}\u{c}\u{85}\u{a0}\u{1680}\u{3000}\u{feff}";
 
-/// How a dialect delimits a value.
+/// The delimiting of values in a dialect.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text {
     /// Between tags: with entities, or as CDATA.

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use call_catalogue::names::is_invisible;
 use call_text::thought;
 
-/// What stands for the bracket of a mark: visible, and no part of any dialect.
+/// The replacement of the bracket of a mark: visible, and no part of any dialect.
 const BROKEN: char = '‹';
 
-/// The names of tags that are broken, besides those round a thought.
+/// The names of tags that are broken, in addition to tags round a thought.
 const NAMES: &[&str] = &[
     "action",
     "tool_call",
@@ -48,7 +48,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Breaks every mark that a dialect could take for a call, with visible characters. Text without
-/// marks is given back as it is.
+/// marks is returned unchanged.
 pub fn neutralise(text: &str) -> Cow<'_, str> {
     let interesting =
         |c: char| matches!(c, '<' | '＜' | '「' | '{' | '»' | '«') || thought::FIRST.contains(&c);
@@ -111,7 +111,7 @@ pub fn tail_within(text: &str, most: usize) -> &str {
     tail
 }
 
-/// How many bytes of a text have to go at least for it to fit.
+/// The least number of bytes to cut from a text for it to fit; `None` if it fits.
 fn excess(text: &str, most: usize) -> Option<usize> {
     /// The most bytes that one byte becomes: a bracket.
     const WIDEST: usize = BROKEN.len_utf8();
@@ -119,13 +119,13 @@ fn excess(text: &str, most: usize) -> Option<usize> {
     Some(excess.div_ceil(WIDEST))
 }
 
-/// Whether a mark round a thought that is no tag stands here.
+/// Whether a text starts with a mark round a thought that is no tag.
 fn starts_thought_mark(text: &str) -> bool {
     let mut marks = thought::MARKS.iter();
     marks.any(|(open, close)| text.starts_with(open) || text.starts_with(close))
 }
 
-/// Whether what follows a bracket makes it a mark.
+/// Whether the text behind a bracket makes it a mark.
 fn starts_mark(after: &str) -> bool {
     const LONGEST: usize = 24;
     let skip = |text: &str| -> usize {

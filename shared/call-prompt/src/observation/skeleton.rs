@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::neutralise;
 use crate::render;
 
-/// A call of a tool with a placeholder for each required parameter, which cannot run as it stands.
+/// A call of a tool with a placeholder for each required parameter, which cannot run as written.
 pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
     let schema = Schema::root(&tool.parameters);
     let required = schema.required().into_iter();
@@ -19,9 +19,9 @@ pub fn outline(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<S
     render::render_unchecked(&tool.id, &arguments, dialect, catalogue).ok()
 }
 
-/// What stands in an example for a value that only the model knows: it names the parameter and what
-/// is expected, and is refused wherever it is copied to. Of a list one item is shown, and of an
-/// object in it the members that it must have.
+/// The placeholder in an example for a value that only the model knows: it names the parameter and
+/// the expected type, and is refused wherever it is copied to. Of a list one item is shown, and of
+/// an object in it the required members.
 fn placeholder(name: &str, schema: Schema<'_>) -> Value {
     if schema.allowed().is_none() && schema.types() == Types::ARRAY {
         return Value::Array(vec![item(name, schema.items(), 1)]);
@@ -29,7 +29,7 @@ fn placeholder(name: &str, schema: Schema<'_>) -> Value {
     words(name, schema)
 }
 
-/// The placeholder of an item, which stands `depth` lists deep.
+/// The placeholder of an item, `depth` lists deep.
 fn item(name: &str, schema: Schema<'_>, depth: usize) -> Value {
     const DEEPEST: usize = 4;
     let types = schema.types();
@@ -79,13 +79,13 @@ pub fn skeleton(tool: &Tool, dialect: Dialect, catalogue: &Catalogue) -> Option<
     render::render_call(&tool.id, &arguments, dialect, catalogue).ok()
 }
 
-/// The call with what was right kept, near misses renamed and placeholders for what is missing or
-/// wrong; `None` if it cannot be written.
+/// The call with valid arguments kept, near misses renamed and placeholders for missing or invalid
+/// ones; `None` if it cannot be written.
 pub fn corrected(call: &Call, catalogue: &Catalogue) -> Option<String> {
     corrected_in(call, call.dialect, catalogue)
 }
 
-/// The same in another dialect than the one that it was written in.
+/// The same in another dialect than its own.
 pub(super) fn corrected_in(call: &Call, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
     let tool = catalogue.tool(&call.tool_id)?;
     let schema = Schema::root(&tool.parameters);
@@ -125,7 +125,7 @@ pub(super) fn corrected_in(call: &Call, dialect: Dialect, catalogue: &Catalogue)
     render::render_unchecked(&tool.id, &arguments, dialect, catalogue).ok()
 }
 
-/// An example value: the schema's own, or one that shows the type.
+/// An example value: the schema's own, or a value that shows the type.
 pub(crate) fn example(name: &str, schema: Schema<'_>) -> Value {
     let types = schema.types();
     let fits = |value: &&Value| types.has(Types::of_value(value));

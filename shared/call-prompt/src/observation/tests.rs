@@ -138,7 +138,7 @@ fn tools_are_offered_by_nearness() {
     assert!(line.ends_with("and 30 more"), "{line}");
 }
 
-/// Whatever an observation shows to be copied does not run as it stands.
+/// An example that an observation shows does not run as written.
 #[test]
 fn an_example_after_an_error_never_runs() {
     let parameters = json!({
@@ -166,7 +166,7 @@ fn an_example_after_an_error_never_runs() {
             let parsed = parse(&outline, &catalogue, &Policy::default());
             assert_eq!(parsed.calls.len(), 1, "{outline}");
             assert_eq!(parsed.ready_calls().count(), 0, "{outline}");
-            // What is shown for the copied outline does not run either.
+            // The correction of the copied outline does not run either.
             let again = corrected(&parsed.calls[0], &catalogue).unwrap();
             let parsed = parse(&again, &catalogue, &Policy::default());
             assert_eq!(

@@ -12,12 +12,12 @@ use super::words::{Example, Words};
 use crate::observation::{example_value, invalid};
 use crate::render;
 
-/// How many tools are looked at for an example.
+/// The most tools that are tried for an example.
 const TOOLS_TRIED: usize = 32;
 /// A value that every dialect has to delimit.
 const AWKWARD: &str = "if a < b && b < c:\n    print(\"in order\")";
 
-/// Adds the examples that the tools give.
+/// Adds the examples that the tools allow.
 pub(super) fn write(text: &mut String, catalogue: &Catalogue, dialect: Dialect, words: &Words) {
     let maker = Maker { catalogue, dialect };
     let entries = &catalogue.entries()[..catalogue.entries().len().min(TOOLS_TRIED)];
@@ -71,7 +71,7 @@ fn required(entry: &Entry) -> Map<String, Value> {
     schema.required().into_iter().map(named).collect()
 }
 
-/// Gives a list two items and an object a member.
+/// Fills a list with two items and an object with a member.
 fn filled(value: Value, schema: Schema<'_>) -> Value {
     match value {
         Value::Array(items) if items.len() == 1 => {
@@ -108,7 +108,7 @@ impl Maker<'_> {
         parsed.calls.into_iter().next()
     }
 
-    /// A call with parameters that are a list and an object, or one of them.
+    /// A call with a list and an object among its parameters, or one of them.
     fn structured(&self, entry: &Entry) -> Option<String> {
         let schema = Schema::root(&entry.tool.parameters);
         let of = |kind: Types| {
@@ -148,7 +148,7 @@ impl Maker<'_> {
         })
     }
 
-    /// What is read about a misspelled parameter, in one line, and below it the call as it is right.
+    /// The observation about a misspelled parameter, in one line, and below it the corrected call.
     fn correction(&self, entry: &Entry) -> Option<String> {
         let right = required(entry);
         let name = right.keys().find(|name| name.len() > 3)?;

@@ -4,7 +4,7 @@ use call_catalogue::Dialect;
 
 use super::Language;
 
-/// What a worked example shows.
+/// The subject of a worked example.
 #[derive(Clone, Copy)]
 pub(super) enum Example {
     /// An answer without a call.
@@ -64,7 +64,7 @@ impl Words {
         }
     }
 
-    /// Returns the title of an example, and what its author says before the call.
+    /// Returns the title of an example, and the text before its call.
     pub(super) fn example(&self, example: Example) -> (&'static str, &'static str) {
         match example {
             Example::Plain => self.plain,

@@ -123,7 +123,7 @@ pub(super) fn tag_parameter(
     element(start, key, value, schema)
 }
 
-/// A parameter name that stands in a tag as it is.
+/// Checks a parameter name that is written into a tag unchanged.
 fn check_name(key: &str) -> Result<(), Refusal> {
     let bad =
         |c: char| c.is_whitespace() || c.is_control() || "<>/=\"'&＜＞`{};,()!?|[".contains(c);
@@ -172,8 +172,8 @@ fn write(
         && (broken || outer_space || text.contains(['<', '&', '>']) || text.contains("]]>"))
         || (!is_string && text.contains(['<', '&']))
     {
-        // One line break inside each end of CDATA belongs to the writing (V5); it protects those of
-        // the value. Round blanks it would be one of them (V10).
+        // One line break inside each end of CDATA belongs to the writing (V5); it protects the line
+        // breaks of the value. Round blanks it would be part of the value (V10).
         let framed = if broken && frames && !text.trim().is_empty() {
             format!("\n{text}\n")
         } else {

@@ -64,7 +64,7 @@ pub(super) fn parameter(
 /// A field with a text as its value.
 pub(crate) fn field(key: &str, text: &str, preserves: bool, dialect: Dialect) -> String {
     // A line break inside each delimiter belongs to the writing (T16), except where all white space
-    // belongs to the value, as where there is nothing else (V10).
+    // belongs to the value, as in a value of white space only (V10).
     let framed = if text.contains('\n') && !preserves && !text.trim().is_empty() {
         format!("\n{text}\n")
     } else {

@@ -51,7 +51,7 @@ fn nasty() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// `render_call` reads back what it writes, so a value that is not carried is an error here;
+    /// `render_call` reads back its output, so a value that is not carried is an error here;
     /// the elements and JSON must carry every string.
     #[test]
     fn every_string_is_carried_or_refused(path in nasty(), content in nasty(), count in any::<i64>()) {
@@ -100,7 +100,7 @@ fn a_parameter_called_command_has_a_spelling_in_tam() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Where all white space belongs to the value, every dialect carries it as it is.
+    /// Every dialect carries white space unchanged where all of it belongs to the value.
     #[test]
     fn white_space_that_is_kept_is_carried_in_every_dialect(keep in "[a-z \\t\\n]{0,12}\\r?\\n?") {
         let parameters = json!({
