@@ -1,4 +1,4 @@
-//! What can be wrong with a schema.
+//! The problems of a schema.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct CompileProblem {
     pub pointer: String,
     /// The kind of problem.
     pub code: CompileCode,
-    /// What is wrong and how to fix it.
+    /// The problem and its remedy.
     pub message: String,
 }
 
@@ -33,7 +33,7 @@ pub enum CompileCode {
     TooDeep,
     /// A reference leaves the document.
     RemoteReference,
-    /// A reference points at nothing.
+    /// A reference has no target.
     BrokenReference,
     /// References lead back to themselves without consuming any part of the instance.
     EndlessReference,

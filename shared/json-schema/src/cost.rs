@@ -1,4 +1,4 @@
-//! What a schema can cost: how many evaluations one part of an instance can cause.
+//! The price of a schema: the number of evaluations that one part of an instance can cause.
 //!
 //! A few hundred bytes of doubled references cost 2^30 evaluations, and a recursive schema with two
 //! overlapping branches doubles at every level of the instance. Counting schema nodes sees neither,
@@ -11,7 +11,7 @@
 //!           of N(T, d - 1) for every schema T evaluated on that member
 //! ```
 //!
-//! Taking the largest member instead of the sum over members is what lets a tree with `left` and
+//! Taking the largest member instead of the sum over members lets a tree with `left` and
 //! `right` recurse freely, while two branches that both recurse through `child` are priced.
 
 use std::collections::HashMap;
@@ -53,7 +53,7 @@ impl Cost {
     }
 }
 
-/// Prices the schema, or says why it cannot be afforded.
+/// Prices the schema, or returns the problem that makes it too expensive.
 pub(crate) fn price(graph: &Graph, limits: &Limits) -> Result<Cost, CompileProblem> {
     let order = in_place_order(graph)?;
     let entries = entries(graph);
@@ -74,7 +74,7 @@ pub(crate) fn price(graph: &Graph, limits: &Limits) -> Result<Cost, CompileProbl
     chain.judge(graph, &shapes, limits)
 }
 
-/// Orders the nodes so that each comes before those evaluated on the same value below it.
+/// Orders the nodes so that each comes before its own nodes evaluated on the same value.
 fn in_place_order(graph: &Graph) -> Result<Vec<usize>, CompileProblem> {
     let count = graph.nodes.len();
     let mut rank = vec![0; count];
@@ -132,10 +132,10 @@ fn entries(graph: &Graph) -> Vec<NodeId> {
     (0..graph.nodes.len()).filter(|id| is_entry[*id]).collect()
 }
 
-/// Schemas with how often each is evaluated.
+/// Schemas with the number of evaluations of each.
 type Counted = Vec<(NodeId, u64)>;
 
-/// What one value sets off: evaluations on itself, and on each kind of member.
+/// The evaluations that one value causes: on itself, and on each kind of member.
 struct Shape {
     /// Evaluations on the value itself.
     own: u64,
@@ -143,9 +143,9 @@ struct Shape {
     height: u64,
     /// Schemas on a property that no schema names.
     general: Counted,
-    /// Per named property: schemas on it, and those of `general` that skip it.
+    /// Per named property: schemas on it, and schemas of `general` that skip it.
     named: Vec<(Counted, Counted)>,
-    /// Per array schema: how often it is evaluated, its positions, and its other items.
+    /// Per array schema: the number of its evaluations, its positions, and its other items.
     arrays: Vec<(u64, Vec<NodeId>, Option<NodeId>)>,
     /// Schemas on every item.
     any_item: Counted,

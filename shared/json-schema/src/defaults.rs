@@ -6,7 +6,7 @@ use crate::graph::{Graph, NodeId};
 use crate::limits::Limits;
 use crate::violation::join_pointer;
 
-/// Why no defaults were filled in.
+/// The reason why no defaults were filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefaultsError {
@@ -22,7 +22,7 @@ pub enum DefaultsError {
     },
 }
 
-/// Fills in what is absent and returns the pointers of what was filled in, parents first.
+/// Fills in absent values and returns their pointers, parents first.
 pub(crate) fn apply(
     document: &Value,
     graph: &Graph,

@@ -191,7 +191,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Says in a few words what a property's schema allows.
+    /// Describes in a few words the values that a property's schema allows.
     fn describe(&self, property: &Value) -> String {
         if let Some(options) = property.get("enum").and_then(Value::as_array) {
             return one_of(options);
@@ -277,7 +277,7 @@ pub(crate) fn unknown_parameter(
     }
 }
 
-/// Returns the code of an error, and what the keyword asks for in words.
+/// Returns the code of an error, and the requirement of the keyword in words.
 fn requirement(error: &ValidationError<'_>) -> (ViolationCode, String) {
     use ValidationErrorKind as Kind;
     let code = code_of(error.kind());

@@ -1,8 +1,9 @@
-//! A schema as a graph: which parts are evaluated on the same value, and which on its members.
+//! A schema as a graph: the parts evaluated on the same value, and the parts evaluated on its
+//! members.
 //!
-//! Everything that looks at a schema before or beside the compiled validator works on this graph:
-//! the checks, the price, the known names and the defaults. It follows references within the
-//! document and knows no other documents.
+//! All work on a schema other than the compiled validator uses this graph: the checks, the price,
+//! the known names and the defaults. It follows references within the document and knows no other
+//! documents.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ pub(crate) struct Node {
     pub(crate) pointer: String,
     /// Schemas evaluated on the same value.
     pub(crate) in_place: Vec<NodeId>,
-    /// Those of `in_place` that hold whenever this one does: references and `allOf`.
+    /// The nodes of `in_place` that apply whenever this node does: references and `allOf`.
     pub(crate) always: Vec<NodeId>,
     /// Named properties, in schema order.
     pub(crate) properties: Vec<(String, NodeId)>,
@@ -35,7 +36,7 @@ pub(crate) struct Node {
     pub(crate) other_items: Option<NodeId>,
     /// Schemas that any item may meet.
     pub(crate) any_item: Vec<NodeId>,
-    /// Whether the schema says itself what becomes of properties it does not name.
+    /// Whether the schema itself decides on properties that it does not name.
     pub(crate) opens_itself: bool,
     /// Whether the keyword `properties` is present.
     pub(crate) names_properties: bool,
@@ -45,7 +46,7 @@ pub(crate) struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<Node>,
-    /// Patterns with the pointers at which they stand.
+    /// Patterns with their pointers.
     pub(crate) patterns: Vec<(String, String)>,
     /// References that lead nowhere this crate goes, and nested base addresses.
     pub(crate) problems: Vec<CompileProblem>,
@@ -137,7 +138,7 @@ impl Builder<'_> {
     }
 
     /// Visits nodes until neither they nor their references bring new ones. References wait for the
-    /// queue, because an anchor may stand behind the reference that names it.
+    /// queue, because an anchor may come after the reference that names it.
     fn run(&mut self) {
         loop {
             while let Some(id) = self.queue.pop() {
@@ -353,7 +354,7 @@ impl Builder<'_> {
     }
 }
 
-/// Undoes percent-encoding; what is not valid stays as it is.
+/// Undoes percent-encoding; invalid sequences stay unchanged.
 fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -8,9 +8,9 @@
 //! * [`limits`]: every bound of this crate, with its default.
 //! * [`strict_json`]: reads JSON text without losing digits or swallowing duplicate keys.
 //! * [`schema`]: [`Schema`], the compiled form: validate, name parameters, fill in defaults.
-//! * [`part`]: one part of a compiled schema, for values that stand under it.
-//! * [`compile_error`]: what can be wrong with a schema.
-//! * [`violation`]: what can be wrong with an instance, all of it at once.
+//! * [`part`]: one part of a compiled schema, for values under it.
+//! * [`compile_error`]: the problems of a schema.
+//! * [`violation`]: the violations of an instance, all of them at once.
 //! * [`pointer`]: places within a value.
 //! * [`names`]: "did you mean".
 //!

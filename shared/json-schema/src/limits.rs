@@ -1,4 +1,4 @@
-//! Every bound of this crate, with its default and what happens when it is reached.
+//! Every bound of this crate, with its default and the effect of reaching it.
 
 /// Bounds on a schema, on the instances it validates and on the report about them.
 ///
@@ -29,9 +29,9 @@ pub struct Limits {
     pub work: u64,
     /// Violations in one report; later ones are left out. Default 64.
     pub violations: usize,
-    /// Values that defaults may fill in at once; beyond it nothing is filled in. Default 1,024.
+    /// Values that defaults may fill in at once; beyond it none is filled in. Default 1,024.
     pub defaults: usize,
-    /// Bytes of JSON text that defaults may fill in at once; beyond it nothing is filled in.
+    /// Bytes of JSON text that defaults may fill in at once; beyond it none is filled in.
     /// Default 256 KiB.
     pub default_bytes: usize,
 }
@@ -55,7 +55,7 @@ impl Default for Limits {
     }
 }
 
-/// How a schema is read.
+/// The options of compiling a schema.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Whether `format` refuses values; off by default, as JSON Schema 2020-12 has it.

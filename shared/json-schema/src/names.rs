@@ -18,12 +18,12 @@ pub fn squash(name: &str) -> String {
         .collect()
 }
 
-/// Returns up to three of the known names that `given` may stand for, nearest first.
+/// Returns up to three known names that `given` may mean, nearest first.
 ///
 /// A name that is equal after [`squash`] comes first, then the same name in another namespace (`LLM`
 /// and `core:LLM`), then names within an edit distance of max(2, length / 3), but never so far that
 /// every character would have to change. A namespace, up to the last `:`, is not counted: names of
-/// one have it in common, however little else. Ties keep the order of `known`.
+/// one namespace have it in common, however little else. Ties keep the order of `known`.
 pub fn nearest_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let known = known.into_iter().filter(|name| *name != given);
     let mut ranked: Vec<(usize, &str)> = known
@@ -38,12 +38,12 @@ pub fn nearest_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) 
         .collect()
 }
 
-/// Whether `given` may stand for a known name, as [`nearest_names`] decides.
+/// Whether `given` may mean a known name, as [`nearest_names`] decides.
 pub fn is_near(given: &str, name: &str) -> bool {
     distance(given, name).is_some()
 }
 
-/// Returns how far a name is, 0 being equal after squashing, or nothing when it is too far.
+/// Returns the distance of a name, 0 being equal after squashing, or `None` when it is too far.
 fn distance(given: &str, name: &str) -> Option<usize> {
     if is_overlong(given) || is_overlong(name) {
         return None;
@@ -71,13 +71,13 @@ fn is_overlong(name: &str) -> bool {
     name.is_empty() || name.chars().count() > LONGEST_COMPARED
 }
 
-/// The namespace of a name with its colon, empty where there is none, and what follows it.
+/// The namespace of a name with its colon, empty where there is none, and the rest.
 fn in_namespace(name: &str) -> (&str, &str) {
     let colon = name.rfind(':').filter(|at| at + 1 < name.len());
     name.split_at(colon.map_or(0, |at| at + 1))
 }
 
-/// Returns the edits from one name to another, letter case and punctuation aside, or nothing when
+/// Returns the edits from one name to another, letter case and punctuation aside, or `None` when
 /// they are too many.
 fn edits(given: &str, name: &str) -> Option<usize> {
     let (length, given_length) = (name.chars().count(), given.chars().count());

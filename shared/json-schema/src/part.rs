@@ -1,4 +1,4 @@
-//! A part of a schema as a validator of its own, for values that stand under it.
+//! A part of a schema as a validator of its own, for values under it.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// The address of the whole document while a part of it is compiled.
 const WHOLE: &str = "json-schema:///whole";
 
-/// One part of a schema, compiled; its references are those of the whole document. Values are held
-/// against it by [`crate::Schema::part_is_valid`].
+/// One part of a schema, compiled; its references resolve in the whole document.
+/// [`crate::Schema::part_is_valid`] checks values against it.
 #[derive(Debug)]
 pub struct SchemaPart {
     pub(crate) validator: Validator,

@@ -1,9 +1,9 @@
-//! What a pattern asks of the engine, read from its text before it is compiled.
+//! The demands of a pattern on the engine, read from its text before it is compiled.
 
 use crate::compile_error::CompileCode;
 use crate::limits::Limits;
 
-/// Returns why a pattern is refused, if it is.
+/// Returns the code and the reason of a refusal; `None` accepts the pattern.
 pub(crate) fn refuse(pattern: &str, limits: &Limits) -> Option<(CompileCode, String)> {
     if pattern.len() > limits.pattern_bytes {
         let message = format!(
@@ -115,7 +115,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Passes over a class; a `]` that stands first in it is one of its characters.
+    /// Passes over a class; a leading `]` is one of its characters.
     fn skip_class(&mut self) {
         self.at += 1;
         for first in [b'^', b']'] {

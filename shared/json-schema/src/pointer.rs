@@ -7,7 +7,7 @@ pub fn join(pointer: &str, step: &str) -> String {
     format!("{pointer}/{}", escape(step))
 }
 
-/// Returns a step as it stands in a pointer.
+/// Returns a step as it is written in a pointer.
 pub fn escape(step: &str) -> Cow<'_, str> {
     match step.contains(['~', '/']) {
         true => step.replace('~', "~0").replace('/', "~1").into(),

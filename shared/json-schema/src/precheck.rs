@@ -13,7 +13,7 @@ use crate::pattern;
 /// Problems listed in one answer.
 const MOST_PROBLEMS: usize = 32;
 
-/// Checks the schema and returns what the later steps need of it.
+/// Checks the schema and returns its graph and its cost for the later steps.
 pub(crate) fn check(
     schema: &Value,
     options: &CompileOptions,
@@ -119,7 +119,7 @@ fn check_patterns(graph: &Graph, limits: &Limits) -> Vec<CompileProblem> {
         .collect()
 }
 
-/// Returns the depth and the number of values, or nothing where it is deeper than allowed.
+/// Returns the depth and the number of values, or `None` where it is deeper than allowed.
 pub(crate) fn measure(value: &Value, deepest: usize) -> Option<(usize, u64)> {
     let mut depth = 0;
     let mut values: u64 = 0;
@@ -145,7 +145,7 @@ pub(crate) fn measure(value: &Value, deepest: usize) -> Option<(usize, u64)> {
     Some((depth, values))
 }
 
-/// Counts what is written and fails when it is too much.
+/// A writer that counts bytes and fails when they are too many.
 struct Room {
     left: usize,
 }

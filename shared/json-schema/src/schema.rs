@@ -142,8 +142,8 @@ impl Schema {
         part::compile(&self.inner.source, pointer, options(&self.inner.options))
     }
 
-    /// Returns whether a value meets a part of this schema. It does not where checking it could take
-    /// more work than the limits allow.
+    /// Returns whether a value meets a part of this schema. Returns `false` where the check could
+    /// take more work than the limits allow.
     pub fn part_is_valid(&self, part: &SchemaPart, instance: &Value) -> bool {
         self.inner.estimate(instance).is_ok() && part.validator.is_valid(instance)
     }
@@ -156,9 +156,9 @@ impl Schema {
             && inner.validator.is_valid(instance)
     }
 
-    /// Returns everything that is wrong with the instance, or nothing.
+    /// Returns all violations of the instance, an empty list if there are none.
     ///
-    /// A missing parameter that a misspelled one obviously stands for is not reported beside it, so
+    /// A missing parameter is not reported if a misspelled parameter obviously means it, so
     /// that one mistake is one violation.
     pub fn validate(&self, instance: &Value) -> Vec<Violation> {
         let inner = &self.inner;
@@ -195,8 +195,8 @@ impl Schema {
         violations
     }
 
-    /// Returns the instance without the members that are null where null is refused, for null stands
-    /// for left out; `None` where it does not meet the schema then either.
+    /// Returns the instance without the members that are null where null is refused, as null means
+    /// left out; `None` where the rest does not meet the schema either.
     pub fn without_nulls(&self, instance: &Value) -> Option<Value> {
         let mut rest = instance.clone();
         for violation in self.validate(instance) {
@@ -212,12 +212,12 @@ impl Schema {
         self.is_valid(&rest).then_some(rest)
     }
 
-    /// Fills in the defaults of absent properties, at every depth that the instance has, and returns
-    /// the JSON pointers of what was filled in. Call it after [`Schema::validate`].
+    /// Fills in the defaults of absent properties, at every depth that the instance has, and
+    /// returns the JSON pointers of the filled values. Call it after [`Schema::validate`].
     ///
     /// # Errors
     ///
-    /// Fails when the defaults would outgrow [`crate::Limits`]; then nothing was filled in.
+    /// Fails when the defaults would outgrow [`crate::Limits`]; then the instance is unchanged.
     pub fn apply_defaults(&self, instance: &mut Value) -> Result<Vec<String>, DefaultsError> {
         defaults::apply(
             &self.inner.source,

@@ -1,9 +1,9 @@
 //! Reads JSON text without losing digits or swallowing duplicate keys.
 //!
 //! Three things that a common reader does are wrong for text that a model or a stranger wrote: it
-//! keeps the last of two equal keys (so that two readers disagree about what was asked for), it
+//! keeps the last of two equal keys (so that two readers disagree about the request), it
 //! rounds numbers, and it takes an object with serde_json's private key for a number. This reader
-//! is RFC 8259 and nothing else; every key of an object is different, a number keeps the digits it
+//! accepts RFC 8259 only; every key of an object is different, a number keeps the digits it
 //! was written with or is refused, and size and depth are bounded.
 
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ const MOST_DUPLICATES: usize = 16;
 /// Depth beyond which no limit goes, so that the reader's own stack stays small.
 const DEEPEST: usize = 128;
 
-/// Why a text was refused; `Display` names line, column and pointer of each problem.
+/// The problems of a refused text; `Display` names line, column and pointer of each.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("text is not acceptable JSON: {}", Listed(.problems))]
 pub struct JsonError {
@@ -33,7 +33,7 @@ pub struct JsonError {
 /// One problem of a JSON text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonProblem {
-    /// What is wrong.
+    /// The kind of problem.
     pub kind: JsonProblemKind,
     /// JSON pointer of the value that was being read.
     pub pointer: String,
@@ -45,7 +45,7 @@ pub struct JsonProblem {
     pub offset: usize,
 }
 
-/// What can be wrong with a JSON text.
+/// The kinds of problem of a JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonProblemKind {
@@ -84,9 +84,9 @@ pub enum JsonProblemKind {
     /// Anything that is not JSON.
     #[error("expected {expected}, found {found}")]
     Syntax {
-        /// What would have been allowed here.
+        /// The text allowed at this place.
         expected: &'static str,
-        /// What stands here.
+        /// The text at this place.
         found: String,
     },
 }
@@ -127,7 +127,7 @@ pub fn parse_json_strict_with(text: &str, limits: &JsonLimits) -> Result<Value, 
     }
     let read = reader.document();
     let mut problems = reader.duplicates;
-    // Those inside a value were found before the key of the value was.
+    // Problems inside a value were found before a problem of its key.
     problems.sort_by_key(|problem| problem.offset);
     match read {
         Ok(value) if problems.is_empty() => return Ok(value),

@@ -1,4 +1,4 @@
-//! What can be wrong with an instance.
+//! The violations of an instance.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Violation {
     pub keyword: String,
     /// A sentence for the model that wrote the instance.
     pub message: String,
-    /// What was allowed, in words.
+    /// The allowed values, in words.
     pub expected: String,
     /// The value as JSON text, cut where it is long; empty for a missing parameter.
     pub received: String,
@@ -35,7 +35,7 @@ pub enum ViolationCode {
     MissingParameter,
     /// A value of another JSON type.
     TypeMismatch,
-    /// A value that is not one of the listed ones.
+    /// A value that is not in the list.
     NotInEnum,
     /// A number beyond its bounds.
     OutOfRange,
@@ -67,7 +67,7 @@ pub enum ViolationCode {
     TooDeep,
     /// More work than the validator does for one instance.
     TooLarge,
-    /// Any other keyword; the message says which.
+    /// Any other keyword; the message names it.
     Other,
 }
 

@@ -1,9 +1,9 @@
 //! Explains a value that fits none of the alternatives of `anyOf` or `oneOf`.
 //!
-//! Listing every error of every alternative would drown the one that matters. So: alternatives that
-//! differ only in type or in listed values are merged into one requirement; where the value clearly
-//! is meant to be one of the alternatives, that one's violations are reported; otherwise each
-//! alternative is summed up in a few words.
+//! Listing every error of every alternative would drown the error that matters. So: alternatives
+//! that differ only in type or in listed values are merged into one requirement; where the value
+//! clearly is meant to be one of the alternatives, the violations of this alternative are reported;
+//! otherwise each alternative is summed up in a few words.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -42,7 +42,7 @@ impl Explainer<'_> {
         vec![self.summed_up(error, context, depth)]
     }
 
-    /// Merges alternatives that each ask only for a type or a listed value of this very place.
+    /// Merges alternatives that each require only a type or a listed value at this very place.
     fn merged(
         &self,
         error: &ValidationError<'_>,
@@ -154,8 +154,8 @@ impl Explainer<'_> {
     }
 }
 
-/// Returns whether the error means that the value is something else altogether: another type at the
-/// place of the alternatives, or another value at a key one level below, which is how alternatives
+/// Returns whether the error means that the value is of another kind: another type at the place of
+/// the alternatives, or another value at a key one level below, by which alternatives
 /// differ.
 fn is_other_kind(inner: &ValidationError<'_>, pointer: &str) -> bool {
     let place = inner.instance_path().as_str();

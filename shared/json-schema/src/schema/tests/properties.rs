@@ -1,4 +1,4 @@
-//! What holds for every schema and instance.
+//! Properties of every schema and instance.
 
 use proptest::prelude::*;
 

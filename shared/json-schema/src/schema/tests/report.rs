@@ -1,4 +1,4 @@
-//! What is said about an instance.
+//! The reports about an instance.
 
 use super::*;
 
