@@ -2,14 +2,14 @@
 
 use super::{Feed, Look};
 
-/// How far a gap was skipped already.
+/// The part of a gap that was skipped already.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GapMemo {
     from: usize,
     at: usize,
 }
 
-/// Where the next comment end is, as far as known.
+/// The position of the next comment end, as far as known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CommentMemo {
     from: usize,

@@ -19,9 +19,9 @@ use memchr::memmem;
 /// An answer about text ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look<T> {
-    /// It is so, with what was found.
+    /// Yes, with the find.
     Yes(T),
-    /// It is not so, whatever follows.
+    /// No, whatever follows.
     No,
     /// Cannot be known before more text arrives.
     More,
@@ -37,7 +37,7 @@ impl<T> Look<T> {
         }
     }
 
-    /// The answer, or that of another question where it is no; *more* remains unless the other is yes.
+    /// The answer, or another answer where it is no; *more* remains unless the other is yes.
     pub fn or_else(self, other: impl FnOnce() -> Look<T>) -> Look<T> {
         match self {
             Self::Yes(value) => Look::Yes(value),
@@ -65,7 +65,7 @@ impl<T> Look<T> {
     }
 }
 
-/// Unwraps a yes; hands *more* on to the caller; gives `None` for no.
+/// Unwraps a yes; returns *more* to the caller; yields `None` for no.
 #[macro_export]
 macro_rules! look {
     ($look:expr, $more:expr) => {

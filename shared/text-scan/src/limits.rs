@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of what is read (V13). Zero means zero, never unlimited.
+/// Upper bounds of the text that is read (V13). Zero means zero, never unlimited.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of one message; what follows is kept as text and not scanned. Default 1 MiB.
+    /// Bytes of one message; the rest is kept as text and not scanned. Default 1 MiB.
     pub message_bytes: usize,
     /// Bytes of one block. Default 256 KiB + 64 KiB of markup.
     pub block_bytes: usize,

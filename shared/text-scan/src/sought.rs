@@ -1,13 +1,13 @@
-//! Searching a text that grows.
+//! The search of a text that grows.
 
 use crate::Feed;
 
-/// A search through text that grows: what was searched without a find is not searched again.
+/// A search through text that grows: a part without a find is not searched again.
 #[derive(Debug, Default)]
 pub struct Sought {
     /// The end of the part that was searched, or the find.
     until: usize,
-    /// The find, which stands before `until` or at it.
+    /// The find, which lies before `until` or at it.
     found: Option<usize>,
 }
 

@@ -44,9 +44,9 @@ pub struct Tag {
     pub span: Span,
     /// Written with full-width brackets or smart quotes (V12).
     pub wide: bool,
-    /// Space stood between the bracket and the name.
+    /// Whether space lies between the bracket and the name.
     pub spaced: bool,
-    /// Brackets and a name of letters, digits and the usual signs, and nothing else.
+    /// Whether it is only brackets and a name of letters, digits and the usual signs.
     pub plain: bool,
 }
 
@@ -85,7 +85,7 @@ impl Tag {
     }
 }
 
-/// A tag that stands behind a gap.
+/// A tag that follows a gap.
 #[derive(Debug, Default)]
 pub struct NextTag(Option<(usize, Tag)>);
 
@@ -95,13 +95,13 @@ impl NextTag {
         &self.0.insert((from, tag)).1
     }
 
-    /// Where the tag behind the gap at `from` starts, if that is known.
+    /// The start of the tag behind the gap at `from`, if it is known.
     pub fn start(&self, from: usize) -> Option<usize> {
         let (known, tag) = self.0.as_ref()?;
         (*known == from).then_some(tag.span.start)
     }
 
-    /// Takes the tag if it starts at a position.
+    /// Removes and returns the tag if it starts at a position.
     pub fn take(&mut self, at: usize) -> Option<Tag> {
         self.0
             .take_if(|(_, tag)| tag.span.start == at)
@@ -113,7 +113,7 @@ const MOST_ATTRIBUTES: usize = 16;
 const WIDE_OPEN: char = '＜';
 const WIDE_CLOSE: char = '＞';
 
-/// Reads the tag that starts at `at`, where a `<` or `＜` stands.
+/// Reads the tag that starts at `at`, the position of a `<` or `＜`.
 pub fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
     if let Some(tag) = read_plain(feed, at, limits) {
         feed.count(tag.span.len());
@@ -137,7 +137,8 @@ pub fn read(feed: &Feed<'_>, at: usize, limits: &Limits) -> Look<Tag> {
 /// The first bytes behind a `<`, at a glance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glance<'t> {
-    /// If this is a tag, then one of this name, which is made of letters, digits and the usual signs.
+    /// A tag of this name, which is made of letters, digits and the usual signs, if it is a tag at
+    /// all.
     Name(&'t str),
     /// No tag starts here, as in most code.
     Nothing,
@@ -145,7 +146,7 @@ pub enum Glance<'t> {
     Unclear,
 }
 
-/// A first look at the tag that may start at `at`, where a `<` stands.
+/// A first look at the tag that may start at `at`, the position of a `<`.
 pub fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     let slash = feed.bytes().get(at + 1) == Some(&b'/');
     let start = feed.skip_space(at + 1 + usize::from(slash));
@@ -166,7 +167,7 @@ pub fn glance<'t>(feed: &Feed<'t>, at: usize) -> Glance<'t> {
     }
 }
 
-/// Whether a byte stands neither in the name of a tag nor behind it.
+/// Whether a byte is neither in the name of a tag nor behind it.
 fn ends_no_name(byte: u8) -> bool {
     matches!(
         byte,
@@ -218,8 +219,8 @@ fn read_plain(feed: &Feed<'_>, at: usize, limits: &Limits) -> Option<Tag> {
     })
 }
 
-/// The name of a tag without the namespace that a model family puts before the usual names (F7), such as that of
-/// `minimax:tool_call` and `｜DSML｜invoke`.
+/// The name of a tag without the namespace that a model family puts before the usual names (F7), as
+/// in `minimax:tool_call` and `｜DSML｜invoke`.
 fn local(name: &str) -> &str {
     const NAMES: [&str; 6] = [
         "tool_call",
@@ -350,7 +351,8 @@ impl TagReader<'_, '_> {
                 }
                 '<' | WIDE_OPEN => return Look::No,
                 _ if attributes.len() == MOST_ATTRIBUTES => return Look::No,
-                // Behind an attribute without a space stands the value of an element whose bracket is missing.
+                // The text directly behind an attribute is the value of an element whose bracket is
+                // missing.
                 _ if !apart && !attributes.is_empty() => return Look::No,
                 _ => match self.attribute() {
                     Look::Yes((attribute, smart)) => {
@@ -436,7 +438,7 @@ impl TagReader<'_, '_> {
         }
     }
 
-    /// A quoted or bare value and whether smart quotes stood round it.
+    /// A quoted or bare value and whether smart quotes enclose it.
     fn value(&mut self) -> Look<(Span, bool)> {
         let Some(first) = super::look!(self.peek(), Look::More) else {
             return Look::No;

@@ -1,4 +1,5 @@
-//! The marks round what a model thinks (A9): tags of many names, and the marks of model families.
+//! The marks round the thoughts of a model (A9): tags of many names, and the marks of model
+//! families.
 
 use std::cell::Cell;
 
@@ -23,7 +24,7 @@ pub const MARKS: [(&str, &str); 3] = [
     ("<|channel>thought", "<channel|>"),
 ];
 
-/// The first characters of the marks that are no tags, besides `<`.
+/// The first characters of the marks that are no tags, other than `<`.
 pub const FIRST: [char; 2] = ['[', '◁'];
 
 /// The marks that open a thought in the answers of gpt-oss, with and without the head of the message.
@@ -37,19 +38,19 @@ const FINAL: [&str; 2] = [
     "<|start|>assistant<|channel|>final<|message|>",
 ];
 
-/// A thought, by what ends it.
+/// A thought, by its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Thought {
     /// `</name>`.
     Tag(String),
     /// One of the marks.
     Mark(&'static str),
-    /// The end of the message in gpt-oss, or what opens another one.
+    /// The end of the message in gpt-oss, or the start of another message.
     Analysis,
 }
 
 impl Thought {
-    /// The thought that a tag opens; none if it opens something else.
+    /// The thought that a tag opens; `None` for a tag that opens no thought.
     pub fn of_tag(tag: &Tag, text: &str) -> Option<Self> {
         let name = tag.name.of(text);
         let is_known = || NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -100,7 +101,7 @@ impl Thought {
     }
 }
 
-/// The place behind a mark that closes any thought, if one stands here.
+/// The place behind a mark that closes any thought, if there is one at the position.
 pub fn closed(feed: &Feed<'_>, at: usize) -> Look<usize> {
     let marks = MARKS.iter();
     let marks = marks.map(|(_, close)| feed.literal(at, close));
@@ -128,7 +129,7 @@ pub enum Closing {
         /// The place behind it.
         end: usize,
     },
-    /// Perhaps here: the text ends in what may be the beginning of a mark.
+    /// Perhaps here: the text ends in a possible beginning of a mark.
     Perhaps {
         /// The place of the beginning.
         start: usize,

@@ -45,7 +45,7 @@ const fn python(before: &'static str, after: &'static str) -> Slip {
     }
 }
 
-/// Parses JSON, or what means it in another spelling; reports each kind of slip once.
+/// Parses JSON, also in common other spellings; reports each kind of slip once.
 pub fn parse_spelled(text: &str) -> Result<(Value, Vec<Slip>), serde_json::Error> {
     let error = match parse(text) {
         Ok(value) => return Ok((value, Vec::new())),
@@ -58,7 +58,7 @@ pub fn parse_spelled(text: &str) -> Result<(Value, Vec<Slip>), serde_json::Error
     }
 }
 
-/// The text in the spelling of JSON, and what was spelled otherwise.
+/// The text in the spelling of JSON, and the slips of the original.
 fn normalise(text: &str) -> (String, Vec<Slip>) {
     let (mut normal, mut slips) = (String::with_capacity(text.len() + 16), Vec::new());
     let mut rest = text;
