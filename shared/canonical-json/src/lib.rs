@@ -1,8 +1,8 @@
 //! One text and one digest for equal JSON values (rule G802).
 //!
-//! Keys are ordered by their bytes, there are no spaces, only what must be escaped is, and a number
-//! is written by its exact decimal value: `1`, `1.0` and `10e-1` are the same. So two values have the
-//! same text if and only if they are equal, however each was written.
+//! Keys are ordered by their bytes, there are no spaces, only characters that must be escaped are,
+//! and a number is written by its exact decimal value: `1`, `1.0` and `10e-1` are the same. So two
+//! values have the same text if and only if they are equal, however each was written.
 
 mod number;
 
@@ -70,8 +70,8 @@ fn write(value: &Value, text: &mut String) {
     }
 }
 
-/// Writes a text between quotes, as serde_json does: quotes, backslashes and control characters are
-/// escaped, nothing else.
+/// Writes a text between quotes, as serde_json does: only quotes, backslashes and control
+/// characters are escaped.
 fn write_text(written: &str, text: &mut String) {
     text.push_str(&Value::from(written).to_string());
 }

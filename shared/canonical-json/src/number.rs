@@ -5,7 +5,7 @@
 const MAX_ZEROS: i64 = 20;
 
 /// Writes a JSON number: its significant digits without zeros at either end, with an exponent only
-/// where too many zeros would stand in its place.
+/// where it saves too many zeros.
 pub(crate) fn write(written: &str, text: &mut String) {
     let (negative, unsigned) = match written.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -29,7 +29,7 @@ pub(crate) fn write(written: &str, text: &mut String) {
         text.push_str(unsigned);
         return;
     };
-    // Where the point stands, counted from the first of the digits.
+    // The position of the point, counted from the first digit.
     let point = (whole.len() as i64 - leading).saturating_add(exponent);
     place(digits, point, text);
 }

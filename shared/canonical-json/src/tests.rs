@@ -3,7 +3,7 @@ use serde_json::Value;
 
 use super::*;
 
-/// What is written, its canonical text, and the digest of that.
+/// A text, its canonical text, and the digest of the canonical text.
 const VECTORS: [(&str, &str, &str); 5] = [
     (
         r#"{"b":1.0,"a":[1e2,-0,0.10]}"#,

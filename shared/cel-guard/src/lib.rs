@@ -1,8 +1,8 @@
 //! Conditions and expressions in CEL (rule W3).
 //!
 //! Parsing and evaluating recurse, and a stack that overflows ends the process. So all of it happens
-//! on one thread with a stack that no accepted source can fill. What an expression may cost is bounded
-//! by its length and by refusing a comprehension inside another.
+//! on one thread with a stack that no accepted source can fill. The cost of an expression is
+//! bounded by its length and by refusing a comprehension inside another.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, mpsc};
@@ -27,7 +27,7 @@ const MAX_MESSAGE: usize = 300;
 
 type Job = Box<dyn FnOnce(&mut Programs) + Send>;
 
-/// The thread on which expressions are compiled and evaluated; nothing if it could not be started.
+/// The thread on which expressions are compiled and evaluated; `None` if it could not be started.
 static EVALUATOR: LazyLock<Option<mpsc::Sender<Job>>> = LazyLock::new(|| {
     let (jobs, queue) = mpsc::channel::<Job>();
     let work = move || {
@@ -64,7 +64,7 @@ impl Programs {
 /// Compiles an expression and checks that it uses no variables but `known`.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence that names the problem.
 pub fn check(source: &str, known: &'static [&'static str]) -> Result<(), String> {
     if source.len() > MAX_SOURCE_BYTES {
         return Err(format!(
@@ -98,7 +98,7 @@ pub fn check(source: &str, known: &'static [&'static str]) -> Result<(), String>
 /// Evaluates an expression that [`check`] accepted.
 ///
 /// # Errors
-/// A sentence that says why there is no result.
+/// A sentence with the reason why there is no result.
 pub fn evaluate(source: &str, bindings: &[(&'static str, &Value)]) -> Result<Value, String> {
     let source: Arc<str> = source.into();
     let bound: Vec<(&'static str, cel::Value)> = bindings
@@ -133,7 +133,7 @@ fn includes(This(this): This<cel::Value>, wanted: cel::Value) -> cel::ResolveRes
 /// Evaluates an expression that must be true or false.
 ///
 /// # Errors
-/// A sentence that says why it is neither.
+/// A sentence with the reason why it is neither.
 pub fn holds(source: &str, bindings: &[(&'static str, &Value)]) -> Result<bool, String> {
     match evaluate(source, bindings)? {
         Value::Bool(truth) => Ok(truth),
@@ -153,7 +153,7 @@ fn on_thread<T: Send + 'static>(
     let job: Job = Box::new(move |programs| {
         let contained = std::panic::AssertUnwindSafe(|| work(programs));
         if let Ok(result) = std::panic::catch_unwind(contained) {
-            // The one who asked waits for the answer.
+            // The caller waits for the answer.
             drop(answer.send(result));
         }
     });
@@ -163,12 +163,12 @@ fn on_thread<T: Send + 'static>(
     })
 }
 
-/// What the comprehensions of an expression, such as `all` and `map`, are.
+/// The comprehensions of an expression, such as `all` and `map`.
 #[derive(Default)]
 struct Comprehensions {
     /// The variables that they bind.
     bound: Vec<String>,
-    /// Whether one stands inside another.
+    /// Whether one is inside another.
     nested: bool,
 }
 

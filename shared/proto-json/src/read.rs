@@ -16,10 +16,10 @@ use serde_json::Value;
 
 pub(crate) use well_known::has_own_form;
 
-/// Makes a message of JSON.
+/// Converts JSON to a message.
 ///
 /// # Errors
-/// Everything that does not fit, each with a JSON pointer.
+/// All values that do not fit, each with a JSON pointer.
 pub fn to_message(
     descriptor: &MessageDescriptor,
     value: &Value,
@@ -27,11 +27,11 @@ pub fn to_message(
     read(descriptor, value, Unknown::Refused)
 }
 
-/// Makes a message of JSON and ignores fields that it does not have, as protocols do whose clients may be
+/// Converts JSON to a message and ignores unknown fields, as protocols do whose clients may be
 /// newer.
 ///
 /// # Errors
-/// Everything else that does not fit, each with a JSON pointer.
+/// All other values that do not fit, each with a JSON pointer.
 pub fn to_message_without_unknown(
     descriptor: &MessageDescriptor,
     value: &Value,

@@ -12,15 +12,17 @@ const MAX_DEPTH: usize = 128;
 /// The reason for which a message cannot be written as JSON.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A well-known type holds what its text cannot say, such as a time beyond the year 9999.
+    /// A well-known type holds a value that its text cannot express, such as a time beyond the year
+    /// 9999.
     #[error("the message cannot be written as JSON")]
     Text(#[from] serde_json::Error),
-    /// A message holds what JSON cannot express.
+    /// A message holds a value that JSON cannot express.
     #[error("the message cannot be written as JSON: {0}")]
     Unwritable(&'static str),
 }
 
-/// Makes JSON that shows every field, with 64-bit integers as numbers: our JSON keeps every digit.
+/// Converts a message to JSON that shows every field, with 64-bit integers as numbers: our JSON
+/// keeps every digit.
 ///
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
@@ -28,8 +30,8 @@ pub fn to_value(message: &DynamicMessage) -> Result<Value, WriteError> {
     Style::new(true).message(message)
 }
 
-/// Makes proto3 JSON as it is specified: 64-bit integers are strings, and default values are left
-/// out.
+/// Converts a message to proto3 JSON as specified: 64-bit integers are strings, and default values
+/// are left out.
 ///
 /// # Errors
 /// [`WriteError`] for values that JSON cannot express.
@@ -42,7 +44,7 @@ pub fn to_text(message: &DynamicMessage) -> Result<String, WriteError> {
 struct Style {
     /// Fields with their default are written as well, and 64-bit integers as numbers.
     shows_all: bool,
-    /// The number of messages that the message stands in.
+    /// The number of messages that enclose the message.
     depth: usize,
 }
 

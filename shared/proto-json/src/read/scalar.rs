@@ -5,7 +5,7 @@ use call_catalogue::scalar;
 use prost_reflect::{Kind, MapKey, Value as Field};
 use serde_json::Value;
 
-/// Reads a scalar or an enum. The error says what was wanted.
+/// Reads a scalar or an enum. The error names the expected form.
 pub(super) fn read(kind: &Kind, value: &Value) -> Result<Field, String> {
     let wanted = |text: &str| text.to_owned();
     match kind {
@@ -47,7 +47,7 @@ pub(super) fn read(kind: &Kind, value: &Value) -> Result<Field, String> {
         }
         Kind::Enum(descriptor) => {
             let number = match value {
-                // The only value of the type that stands for null.
+                // The only value of the type that represents null.
                 Value::Null if descriptor.full_name() == "google.protobuf.NullValue" => Some(0),
                 Value::String(name) => descriptor
                     .get_value_by_name(name)
@@ -79,7 +79,8 @@ pub(super) fn map_key(kind: &Kind, text: &str) -> Option<MapKey> {
     })
 }
 
-/// Reads a number as a double, in digits or as text. Text also stands for what digits cannot say.
+/// Reads a number as a double, in digits or as text. Text also expresses values without digits,
+/// such as `NaN`.
 pub(super) fn double(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("NaN") => return Some(f64::NAN),
@@ -106,7 +107,7 @@ fn number(value: &Value) -> Option<String> {
     }
 }
 
-/// Returns whether a whole number written out in digits is the double itself, not one beside it.
+/// Returns whether a whole number written out in digits is exactly the double, not a neighbour.
 fn keeps_digits(text: &str, double: f64) -> bool {
     let plain = text
         .trim_start_matches('-')

@@ -94,8 +94,8 @@ fn from_text(
     read
 }
 
-/// Reads a message of the type that `@type` names, from the fields beside it, or from `value` where
-/// JSON writes that type in a way of its own. Nothing at all is a message of no type.
+/// Reads a message of the type that `@type` names, from its sibling fields, or from `value` where
+/// JSON writes that type in a way of its own. An empty object is a message of no type.
 fn read_any(
     reader: &mut Reader,
     descriptor: &MessageDescriptor,

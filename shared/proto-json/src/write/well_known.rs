@@ -32,7 +32,7 @@ pub(super) fn write(style: Style, message: &DynamicMessage) -> Option<Result<Val
     })
 }
 
-/// A message of any type: its fields beside `@type`, or what stands for a well-known type under
+/// A message of any type: its fields next to `@type`, or the form of a well-known type under
 /// `value`. Without a type it is empty.
 fn any(style: Style, message: &DynamicMessage) -> Result<Value, WriteError> {
     let (url, bytes) = (
