@@ -1,4 +1,4 @@
-//! What the process knows of a live run: where its chain stands, and its latest events.
+//! The state of a live run in the process: the position of its chain, and its latest events.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,24 +13,24 @@ use crate::{
     event::{Head, up_to},
 };
 
-/// How many of the latest events are kept for followers that are up to date.
+/// The number of latest events that are kept for followers that are up to date.
 const TAIL_EVENTS: usize = 1024;
-/// How many bytes of payload they may have together.
+/// The most bytes of payload that they may have together.
 const TAIL_BYTES: usize = 1 << 20;
 
 /// One run that has a writer, followers or both in this process.
 #[derive(Debug)]
 pub(crate) struct RunCell {
     id: RunId,
-    /// Held for as long as it takes to hash and queue one append, never across an await.
+    /// Locked while one append is hashed and queued, never across an await.
     chain: Mutex<Chain>,
-    /// Held for as long as it takes to copy handles of events, never across an await.
+    /// Locked while handles of events are copied, never across an await.
     tail: Mutex<ChainTail>,
     progress: watch::Sender<Progress>,
     registry: Weak<Registry>,
 }
 
-/// What followers wait for.
+/// The progress that followers wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// The last committed sequence.
@@ -51,24 +51,24 @@ pub(crate) struct ChainPosition {
 /// The writing side of a run.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// Which writer owns the run; 0 while none does.
+    /// The number of the writer that owns the run; 0 while none does.
     lease: u64,
-    /// Counts the failures and takeovers. A queued step of an earlier epoch is not stored: it
-    /// would leave a gap or follow an event that is not there.
+    /// Counts the failures and takeovers. A queued step of an earlier epoch is not stored: it would
+    /// leave a gap or follow an event that does not exist.
     epoch: u64,
-    /// Where the chain stands when everything queued is stored.
+    /// The position of the chain when all queued steps are stored.
     assigned: ChainPosition,
-    /// Where it stands for certain.
+    /// The stored position of the chain.
     durable: ChainPosition,
-    /// Why the last epoch ended.
+    /// The reason for the end of the last epoch.
     rejection: AppendError,
     /// The loss of a submitted event that has not been reported to a caller.
     lost: Option<AppendError>,
-    /// Whether it is not known what is stored.
+    /// Whether the stored position is unknown.
     unknown: bool,
 }
 
-/// How a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Finish {
     pub(crate) state: i32,
@@ -79,11 +79,11 @@ pub(crate) struct Finish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
     pub(crate) code: i32,
-    /// When the owner takes the run up again, if it rests.
+    /// The time at which the owner takes the run up again, if it rests.
     pub(crate) due: Option<Timestamp>,
 }
 
-/// What a step does beside appending events.
+/// The change that a step makes in addition to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Append,
@@ -222,7 +222,7 @@ impl Chain {
         self.epoch
     }
 
-    /// Takes a run that no one owns yet, to create it. Returns the lease, or `None`.
+    /// Acquires a run without an owner, to create it. Returns the lease, or `None`.
     pub(crate) fn begin(&mut self) -> Option<u64> {
         (self.lease == 0).then(|| {
             self.lease = 1;
@@ -230,7 +230,7 @@ impl Chain {
         })
     }
 
-    /// Gives back a run whose creation failed.
+    /// Releases a run whose creation failed.
     pub(crate) fn abandon(&mut self) {
         let epoch = self.epoch + 1;
         *self = Self {
@@ -239,7 +239,7 @@ impl Chain {
         };
     }
 
-    /// Takes the run from its present writer, whose queued steps will be rejected.
+    /// Acquires the run from its present writer, whose queued steps will be rejected.
     pub(crate) fn seize(&mut self) -> u64 {
         self.lease += 1;
         self.epoch += 1;
@@ -250,7 +250,7 @@ impl Chain {
         self.lease
     }
 
-    /// Sets what storage says, if `lease` still owns the run.
+    /// Sets the position read from storage, if `lease` still owns the run.
     pub(crate) fn resume(&mut self, lease: u64, place: ChainPosition) -> bool {
         if self.lease == lease {
             self.assigned = place;
@@ -259,7 +259,7 @@ impl Chain {
         self.lease == lease
     }
 
-    /// Gives events their places, in the order of the calls.
+    /// Assigns events their places, in the order of the calls.
     pub(crate) fn assign(
         &mut self,
         lease: u64,
@@ -321,7 +321,7 @@ impl Chain {
         }
     }
 
-    /// Notes that a step of `epoch` is stored, and that the run stands at `place`.
+    /// Notes that a step of `epoch` is stored, which makes `place` the position of the run.
     pub(crate) fn acknowledge(&mut self, epoch: u64, place: ChainPosition) {
         if epoch == self.epoch {
             self.durable = place;
@@ -337,8 +337,8 @@ impl Chain {
             self.rejection = error.clone();
             self.unknown = matches!(error, AppendError::Unknown);
         }
-        // A caller who is informed of a failure knows that what it submitted before is lost too. A
-        // fenced step is not the business of the writer that has the run now.
+        // A caller that receives a failure knows that its earlier submitted events are lost too. A
+        // fenced step does not concern the present writer of the run.
         if !matches!(error, AppendError::Fenced) {
             self.lost = (!awaited).then(|| error.clone());
         }
@@ -362,7 +362,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Returns the one cell of a run, made now if no one holds it.
+    /// Returns the one cell of a run, created now if there is no handle of it.
     pub(crate) fn cell(self: &Arc<Self>, id: RunId) -> Arc<RunCell> {
         let mut cells = lock(&self.cells);
         if let Some(cell) = cells.get(&id).and_then(Weak::upgrade) {
@@ -392,7 +392,7 @@ impl Registry {
 
     fn forget(&self, id: RunId) {
         let mut cells = lock(&self.cells);
-        // Someone may have made a new cell for the run since the last handle went.
+        // A new cell of the run may exist since the last handle was dropped.
         if cells.get(&id).is_some_and(|cell| cell.strong_count() == 0) {
             cells.remove(&id);
         }

@@ -1,4 +1,4 @@
-//! What every run log does the same way, wherever events are kept.
+//! The work of every run log that does not depend on its storage.
 
 use std::sync::{
     Arc,
@@ -19,7 +19,7 @@ use crate::{
     step::{Deletion, Step, StepError, Store, Tail},
 };
 
-/// How many events of a deleted run go in one commit.
+/// The most events of a deleted run that are deleted in one commit.
 const DELETED_TOGETHER: u64 = 4_096;
 
 /// A run log over a place to read from and a place to write to.
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Takes a run that nothing owns yet, to create it.
+    /// Acquires a run without an owner, to create it.
     fn writer(&self, run: RunId, durability: Durability) -> Result<RunWriter, CreateError> {
         let cell = self.registry.cell(run);
         let lease = cell.chain().begin().ok_or(CreateError::RunExists)?;
@@ -180,7 +180,7 @@ impl Engine {
         let cell = self.registry.cell(run.id);
         let lease = cell.chain().seize();
         self.send(&cell, run.key, None).await?;
-        // What was on its way before the seizure is now stored or rejected, so this is the truth.
+        // Steps queued before the seizure are now stored or rejected, so this is the truth.
         let newest = newest.clamp(1, MAX_READ_EVENTS);
         let tail = self.store.tail(run.key, newest, MAX_READ_BYTES);
         let Tail { ended, events } = tail.await?.ok_or(ReopenError::NoSuchRun)?;
@@ -226,7 +226,7 @@ impl Engine {
         Ok(self.send(&cell, row.key, Some(Deletion::Forget)).await?)
     }
 
-    /// Deletes what is left of a hidden run.
+    /// Deletes the remaining events of a hidden run.
     pub(crate) async fn delete_hidden(
         &self,
         cell: &Arc<RunCell>,
@@ -257,7 +257,7 @@ impl Engine {
         self.store.has_dependents(run).await
     }
 
-    /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.
+    /// Sends a deletion or a takeover, and waits until it and all steps queued before are done.
     async fn send(
         &self,
         cell: &Arc<RunCell>,
@@ -349,7 +349,7 @@ impl Engine {
     }
 
     pub(crate) async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
-        // The cell first: what is committed after the row was read then reaches the follower.
+        // The cell first: events committed after the row was read then reach the follower.
         let cell = self.registry.cell(run);
         let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
         Ok(Follower::new(cell, Arc::clone(&self.store), &row, after))
@@ -401,7 +401,7 @@ impl Engine {
     }
 }
 
-/// Answers a repeated request with the run it made, unless it says something else now.
+/// Answers a repeated request with the run that it created, unless its body differs now.
 pub(crate) fn replayed(summary: RunSummary, request: &RequestKey) -> Result<Created, CreateError> {
     let body = summary.request.as_ref().map(|request| request.body_hash);
     if body == Some(request.body_hash) {

@@ -1,4 +1,4 @@
-//! What can go wrong, by operation.
+//! The errors of the log, by operation.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use sql_store::{ErrorClass, classify};
 /// A part of a request that the log does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which part, as in `events[3].payload`.
+    /// The part, as in `events[3].payload`.
     pub place: String,
-    /// What is wrong and what would be accepted.
+    /// The problem and the accepted values.
     pub problem: String,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn join(violations: &[Violation]) -> String {
         .join("; ")
 }
 
-/// A failure of what stores the log. It is cheap to clone: one failure answers a whole batch.
+/// A failure of the storage of the log. It is cheap to clone: one failure answers a whole batch.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StorageError {
     /// There is no room; the log continues by itself when there is.
@@ -37,12 +37,12 @@ pub enum StorageError {
     /// Another process holds the file, or every reader is taken; trying again can help.
     #[error("the run log is busy")]
     Busy,
-    /// Stored data is not what the log wrote.
+    /// Stored data differs from the data that the log wrote.
     #[error("the run log is damaged in {table}.{column}, row {row}")]
     Corrupt {
         /// The table.
         table: &'static str,
-        /// The column, or `*` when the database could not say.
+        /// The column, or `*` when the database did not report it.
         column: &'static str,
         /// The row's key, or `?`.
         row: String,
@@ -50,7 +50,7 @@ pub enum StorageError {
     /// Reading, writing or syncing failed.
     #[error("the storage of the run log failed")]
     Failed {
-        /// What the database said.
+        /// The error of the database.
         source: Arc<sqlx::Error>,
     },
     /// The log has been closed, or its writing task has ended.
@@ -76,7 +76,7 @@ impl From<sqlx::Error> for StorageError {
     }
 }
 
-/// Why a run was not created.
+/// The reason why a run was not created.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CreateError {
     /// Parts of the request are not accepted; all of them are named.
@@ -105,7 +105,7 @@ pub enum CreateError {
     Storage(#[from] StorageError),
 }
 
-/// Why events were not appended.
+/// The reason why events were not appended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AppendError {
     /// Parts of the request are not accepted; all of them are named.
@@ -128,7 +128,7 @@ pub enum AppendError {
     Storage(#[from] StorageError),
 }
 
-/// Why a run was not reopened.
+/// The reason why a run was not reopened.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReopenError {
     /// There is no such run.
@@ -145,7 +145,7 @@ pub enum ReopenError {
     Storage(#[from] StorageError),
 }
 
-/// Why a run was not read.
+/// The reason why a run was not read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// There is no such run.
@@ -156,7 +156,7 @@ pub enum ReadError {
     Storage(#[from] StorageError),
 }
 
-/// Why a run was not deleted.
+/// The reason why a run was not deleted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeleteError {
     /// There is no such run.

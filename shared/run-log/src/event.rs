@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 /// An event that is about to be appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {
-    /// When it happened, by the clock of the run's owner.
+    /// The time of the event, by the clock of the run's owner.
     pub time: Timestamp,
-    /// What it is, in the owner's numbering.
+    /// The kind of the event, in the owner's numbering.
     pub kind: i32,
     /// Its content; the log never looks inside.
     pub payload: Bytes,
@@ -33,9 +33,9 @@ impl NewEvent {
 pub struct Event {
     /// Its place in the run, from 1 and without gaps.
     pub sequence: u64,
-    /// When it happened, by the clock of the run's owner.
+    /// The time of the event, by the clock of the run's owner.
     pub time: Timestamp,
-    /// What it is, in the owner's numbering.
+    /// The kind of the event, in the owner's numbering.
     pub kind: i32,
     /// Its content.
     pub payload: Bytes,
@@ -44,7 +44,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Gives `new` the place after `head` in the chain of `run`.
+    /// Places `new` after `head` in the chain of `run`.
     pub(crate) fn after(head: Head, run: RunId, new: NewEvent) -> Self {
         let NewEvent {
             time,
@@ -115,7 +115,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Where a chain stands.
+/// The last event of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) sequence: u64,

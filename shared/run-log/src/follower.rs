@@ -22,7 +22,7 @@ const PAGE: usize = 256;
 pub enum Batch {
     /// The next events, at least one, without gaps.
     Events(Vec<Event>),
-    /// Events that were asked for are no longer stored.
+    /// Requested events are no longer stored.
     Gap {
         /// The first sequence that is.
         next: u64,
@@ -31,7 +31,7 @@ pub enum Batch {
 
 /// Returns the events of a run as they are committed, to the terminal one.
 ///
-/// A batch is small, as its reader may be slow. The follower keeps nothing but its place. While it
+/// A batch is small, as its reader may be slow. The follower keeps only its position. While it
 /// is up to date it is served from memory, else from the store, so a slow one delays no other.
 #[derive(Debug)]
 pub struct Follower {
@@ -44,13 +44,13 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// `row` must have been read after `cell` was taken: what is committed later reaches the cell.
+    /// `row` must have been read after `cell` was obtained: later commits reach the cell.
     pub(crate) fn new(cell: Arc<RunCell>, store: Arc<dyn Store>, row: &RunRow, after: u64) -> Self {
         let last = row.summary.last_sequence;
         let ended = row.summary.finished.is_some();
         let progress = cell.subscribe();
         cell.advance(last, ended);
-        // A client that asks again after the end gets the terminal event again.
+        // A client that follows again after the end receives the terminal event again.
         let end = if ended { last.saturating_sub(1) } else { last };
         Self {
             cell,
@@ -82,9 +82,9 @@ impl Follower {
         self.position = self.position.min(sequence);
     }
 
-    /// Waits for the next events; `None` after the terminal event, however often it is asked.
+    /// Waits for the next events; `None` after the terminal event, however often it is called.
     ///
-    /// Dropping the future loses nothing: the next call gives the same events.
+    /// Dropping the future loses no event: the next call returns the same events.
     ///
     /// # Errors
     /// [`ReadError`] when the store cannot be read, the run was dropped from memory, or the log

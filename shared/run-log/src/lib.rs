@@ -1,32 +1,32 @@
 //! The append-only, hash-chained event log behind every run.
 //!
 //! A run is a resource with an id, a state and a log of events. Its owner creates it
-//! ([`RunLog::create`]), appends events through the [`RunWriter`] that it got, and finishes it;
-//! anyone may follow it ([`RunLog::follow`]) from any sequence on. The crate stores bytes and
-//! knows nothing of what they mean.
+//! ([`RunLog::create`]), appends events through its [`RunWriter`], and finishes it; any number of
+//! followers read it ([`RunLog::follow`]) from any sequence on. The crate stores bytes and does not
+//! interpret them.
 //!
 //! # Reading order
 //!
-//! [`event`] and [`run`] are the data, [`limits`] what is accepted of it, [`error`] what can go
-//! wrong. [`log`] is the contract; [`writer`] and [`follower`] are its two handles. Behind them,
-//! `cell` holds what the process knows of a live run, `step` is the unit that is stored and `sink`
-//! the way to where it is stored, and `engine` does everything that does not depend on where that
-//! is: [`sqlite`] or [`memory`]; [`router`] picks between the two. [`retention`] deletes what ended long ago.
+//! [`event`] and [`run`] are the data, [`limits`] its bounds, [`error`] the failures. [`log`] is
+//! the contract; [`writer`] and [`follower`] are its two handles. Behind them, `cell` holds the
+//! state of a live run in the process, `step` is the unit of storage and `sink` the way to the
+//! store, and `engine` does all work that does not depend on the store: [`sqlite`] or [`memory`];
+//! [`router`] picks between the two. [`retention`] deletes runs that ended long ago.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - `append`, `finish` and `create` return after the commit. At [`Durability::Sync`] what they
-//!   acknowledged survives power loss, and so it does at [`Durability::Batched`], where
-//!   what was submitted may wait a while for its commit; at [`Durability::Memory`] it is gone with the process, and
-//!   finished runs are dropped when the log is full.
+//! - `append`, `finish` and `create` return after the commit. At [`Durability::Sync`] acknowledged
+//!   events survive power loss, and so they do at [`Durability::Batched`], where submitted events
+//!   may wait a while for their commit; at [`Durability::Memory`] they are lost with the process,
+//!   and finished runs are dropped when the log is full.
 //! - Sequences start at 1 and have no gaps. An event never changes.
-//! - Nothing is shown to a follower before it is committed.
+//! - No event is shown to a follower before its commit.
 //! - One run per request id and scope: the same request again finds the first run, and the same
 //!   id with another body is refused.
 //! - A slow follower never slows a run: it is served from the store at its own pace.
-//! - After an error that leaves doubt, the writer says so ([`AppendError::Unknown`]) and stops.
+//! - After an error that leaves doubt, the writer reports it ([`AppendError::Unknown`]) and stops.
 //!
-//! # What is deliberately absent
+//! # Deliberately absent
 //!
 //! Compaction is not built. Followers do report a [`Batch::Gap`] where events are missing, so
 //! that adding it changes no contract. Payloads are not merged: an owner that streams small

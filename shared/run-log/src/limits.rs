@@ -1,4 +1,4 @@
-//! What the log accepts at most, and the checks of it.
+//! The bounds of the log, and their checks.
 
 use crate::{NewEvent, NewRun, error::Violation};
 
@@ -14,10 +14,10 @@ pub const MAX_META_BYTES: usize = 256 << 10;
 pub const MAX_TEXT_BYTES: usize = 512;
 /// The most events of one read.
 pub const MAX_READ_EVENTS: usize = 1000;
-/// Where one read stops, in bytes of payload; it gives at least one event.
+/// The bytes of payload at which one read stops; it returns at least one event.
 pub const MAX_READ_BYTES: usize = 4 << 20;
-/// Where a follower's page stops, in bytes of payload; it has at least one event. A slow reader holds
-/// as much as that.
+/// The bytes of payload at which a follower's page stops; it has at least one event. A slow reader
+/// holds as many.
 pub const MAX_FOLLOW_BYTES: usize = 8 << 10;
 /// The most runs of one page of a list.
 pub const MAX_PAGE_RUNS: usize = 500;

@@ -20,9 +20,9 @@ pub trait RunLog: Send + Sync {
     /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
     async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError>;
 
-    /// Creates a run with its first events, whose request the caller knows to be unused. They are handed
-    /// over, and their commit may wait for others within the log's window; if they are lost, the writer's
-    /// next call says so.
+    /// Creates a run with its first events, whose request the caller knows to be unused. They are
+    /// queued, and their commit may wait for others within the log's window; if they are lost, the
+    /// writer's next call reports it.
     ///
     /// # Errors
     /// [`CreateError`]; the run was then not accepted.
@@ -32,10 +32,10 @@ pub trait RunLog: Send + Sync {
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError>;
 
-    /// Takes over an open run, after a restart above all. Every earlier writer of it is fenced.
+    /// Takes over an open run, mostly after a restart. Every earlier writer of it is fenced.
     ///
     /// # Errors
-    /// [`ReopenError`] when the run is not there or has ended, or cannot be read.
+    /// [`ReopenError`] when the run does not exist or has ended, or cannot be read.
     async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
 
     /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less, and
@@ -48,7 +48,7 @@ pub trait RunLog: Send + Sync {
     async fn reopen_listed(&self, run: &RunSummary, newest: usize)
     -> Result<Reopened, ReopenError>;
 
-    /// Returns what is known of a run, or `None` when it is not there.
+    /// Returns the summary of a run, or `None` when it does not exist.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
@@ -77,7 +77,7 @@ pub trait RunLog: Send + Sync {
         limit: usize,
     ) -> Result<RunPage, StorageError>;
 
-    /// Lists runs that rest and are due at `now`, the one that was due first in front: at most `limit`,
+    /// Lists runs that rest and are due at `now`, the earliest first: at most `limit`,
     /// held between 1 and [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS). A run that was taken over does
     /// not rest.
     ///
@@ -93,32 +93,32 @@ pub trait RunLog: Send + Sync {
 
     /// Reads events after sequence `after`: at most `limit`, held between 1 and
     /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
-    /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES). None means the end of what is there.
+    /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES). An empty list means the end of the log.
     ///
     /// # Errors
-    /// [`ReadError`] when the run is not there or cannot be read.
+    /// [`ReadError`] when the run does not exist or cannot be read.
     async fn read(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<Event>, ReadError>;
 
-    /// Follows a run: the events after sequence `after` and all that come, to the terminal one.
+    /// Follows a run: the events after sequence `after` and all later ones, to the terminal event.
     ///
-    /// At or past the end of a finished run the terminal event is given again. Past the end of an
-    /// open run, following starts at its end.
+    /// At or past the end of a finished run the terminal event is returned again. Past the end of
+    /// an open run, following starts at its end.
     ///
     /// # Errors
-    /// [`ReadError`] when the run is not there or cannot be read.
+    /// [`ReadError`] when the run does not exist or cannot be read.
     async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError>;
 
     /// Recomputes the hash chain of a run.
     ///
     /// # Errors
-    /// [`ReadError`] when the run is not there or cannot be read.
+    /// [`ReadError`] when the run does not exist or cannot be read.
     async fn verify(&self, run: RunId) -> Result<Verification, ReadError>;
 
-    /// Deletes a finished run with its events. Followers that have not reached its end get
-    /// [`ReadError::NoSuchRun`]. The request id that created it stays taken.
+    /// Deletes a finished run with its events. Followers that have not reached its end receive
+    /// [`ReadError::NoSuchRun`]. The request id that created it stays used.
     ///
     /// # Errors
-    /// [`DeleteError`] when the run is not there or is open, or cannot be deleted.
+    /// [`DeleteError`] when the run does not exist or is open, or cannot be deleted.
     async fn delete(&self, run: RunId) -> Result<(), DeleteError>;
 
     /// Deletes a finished run as [`RunLog::delete`] does, and with it the name of its request, which may then
@@ -148,11 +148,11 @@ pub trait RunLog: Send + Sync {
     /// [`StorageError`] when the file cannot be written.
     async fn reclaim(&self) -> Result<u64, StorageError>;
 
-    /// Stores what was accepted, then ends. Later calls answer [`StorageError::Closed`], and so do
+    /// Stores the accepted steps, then ends. Later calls return [`StorageError::Closed`], and so do
     /// followers.
     async fn close(&self);
 
-    /// Lists the runs that have not ended, oldest first: what a restart must resume.
+    /// Lists the runs that have not ended, oldest first: the runs that a restart must resume.
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be read.
@@ -169,7 +169,7 @@ pub trait RunLog: Send + Sync {
     }
 }
 
-/// What became of a request to create a run.
+/// The result of a request to create a run.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -191,12 +191,12 @@ pub struct Reopened {
     pub events: Vec<Event>,
 }
 
-/// What recomputing a run's hash chain found.
+/// The result of recomputing a run's hash chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Every event is there and follows from the one before.
+    /// Every event exists and follows from its predecessor.
     Intact {
-        /// How many events there are.
+        /// The number of events.
         events: u64,
         /// The last event's hash.
         head: Hash,
@@ -205,25 +205,25 @@ pub enum Verification {
     Broken {
         /// The first event that is not as it was written.
         sequence: u64,
-        /// What is wrong with it.
+        /// The fault of the event.
         fault: Fault,
     },
 }
 
-/// What is wrong with an event of a broken chain.
+/// The fault of an event of a broken chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The event is not there.
+    /// The event is missing.
     Missing,
     /// Its hash does not follow from the event before it and its own content. One of the two was
-    /// changed; if this one was changed together with its hash, the next is named instead.
+    /// changed; if this event was changed together with its hash, the next is named instead.
     HashMismatch,
     /// It is not the event that the run ended with.
     EndMismatch,
 }
 
-/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; what
-/// concerns the file or the memory differs between them.
+/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; methods on the
+/// file or the memory differ between them.
 macro_rules! delegate_to_engine {
     ($log:ty, { $($own:item)* }) => {
         #[async_trait]

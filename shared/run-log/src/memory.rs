@@ -25,7 +25,7 @@ pub struct MemoryRunLog {
 }
 
 impl MemoryRunLog {
-    /// Makes an empty log.
+    /// Creates an empty log.
     pub fn new(limits: MemoryLimits) -> Self {
         let store = Arc::new(MemoryStore::new(limits));
         let engine = Engine {

@@ -16,10 +16,10 @@ use crate::{
     step::{Deletion, RunRow, Step, StepError, Store, Tail},
 };
 
-/// What a run and an event cost beside their own bytes; a round figure.
+/// The cost of a run or an event in addition to its own bytes; a round figure.
 const OVERHEAD_BYTES: usize = 256;
 
-/// How much a [`MemoryRunLog`](crate::MemoryRunLog) holds.
+/// The bounds of a [`MemoryRunLog`](crate::MemoryRunLog).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// The most runs, open and finished.
@@ -41,7 +41,7 @@ impl Default for MemoryLimits {
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     limits: MemoryLimits,
-    /// Held for as long as it takes to copy handles of one page, never across an await.
+    /// Locked while handles of one page are copied, never across an await.
     state: Mutex<State>,
 }
 
@@ -51,7 +51,7 @@ struct State {
     by_id: HashMap<RunId, i64>,
     by_request: HashMap<(String, RequestId), i64>,
     by_time: BTreeMap<(Timestamp, String), i64>,
-    /// Finished runs, the one that finished first in front.
+    /// Finished runs, the earliest first.
     finished: VecDeque<i64>,
     bytes: usize,
     closed: bool,
@@ -259,7 +259,7 @@ impl State {
     }
 }
 
-/// What a step adds to the size of the log.
+/// The bytes that a step adds to the size of the log.
 fn charge(step: &Step) -> usize {
     let run = step
         .create
@@ -434,7 +434,7 @@ impl Store for MemoryStore {
         let Some(run) = state.runs.get(&key) else {
             return Ok(Vec::new());
         };
-        // Sequences begin at 1, so the event after N stands at index N.
+        // Sequences begin at 1, so the event after N is at index N.
         let skip = usize::try_from(after).unwrap_or(usize::MAX);
         let after = run.events.iter().skip(skip).take(limit);
         Ok(up_to(max_bytes, after).cloned().collect())

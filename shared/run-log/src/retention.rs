@@ -2,8 +2,8 @@
 //!
 //! A pass walks the finished runs from the oldest on. It deletes a few at a time and rests after each group for
 //! as long as the group took, so that appends have at least half of the time; so it does after a page of runs
-//! that all stay. A pass that is cut off leaves nothing behind that the next one, or the next start, does not
-//! delete.
+//! that all stay. The next pass, or the next start, deletes everything that an interrupted pass
+//! left.
 
 use std::{
     sync::Arc,
@@ -21,11 +21,11 @@ use crate::{
 
 /// The number of runs that are listed at a time.
 const PAGE: usize = 256;
-/// The number of runs that the guard is asked about at once.
+/// The number of runs that the guard checks at once.
 const ASKED_TOGETHER: usize = 16;
 /// The most runs that are deleted at once.
 const GROUP_RUNS: usize = 64;
-/// The number of events at which a group takes no further run.
+/// The number of events at which a group accepts no further run.
 const GROUP_EVENTS: u64 = 1_024;
 /// The number of runs that stay after which a pass ends; the next one continues there.
 const MOST_KEPT: u64 = 20_000;
@@ -45,12 +45,12 @@ pub struct RetentionPeriods {
 }
 
 impl RetentionPeriods {
-    /// Returns the shorter of the two; nothing if all runs are kept for ever.
+    /// Returns the shorter of the two; `None` if all runs are kept for ever.
     pub fn shortest(&self) -> Option<Duration> {
         self.succeeded.into_iter().chain(self.others).min()
     }
 
-    /// Returns the longer of the two; nothing if some runs are kept for ever.
+    /// Returns the longer of the two; `None` if some runs are kept for ever.
     fn longest(&self) -> Option<Duration> {
         let both = self.succeeded.zip(self.others);
         both.map(|(succeeded, others)| succeeded.max(others))
@@ -80,7 +80,7 @@ pub trait RetentionGuard: Send + Sync {
         run: &RunSummary,
     ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Deletes what belongs to a run and lies elsewhere, before the run itself.
+    /// Deletes the data of a run in other stores, before the run itself.
     ///
     /// # Errors
     /// The reason that it cannot be deleted; the pass ends, and the run stays.
@@ -96,12 +96,12 @@ pub enum RetentionError {
     /// The log cannot be read or written.
     #[error("the run log does not work")]
     Storage(#[from] StorageError),
-    /// The guard does not know whether a run must stay, or cannot delete what belongs to it.
+    /// The guard does not know whether a run must stay, or cannot delete its other data.
     #[error("the owner of the runs cannot release them")]
     Guard(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Numbers of what a pass deleted and kept.
+/// The figures of the runs that a pass deleted and kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PassReport {
     /// The number of runs that were deleted.
@@ -133,7 +133,7 @@ impl std::fmt::Debug for Retention {
 }
 
 impl Retention {
-    /// Takes a log, and the times for which its runs are kept.
+    /// Creates the retention of a log, with the times for which its runs are kept.
     pub fn new(log: Arc<dyn RunLog>, periods: RetentionPeriods) -> Self {
         Self {
             log,
@@ -142,7 +142,7 @@ impl Retention {
         }
     }
 
-    /// Deletes what is old at `now`, and returns the space of what was deleted to the file system.
+    /// Deletes the runs that are old at `now`, and returns their space to the file system.
     ///
     /// # Errors
     /// [`RetentionError`] when the pass ended early.
@@ -185,7 +185,7 @@ impl Retention {
         Ok(report)
     }
 
-    /// Deletes those runs that are old and need not stay. Returns their number.
+    /// Deletes the runs that are old and need not stay. Returns their number.
     async fn delete_from(
         &self,
         mut runs: Vec<RunSummary>,
@@ -243,7 +243,7 @@ fn groups(mut runs: &[RunSummary]) -> Vec<&[RunSummary]> {
 /// Repeats a step until it returns zero, with rests. Returns the sum.
 ///
 /// # Errors
-/// That of the step.
+/// The error of the step.
 pub async fn in_steps<E, F>(step: impl Fn() -> F) -> Result<u64, E>
 where
     F: Future<Output = Result<u64, E>>,

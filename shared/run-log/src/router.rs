@@ -21,8 +21,8 @@ use crate::{
 /// Requests that hash to one of these are created one after the other.
 const STRIPES: usize = 1024;
 
-/// The logs of one service, together a log: a new run goes where its durability says, and a run is
-/// found wherever it is.
+/// The logs of one service, together a log: a new run goes to the log of its durability, and a run
+/// is found in either.
 ///
 /// Clones are handles of the same logs.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl RunLogs {
         Self::open_batching(options, BATCH_WINDOW).await
     }
 
-    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    /// Opens the log; submitted events at [`Durability::Batched`] wait `window` for their commit.
     ///
     /// # Errors
     /// As [`RunLogs::open`].
@@ -72,8 +72,8 @@ impl RunLogs {
         }
     }
 
-    /// Creates a run whose request id the caller knows to be unused: the log of the other durability
-    /// is not asked. That spares a fleeting run every visit to the disk.
+    /// Creates a run whose request id the caller knows to be unused: the log of the other
+    /// durability is not searched. That spares a fleeting run every visit to the disk.
     ///
     /// # Errors
     /// As [`RunLog::create`].
@@ -95,7 +95,7 @@ impl RunLogs {
         &self.creating[usize::try_from(index).expect("a remainder of a length is an index")]
     }
 
-    /// Returns the log that holds the run. Memory first: it costs next to nothing to ask.
+    /// Returns the log that holds the run. Memory first: its look-up costs next to nothing.
     async fn holder(&self, run: RunId) -> Result<&dyn RunLog, StorageError> {
         let in_memory = self.memory.summary(run).await?.is_some();
         Ok(if in_memory {

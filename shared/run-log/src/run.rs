@@ -1,14 +1,14 @@
-//! Runs as the log knows them: identity, state and how they are listed.
+//! Runs as the log knows them: identity, state and lists.
 
 use bytes::Bytes;
 use core_types::{Durability, RequestId, RunCursor, RunId, Timestamp};
 
 use crate::Hash;
 
-/// A caller's name for a request, and what the request said.
+/// A caller's name for a request, and the hash of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
-    /// Within what the name is unique, such as tenant and method.
+    /// The scope within which the name is unique, such as tenant and method.
     pub scope: String,
     /// The caller's name for the request.
     pub request_id: RequestId,
@@ -21,25 +21,25 @@ pub struct RequestKey {
 pub struct NewRun {
     /// Its id.
     pub id: RunId,
-    /// What sort of run it is, in the owner's words.
+    /// The kind of the run, in the owner's words.
     pub kind: String,
-    /// What it executes, such as a workflow id; may be empty. Runs are listed by it.
+    /// The subject that it executes, such as a workflow id; may be empty. Runs are listed by it.
     pub subject: String,
     /// The conversation that it belongs to; may be empty. Runs are listed by it.
     pub conversation: String,
-    /// The request that asked for it; a repeat of it finds this run again.
+    /// The request that created it; a repeat of it finds this run again.
     pub request: Option<RequestKey>,
     /// The run that started it.
     pub parent: Option<RunId>,
     /// The run of which it is a fork.
     pub forks: Option<RunId>,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Timestamp,
-    /// When it must have ended.
+    /// The time by which it must have ended.
     pub deadline: Option<Timestamp>,
-    /// What an acknowledged event of it survives.
+    /// The faults that its acknowledged events survive.
     pub durability: Durability,
-    /// What the owner needs to resume it; the log never looks inside.
+    /// The owner's data for resuming it; the log never looks inside.
     pub meta: Bytes,
 }
 
@@ -67,22 +67,22 @@ impl NewRun {
 pub enum RunState {
     /// It can still be appended to.
     Open,
-    /// It has ended, with the owner's code of how.
+    /// It has ended, with the owner's code of its end.
     Finished(i32),
 }
 
-/// What the log says about a run.
+/// The log's record of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// Its id.
     pub id: RunId,
-    /// What sort of run it is, in the owner's words.
+    /// The kind of the run, in the owner's words.
     pub kind: String,
-    /// What it executes; may be empty.
+    /// The subject that it executes; may be empty.
     pub subject: String,
     /// The conversation that it belongs to; may be empty.
     pub conversation: String,
-    /// The request that asked for it.
+    /// The request that created it.
     pub request: Option<RequestKey>,
     /// The run that started it.
     pub parent: Option<RunId>,
@@ -90,19 +90,19 @@ pub struct RunSummary {
     pub forks: Option<RunId>,
     /// Whether it has ended.
     pub state: RunState,
-    /// The owner's code of the phase in which it is while it is open; zero at first.
+    /// The owner's code of its phase while it is open; zero at first.
     pub phase: i32,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Timestamp,
     /// The time of its terminal event.
     pub finished: Option<Timestamp>,
-    /// When it must have ended.
+    /// The time by which it must have ended.
     pub deadline: Option<Timestamp>,
-    /// When its owner takes it up again; `None` unless it rests.
+    /// The time at which its owner takes it up again; `None` unless it rests.
     pub due: Option<Timestamp>,
-    /// What an acknowledged event of it survives.
+    /// The faults that its acknowledged events survive.
     pub durability: Durability,
-    /// What the owner needs to resume it.
+    /// The owner's data for resuming it.
     pub meta: Bytes,
     /// The sequence of its last event; zero when it has none.
     pub last_sequence: u64,
@@ -111,13 +111,13 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// Returns where a list continues after this run.
+    /// Returns the position at which a list continues after this run.
     pub fn cursor(&self) -> RunCursor {
         RunCursor::new(self.created, self.id)
     }
 }
 
-/// Which runs a list returns. All conditions must hold; the default returns every run.
+/// The filter of a list of runs. All conditions must hold; the default returns every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// Only runs that execute this subject.
@@ -166,14 +166,14 @@ pub enum Order {
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunPage {
-    /// The runs, in the order that was asked for.
+    /// The runs, in the requested order.
     pub runs: Vec<RunSummary>,
-    /// Where the list continues; `None` at its end.
+    /// The position at which the list continues; `None` at its end.
     pub next: Option<RunCursor>,
 }
 
 impl RunPage {
-    /// Makes a page of at most `limit` from up to `limit + 1` runs.
+    /// Cuts a page of at most `limit` from up to `limit + 1` runs.
     pub(crate) fn cut(mut runs: Vec<RunSummary>, limit: usize) -> Self {
         let more = runs.len() > limit;
         runs.truncate(limit);

@@ -1,4 +1,4 @@
-//! The way to where steps are stored.
+//! The way of steps to the store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::{StorageError, cell::Chain, memory_store::MemoryStore, step::Step};
 
-/// Where steps go.
+/// The destination of steps.
 #[derive(Clone, Debug)]
 pub(crate) enum Sink {
     /// To a task that commits them in groups.

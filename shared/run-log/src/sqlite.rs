@@ -1,7 +1,7 @@
-//! The log in a SQLite file, one commit for all who wait at the same time.
+//! The log in a SQLite file, one commit for all callers that wait at the same time.
 //!
 //! `committer` is the one task that writes; `batch` is the SQL of a group, `rows` the SQL of
-//! reading. The file belongs to the log alone: see [`sql_store`] for why.
+//! reading. The file belongs to the log alone: see [`sql_store`] for the reason.
 
 use std::sync::{Arc, Mutex, atomic::AtomicI64};
 use std::time::Duration;
@@ -34,13 +34,14 @@ mod rows;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// How many steps may wait for a commit; the next caller waits for room.
+/// The most steps that may wait for a commit; the next caller waits for room.
 const QUEUED_STEPS: usize = 4096;
-/// How many bytes of payload may wait.
+/// The most bytes of payload that may wait.
 const QUEUED_BYTES: usize = 64 << 20;
-/// How many committed groups may wait to be shown to followers.
+/// The most committed groups that may wait to be shown to followers.
 const QUEUED_GROUPS: usize = 64;
-/// How long what may wait at [`Durability::Batched`] waits for its commit, unless settings say otherwise.
+/// The time that submitted events at [`Durability::Batched`] wait for their commit; a setting
+/// overrides it.
 pub const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Every size of group has a statement of its own, up to 256 rows, and there are some others.
 const PREPARED_STATEMENTS: usize = 300;
@@ -48,8 +49,8 @@ const PREPARED_STATEMENTS: usize = 300;
 /// A run log in a file of its own, for runs that declare [`Durability::Sync`] or
 /// [`Durability::Batched`].
 ///
-/// It must be made inside a tokio runtime: it keeps two tasks there, one that commits and one that
-/// shows what was committed to followers. They end with [`RunLog::close`], or when the log and all
+/// It must be created inside a tokio runtime: it keeps two tasks there, one commits and the other
+/// shows committed events to followers. They end with [`RunLog::close`], or when the log and all
 /// writers are dropped.
 #[derive(Debug)]
 pub struct SqliteRunLog {
@@ -69,7 +70,7 @@ impl SqliteRunLog {
         Self::open_batching(options, BATCH_WINDOW).await
     }
 
-    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    /// Opens the log; submitted events at [`Durability::Batched`] wait `window` for their commit.
     ///
     /// # Errors
     /// As [`SqliteRunLog::open`].
@@ -118,7 +119,7 @@ impl SqliteRunLog {
     }
 }
 
-/// Deletes what is left of runs whose deletion the previous process did not finish.
+/// Deletes the rest of runs whose deletion the previous process did not finish.
 async fn finish_deletions(engine: &Engine, database: &SqliteDatabase) -> Result<(), sqlx::Error> {
     for run in rows::hidden(database).await? {
         let deleted = match run.id.parse() {

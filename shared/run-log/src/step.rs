@@ -1,4 +1,4 @@
-//! The unit that is stored, and what is read back.
+//! The unit of storage, and the interface for reading it back.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     event::Head,
 };
 
-/// What one call stores, all of it or nothing.
+/// The changes of one call, stored all together or not at all.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) cell: Arc<RunCell>,
@@ -26,15 +26,15 @@ pub(crate) struct Step {
     pub(crate) phase: Option<Phase>,
     /// Whether a writer takes the run over, which ends its rest.
     pub(crate) takes_over: bool,
-    /// What is deleted of a finished run.
+    /// The part of a finished run that is deleted.
     pub(crate) deletion: Option<Deletion>,
-    /// Where the run stands when this is stored.
+    /// The position of the run after this step.
     pub(crate) place: ChainPosition,
-    /// Where the answer goes; a submitted event needs none.
+    /// The channel of the answer; a submitted event needs none.
     pub(crate) reply: Option<oneshot::Sender<Result<(), StepError>>>,
     /// Whether it may wait a while for others to be stored with.
     pub(crate) may_wait: bool,
-    /// The room that its payloads take in the queue.
+    /// The room of its payloads in the queue.
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
@@ -54,12 +54,12 @@ pub(crate) enum Deletion {
     Forget,
 }
 
-/// Why a step was not stored.
+/// The reason why a step was not stored.
 #[derive(Clone, Debug)]
 pub(crate) enum StepError {
-    /// A run with this id or this request is already there.
+    /// A run with this id or this request exists already.
     Duplicate,
-    /// Anything that an append can meet as well.
+    /// Any failure of an append.
     Append(AppendError),
 }
 
@@ -82,7 +82,7 @@ impl Step {
         self.answer(Err(error.into()));
     }
 
-    /// Answers the caller; one that has gone away misses nothing but the answer.
+    /// Answers the caller; a caller that is gone misses only the answer.
     pub(crate) fn answer(&mut self, outcome: Result<(), StepError>) {
         if let Some(reply) = self.reply.take() {
             reply.send(outcome).unwrap_or_default();
@@ -90,13 +90,13 @@ impl Step {
     }
 }
 
-/// What is read back.
+/// The reads of a store.
 #[async_trait]
 pub(crate) trait Store: Send + Sync + std::fmt::Debug {
-    /// Returns up to `limit` resting runs that are due at `now`, the one that was due first in front.
+    /// Returns up to `limit` resting runs that are due at `now`, the earliest first.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError>;
 
-    /// Returns when the first resting run is due.
+    /// Returns the time at which the first resting run is due.
     async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
 
     /// Whether a fork of the run is stored, or a stored run that it started is open.
@@ -129,9 +129,9 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError>;
 
-    /// Reads the newest events of the run with `key`, the oldest of them in front: at most `limit`, and no
-    /// more than `max_bytes` of payload unless the last one has more. Nothing comes back of a run that is
-    /// not there or is deleted.
+    /// Reads the newest events of the run with `key`, the oldest of them in front: at most `limit`,
+    /// and no more than `max_bytes` of payload unless the last one has more. `None` if the run does
+    /// not exist or is deleted.
     async fn tail(
         &self,
         key: i64,
@@ -140,7 +140,7 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<Option<Tail>, StorageError>;
 
     /// Reads events of the run with `key`: at most `limit`, and no more than `max_bytes` of payload
-    /// unless one event has more; what is asked for is within the limits.
+    /// unless one event has more; the arguments are within the limits.
     async fn page(
         &self,
         key: i64,

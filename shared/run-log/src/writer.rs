@@ -78,9 +78,9 @@ impl RunWriter {
         self.write(events, Purpose::Append).await
     }
 
-    /// Hands over an event that is stored with the next commit, and returns its sequence.
+    /// Queues an event that is stored with the next commit, and returns its sequence.
     ///
-    /// It waits only while the queue is full. If the event is lost, the next call says so. At
+    /// It waits only while the queue is full. If the event is lost, the next call reports it. At
     /// [`Durability::Batched`] the commit comes within the log's window.
     ///
     /// # Errors
@@ -144,8 +144,8 @@ impl RunWriter {
         self.write(events, Purpose::Finish(state)).await
     }
 
-    /// Hands over the end of the run, whose commit may wait for others within the log's window. What comes
-    /// back waits until it is stored.
+    /// Queues the end of the run, whose commit may wait for others within the log's window. The
+    /// returned value waits until it is stored.
     ///
     /// # Errors
     /// As [`RunWriter::finish`]; the end was then not accepted.
@@ -203,7 +203,7 @@ impl RunWriter {
         Ok(sequence)
     }
 
-    /// A finished run says so even when the log is closed.
+    /// A finished run is reported as such even when the log is closed.
     fn refused(&self, error: StorageError) -> AppendError {
         if self.is_finished() {
             AppendError::Finished

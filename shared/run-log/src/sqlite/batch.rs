@@ -17,7 +17,7 @@ pub(super) const MAX_ROWS: usize = 256;
 
 /// The texts of the statements that insert 1 to [`MAX_ROWS`] events, made on first use.
 ///
-/// One statement of just the right size is what makes group commit fast: split over fixed sizes,
+/// One statement of just the right size makes group commit fast: split over fixed sizes,
 /// a group costs several trips to the connection's thread.
 #[derive(Debug)]
 pub(super) struct InsertTexts(Vec<Option<Arc<str>>>);
@@ -42,8 +42,8 @@ impl InsertTexts {
     }
 }
 
-/// Stores `steps` in one commit. Returns the indexes of those whose run is already there; of
-/// these nothing was stored.
+/// Stores `steps` in one commit. Returns the indexes of steps whose run already exists; they were
+/// not stored.
 pub(super) async fn store(
     connection: &mut SqliteConnection,
     texts: &mut InsertTexts,
@@ -66,7 +66,7 @@ pub(super) async fn store(
         Err(error) => Err(error),
     };
     if stored.is_err() {
-        // SQLite may have rolled back by itself, and then refuses; the first error is what counts.
+        // SQLite may have rolled back by itself, and then refuses; the first error counts.
         sqlx::query("ROLLBACK")
             .execute(&mut *connection)
             .await
@@ -122,7 +122,7 @@ async fn store_mixed(
             duplicates.push(index);
         }
     }
-    // What follows in a run that was not created belongs to no run.
+    // Later steps of a run that was not created belong to no run.
     let missing: Vec<i64> = duplicates.iter().map(|index| steps[*index].key).collect();
     let follows = |step: &Step| missing.contains(&step.key);
     if !missing.is_empty() {
@@ -159,7 +159,7 @@ async fn insert_events(
     if rows.is_empty() {
         return Ok(());
     }
-    // The text holds nothing but question marks.
+    // The text holds only question marks.
     let mut query = sqlx::query(AssertSqlSafe(texts.of(rows.len())));
     for (key, event) in rows {
         query = query

@@ -1,4 +1,4 @@
-//! The task that commits, and the task that shows what was committed.
+//! The task that commits, and the task that shows committed steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use crate::{
 
 /// The most steps of one commit.
 const GROUP_STEPS: usize = 1024;
-/// Where a group stops taking further steps, in bytes of payload.
+/// The bytes of payload at which a group accepts no further steps.
 const GROUP_BYTES: usize = 8 << 20;
-/// How often the runs that the last commit woke are let run before the next one starts. It costs
-/// a lone run nothing, and without it busy runs fall into halves that commit in turn.
+/// The times that the committing task yields to the runs that the last commit woke, before the next
+/// one starts. It does not delay a lone run, and without it busy runs fall into halves that commit
+/// in turn.
 const YIELDS: usize = 4;
 
 /// Steps that are stored, on their way to followers.
@@ -36,7 +37,7 @@ pub(super) struct Committer {
     connection: Option<SqliteConnection>,
     texts: InsertTexts,
     committed: mpsc::Sender<Group>,
-    /// How long steps that may wait do.
+    /// The time that steps wait if they may.
     window: Duration,
 }
 
@@ -67,7 +68,7 @@ impl Committer {
         }
     }
 
-    /// Commits what comes, group by group, until the queue is closed and empty.
+    /// Commits queued steps, group by group, until the queue is closed and empty.
     pub(super) async fn run(
         mut self,
         mut queued: mpsc::Receiver<Step>,
@@ -88,7 +89,7 @@ impl Committer {
                         continue;
                     }
                     () = closing.notified() => {
-                        // What is queued is still received; nothing more is let in.
+                        // Queued steps are still received; further steps are refused.
                         queued.close();
                         continue;
                     }
@@ -162,11 +163,11 @@ impl Committer {
         if done.is_err() {
             self.disconnect().await;
         }
-        // A caller that has gone away misses nothing but the answer.
+        // A caller that is gone misses only the answer.
         let _ = task.reply.send(done.map_err(StorageError::from));
     }
 
-    /// Throws the connection away, of which nothing can be trusted after a failure.
+    /// Drops the connection, whose state cannot be trusted after a failure.
     async fn disconnect(&mut self) {
         if let Some(connection) = self.connection.take() {
             // That it may not close cleanly is expected.
@@ -183,7 +184,8 @@ impl Committer {
         for (index, step) in group.iter_mut().enumerate() {
             let cell = Arc::clone(&step.cell);
             if duplicates.contains(&index) {
-                // A creation that was handed over has no answer, so the writer's next call says so.
+                // A creation without a waiting caller has no answer, so the writer's next call
+                // reports the loss.
                 if step.reply.is_none() {
                     step.reject(&mut cell.chain(), AppendError::Fenced);
                 }
@@ -202,9 +204,9 @@ impl Committer {
         self.committed.send(group).await.unwrap_or_default();
     }
 
-    /// Finds out what a failed commit left behind, and answers each step.
+    /// Reads the stored state after a failed commit, and answers each step.
     ///
-    /// After a failed sync nothing of the old connection can be trusted, so the truth is read
+    /// After a failed sync the old connection cannot be trusted, so the truth is read
     /// through a new one. When even that fails the outcome is unknown, and the writers of these
     /// runs stop until they are reopened.
     async fn settle_failure(&mut self, group: Group, error: sqlx::Error) {
@@ -262,7 +264,7 @@ async fn connected<'a>(
     }
 }
 
-/// Fills `group` with what is queued. Returns a step that did not fit.
+/// Fills `group` with queued steps. Returns a step that did not fit.
 async fn gather(group: &mut Group, queued: &mut mpsc::Receiver<Step>) -> Option<Step> {
     let mut bytes = group.iter().map(payload_bytes).sum::<usize>();
     for round in 0..=YIELDS {
@@ -293,7 +295,7 @@ fn payload_bytes(step: &Step) -> usize {
         .sum::<usize>()
 }
 
-/// Rejects the steps of a group that follow something that was not stored.
+/// Rejects the steps of a group that follow a step that was not stored.
 fn admitted(group: Group) -> Group {
     let admit = |mut step: Step| {
         let cell = Arc::clone(&step.cell);

@@ -29,7 +29,7 @@ pub(super) enum Work {
     Reclaim,
 }
 
-/// Asks the committing task for a step and waits until it is done.
+/// Requests a step of the committing task and waits until it is done.
 pub(super) async fn ask(
     tasks: &mpsc::Sender<MaintenanceTask>,
     work: Work,

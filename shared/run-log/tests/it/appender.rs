@@ -1,4 +1,4 @@
-//! A process that appends and says what was acknowledged, to be killed by its parent.
+//! A process that appends and reports acknowledged events, to be killed by its parent.
 //!
 //! It is this test binary, started again for the one test at the end of this file.
 
@@ -26,7 +26,7 @@ pub(crate) struct Appender {
     output: BufReader<ChildStdout>,
 }
 
-/// What an appender said: the hash of each acknowledged event.
+/// The report of an appender: the hash of each acknowledged event.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) acknowledged: HashMap<(RunId, u64), String>,
@@ -64,7 +64,7 @@ pub(crate) fn spawn_test(test: &str, file: &Path, shell: Option<&str>) -> Append
 }
 
 impl Appender {
-    /// Reads until `count` lines are in, then kills the process and reads what it still said.
+    /// Reads until `count` lines are in, then kills the process and reads its remaining lines.
     pub(crate) fn kill_after(&mut self, count: usize) -> Report {
         let mut report = Report::default();
         for _ in 0..count {
@@ -87,7 +87,7 @@ impl Appender {
     fn read_line(&mut self, report: &mut Report) -> bool {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        // A line that the kill cut off was never said.
+        // A line that the kill cut off does not count.
         let words: Vec<&str> = line.strip_suffix('\n').unwrap_or("").split(' ').collect();
         match words[..] {
             ["stored", run, sequence, hash] => {
@@ -133,7 +133,7 @@ impl Report {
 }
 
 pub(crate) fn say(line: &str) {
-    // One write per line: the pipe keeps what was written before a kill.
+    // One write per line: the pipe keeps the lines written before a kill.
     std::io::stdout()
         .lock()
         .write_all(format!("{line}\n").as_bytes())
@@ -141,7 +141,7 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Does nothing as a test of its own; with a file named by its parent it appends without end, or
-/// until it was refused often enough.
+/// until enough refusals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_for_its_parent() {
     let Some(file) = env::var_os(FILE) else {

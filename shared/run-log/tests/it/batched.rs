@@ -89,7 +89,7 @@ async fn closing_stores_what_waits_and_a_run_stays_batched() {
     assert_eq!(stored(&log, &writer).await, 1);
 }
 
-/// A run that the request `name` asks for.
+/// A run that the request `name` creates.
 fn asked_for(number: u128, name: &str, durability: Durability) -> NewRun {
     NewRun {
         durability,

@@ -1,4 +1,4 @@
-//! What every log does, whatever it keeps its events in.
+//! The behaviour of every log, in any storage.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -397,7 +397,7 @@ async fn the_wrong_durability_is_refused(on: Fixture) {
     };
     match on.log.create(run, Vec::new()).await {
         Err(CreateError::Invalid(violations)) => assert_eq!(violations[0].place, "durability"),
-        // The router takes both, and says where the run went.
+        // The router accepts both, and records the durability of the run.
         Ok(Created::New(writer)) => {
             let summary = on.log.summary(writer.run()).await.unwrap().unwrap();
             assert_eq!(summary.durability, other);

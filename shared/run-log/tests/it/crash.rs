@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`.
+//! Acknowledged events survive `kill -9`.
 
 use run_log::RunLog;
 

@@ -1,4 +1,4 @@
-//! What a deleted run leaves in its file.
+//! The remains of a deleted run in its file.
 
 use std::path::Path;
 

@@ -62,7 +62,7 @@ pub(crate) async fn router_to_memory() -> Fixture {
     router(Durability::Memory).await
 }
 
-/// Opens the file of a log beside the log.
+/// Opens the file of a log next to the log itself.
 pub(crate) async fn side_door(path: &Path) -> SqliteConnection {
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -115,7 +115,7 @@ pub(crate) async fn start(log: &dyn RunLog, run: NewRun) -> RunWriter {
     }
 }
 
-/// What a caller gave, without what the log added.
+/// The events as a caller appended them, without the log's additions.
 pub(crate) fn contents(events: &[Event]) -> Vec<NewEvent> {
     events
         .iter()

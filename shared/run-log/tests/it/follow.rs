@@ -102,7 +102,7 @@ async fn live_events_reach_every_follower_in_order(on: Fixture) {
 async fn a_follower_that_does_not_read_holds_no_other_up(on: Fixture) {
     let writer = on.start(1).await;
     let idle = on.log.follow(run_id(1), 0).await.unwrap();
-    // Several times what the tail keeps.
+    // Several times the size of the tail.
     for number in 0..40 {
         writer
             .append(events(number * 100 + 1..=number * 100 + 100))

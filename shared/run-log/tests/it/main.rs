@@ -6,7 +6,7 @@
     reason = "a test fails by panicking"
 )]
 
-/// Makes each case a test on every log, and on a router in front of each.
+/// Turns each case into a test on every log, and on a router in front of each.
 macro_rules! on_every_log {
     ($($case:ident)*) => {
         on_every_log!(@log sqlite, sqlite, $($case)*);

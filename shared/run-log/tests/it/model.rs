@@ -67,7 +67,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What a run should be.
+/// The expected state of a run.
 #[derive(Default)]
 struct Model {
     exists: bool,
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Lets every follower that has something to see take one batch.
+    /// Lets every follower with unread events read one batch.
     async fn poll(&mut self) {
         for (run, follower) in &mut self.followers {
             let model = &self.runs[*run];

@@ -59,7 +59,7 @@ async fn a_reopened_run_comes_with_its_newest_events(on: Fixture) {
     let reopened = reopen(10).await.unwrap();
     assert_eq!(contents(&reopened.events), vec![large; within]);
 
-    // What was listed before a run ended or was deleted says nothing of that.
+    // A summary from before a run's end or deletion does not show it.
     reopened.writer.finish(1, events(7..=7)).await.unwrap();
     let refused = reopen(1).await.unwrap_err();
     assert!(matches!(refused, ReopenError::Finished), "{refused}");

@@ -1,4 +1,4 @@
-//! Retention: which runs go, which stay, and what the file gives back.
+//! Retention: the runs that are deleted, the runs that stay, and the space that the file returns.
 
 use std::{
     collections::BTreeSet,
@@ -32,7 +32,7 @@ const SUCCESS: i32 = 4;
 const FAILURE: i32 = 5;
 const SECOND: i64 = 1_000_000_000;
 
-/// One minute for what succeeded, ten for the rest.
+/// One minute for successful runs, ten for the rest.
 fn periods() -> RetentionPeriods {
     RetentionPeriods {
         success: SUCCESS,
@@ -121,7 +121,8 @@ async fn each_run_stays_or_goes_by_its_age_its_state_and_who_names_it(on: Fixtur
     for (number, state, end, _) in plain {
         on.ended(on.run(number), state, end).await;
     }
-    // Sources of a fork that is open, of one that ended lately, and of one that goes as well.
+    // Sources of a fork that is open, of a fork that ended lately, and of a fork that is deleted as
+    // well.
     for (number, fork) in [(10, 11), (12, 13), (14, 15)] {
         on.ended(on.run(number), SUCCESS, 100).await;
         let run = forks(fork, number);
@@ -131,7 +132,7 @@ async fn each_run_stays_or_goes_by_its_age_its_state_and_who_names_it(on: Fixtur
             _ => on.ended(run, SUCCESS, 100).await,
         }
     }
-    // Parents of a run that is open, and of one that ended.
+    // Parents of a run that is open, and of a run that ended.
     for (number, child) in [(20, 21), (22, 23)] {
         on.ended(on.run(number), SUCCESS, 100).await;
         let run = below(child, number);
@@ -208,7 +209,7 @@ async fn a_request_id_is_free_once_its_run_was_kept_long_enough(on: Fixture) {
 }
 
 async fn runs_that_stay_keep_no_other_from_going(on: Fixture) {
-    // More than a page of runs that stay, in front of those that go.
+    // More than a page of runs that stay, in front of runs to delete.
     for number in 1..=300 {
         on.ended(on.run(number), FAILURE, 900).await;
     }
@@ -280,7 +281,7 @@ async fn appends_go_on_while_a_large_run_goes() {
     assert!(appended >= 4, "{appended}");
 }
 
-/// Does nothing as a test of its own; with a file named by its parent it makes one pass.
+/// Does nothing as a test of its own; with a file named by its parent it performs one pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deletes_for_its_parent() {
     let Some(file) = env::var_os(appender::FILE) else {

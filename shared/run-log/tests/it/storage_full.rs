@@ -61,7 +61,7 @@ async fn a_full_file_refuses_by_name_and_goes_on_when_there_is_room() {
         }
     }
     assert!(acknowledged[0] > 3, "{acknowledged:?}");
-    // What two small appends did not fit into has no room for one large one.
+    // A log without room for two small appends has none for a large one.
     let huge = || vec![NewEvent::new(at(1), 1, vec![6; 500_000])];
     let refused = log
         .create(NewRun::new(run_id(3), "flow", at(1)), huge())
@@ -73,7 +73,7 @@ async fn a_full_file_refuses_by_name_and_goes_on_when_there_is_room() {
     );
     assert_eq!(log.summary(run_id(3)).await.unwrap(), None);
 
-    // A lost event is reported by the next call, which does nothing itself.
+    // A lost event is reported by the next call, which stores no event itself.
     writers[0].submit(huge().remove(0)).await.unwrap();
     let lost = writers[0].flush().await.unwrap_err();
     assert!(
@@ -83,7 +83,7 @@ async fn a_full_file_refuses_by_name_and_goes_on_when_there_is_room() {
 
     run_sql(&path, "DROP TABLE ballast").await;
     for (writer, acknowledged) in writers.iter().zip(acknowledged) {
-        // It continues right behind what was acknowledged: nothing refused was stored.
+        // It continues right behind the acknowledged events: no refused event was stored.
         assert_eq!(writer.append(large()).await.unwrap(), acknowledged + 1);
         assert_eq!(
             writer.finish(0, events(1..=1)).await.unwrap(),

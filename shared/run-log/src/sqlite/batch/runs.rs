@@ -11,10 +11,10 @@ use crate::step::Step;
 /// The most rows of one statement.
 const MAX_ROWS: usize = 256;
 
-/// What a group of steps makes of the phase of a run, and of the time until which it rests.
+/// The changes of a group of steps to the phase of a run, and to the time until which it rests.
 #[derive(Clone, Copy, Default)]
 struct Entered {
-    /// The phase; nothing if it stays.
+    /// The phase; `None` if it stays.
     phase: Option<i32>,
     due: Option<Timestamp>,
 }
@@ -46,7 +46,7 @@ pub(super) async fn enter_phases(
              FROM given WHERE runs.key = given.key",
             places(rows.len(), 3)
         );
-        // The text holds nothing from outside.
+        // The text holds no outside input.
         let mut query = sqlx::query(AssertSqlSafe(text));
         for (key, Entered { phase, due }) in rows {
             let due = due.map(Timestamp::unix_nanos);
@@ -72,7 +72,7 @@ pub(super) async fn finish(
              FROM given WHERE runs.key = given.key AND runs.state IS NULL",
             places(rows.len(), 5)
         );
-        // The text holds nothing from outside.
+        // The text holds no outside input.
         let mut query = sqlx::query(AssertSqlSafe(text));
         for (step, finish) in rows {
             let head = &step.place.head;
