@@ -1,4 +1,4 @@
-//! Why a document is neither stored nor deleted.
+//! The reason why a document is neither stored nor deleted.
 
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::Failure;
@@ -7,7 +7,7 @@ use tonic::Code;
 
 use crate::store::StoreError;
 
-/// Why a document is neither stored nor deleted.
+/// The reason why a document is neither stored nor deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError<I> {
     /// The text is not valid.
@@ -48,7 +48,8 @@ impl<I> ChangeError<I> {
         }
     }
 
-    /// Makes the failure for the caller, who gave the id in a field and may have named the request.
+    /// Creates the failure for the caller, who sent the id in a field and may have named the
+    /// request.
     pub fn into_failure(
         self,
         id_field: &str,

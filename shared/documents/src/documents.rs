@@ -1,4 +1,4 @@
-//! The documents of one kind: those that were put, and those of files.
+//! The documents of one kind: stored documents, and documents of files.
 
 mod list;
 mod revisions;
@@ -25,7 +25,7 @@ use crate::{
 pub use list::Listed;
 pub use revisions::same_version;
 
-/// How often the files are looked at by [`Documents::follow_files`].
+/// The interval at which [`Documents::follow_files`] checks the files.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The most documents that are kept as they were read.
@@ -53,7 +53,7 @@ impl<K: Kind> Clone for Documents<K> {
 /// The parts that kinds of documents of a service share. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct DocumentParts {
-    /// Where they are stored.
+    /// The store of the documents.
     pub store: Arc<dyn DocumentStore>,
     /// The runs that may use revisions; none of a service whose documents have none.
     pub runs: Option<Runs>,
@@ -118,7 +118,8 @@ pub struct Put<'a> {
 }
 
 impl<K: Kind> Documents<K> {
-    /// Reads the directory. One that cannot be listed has no documents, nor has an empty path.
+    /// Reads the directory. A directory that cannot be listed has no documents, nor has an empty
+    /// path.
     ///
     /// # Errors
     /// A store that does not work.
@@ -180,7 +181,7 @@ impl<K: Kind> Documents<K> {
         Ok(known)
     }
 
-    /// Returns a document at a revision; zero is the one in force. None if it is not kept.
+    /// Returns a document at a revision; zero is the revision in force. `None` if it is not kept.
     ///
     /// # Errors
     /// A store that does not work, or a revision that can no longer be read.
@@ -376,7 +377,8 @@ impl<K: Kind> Documents<K> {
         }
     }
 
-    /// Returns the stored document, else the file. A stored text that cannot be read is as if it were not there.
+    /// Returns the stored document, else the file. A stored text that cannot be read counts as
+    /// missing.
     fn in_force(&self, id: &str, row: Option<&DocumentRow>) -> Option<Known<K::Document>> {
         let known = |document, from_file| Known {
             document,

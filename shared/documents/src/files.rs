@@ -32,8 +32,8 @@ pub struct FileChanges {
 pub struct Fingerprint(Vec<(PathBuf, Option<SystemTime>, u64)>);
 
 impl Fingerprint {
-    /// Takes the `*.json` of a directory, and `nested` one level below; a directory that cannot be listed has
-    /// none.
+    /// Lists the `*.json` of a directory, and `nested` one level below; a directory that cannot be
+    /// listed has none.
     pub fn at(directory: &Path, nested: &str) -> Self {
         let look = |file: PathBuf| {
             let metadata = fs::metadata(&file).ok()?;
@@ -71,8 +71,8 @@ impl<K: Kind> Default for Files<K> {
 impl<K: Kind> Files<K> {
     /// Reads every file of a directory; an empty path is no directory.
     ///
-    /// A file that cannot be read is left out, and the log names it with everything that is wrong. Of two
-    /// documents with one id, the one whose path comes first counts.
+    /// A file that cannot be read is left out, and the log names it with all its problems. Of two
+    /// documents with one id, the document whose path comes first counts.
     pub(crate) fn read(kind: &K, directory: &Path, before: &Self) -> io::Result<Self> {
         let mut read = Self::default();
         if directory.as_os_str().is_empty() {

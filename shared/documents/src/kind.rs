@@ -15,7 +15,7 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// The largest file, in bytes.
     const MAX_BYTES: usize;
-    /// The name of a file that stands in a directory of its own; empty if none does.
+    /// The name of a file that is in a directory of its own; empty if there is none.
     const NESTED: &'static str = "";
     /// Whether earlier states are kept as revisions.
     const REVISIONS: bool = false;
@@ -59,7 +59,7 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
         self.read(file.stem, text)
     }
 
-    /// Makes the finding of a file whose bytes cannot be read.
+    /// Creates the finding of a file whose bytes cannot be read.
     fn unreadable(&self, problem: String) -> Self::Invalid;
 
     /// Logs the remarks on a file that was read.

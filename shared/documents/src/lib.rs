@@ -1,14 +1,17 @@
-//! Documents: texts under an id that callers put, read, list and delete, and that may stand in files.
+//! Documents: texts under an id that callers put, read, list and delete, and that may also come
+//! from files.
 //!
-//! A [`Kind`] says how a text is read; [`Documents`] does the rest for all of them. A document that was put hides
-//! a file of its id; when it is deleted, the file is in force again. A file is never deleted.
+//! A [`Kind`] defines the reading of a text; [`Documents`] does the rest for all kinds. A document
+//! that was put hides a file of its id; when it is deleted, the file is in force again. A file is
+//! never deleted.
 //!
-//! - [`store`]: the seam to a database. [`sqlite`] is the one that exists; `tests/it` is the suite of all.
+//! - [`store`]: the seam to a database. [`sqlite`] is the only implementation; `tests/it` is the
+//!   suite of all.
 //! - [`requests`]: request ids that were used, with the first answer to each.
 //! - [`kind`]: the description of a kind of document.
 //! - [`files`]: the documents of a directory.
-//! - [`documents`]: stored documents and those of files together.
-//! - [`change`]: why a document is neither stored nor deleted.
+//! - [`documents`]: stored documents and documents of files together.
+//! - [`change`]: the reasons why a document is neither stored nor deleted.
 
 pub mod change;
 pub mod documents;

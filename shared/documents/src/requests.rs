@@ -18,7 +18,7 @@ pub struct Request<'a> {
     pub body: Hash,
 }
 
-/// What is known of a request id.
+/// The record of a request id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It was not used.
@@ -30,7 +30,7 @@ pub enum Seen {
 }
 
 impl<'a> Request<'a> {
-    /// Makes the request of a caller; none if its id is empty, as it is never repeated then.
+    /// Creates the request of a caller; `None` if its id is empty, as it is never repeated then.
     pub fn of(method: &'static str, id: &'a str, body: Hash) -> Option<Self> {
         let scope = "";
         (!id.is_empty()).then_some(Self {
@@ -45,7 +45,7 @@ impl<'a> Request<'a> {
 /// Knows the request ids that were used.
 #[async_trait]
 pub trait RequestStore: Send + Sync + std::fmt::Debug {
-    /// Returns what is known of a request id.
+    /// Returns the record of a request id.
     ///
     /// # Errors
     /// A database that does not work.

@@ -20,7 +20,8 @@ use crate::{
 
 static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// The tables of documents and requests. They come before those of the service whose database they are in.
+/// The tables of documents and requests. They come before the tables of the service whose database
+/// they are in.
 pub const MIGRATIONS: Migrations = Migrations::new("documents", &MIGRATOR);
 
 /// The store on SQLite. Clone, cheap.
@@ -30,7 +31,7 @@ pub struct SqliteDocuments {
 }
 
 impl SqliteDocuments {
-    /// Takes an open database with [`MIGRATIONS`] applied.
+    /// Creates the store in an open database with [`MIGRATIONS`] applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }

@@ -38,7 +38,7 @@ pub struct NewDocument<'a> {
     pub text: &'a str,
     /// The version that is replaced; zero if none is stored.
     pub replaces: u64,
-    /// The request that asks for it; none if it is never repeated.
+    /// The request of the change; `None` if it is never repeated.
     pub request: Option<Request<'a>>,
     /// The time of the change.
     pub now: Timestamp,
@@ -57,7 +57,7 @@ pub struct RevisionRow {
     pub from_file: bool,
     /// The newest earlier revision with the same label and another text; zero for none.
     pub same_version_as: u64,
-    /// When it came into force.
+    /// The time at which it came into force.
     pub created: Timestamp,
 }
 
@@ -88,7 +88,8 @@ pub trait DocumentStore: RequestStore {
         id: &str,
     ) -> Result<Option<DocumentRow>, StoreError>;
 
-    /// Returns at most `limit` documents by id, those after `after`; no more once their texts exceed `most_bytes`.
+    /// Returns at most `limit` documents by id, starting after `after`; no more once their texts
+    /// exceed `most_bytes`.
     async fn page(
         &self,
         collection: Collection,
@@ -101,7 +102,8 @@ pub trait DocumentStore: RequestStore {
     /// than the named one is stored by now, or the request id was used.
     async fn put(&self, collection: Collection, new: NewDocument<'_>) -> Result<bool, StoreError>;
 
-    /// Stores a document in place of any, unless its request was seen before: the answer says so.
+    /// Stores a document in place of any, unless its request was seen before. Returns the earlier
+    /// record of the request.
     async fn replace(
         &self,
         collection: Collection,
@@ -132,8 +134,8 @@ pub trait DocumentStore: RequestStore {
         }
     }
 
-    /// Deletes a document and stores its request in one commit. Returns whether there was a document; without
-    /// one nothing is stored.
+    /// Deletes a document and stores its request in one commit. Returns whether there was a
+    /// document; without one the request is not stored either.
     async fn delete(
         &self,
         collection: Collection,
@@ -157,7 +159,7 @@ pub trait DocumentStore: RequestStore {
         number: u64,
     ) -> Result<Option<(RevisionRow, String)>, StoreError>;
 
-    /// Returns at most `limit` revisions of a document, the newest first, those before `before`.
+    /// Returns at most `limit` revisions of a document before `before`, the newest first.
     async fn revisions(
         &self,
         collection: Collection,
@@ -166,8 +168,8 @@ pub trait DocumentStore: RequestStore {
         limit: usize,
     ) -> Result<Vec<RevisionRow>, StoreError>;
 
-    /// Stores documents that came into force, in one commit; one that is the newest revision already is not
-    /// stored again. Returns their revisions, in order.
+    /// Stores documents that came into force, in one commit; a document that is the newest revision
+    /// already is not stored again. Returns their revisions, in order.
     async fn add_revisions(
         &self,
         collection: Collection,
@@ -175,7 +177,7 @@ pub trait DocumentStore: RequestStore {
         now: Timestamp,
     ) -> Result<Vec<RevisionRow>, StoreError>;
 
-    /// Deletes the revisions of a document up to a number, but for those that are used.
+    /// Deletes the revisions of a document up to a number, except revisions in use.
     async fn delete_revisions(
         &self,
         collection: Collection,

@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 use crate::{Broken, Cut, Output, next, refused};
 
-/// What happens to a cell.
+/// An event of a cell.
 #[derive(Debug)]
 pub enum CellEvent {
     /// It wrote something.
     Output(OutputStream, String),
-    /// It ended. Nothing comes after it.
+    /// The end; no event follows.
     Ended(Box<Cell>),
 }
 
-/// What a cell did.
+/// The outcome of a cell.
 #[derive(Debug, Default)]
 pub struct Cell {
     /// Its number in the session, from 1.
     pub number: u64,
-    /// All of standard output; above the limit a line stands in the place of the middle.
+    /// All of standard output; above the limit a line replaces the middle.
     pub stdout: Vec<u8>,
     /// All of standard error, likewise.
     pub stderr: Vec<u8>,
@@ -35,14 +35,14 @@ pub struct Cell {
     pub value: Option<CellValue>,
     /// The error that ended it, if one did.
     pub error: Option<CellError>,
-    /// How it ended.
+    /// The kind of its end.
     pub ended: CellEnded,
 }
 
 /// Runs a cell to its end. Dropping the stream interrupts it.
 ///
 /// The stream yields [`CellEvent`]s and ends after the first [`Broken`]. A cell is never run twice
-/// by itself: what it changed in its session stays changed.
+/// by itself: its changes to the session stay.
 pub fn run_cell(
     sandbox: &Transport,
     context: &CallContext,

@@ -18,7 +18,7 @@ impl Decoder {
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
-    /// Returns what stands for a character whose end did not come.
+    /// Returns the replacement of a character whose end did not arrive.
     pub(crate) fn finish(&mut self) -> &'static str {
         match std::mem::take(&mut self.begun).is_empty() {
             true => "",

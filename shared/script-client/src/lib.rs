@@ -1,9 +1,8 @@
-//! Runs a script, or a cell of a session, in the sandbox and reports what it writes while it writes
-//! it.
+//! Runs a script, or a cell of a session, in the sandbox and reports its output as it is written.
 //!
-//! The registry uses it for tools, and the workflow service for nodes. [`run`] and [`run_cell`] join
-//! what the code writes into pieces of a sensible size and keep all of it for the answer, so that a
-//! caller has both.
+//! The registry uses it for tools, and the workflow service for nodes. [`run`] and [`run_cell`]
+//! join the output of the code into pieces of a sensible size and keep all of it for the answer, so
+//! that a caller has both.
 
 mod cell;
 mod decoder;
@@ -25,24 +24,24 @@ use run_events::Coalescer;
 use tokio::time::Instant;
 use tonic::{Code, Status, Streaming};
 
-/// What happens to a script.
+/// An event of a script.
 #[derive(Debug)]
 pub enum ScriptEvent {
     /// It wrote something.
     Output(OutputStream, String),
     /// It reported its progress.
     Progress(ScriptProgress),
-    /// It ended. The response holds everything that it wrote; a stream above its limit has a line in the place of
-    /// the middle. Nothing comes after it.
+    /// The end; no event follows. The response holds all its output; a stream above its limit has a
+    /// line in place of the middle.
     Ended(Box<ExecuteResponse>),
 }
 
 /// A script or cell that did not end by itself, because the sandbox refused it or was lost.
 #[derive(Debug)]
 pub struct Broken {
-    /// What the sandbox answered.
+    /// The status that the sandbox returned.
     pub status: Status,
-    /// Whether the code may have run, and how far is unknown.
+    /// Whether the code may have run, to an unknown extent.
     pub may_have_run: bool,
 }
 
@@ -95,7 +94,7 @@ pub fn run(
     }
 }
 
-/// What a script has written.
+/// The output of a script.
 #[derive(Default)]
 struct Output {
     coalescer: Coalescer<OutputStream>,
@@ -116,7 +115,7 @@ impl Written {
         self.decoder.decode(data)
     }
 
-    /// Takes the end of a stream, behind a line that says how much is missing before it.
+    /// Adds the end of a stream, behind a line that states the missing bytes before it.
     fn finish(&mut self, cut: Cut<'_>) -> String {
         let mut text = String::new();
         if cut.missing > 0 {
@@ -137,7 +136,7 @@ pub fn is_cut(response: &ExecuteResponse) -> bool {
 /// The part of a stream that was not sent.
 #[derive(Clone, Copy)]
 struct Cut<'a> {
-    /// Bytes between what was sent and the end.
+    /// Bytes between the chunks sent and the end.
     missing: u64,
     /// The last bytes.
     end: &'a [u8],
@@ -151,7 +150,7 @@ impl<'a> Cut<'a> {
 }
 
 impl Output {
-    /// Takes a chunk and returns what is to be reported now.
+    /// Adds a chunk and returns the pieces to report now.
     fn take(&mut self, chunk: &sandbox::OutputChunk) -> Vec<(OutputStream, String)> {
         let (stream, written) = match chunk.stream() {
             sandbox::OutputStream::Stdout => (OutputStream::Out, &mut self.stdout),

@@ -27,8 +27,8 @@ pub struct Listed<D> {
 }
 
 impl<K: Kind> Documents<K> {
-    /// Returns the page of a list that a token and a size ask for. It is shorter than asked for where the texts
-    /// of its documents would exceed 2 MiB.
+    /// Returns the page of a list that a token and a size request. It is shorter than requested
+    /// where the texts of its documents would exceed 2 MiB.
     ///
     /// # Errors
     /// A token of another list, or a store that does not work.
@@ -52,8 +52,8 @@ impl<K: Kind> Documents<K> {
         })
     }
 
-    /// Returns at most `limit` documents by id, those after `after`, and the id behind which more follow; fewer
-    /// once their texts exceed 2 MiB.
+    /// Returns at most `limit` documents by id, starting after `after`, and the id behind which
+    /// more follow; fewer once their texts exceed 2 MiB.
     ///
     /// # Errors
     /// A store that does not work.
@@ -72,7 +72,8 @@ impl<K: Kind> Documents<K> {
             .map(|row| (row.id.clone(), row))
             .collect();
         let bytes: usize = stored.values().map(|row| row.text.len()).sum();
-        // Behind a page that ended for its bytes the store may have ids before those of later files.
+        // Behind a page that ended for its bytes the store may have ids before the ids of later
+        // files.
         let known_to = stored.keys().next_back().filter(|_| bytes > PAGE_BYTES);
         let is_known = |id: &str| known_to.is_none_or(|last| id <= last.as_str());
         let files = self.files();

@@ -11,11 +11,11 @@ use crate::{
     store::{NewRevision, RevisionRow, StoreError},
 };
 
-/// How many revisions of a document are kept without a run that uses them.
+/// The number of revisions of a document that are kept without a run that uses them.
 const KEPT: u64 = 100;
 
 impl<K: Kind> Documents<K> {
-    /// Returns at most `limit` revisions of a document, the newest first, those before `before`.
+    /// Returns at most `limit` revisions of a document before `before`, the newest first.
     ///
     /// # Errors
     /// A store that does not work.
@@ -84,7 +84,7 @@ impl<K: Kind> Documents<K> {
         self.note(tenant, new).await
     }
 
-    /// Notes documents that came into force; those whose newest revision is the same already change nothing.
+    /// Notes documents that came into force, unless their newest revision is the same already.
     /// Revisions that are no longer kept are deleted.
     pub(super) async fn note(
         &self,
@@ -114,7 +114,7 @@ impl<K: Kind> Documents<K> {
         Ok(())
     }
 
-    /// Deletes the revisions of a document up to a number, but for those that runs use.
+    /// Deletes the revisions of a document up to a number, except revisions that runs use.
     pub(super) async fn delete_unused(
         &self,
         tenant: Tenant,

@@ -12,7 +12,7 @@ use crate::requests::{Request, Seen};
 /// The time for which a request id is remembered: a week.
 const KEPT_NANOS: i64 = 7 * 86_400 * 1_000_000_000;
 
-/// Returns what is known of a request id.
+/// Returns the record of a request id.
 ///
 /// # Errors
 /// A database that does not work.
@@ -60,8 +60,8 @@ pub async fn forget(
     Ok(())
 }
 
-/// Notes a request with what is needed to answer it again. Returns whether its id was new. Ids that were used
-/// more than a week ago are forgotten.
+/// Notes a request with the answer to a repeat of it. Returns whether its id was new. Ids that were
+/// used more than a week ago are forgotten.
 ///
 /// # Errors
 /// A database that does not work.

@@ -1,4 +1,4 @@
-//! Documents that were put, over those of files.
+//! Stored documents, over documents of files.
 
 use std::{fs, path::Path};
 

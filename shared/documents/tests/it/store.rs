@@ -68,7 +68,7 @@ async fn a_request_is_noted_with_the_change_that_it_asks_for() {
     };
     let seen = async |asked| store.seen(TENANT, asked).await.unwrap();
     let first = request("r1", "body");
-    // A change that is refused notes nothing.
+    // A refused change notes no request.
     assert!(!store.put(collection("a"), named(7, first)).await.unwrap());
     assert_eq!(seen(first).await, Seen::New);
     assert!(store.put(collection("a"), named(0, first)).await.unwrap());
