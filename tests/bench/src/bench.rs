@@ -21,10 +21,10 @@ use clap::ValueEnum;
 use crate::harness::Effort;
 use crate::table::Figure;
 
-/// What can be measured.
+/// The families of figures that can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Benchmark {
-    /// Reading what a model wrote.
+    /// Parsing of model text.
     Parse,
     /// A tool call through gateway and registry.
     Call,
@@ -46,9 +46,9 @@ pub(crate) enum Benchmark {
     Edges,
     /// Scripts in the sandbox.
     Script,
-    /// Starting the program, and what it needs while idle.
+    /// The start of the program, and its memory while idle.
     Serve,
-    /// What tracing costs.
+    /// The cost of tracing.
     Tracing,
 }
 
@@ -70,10 +70,10 @@ impl Benchmark {
         Benchmark::Tracing,
     ];
 
-    /// Measures.
+    /// Measures the figures of the family.
     ///
     /// # Errors
-    /// What keeps it from being measured here.
+    /// The obstacle to measuring on this machine.
     pub(crate) async fn run(self, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
         match self {
             Benchmark::Parse => parse::run(effort),

@@ -5,18 +5,18 @@ use std::time::Instant;
 
 use anyhow::Context;
 
-/// How much is measured, and where.
+/// The extent of measuring, and its directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Effort {
     /// Whether a rough answer will do.
     pub(crate) quick: bool,
-    /// How many events the log has inside which a watch is resumed.
+    /// The number of events of the log in which a watch is resumed.
     pub(crate) log_events: u64,
     directory: PathBuf,
 }
 
 impl Effort {
-    /// Takes what the command line says; data go to fresh directories in `directory`.
+    /// Creates the effort from the command line; data go to fresh directories in `directory`.
     pub(crate) fn new(quick: bool, log_events: u64, directory: PathBuf) -> Self {
         Self {
             quick,
@@ -25,15 +25,15 @@ impl Effort {
         }
     }
 
-    /// Returns how often to repeat: `full` times, or a tenth of it when a rough answer will do.
+    /// Returns the number of rounds: `full`, or a tenth of it when a rough answer will do.
     pub(crate) fn times(&self, full: usize) -> usize {
         if self.quick { (full / 10).max(2) } else { full }
     }
 
-    /// Makes a fresh directory on the file system that is measured.
+    /// Creates a fresh directory on the file system that is measured.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub(crate) fn fresh_directory(&self) -> anyhow::Result<tempfile::TempDir> {
         let directory = &self.directory;
         tempfile::Builder::new()
@@ -43,14 +43,14 @@ impl Effort {
     }
 }
 
-/// Returns how many seconds `work` takes.
+/// Returns the seconds that `work` takes.
 pub(crate) fn seconds_of<T>(work: impl FnOnce() -> T) -> f64 {
     let begin = Instant::now();
     std::hint::black_box(work());
     begin.elapsed().as_secs_f64()
 }
 
-/// Repeats `work` one after the other and returns how many seconds each took.
+/// Repeats `work` one after the other and returns the seconds of each.
 ///
 /// # Errors
 /// The first failure of `work`.
@@ -68,7 +68,7 @@ where
     Ok(seconds)
 }
 
-/// Lets `tasks` tasks repeat `work` `each` times at once, and returns how often it was done in a
+/// Lets `tasks` tasks repeat `work` `each` times at once, and returns its rate per
 /// second.
 ///
 /// # Errors

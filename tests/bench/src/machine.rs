@@ -1,4 +1,4 @@
-//! What the machine is, and how busy it was.
+//! The description of the machine, and its load.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) fn describe(directory: &Path) -> String {
     format!("{cores} cores ({processor}), Linux {kernel}, data on {file_system}")
 }
 
-/// Returns how many tasks wanted a core, over 1, 5 and 15 minutes.
+/// Returns the number of tasks that wanted a core, over 1, 5 and 15 minutes.
 pub(crate) fn load() -> String {
     let line = first_line("/proc/loadavg");
     line.split(' ').take(3).collect::<Vec<_>>().join(" ")

@@ -1,8 +1,8 @@
-//! Measures Tavern beside the floor of the machine.
+//! Measures Tavern against the floor of the machine.
 //!
-//! Machines differ and are never quite idle, so every figure stands beside what the same machine
-//! needs, in the same run, for the same thing done barely: an echo, a bare write with `fsync`, a
-//! bare interpreter. The README of this crate says how to read the table.
+//! Machines differ and are never quite idle, so every figure has a floor: a bare form of the same
+//! work, on the same machine in the same run, such as an echo, a bare write with `fsync` or a bare
+//! interpreter. The README of this crate explains the table.
 
 mod bench;
 mod harness;
@@ -22,7 +22,7 @@ use clap::Parser;
 use bench::Benchmark;
 use harness::Effort;
 
-/// Measures Tavern beside the floor of the machine.
+/// Measures Tavern against the floor of the machine.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Measures only these; may be given several times.
@@ -31,11 +31,11 @@ struct Arguments {
     /// Repeats a tenth as often: a rough answer in a tenth of the time.
     #[arg(long)]
     quick: bool,
-    /// How many events the log has inside which a watch is resumed.
+    /// The number of events of the log in which a watch is resumed.
     #[arg(long, default_value_t = 100_000)]
     log_events: u64,
-    /// Where data go, in fresh directories that are removed afterwards; the file system is what
-    /// durable steps are measured on. Default: the system's directory for temporary files.
+    /// The directory of data, in fresh directories that are removed afterwards; durable steps are
+    /// measured on its file system. Default: the system's directory for temporary files.
     #[arg(long)]
     directory: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ fn measure_each(benchmarks: &[Benchmark]) -> anyhow::Result<ExitCode> {
         command
             .args(shared_arguments())
             .args(["--only", &benchmark.to_string()]);
-        // One that cannot be measured here takes nothing away from the others.
+        // A family that cannot be measured here does not stop the others.
         if !command.status()?.success() {
             code = ExitCode::FAILURE;
         }
@@ -74,7 +74,7 @@ fn measure_each(benchmarks: &[Benchmark]) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// Returns the arguments of this process without those that choose benchmarks.
+/// Returns the arguments of this process except the ones that choose benchmarks.
 fn shared_arguments() -> Vec<OsString> {
     let mut shared = Vec::new();
     let mut given = std::env::args_os().skip(1);

@@ -1,11 +1,11 @@
-//! Measured values and what is said about them.
+//! Measured values and their statistics.
 
-/// What a value counts.
+/// The unit of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Seconds that something took.
     Seconds,
-    /// How often something was done in a second.
+    /// Repetitions per second.
     PerSecond,
     /// Millions of bytes in a second.
     MegabytesPerSecond,
@@ -74,7 +74,7 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Takes values in the order in which they were measured.
+    /// Creates a series from values in the order of their measurement.
     pub(crate) fn new(unit: Unit, mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         if unit.more_is_better() {
@@ -83,12 +83,12 @@ impl Series {
         Self { unit, values }
     }
 
-    /// Takes times in seconds.
+    /// Creates a series of times in seconds.
     pub(crate) fn seconds(values: Vec<f64>) -> Self {
         Self::new(Unit::Seconds, values)
     }
 
-    /// Returns what the values count.
+    /// Returns the unit of the values.
     pub(crate) fn unit(&self) -> Unit {
         self.unit
     }
@@ -98,18 +98,18 @@ impl Series {
         self.percentile(0.5)
     }
 
-    /// Returns the value than which only one in a hundred is worse; of few values, the worst.
+    /// Returns the 99th percentile, from the better end; of few values, the worst.
     pub(crate) fn tail(&self) -> f64 {
         self.percentile(0.99)
     }
 
-    /// Divides every value, as when one value stands for many equal parts.
+    /// Divides every value, as when one value covers many equal parts.
     pub(crate) fn divided_by(mut self, parts: f64) -> Self {
         self.values.iter_mut().for_each(|value| *value /= parts);
         self
     }
 
-    /// The smallest value that at least `share` of all values are as good as; NaN of nothing.
+    /// The value that at least `share` of all values are as good as; NaN if there are none.
     fn percentile(&self, share: f64) -> f64 {
         let rank = (share * self.values.len() as f64).ceil() as usize;
         let at = rank

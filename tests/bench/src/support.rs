@@ -1,4 +1,4 @@
-//! What several benchmarks need.
+//! Parts that several benchmarks share.
 
 pub(crate) mod echo;
 pub(crate) mod edge;
@@ -9,8 +9,8 @@ pub(crate) mod served;
 
 use telemetry::{Guard, TelemetrySettings};
 
-/// Sets telemetry up as a server without a collector has it, but with less to say: what is
-/// measured here and what is printed here must not get into each other's way.
+/// Sets telemetry up as a server without a collector has it, but with fewer messages: measuring and
+/// printing must not disturb each other.
 ///
 /// # Errors
 /// It cannot be set up.

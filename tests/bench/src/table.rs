@@ -1,4 +1,4 @@
-//! Figures beside their floors, as a table.
+//! Figures with their floors, as a table.
 
 use std::io::Write;
 
@@ -13,14 +13,14 @@ pub(crate) struct Figure {
     goal: Option<Goal>,
 }
 
-/// What shall be reached.
+/// A goal for a figure.
 #[derive(Debug)]
 struct Goal {
     limit: f64,
     percentile: Percentile,
 }
 
-/// Which of the values of a series a goal is about.
+/// The value of a series to which a goal applies.
 #[derive(Clone, Copy, Debug)]
 enum Percentile {
     Median,
@@ -28,7 +28,7 @@ enum Percentile {
 }
 
 impl Figure {
-    /// Names what was measured.
+    /// Creates a figure from its name and its measured values.
     pub(crate) fn new(what: impl Into<String>, measured: Series) -> Self {
         Self {
             what: what.into(),
@@ -38,13 +38,13 @@ impl Figure {
         }
     }
 
-    /// Sets what the machine needs for the same thing done barely, measured in the same run.
+    /// Sets the floor: the values of the bare form of the same work, measured in the same run.
     pub(crate) fn floor(mut self, what: impl Into<String>, floor: Series) -> Self {
         self.floor = Some((what.into(), floor));
         self
     }
 
-    /// Sets what the median shall reach, in the unit of the values.
+    /// Sets the goal for the median, in the unit of the values.
     pub(crate) fn goal(mut self, limit: f64) -> Self {
         self.goal = Some(Goal {
             limit,
@@ -53,7 +53,7 @@ impl Figure {
         self
     }
 
-    /// Sets what the 99th percentile shall reach, in the unit of the values.
+    /// Sets the goal for the 99th percentile, in the unit of the values.
     pub(crate) fn goal_of_tail(mut self, limit: f64) -> Self {
         self.goal = Some(Goal {
             limit,
@@ -95,7 +95,7 @@ impl Figure {
 /// Writes a table with its heading that reads as plain text and as Markdown.
 ///
 /// # Errors
-/// The output does not take it.
+/// The output rejects it.
 pub(crate) fn write(heading: &str, figures: &[Figure], mut to: impl Write) -> std::io::Result<()> {
     let head = [
         "figure", "median", "p99", "floor", "median", "p99", "ratio", "goal", "reached",

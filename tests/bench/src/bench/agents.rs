@@ -19,13 +19,13 @@ use crate::support::in_process::{InProcess, TOOL};
 use crate::support::processes::resident_mebibytes;
 use crate::table::Figure;
 
-/// How many calls the model makes in one turn, one after the other.
+/// The calls of the model in one turn, one after the other.
 const CALLS: usize = 20;
-/// How many turns there are at once.
+/// The turns at once.
 const TURNS: usize = 1_000;
-/// How many agents a scene has.
+/// The agents of a scene.
 const INSTANCES: usize = 100;
-/// How many scenes run.
+/// The scenes that run.
 const SCENES: usize = 100;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -43,7 +43,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     ];
     let tavern = InProcess::start_with(effort, &files).await?;
     let transport = tavern.transport();
-    // First, as what the others leave to the allocator would be used again.
+    // First, as memory that the others leave to the allocator would be used again.
     let idle = idle_instances(&transport, effort).await?;
     let mut figures = vec![rounds(&transport, effort).await?];
     figures.extend(turns_at_once(&transport, effort).await?);
@@ -58,7 +58,7 @@ fn profile(id: &str, model: &str) -> String {
         .to_string()
 }
 
-/// A model that makes one call after the other, and then says so.
+/// A model that makes one call after the other, and then ends with text.
 fn script() -> String {
     // The same call again and again would end the turn.
     let call = |number: usize| {
@@ -109,7 +109,8 @@ async fn play(transport: Transport, profile: &str) -> anyhow::Result<()> {
     anyhow::bail!("the stream ended before the run did")
 }
 
-/// What one round of a durable turn takes: the model is asked, its call leaves and comes back.
+/// The time of one round of a durable turn: the model request, and its call until its result is
+/// back.
 async fn rounds(transport: &Transport, effort: &Effort) -> anyhow::Result<Figure> {
     play(transport.clone(), "caller").await?;
     let mut seconds = Vec::new();
@@ -157,7 +158,7 @@ async fn turns_at_once(transport: &Transport, effort: &Effort) -> anyhow::Result
     ])
 }
 
-/// What agents of scenes cost while nothing happens.
+/// The memory of agents of scenes while they are idle.
 async fn idle_instances(transport: &Transport, effort: &Effort) -> anyhow::Result<Figure> {
     let mut scenes = SceneServiceClient::new(transport.clone().outermost());
     let instance = |number: usize| {
@@ -172,7 +173,7 @@ async fn idle_instances(transport: &Transport, effort: &Effort) -> anyhow::Resul
     };
     scenes.put_scene(request).await?;
     let own = std::process::id();
-    // The first one brings what all of them share.
+    // The first scene allocates the parts that all of them share.
     start(&mut scenes).await?;
     let before = resident_mebibytes(own).context("this process has memory")?;
     let count = effort.times(SCENES);

@@ -1,4 +1,4 @@
-//! Nodes whose results are reused, beside the same nodes without a cache.
+//! Nodes whose results are reused, compared with the same nodes without a cache.
 //!
 //! A chain of 1 000 additions runs in memory; each looks for its result first and finds it.
 
@@ -39,7 +39,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Additions, each of which needs the sum of the one before it.
+/// Additions, each of which needs the sum of its predecessor.
 fn chain(execution: &Value) -> String {
     let node = |at: usize| {
         json!({

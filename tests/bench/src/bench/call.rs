@@ -1,6 +1,6 @@
-//! A tool call through gateway and registry, beside a bare echo of tonic.
+//! A tool call through gateway and registry, compared with a bare echo of tonic.
 //!
-//! The tool returns the time, so what is measured is the way to it and back: reading the text,
+//! The tool returns the time, so the figure covers the way to it and back: reading the text,
 //! starting a run, checking the arguments, dispatching, recording events in memory and following
 //! them to the end of the run. The floor for that is a stream of as many messages. The parts of the
 //! way are measured by themselves as well, to show where the time goes.
@@ -19,19 +19,19 @@ use crate::support::echo;
 use crate::support::in_process::{self, InProcess, TOOL};
 use crate::table::Figure;
 
-/// How many callers there are at once where the rate is measured.
+/// The callers at once where the rate is measured.
 const CALLERS: usize = 64;
 
 /// The size of an echoed message, about that of an event.
 const MESSAGE_BYTES: usize = 200;
 
-/// How many calls a text has that has many.
+/// The calls of a text with many calls.
 const MANY: usize = 16;
 
-/// What a call shall take at most, in process and over loopback.
+/// The goals for the seconds of a call, in process and over loopback.
 const TIME_GOALS: [f64; 2] = [200e-6, 300e-6];
 
-/// How many calls there shall be in a second.
+/// The goal for the calls per second.
 const RATE_GOAL: f64 = 15e3;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -45,7 +45,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The parts of the way, and the floor over a socket, each beside an echo in process.
+/// The parts of the way, and the floor over a socket, each compared with an echo in process.
 async fn parts(tavern: &InProcess, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let socket = echo::over_socket().await?;
     let far = move |_| {
@@ -83,7 +83,7 @@ async fn parts(tavern: &InProcess, effort: &Effort) -> anyhow::Result<Vec<Figure
     ])
 }
 
-/// Returns what calls the tool once, without gateway and without a run of its own.
+/// Returns a function that calls the tool once, without gateway and without a run of its own.
 fn call_tool(
     tavern: &InProcess,
     effect_id: impl Fn() -> String,
@@ -125,7 +125,7 @@ where
     Ok(Figure::new(what, times).floor("echo in process", floor_times))
 }
 
-/// Invocations in this process, beside a stream in this process.
+/// Invocations in this process, compared with a stream in this process.
 async fn in_memory(
     tavern: &InProcess,
     calls: usize,
@@ -159,7 +159,7 @@ async fn in_memory(
     compare(what, calls, invoke, &floor_name, floor, effort).await
 }
 
-/// Invocations over a loopback socket, beside a stream over a loopback socket.
+/// Invocations over a loopback socket, compared with a stream over a loopback socket.
 async fn over_socket(tavern: &InProcess, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let gateway = tavern.gateway_over_socket().await?;
     let invoke = move |_| {

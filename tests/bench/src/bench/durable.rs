@@ -1,7 +1,7 @@
-//! Steps that survive power loss, beside a bare write with `fsync` on the same file system.
+//! Steps that survive power loss, compared with a bare write with `fsync` on the same file system.
 //!
-//! A step is two events, made durable together. The floor overwrites one page of a file that is
-//! already there, which is the least that any log can do.
+//! A step is two events, made durable together. The floor overwrites one page of an existing file,
+//! the least that any log can do.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ use crate::harness::{Effort, at_once, one_by_one, seconds_of};
 use crate::series::{Series, Unit};
 use crate::table::Figure;
 
-/// How many runs there are at once where the rate is measured.
+/// The runs at once where the rate is measured.
 const RUNS: usize = 64;
 
 /// About the size of an event.
@@ -26,7 +26,7 @@ const EVENT_BYTES: usize = 300;
 
 const PAGE: usize = 4096;
 
-/// How many pages the bare file has before writing begins again at its start.
+/// The pages of the bare file; writing begins again at its start behind the last.
 const PAGES: u64 = 4096;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -109,10 +109,10 @@ async fn step(writer: &RunWriter) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Begins a durable run.
+/// Creates a durable run.
 ///
 /// # Errors
-/// The log does not take it.
+/// The log rejects it.
 pub(super) async fn new_run(log: &SqliteRunLog) -> anyhow::Result<RunWriter> {
     let run = SystemIds.next_run(RunOwner::Workflow);
     match log
@@ -131,10 +131,10 @@ pub(super) struct BareFile {
 }
 
 impl BareFile {
-    /// Makes the file, full and synced, so that later only its content changes.
+    /// Creates the file, full and synced, so that later only its content changes.
     ///
     /// # Errors
-    /// The file system does not take it.
+    /// The file system rejects it.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let file =
             File::create_new(path).with_context(|| format!("{} cannot be made", path.display()))?;
@@ -145,10 +145,10 @@ impl BareFile {
         Ok(Self { file, next: 0 })
     }
 
-    /// Writes one page, waits until the device has it, and returns how many seconds that took.
+    /// Writes one page, waits until the device has it, and returns the seconds that it took.
     ///
     /// # Errors
-    /// The device does not take it.
+    /// The device rejects it.
     pub(super) fn write_and_sync(&mut self) -> anyhow::Result<f64> {
         let at = self.next % PAGES * PAGE as u64;
         self.next += 1;

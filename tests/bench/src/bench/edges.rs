@@ -1,4 +1,4 @@
-//! Following runs at the edges: how live they are, and what clients that stall cost.
+//! Following runs at the edges: their delay, and the cost of clients that stall.
 
 mod live;
 mod stalled;
@@ -27,7 +27,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Starts a run that executes a Python script, in memory; returns its id and what follows it.
+/// Starts a run that executes a Python script, in memory; returns its id and its stream of answers.
 async fn start_script(
     gateway: &mut GatewayServiceClient<Channel>,
     code: &str,

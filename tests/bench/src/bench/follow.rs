@@ -17,10 +17,10 @@ use crate::table::Figure;
 
 use super::durable::{BareFile, new_run};
 
-/// How many follow a run where many do.
+/// The followers of a run with many of them.
 const MANY: usize = 100;
 
-/// How many events are appended together where the long log is made.
+/// The events appended together when the long log is made.
 const EVENTS_PER_APPEND: u64 = 1_000;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -37,7 +37,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// When a follower saw an event.
+/// The time at which a follower saw an event.
 struct SeenEvent {
     sequence: u64,
     at: Instant,
@@ -134,7 +134,7 @@ async fn last_seen(
     last.context("there are no followers")
 }
 
-/// Hands one value to a task that waits for it, and returns how many seconds that took.
+/// Hands one value to a task that waits for it, and returns the seconds that it took.
 async fn hand_over() -> anyhow::Result<f64> {
     let (give, take) = tokio::sync::oneshot::channel::<Instant>();
     let (ready, waits) = tokio::sync::oneshot::channel();
@@ -206,7 +206,7 @@ async fn append(writer: &RunWriter, events: u64) -> anyhow::Result<u64> {
     Ok(writer.append(events).await?)
 }
 
-/// Ends a run, and with it those who follow it.
+/// Ends a run, and with it its followers.
 async fn append_last(writer: &RunWriter) -> anyhow::Result<()> {
     let last = NewEvent::new(SystemClock.now(), 2, Bytes::new());
     writer.finish(0, vec![last]).await?;

@@ -1,6 +1,6 @@
 //! Many callers at once, of one process and of five: the rate shall not fall with their number.
 //!
-//! The figure beside each is the best rate of the numbers of callers before it, in the same rounds.
+//! The floor of each figure is the best rate of the smaller numbers of callers, in the same rounds.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::table::Figure;
 /// Numbers of callers at once, the fewest first.
 const CALLERS: [usize; 3] = [64, 200, 1_000];
 
-/// The number of connections that the callers share. The gateway takes 192 calls of each.
+/// The number of connections that the callers share. The gateway accepts 192 calls of each.
 const CONNECTIONS: usize = 8;
 
 /// The number of calls in a round, for each number of callers.

@@ -1,7 +1,7 @@
-//! Reading what a model wrote, beside the raw event reader of quick-xml on the same bytes.
+//! The parsing of model text, compared with the raw event reader of quick-xml on the same bytes.
 //!
-//! The floor does less: it finds tags and ends of tags, but neither decides which of them belong
-//! to a call nor gives any value its type.
+//! The floor does less: it finds tags and ends of tags, but neither decides which of them belong to
+//! a call nor types a value.
 
 mod corpus;
 
@@ -17,7 +17,7 @@ use crate::table::Figure;
 
 use corpus::Corpus;
 
-/// How many bytes one round reads.
+/// The bytes that one round reads.
 const ROUND_BYTES: usize = 4 << 20;
 
 /// The size of the pieces in which a model's answer arrives.
@@ -38,7 +38,7 @@ pub(super) fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes sure that what is measured is the way of a good answer, not of a refusal.
+/// Makes sure that the measured messages are read as calls, and not refused.
 fn check(corpus: &Corpus, catalogue: &Catalogue) -> anyhow::Result<()> {
     for message in &corpus.messages {
         let parsed = call_text::parse(message, catalogue, &Policy::default());
@@ -118,7 +118,7 @@ fn chunks(corpus: &Corpus, catalogue: &Catalogue, effort: &Effort) -> Figure {
     }
 }
 
-/// Reads a text as a sequence of raw XML events. Gives their number, or nothing where the reader
+/// Reads a text as a sequence of raw XML events. Returns their number, or `None` where the reader
 /// gives up.
 fn scan(text: &str) -> Option<usize> {
     let mut reader = Reader::from_str(text);
@@ -138,7 +138,7 @@ fn scan(text: &str) -> Option<usize> {
     }
 }
 
-/// Returns whether the reader comes to the end of every message.
+/// Returns whether the reader reaches the end of every message.
 fn readable(corpus: &Corpus) -> bool {
     corpus
         .messages

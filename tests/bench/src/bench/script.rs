@@ -1,4 +1,4 @@
-//! Scripts in the sandbox, beside the bare interpreter with the same program.
+//! Scripts in the sandbox, compared with the bare interpreter with the same program.
 //!
 //! The first thing that a script does is to look at the clock, so that the way to it can be separated
 //! from the way back.
@@ -23,22 +23,22 @@ use crate::series::{Series, Unit};
 use crate::support::{processes, served};
 use crate::table::Figure;
 
-/// How many scripts run at once where the rate is measured.
+/// The scripts at once where the rate is measured.
 const AT_ONCE: usize = 4;
 
-/// What full isolation may add to the start of an interpreter that was not started beforehand.
+/// The goal for the seconds that full isolation adds to the start of a new interpreter.
 const ISOLATION_GOAL: f64 = 10e-3;
 
-/// How soon a script begins whose interpreter has waited for it, mostly.
+/// The goal for the median seconds until a script begins whose interpreter has waited for it.
 const WARM_GOAL: f64 = 3e-3;
 
-/// How soon all but one in a hundred of them begin.
+/// The goal for the 99th percentile of the same.
 const WARM_TAIL_GOAL: f64 = 10e-3;
 
-/// How long interpreters are waited for.
+/// The longest wait for interpreters.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How soon after a cancel no process of a script may be left.
+/// The goal for the seconds from a cancel until no process of a script is left.
 const KILL_GOAL: f64 = 250e-3;
 
 type Sandbox = ScriptSandboxServiceClient<Outbound>;
@@ -77,14 +77,14 @@ impl Host {
     }
 }
 
-/// A language, and how to do in it what is measured.
+/// A language, with the measured programs.
 struct Language {
     name: &'static str,
     /// Prints the seconds of the monotonic clock as the first thing.
     clock: &'static str,
     /// Prints the path of the interpreter.
     path: &'static str,
-    /// Arguments with which the bare interpreter takes a program from the command line.
+    /// Arguments with which the bare interpreter reads a program from the command line.
     bare: &'static [&'static str],
 }
 
@@ -102,7 +102,7 @@ const NODE: Language = Language {
     bare: &["-e"],
 };
 
-/// Two processes that will not go when asked to.
+/// Two processes that ignore a request to end.
 const STUBBORN: &str = "import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
@@ -133,7 +133,8 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// What waiting interpreters do: how fast they are made, what they keep, how soon a script begins.
+/// The figures of waiting interpreters: their rate of start, their memory, the time until a script
+/// begins.
 async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let name = language.name;
     let most = SandboxSettings::default().warm_interpreters;
@@ -222,7 +223,7 @@ async fn filled(host: &Host, name: &str, most: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What each waiting interpreter of a language keeps in memory, in MiB.
+/// Returns the memory of each waiting interpreter of a language, in MiB.
 fn memory_of_waiting(name: &str) -> anyhow::Result<Vec<f64>> {
     let families = families(name.trim_end_matches(char::is_numeric)).into_iter();
     let kept: Vec<f64> = families
@@ -255,7 +256,7 @@ async fn start(
 
         let (bare_began, bare_begin) = (monotonic_seconds(), Instant::now());
         let mut command = Command::new(&interpreter);
-        // The sandbox gives no environment either, and some variables make a start slow.
+        // The sandbox passes no environment either, and some variables make a start slow.
         let output = command
             .env_clear()
             .args(language.bare)
@@ -331,7 +332,8 @@ async fn rate(client: &Sandbox, level: &str, effort: &Effort) -> anyhow::Result<
     Ok(figure.floor("bare python3 -I", rate(floor)))
 }
 
-/// The processes beneath this one whose name begins so, each with its init and its launcher.
+/// Returns the processes beneath this one whose name begins with `name`, each with its init and its
+/// launcher.
 fn families(name: &str) -> Vec<Vec<u32>> {
     let own = std::process::id();
     let named = processes::descendants(own)
@@ -383,7 +385,7 @@ async fn kill(client: &Sandbox, effort: &Effort) -> anyhow::Result<Figure> {
     Ok(figure.goal_of_tail(KILL_GOAL))
 }
 
-/// Returns the interpreter that the sandbox uses, which may stand behind a slow shim.
+/// Returns the interpreter that the sandbox uses, which may be behind a slow shim.
 async fn interpreter(client: &Sandbox, language: &Language) -> anyhow::Result<String> {
     let response = execute(client, language.name, language.path).await?;
     Ok(printed(&response)?.to_owned())

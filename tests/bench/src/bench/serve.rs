@@ -1,4 +1,4 @@
-//! Starting `tavern serve`, and what it needs while it is idle.
+//! The start of `tavern serve`, and its memory while it is idle.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::series::{Series, Unit};
 use crate::support::{processes, served};
 use crate::table::Figure;
 
-/// How long nothing is asked for before the memory is looked at.
+/// The time without requests before the memory is measured.
 const IDLE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {

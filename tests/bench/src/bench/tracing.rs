@@ -1,9 +1,9 @@
-//! What tracing costs: processor time per invocation of a server that exports one trace in ten,
-//! beside a server that exports nothing.
+//! The cost of tracing: processor time per invocation of a server that exports one trace in ten,
+//! compared with a server that exports none.
 //!
-//! Both run the whole time and are asked in turn, so that whatever else the machine does meets
-//! both alike. Processor time is compared and not time of day, as it hardly depends on what others
-//! do.
+//! Both run the whole time and serve requests in turn, so that all other load of the machine
+//! affects both alike. Processor time is compared and not time of day, as it hardly depends on
+//! other load.
 
 use anyhow::{Context, ensure};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
@@ -17,13 +17,13 @@ use crate::support::receiver::Receiver;
 use crate::support::served::Served;
 use crate::table::Figure;
 
-/// How many callers there are at once.
+/// The callers at once.
 const CALLERS: usize = 16;
 
-/// How often each of them asks in one round.
+/// The requests of each in one round.
 const EACH: usize = 250;
 
-/// How much more tracing may cost.
+/// The goal for the relative cost of tracing.
 const GOAL: f64 = 1.03;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -76,7 +76,7 @@ impl Asked {
         Ok(Self { server, gateway })
     }
 
-    /// Asks many times and returns how many seconds of processor time each took.
+    /// Invokes many times and returns the seconds of processor time of each invocation.
     async fn round(&self) -> anyhow::Result<f64> {
         let used =
             || processes::processor_seconds(self.server.id()).context("the server has ended");

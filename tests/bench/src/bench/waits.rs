@@ -1,4 +1,4 @@
-//! Runs that wait for a time: what they cost meanwhile, and how fast they are woken.
+//! Runs that wait for a time: their memory meanwhile, and the rate at which they are woken.
 //!
 //! Each run is one timer, and all of them are due at the same moment, when they have long left memory.
 
@@ -20,13 +20,13 @@ use crate::series::{Series, Unit};
 use crate::support::processes::resident_mebibytes;
 use crate::table::Figure;
 
-/// How many runs wait.
+/// The number of runs that wait.
 const RUNS: usize = 100_000;
 
-/// How many are started at once.
+/// The number of starts at once.
 const STARTS: usize = 64;
 
-/// How many starts a second are counted on, so that all runs wait when the first is due.
+/// The expected starts per second, so that all runs wait when the first is due.
 const STARTS_PER_SECOND: u32 = 1_000;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -79,7 +79,7 @@ async fn measure(
     ])
 }
 
-/// Starts runs that are due at one moment; returns how many were started in a second.
+/// Starts runs that are due at one moment; returns the starts per second.
 async fn start_until(transport: Transport, runs: usize, due: Instant) -> anyhow::Result<f64> {
     let client = WorkflowServiceClient::new(transport.outermost());
     let definition: Arc<str> = definition().into();

@@ -1,6 +1,6 @@
-//! Nodes of a workflow in memory, beside the bare functions of the same nodes.
+//! Nodes of a workflow in memory, compared with the bare functions of the same nodes.
 //!
-//! The graph has 100 chains of 100 additions, each of which needs the sum of the one before it.
+//! The graph has 100 chains of 100 additions, each of which needs the sum of its predecessor.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const ITERATIONS: u32 = 100_000;
 /// About the size of the event of a finished node.
 const EVENT_BYTES: usize = 150;
 
-/// How many events are made durable together.
+/// The events that are appended together.
 const EVENTS_PER_APPEND: usize = 250;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -152,7 +152,7 @@ async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
     ))
 }
 
-/// Runs a definition and returns how many seconds passed between the run's beginning and end, by
+/// Runs a definition and returns the seconds between the run's beginning and end, by
 /// its own record.
 pub(super) async fn run_to_the_end(
     client: &mut WorkflowServiceClient<Outbound>,
@@ -217,7 +217,7 @@ async fn append_all() -> anyhow::Result<f64> {
 
 type Given = Vec<Vec<Option<Input<'static>>>>;
 
-/// Returns something to give each node: its defaults, and a number where there is none.
+/// Returns the inputs of each node: its defaults, and a number where there is none.
 fn given(plan: &Plan) -> Given {
     let one = Arc::new(json!(1));
     let slots = plan.nodes.iter().map(|node| node.shape.inputs.iter());
@@ -230,7 +230,7 @@ fn given(plan: &Plan) -> Given {
         .collect()
 }
 
-/// Makes sure that what is measured is a run that succeeds.
+/// Makes sure that the measured run succeeds.
 fn check(plan: &Arc<Plan>, inputs: &RunInputs) -> anyhow::Result<()> {
     let outcome = evaluate::run_pure(Arc::clone(plan), Arc::clone(inputs));
     match outcome.map_err(|node| anyhow!("node {node} is not pure"))? {
@@ -239,7 +239,7 @@ fn check(plan: &Arc<Plan>, inputs: &RunInputs) -> anyhow::Result<()> {
     }
 }
 
-/// Calls every node's function once, with nothing around it.
+/// Calls every node's function once, without the engine.
 fn call_all(plan: &Plan, given: &Given) {
     for (node, inputs) in plan.nodes.iter().zip(given) {
         let _ = std::hint::black_box(node.node.run(node.call(inputs)));

@@ -15,8 +15,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-/// A service of the contract that does nothing but answer: what it is called for in the product
-/// is of no concern here.
+/// A service of the contract that only answers; its purpose in the product does not matter here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Echo;
 

@@ -1,4 +1,4 @@
-//! Followers of a run at the edges, on bare sockets: what a client adds itself is close to nothing.
+//! Followers of a run at the edges, on bare sockets: the client itself adds close to no cost.
 
 use anyhow::{Context, bail, ensure};
 use contracts::tavern::run::v1::WatchRunRequest;
@@ -6,8 +6,8 @@ use prost::Message as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// What a client keeps of bytes that have come and are not read, in bytes: as little as the system lets
-/// it, so that a client that stalls is noticed soon.
+/// The receive buffer of a client, in bytes: as small as the system allows, so that a client that
+/// stalls is noticed soon.
 const RECEIVE_BUFFER: u32 = 4 << 10;
 
 /// The longest head of an answer.
@@ -105,7 +105,7 @@ impl EdgeClient {
         matches!(self.stream.read(&mut bytes).await, Ok(1..))
     }
 
-    /// Returns the next frame of a WebSocket; nothing once it is closed.
+    /// Returns the next frame of a WebSocket; `None` once it is closed.
     pub(crate) async fn frame(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         const CLOSE: u8 = 8;
         let Ok(first) = self.stream.read_u8().await else {

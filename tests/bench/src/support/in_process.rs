@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::harness::Effort;
 
-/// The tool that is called: it looks at the clock and at nothing else.
+/// The tool that is called: it only reads the clock.
 pub(crate) const TOOL: &str = "system:get_current_time";
 
 /// All services, on data that are gone with this.
@@ -111,7 +111,7 @@ pub(crate) async fn connect(address: &str) -> anyhow::Result<GatewayServiceClien
     Ok(GatewayServiceClient::new(endpoint.connect().await?))
 }
 
-/// Returns what asks for `calls` calls of [`TOOL`] without a journal.
+/// Returns a request for `calls` calls of [`TOOL`] without a journal.
 pub(crate) fn invocation(calls: usize) -> InvokeTextRequest {
     let calls = CallsTarget {
         text: model_text(calls),
@@ -125,13 +125,13 @@ pub(crate) fn invocation(calls: usize) -> InvokeTextRequest {
     }
 }
 
-/// Returns what a model would write to call [`TOOL`] so many times.
+/// Returns the model text that calls [`TOOL`] `calls` times.
 pub(crate) fn model_text(calls: usize) -> String {
     let call = format!("  <{TOOL}></{TOOL}>\n");
     format!("<ACTION>\n{}</ACTION>", call.repeat(calls))
 }
 
-/// Makes [`TOOL`] visible and nothing else.
+/// Returns a scope in which only [`TOOL`] is visible.
 pub(crate) fn scope() -> ToolScope {
     ToolScope {
         tool_ids: vec![TOOL.to_owned()],
@@ -147,7 +147,7 @@ pub(crate) fn in_memory() -> RunOptions {
     }
 }
 
-/// Follows an invocation to the end of its run and returns how many records came.
+/// Follows an invocation to the end of its run and returns the number of records.
 ///
 /// # Errors
 /// The run does not succeed.

@@ -1,4 +1,4 @@
-//! What the system says about processes.
+//! The figures of processes from the system.
 
 use std::fs;
 
@@ -36,9 +36,9 @@ pub(crate) fn name(process: u32) -> String {
         .to_owned()
 }
 
-/// Returns how many seconds of processor time a process has used, or nothing if it has ended.
+/// Returns the seconds of processor time that a process has used, or `None` if it has ended.
 pub(crate) fn processor_seconds(process: u32) -> Option<f64> {
-    // The system counts in hundredths of a second, whatever its own clock ticks in.
+    // The system counts in hundredths of a second, whichever unit its own clock has.
     stat(process).map(|stat| stat.ticks as f64 / 100.0)
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn parent(process: u32) -> Option<u32> {
     stat(process).map(|stat| stat.parent)
 }
 
-/// Returns how much memory a process keeps, in MiB, with its part of what it shares with others.
+/// Returns the memory of a process, in MiB, with its share of memory shared with others.
 pub(crate) fn proportional_mebibytes(process: u32) -> Option<f64> {
     let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -55,7 +55,7 @@ pub(crate) fn proportional_mebibytes(process: u32) -> Option<f64> {
     Some(kibibytes / 1024.0)
 }
 
-/// Returns how much memory a process has resident, in MiB.
+/// Returns the resident memory of a process, in MiB.
 pub(crate) fn resident_mebibytes(process: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status
@@ -70,10 +70,10 @@ struct Stat {
     ticks: u64,
 }
 
-/// Reads what is known of a process; nothing if it is not there or only waits to be collected.
+/// Reads the state of a process; `None` if it does not exist or only waits to be collected.
 fn stat(process: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name stands in brackets and may contain anything, brackets too.
+    // The name is in brackets and may contain anything, brackets too.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     if matches!(*fields.first()?, "Z" | "X") {
         return None;

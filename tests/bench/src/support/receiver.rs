@@ -1,4 +1,4 @@
-//! A receiver of OTLP that takes everything and keeps nothing.
+//! A receiver of OTLP that accepts everything and keeps none of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ impl Receiver {
         format!("http://{}", self.address)
     }
 
-    /// Returns how many bytes came.
+    /// Returns the number of bytes received.
     pub(crate) fn received(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 }
 
-/// Takes one export and answers that all is well, whichever signal it is.
+/// Receives one export and answers with success, whichever signal it is.
 async fn take(State(bytes): State<Arc<AtomicU64>>, body: Bytes) -> Response<Body> {
     bytes.fetch_add(body.len() as u64, Ordering::Relaxed);
     let mut trailers = HeaderMap::new();

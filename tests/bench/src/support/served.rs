@@ -10,13 +10,13 @@ use testkit::Process;
 
 use crate::harness::Effort;
 
-/// How long a start may take before it counts as failed.
+/// The longest time of a start before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running `tavern serve` on fresh data; it is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Served {
-    /// How many seconds passed from its start until it answered.
+    /// The seconds from its start until it answered.
     pub(crate) seconds_to_ready: f64,
     address: String,
     process: Process,
@@ -28,7 +28,7 @@ impl Served {
     /// answers.
     ///
     /// # Errors
-    /// The program is missing or does not come up; the error has what it printed.
+    /// The program is missing or does not come up; the error has its output.
     pub(crate) async fn start(
         effort: &Effort,
         host: &str,
@@ -95,7 +95,7 @@ async fn await_health(process: &mut Process, address: &str, begin: Instant) -> a
 /// Returns a program of this workspace, built in the same profile as this one.
 ///
 /// # Errors
-/// Says how to build it if it is not there.
+/// A missing program; the message names the command that builds it.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("a program knows its own path")?;
     let path = own.parent().unwrap_or(Path::new(".")).join(name);

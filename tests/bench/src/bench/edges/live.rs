@@ -1,4 +1,4 @@
-//! From what a script prints to the clients that see it.
+//! The delay from a script's print to its clients.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -22,22 +22,22 @@ use crate::table::Figure;
 
 use super::start_script;
 
-/// How soon a client has what a script prints, mostly.
+/// The goal for the median seconds until a client receives a print.
 const GOAL: f64 = 10e-3;
 
-/// How soon in all but one in a hundred cases.
+/// The goal for the 99th percentile.
 const TAIL_GOAL: f64 = 40e-3;
 
-/// How many clients follow a run where many do.
+/// The clients of a run with many of them.
 const MANY: usize = 500;
 
-/// How much longer a run may take that many follow.
+/// The goal for the relative length of a run with many clients.
 const SLOWED: f64 = 1.1;
 
-/// How many lines a script prints.
+/// The lines that a script prints.
 const LINES: usize = 80;
 
-/// Between two lines; longer than output is joined.
+/// The pause between two lines; longer than the time for which output is joined.
 const PAUSE: Duration = Duration::from_millis(40);
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
@@ -88,7 +88,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// What clients saw of scripts, in seconds.
+/// The measurements of clients of scripts, in seconds.
 #[derive(Debug, Default)]
 struct Seen {
     /// From each print to its client.
@@ -104,7 +104,7 @@ impl Seen {
     }
 }
 
-/// The script: it waits until its followers are there, then prints what the clock says.
+/// The script: it waits until its followers are connected, then prints the time.
 fn script(settle: Duration) -> String {
     format!(
         "import time\ntime.sleep({})\nfor _ in range({LINES}):\n    print(time.monotonic(), flush=True)\n    time.sleep({})",
@@ -113,7 +113,7 @@ fn script(settle: Duration) -> String {
     )
 }
 
-/// Runs the script with so many followers, one of which measures.
+/// Runs the script with a number of followers, one of which measures.
 async fn followed(
     gateway: &mut GatewayServiceClient<Channel>,
     address: &str,
@@ -151,7 +151,7 @@ async fn followed(
     Ok(seen)
 }
 
-/// Runs the script with a bare interpreter, and passes what it prints to a socket.
+/// Runs the script with a bare interpreter, and passes its output to a socket.
 async fn piped() -> anyhow::Result<Seen> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let mut child = Command::new("python3")

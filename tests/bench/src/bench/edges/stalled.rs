@@ -1,4 +1,4 @@
-//! Clients that stall, or read a little now and then, and what others notice of them.
+//! Clients that stall, or read a little now and then, and their effect on others.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -21,22 +21,22 @@ use crate::table::Figure;
 
 use super::start_script;
 
-/// How many clients there are at each edge, gRPC among them.
+/// The clients at each edge, gRPC included.
 const EACH: usize = 2_000;
 
-/// One of so many reads a little now and then.
+/// The share of slow clients: one of this many reads a little now and then.
 const SLOW: usize = 10;
 
-/// How many streams a client of gRPC has on one connection.
+/// The streams of a gRPC client on one connection.
 const STREAMS: usize = 180;
 
-/// What a stream may cost, in KiB.
+/// The goal for the memory of a stream, in KiB.
 const GOAL: f64 = 64.0;
 
-/// What may be left of that when all have ended.
+/// The goal for its memory left when all have ended, in KiB.
 const LEFT_GOAL: f64 = 8.0;
 
-/// How long the system may take until memory no longer changes.
+/// The time that the system may take until memory no longer changes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run with nearly as much output as a call shows, in pieces of a usual size.
@@ -58,7 +58,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     follow(answers).await?;
     let (short_run_id, answers) = start_script(&mut gateway, "print(1)").await?;
     follow(answers).await?;
-    // One round before brings what is made once.
+    // A first round makes one-time allocations.
     drop(Crowd::gather(server.address(), &run_id, each.min(50)).await?);
     settled(&server).await?;
 
@@ -153,7 +153,7 @@ fn endpoint(address: &str) -> anyhow::Result<Endpoint> {
     Ok(Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true))
 }
 
-/// Asks for a run, one call after the other.
+/// Gets a run, one call after the other.
 async fn calls(channel: &Channel, run_id: &str, effort: &Effort) -> anyhow::Result<Series> {
     let runs = RunServiceClient::new(channel.clone());
     let seconds = one_by_one(effort.times(5_000), || {
@@ -192,7 +192,7 @@ fn resident(server: &Served) -> anyhow::Result<f64> {
     Ok(mebibytes * 1024.0)
 }
 
-/// Returns what the kernel holds for all TCP sockets of the machine.
+/// Returns the memory of the kernel for all TCP sockets of the machine, in KiB.
 fn kernel_kibibytes() -> anyhow::Result<f64> {
     let text = fs::read_to_string("/proc/net/sockstat")?;
     let words: Vec<&str> = text

@@ -3,19 +3,19 @@
 use call_catalogue::{Catalogue, Tool};
 use serde_json::{Value, json};
 
-/// What call markup shall reach, in MB/s.
+/// The goal for call markup, in MB/s.
 const MARKUP_GOAL: f64 = 50.0;
 
-/// What plain text shall reach, in MB/s.
+/// The goal for plain text, in MB/s.
 const PLAIN_GOAL: f64 = 200.0;
 
 /// Messages of one kind.
 pub(super) struct Corpus {
     pub(super) name: &'static str,
     pub(super) messages: Vec<String>,
-    /// How many calls each message makes.
+    /// The calls of each message.
     pub(super) calls: usize,
-    /// What is to be reached, in MB/s.
+    /// The goal, in MB/s.
     pub(super) goal: f64,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn all() -> Vec<Corpus> {
     ]
 }
 
-/// Returns the visible tools: those that the messages call among others.
+/// Returns the visible tools: the tools that the messages call, and others.
 pub(super) fn catalogue() -> anyhow::Result<Catalogue> {
     let mut tools = vec![
         Tool::new(
