@@ -1,4 +1,4 @@
-//! What a sandbox could leave on this machine.
+//! The remains that a sandbox could leave on this machine.
 
 use std::{
     collections::BTreeSet,
@@ -9,16 +9,16 @@ use std::{
 
 use anyhow::bail;
 
-/// How long what was ended may take to vanish.
+/// The time that ended processes and their remains may take to vanish.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How much more memory the service may keep than before, in bytes. After 2,000 executions it keeps
-/// what it kept after the first hundred, 18 MiB, to the mebibyte. The rest is for the four largest
+/// The memory that the service may keep in addition, in bytes. After 2,000 executions it keeps as
+/// much as after the first hundred, 18 MiB, to the mebibyte. The rest is for the four largest
 /// answers at once, of 4 MiB each, whose pieces the allocator may keep; a leak has no end.
 const MEMORY_SLACK: u64 = 16 << 20;
 
-/// How many more descriptors may be open: each user of scripts that is held has one, and so has each
-/// thread's event queue.
+/// The descriptors that may be open in addition: each user of scripts that is held has one, and so
+/// has each thread's event queue.
 const DESCRIPTOR_SLACK: usize = 40;
 
 /// Everything of this process that can be counted.
@@ -58,7 +58,7 @@ impl Left {
         }
     }
 
-    /// What there is more of than before.
+    /// Returns the kinds of remains of which there are more than before.
     pub(crate) fn more_than(&self, before: &Left) -> Vec<String> {
         let counts = [
             ("processes", self.processes, before.processes),

@@ -1,6 +1,6 @@
-//! Does the same thing thousands of times and holds against it what is left behind.
+//! Repeats each activity of the sandbox thousands of times and fails on any remains.
 //!
-//! Each scenario is one file of [`scenario`]. It says what it counted, and fails if anything is left
+//! Each scenario is one file of [`scenario`]. It reports its counts, and fails if there is anything
 //! that was not there before: a process, a mount, a file, a cgroup, a network namespace, a
 //! descriptor, or memory that keeps growing.
 
@@ -15,13 +15,13 @@ use clap::Parser;
 
 use scenario::Scenario;
 
-/// Does the same thing thousands of times and holds against it what is left behind.
+/// Repeats each activity of the sandbox thousands of times and fails on any remains.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Runs only these; may be given several times.
     #[arg(long, value_enum)]
     only: Vec<Scenario>,
-    /// How often each scenario does its thing.
+    /// The repetitions of each scenario.
     #[arg(long, default_value_t = 10_000)]
     times: u32,
 }

@@ -1,5 +1,5 @@
-//! What all races have in common: how often each direction came about, and an aim that keeps both
-//! directions coming.
+//! The common parts of all races: the count of each direction, and an aim that keeps both
+//! directions occurring.
 //!
 //! A race that always goes the same way was none: its scenario fails.
 
@@ -16,7 +16,7 @@ use std::{
 
 use anyhow::ensure;
 
-/// How often a race went in each direction.
+/// The count of each direction of a race.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally(BTreeMap<&'static str, u64>);
 
@@ -75,7 +75,7 @@ impl Aim {
         ))
     }
 
-    /// The time to take.
+    /// The time to wait.
     pub(crate) fn time(&self) -> Duration {
         Duration::from_micros(self.0.load(Ordering::Relaxed))
     }
@@ -103,7 +103,8 @@ pub(crate) struct Rearranger {
 }
 
 impl Rearranger {
-    /// Does this again and again. What goes wrong is what the race is about: who is outrun tries again.
+    /// Repeats a function on a thread of its own. Its failures are part of the race: a loser tries
+    /// again.
     pub(crate) fn start(mut rearrange: impl FnMut() + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let stop = over.clone();
@@ -123,7 +124,7 @@ impl Drop for Rearranger {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has rearranged nothing, which the tally shows.
+            // A thread that panicked has stopped rearranging, which the tally shows.
             let _ = thread.join();
         }
     }

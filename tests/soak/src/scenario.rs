@@ -1,4 +1,4 @@
-//! What is done thousands of times; one file each.
+//! The activities that are repeated thousands of times; one file each.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub(crate) enum Scenario {
     Swaps,
     /// Processes that fork while they are killed.
     Crowds,
-    /// The end of a script against a caller who goes away.
+    /// The end of a script against a caller that disconnects.
     Cancels,
     /// The end of a script against its time limit.
     Limits,
@@ -53,10 +53,10 @@ impl Scenario {
         Scenario::Outputs,
     ];
 
-    /// Does it so often and returns what was counted.
+    /// Runs the scenario `times` times and returns its counts.
     ///
     /// # Errors
-    /// What went wrong, or everything that is left behind.
+    /// The failure, or all remains.
     pub(crate) async fn run(self, times: u32) -> anyhow::Result<String> {
         match self {
             Scenario::Executions => executions::run(times).await,

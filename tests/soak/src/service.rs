@@ -14,10 +14,10 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{left::Left, race::Tally};
 
-/// How many run at the same time.
+/// The scripts that run at the same time.
 const AT_ONCE: usize = 4;
 
-/// How many are run before the first look at what there is.
+/// The scripts that are run before the first count of remains.
 pub(crate) const FIRST: u32 = 100;
 
 /// No script may end by this because the machine is busy.
@@ -35,7 +35,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// Both, for what differs between them.
+    /// Both levels.
     pub(crate) const BOTH: [Level; 2] = [Level::Strongest, Level::Reduced];
 
     /// Its name in a report.
@@ -63,7 +63,7 @@ impl Level {
 pub(crate) struct Service {
     pub(crate) client: Client,
     sandbox: Arc<Sandbox>,
-    /// What there was before it.
+    /// The state before the service started.
     nothing: Left,
 }
 
@@ -91,11 +91,11 @@ impl Service {
         Ok(self.client.clone().execute(request).await?.into_inner())
     }
 
-    /// Ends the service and waits until nothing of it is left; memory and descriptors may be those of
-    /// a service that has run scripts, which `before` names.
+    /// Ends the service and waits until it left no remains; memory and descriptors may be as many
+    /// as in `before`, of a service that has run scripts.
     ///
     /// # Errors
-    /// Everything that is left.
+    /// All remains.
     pub(crate) async fn end(self, before: &Left) -> anyhow::Result<Left> {
         self.sandbox.shutdown().await;
         Left::settle(&self.nothing.with_resources_of(before)).await
@@ -112,7 +112,7 @@ pub(crate) fn request(runtime: &str, source: String) -> ExecuteRequest {
     }
 }
 
-/// Times that only a script passes that is meant to.
+/// Time limits that only a script meant to reach them reaches.
 pub(crate) fn patient() -> Limits {
     Limits {
         wall_time: PATIENT.try_into().ok(),
@@ -121,20 +121,20 @@ pub(crate) fn patient() -> Limits {
     }
 }
 
-/// How a script ended.
+/// Returns the end of a script.
 ///
 /// # Errors
-/// When the answer has no verdict.
+/// An answer without a verdict.
 pub(crate) fn verdict(response: &ExecuteResponse) -> anyhow::Result<&Kind> {
     let verdict = response.verdict.as_ref();
     let kind = verdict.and_then(|verdict| verdict.kind.as_ref());
     kind.context("an answer has a verdict")
 }
 
-/// Does something so often, some at a time, and hands on what each gives. The first error ends it.
+/// Repeats an operation, `AT_ONCE` at a time, and passes each result on. The first error ends it.
 ///
 /// # Errors
-/// The first of a try or of what takes what it gives.
+/// The first error of a try or of the receiver of its result.
 pub(crate) async fn many<T, F>(
     times: std::ops::Range<u32>,
     mut one: impl FnMut(u32) -> F,
@@ -164,11 +164,11 @@ where
     Ok(())
 }
 
-/// Races against the service, on each of these levels its part of the tries, and returns how often
-/// each direction came about.
+/// Races against the service, on each of these levels its part of the tries, and returns the count
+/// of each direction.
 ///
 /// # Errors
-/// A try that found something wrong, a direction that was never seen, or what is left behind.
+/// A try that failed, a direction that never occurred, or any remains.
 pub(crate) async fn race<F>(
     levels: &[Level],
     times: u32,

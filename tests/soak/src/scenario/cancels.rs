@@ -1,4 +1,4 @@
-//! The end of a script against a caller who goes away.
+//! The end of a script against a caller that disconnects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ const ANSWERED: &str = "were answered";
 const CANCELLED: &str = "were cancelled";
 const TOO_LATE: &str = "had ended, or had not begun, when their callers went";
 
-/// Leaves so many scripts about when they end, and asks again for each.
+/// Abandons `times` scripts about when they end, and repeats the request of each.
 ///
 /// # Errors
-/// A script that has two ends, or what is left behind.
+/// A script that has two ends, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     let aim = Arc::new(Aim::at(Duration::from_millis(60)));
     let one = |service: Service, number| one(service, aim.clone(), number);
@@ -53,7 +53,7 @@ async fn one(service: Service, aim: Arc<Aim>, number: u32) -> anyhow::Result<&'s
     Ok(ANSWERED)
 }
 
-/// Written by a script that came to its own end; one that did not was cancelled.
+/// Whether a script reached its own end; otherwise it was cancelled.
 fn is_whole(response: &ExecuteResponse) -> anyhow::Result<bool> {
     match service::verdict(response)? {
         Kind::Exited(exited) if exited.code == 7 && response.stdout == b"done\n" => Ok(true),

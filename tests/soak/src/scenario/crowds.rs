@@ -7,9 +7,8 @@ use contracts::tavern::sandbox::v1::{ExecuteRequest, Limits, verdict::Kind};
 
 use crate::service::{self, Level, Service};
 
-/// Runners: each is the child of one that has ended, so that a look at who is there is out of date at
-/// once. They carry a name of their own, and the last line shows that
-/// they are on their way.
+/// Runners: each is the child of a process that has ended, so that a list of processes is out of
+/// date at once. They carry a name of their own, and the last line shows that they are running.
 const SOURCE: &str = "
 import ctypes, os, time
 ctypes.CDLL(None).prctl(15, b'NAME')
@@ -34,7 +33,7 @@ print('running', flush=True)
 time.sleep(SLEEP)
 ";
 
-/// How long a script may run that is stopped in the midst of it.
+/// The time limit of a script that is stopped in the midst of it.
 const LIMIT: Duration = Duration::from_millis(150);
 
 const ENDED: &str = "behind a script that ended";
@@ -81,7 +80,7 @@ async fn one(service: Service, number: u32) -> anyhow::Result<&'static str> {
         _ => limited("1000", LIMIT),
     };
     let response = service.run(request).await?;
-    // The answer comes when no process is left, so that nothing is waited for here.
+    // The answer arrives when no process is left, so there is no wait here.
     let left = alive(&name);
     ensure!(
         left == 0,
@@ -100,7 +99,7 @@ async fn one(service: Service, number: u32) -> anyhow::Result<&'static str> {
     }
 }
 
-/// How many processes of this machine have this name.
+/// Returns the number of processes of this machine that have this name.
 fn alive(name: &str) -> usize {
     let name = format!("({name})");
     fs::read_dir("/proc")

@@ -13,12 +13,12 @@ use crate::{
     service::{self, Client, FIRST, Level, Service},
 };
 
-/// One kind of script, and how it must end.
+/// One kind of script, and its expected end.
 struct Case {
     runtime: &'static str,
     source: &'static str,
     limits: Limits,
-    /// After how many milliseconds the caller goes away.
+    /// The milliseconds after which the caller disconnects.
     leaves_after: Option<u64>,
     ends: &'static str,
 }
@@ -93,10 +93,10 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Runs so many scripts and returns how they ended.
+/// Runs `times` scripts and returns the counts of their ends.
 ///
 /// # Errors
-/// A script that ended in another way than it must, or what is left behind.
+/// A script with another end than expected, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     let service = Service::start(Level::Strongest).await?;
     let cases = Arc::new(cases());
@@ -122,7 +122,7 @@ pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     ))
 }
 
-/// Runs one script; returns how it ended and whether its interpreter had waited.
+/// Runs one script; returns its end and whether its interpreter had waited.
 async fn one(mut client: Client, case: &Case) -> anyhow::Result<String> {
     let request = ExecuteRequest {
         runtime: case.runtime.to_owned(),

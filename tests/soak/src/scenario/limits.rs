@@ -16,10 +16,10 @@ const LIMIT: Duration = Duration::from_millis(150);
 const ENDED: &str = "ended by themselves";
 const STOPPED: &str = "were stopped";
 
-/// Lets so many scripts end about when their time is up.
+/// Lets `times` scripts end about when their time is up.
 ///
 /// # Errors
-/// A script whose verdict, output and files do not fit together, or what is left behind.
+/// A script whose verdict, output and files do not fit together, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     let aim = Arc::new(Aim::at(Duration::from_millis(140)));
     let one = |service: Service, _| one(service, aim.clone());

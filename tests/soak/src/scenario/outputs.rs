@@ -5,16 +5,16 @@ use contracts::tavern::sandbox::v1::verdict::Kind;
 
 use crate::service::{self, Level, Service};
 
-/// What a script writes in its last breath: more than a pipe holds.
+/// The bytes that a script writes at its end: more than a pipe holds.
 const BREATH: usize = 200_000;
 
 const WENT_ON: &str = "left a process that wrote behind the end";
 const SILENT: &str = "were silent behind the end";
 
-/// Lets so many scripts end while they and a process of theirs write.
+/// Lets `times` scripts end while they and a process of theirs write.
 ///
 /// # Errors
-/// A script of whose own output a byte is lost, or what is left behind.
+/// A script whose own output lost a byte, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     service::race(&Level::BOTH, times, &[WENT_ON, SILENT], one).await
 }

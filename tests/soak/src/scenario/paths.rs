@@ -11,8 +11,8 @@ use crate::{
     service::{self, Level, Service},
 };
 
-/// One process swaps, the other uses the name in every way. What it reaches through the link would be
-/// the host's; what it is refused shows that the link stood there.
+/// One process swaps, the other uses the name in every way. A file reached through the link would
+/// be the host's; a refusal shows that the link was there.
 const SOURCE: &str = "
 import os, signal
 canary, tries = 'CANARY', TIMES
@@ -56,10 +56,10 @@ const REFUSED: &str = "uses of the host's file were refused";
 /// A file that any user on the host may read and write.
 const CONTENT: &str = "a canary";
 
-/// Uses the name so often.
+/// Uses the name `times` times.
 ///
 /// # Errors
-/// When the file of the host was reached, or what is left behind.
+/// A file of the host that was reached, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     let directory = tempfile::tempdir()?;
     let canary = directory.path().join("canary");
@@ -81,7 +81,7 @@ pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
 }
 
 async fn race(service: &Service, canary: &Path, level: Level, times: u32) -> anyhow::Result<Tally> {
-    // Sizes can be asked for where there is no root of the script's own.
+    // Sizes can be read where there is no root of the script's own.
     let looks = if level == Level::Reduced { "0" } else { "1" };
     let source = SOURCE
         .replace("CANARY", &canary.display().to_string())

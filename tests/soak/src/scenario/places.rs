@@ -78,7 +78,7 @@ impl Scene {
         Rearranger::start(move || {
             for name in ["out", "file"] {
                 let (one, other) = (work.join(name), work.join(format!("{name}-link")));
-                // What is being replaced at this moment is swapped the next time.
+                // A name that is being replaced at this moment is swapped the next time.
                 let _ = rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
             }
         })
@@ -165,7 +165,7 @@ pub(crate) fn collecting(times: u32) -> anyhow::Result<String> {
     Ok(tally.hit()?.to_string())
 }
 
-/// What became of `file`; nothing of the host may be among all that was taken.
+/// Returns the result for `file`; no file of the host may be among the collected ones.
 fn look(collected: &Collected) -> anyhow::Result<&'static str> {
     for file in &collected.files {
         let own = file.content.as_deref() == Some(CONTENT);
@@ -186,7 +186,7 @@ fn look(collected: &Collected) -> anyhow::Result<&'static str> {
 const ENTERED: &str = "looks saw a directory";
 const PASSED_BY: &str = "looks saw a link";
 
-/// Measures so often, and removes everything at last.
+/// Measures `times` times, and removes everything at last.
 ///
 /// # Errors
 /// When files of the host were measured or removed.
@@ -195,8 +195,8 @@ pub(crate) fn measuring(times: u32) -> anyhow::Result<String> {
     let rearranger = scene.rearrange();
     let mut tally = Tally::of(&[ENTERED, PASSED_BY]);
     for _ in 0..times {
-        // Three directories, four names in the working directory, and the file in one of them, which
-        // is missed when its directory has become a link, or met twice.
+        // Three directories, four names in the working directory, and the file in one of them,
+        // which is missed when its directory has become a link, or counted twice.
         let entries = scene.scratch.measure().files;
         ensure!(
             entries <= 9,

@@ -25,10 +25,10 @@ const FILES: &str = "files were taken";
 const LINKS: &str = "links were refused";
 const PIPES: &str = "pipes were refused";
 
-/// Collects from so many scripts that swap.
+/// Collects from `times` scripts that swap.
 ///
 /// # Errors
-/// A file with a content that the script did not write, or what is left behind.
+/// A file with a content that the script did not write, or any remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     service::race(&Level::BOTH, times, &[FILES, LINKS, PIPES], one).await
 }
