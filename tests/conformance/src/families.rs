@@ -154,7 +154,8 @@ fn deepseek_v31(to: &mut Pieces, calls: &[Meant]) {
     to.mark("<｜tool▁calls▁end｜>");
 }
 
-/// Invokes in a wrapper, each of their names behind a namespace; `typed` says of each value whether it is a string.
+/// Invokes in a wrapper, each of their names behind a namespace; `typed` marks for each value
+/// whether it is a string.
 fn invokes(to: &mut Pieces, calls: &[Meant], [open, close]: [&str; 2], space: &str, typed: bool) {
     to.mark(open);
     to.text("\n");

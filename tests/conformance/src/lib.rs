@@ -1,7 +1,7 @@
 //! Data-driven conformance cases and their runner.
 //!
-//! A case is a directory `fixtures/calls/<dialect>/{ok,err,inert}/<case>/` with `input.txt`, what a
-//! model wrote, and `expected.json`, what it means. The tools of all cases are in
+//! A case is a directory `fixtures/calls/<dialect>/{ok,err,inert}/<case>/` with `input.txt`, the
+//! text of a model, and `expected.json`, its meaning. The tools of all cases are in
 //! `fixtures/calls/catalogue.json`. Fields that `expected.json` leaves out are not compared.
 
 pub mod families;
@@ -23,14 +23,14 @@ use serde_json::{Map, Value};
 pub struct Case {
     /// `<dialect>/<outcome>/<case>`.
     pub name: String,
-    /// What the model wrote.
+    /// The text of the model.
     pub input: String,
-    /// What it means.
+    /// The expected reading.
     pub expected: Expected,
 }
 
-/// What a message means. Absent fields are not compared, except that a case without `calls`
-/// expects none.
+/// The expected reading of a message. Absent fields are not compared, except that a case without
+/// `calls` expects none.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -39,7 +39,7 @@ pub struct Expected {
     /// The policy, defaults filled in.
     #[serde(default)]
     pub policy: Policy,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     #[serde(default)]
     pub finish: FinishReason,
     /// The detected dialect.
@@ -77,7 +77,7 @@ pub struct ExpectedCall {
     pub problems: Vec<String>,
     /// `rule:code` of every tolerance, in order, if given.
     pub tolerances: Option<Vec<String>>,
-    /// Whether a confirmation is asked for, if given.
+    /// Whether a confirmation is required, if given.
     pub confirm: Option<bool>,
     /// Selected control fields, if given: step, continue_on_error, retries, uris, no_reply, metadata.
     pub control: Option<Map<String, Value>>,
@@ -90,14 +90,14 @@ struct CatalogueFile {
     hidden: Vec<String>,
 }
 
-/// Where the cases are.
+/// Returns the directory of the cases.
 pub fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/calls")
 }
 
 /// The tools that all cases may call.
 pub fn catalogue() -> Result<Catalogue> {
-    // Property tests ask for it thousands of times.
+    // Property tests request it thousands of times.
     static READ: OnceLock<Catalogue> = OnceLock::new();
     if let Some(catalogue) = READ.get() {
         return Ok(catalogue.clone());
@@ -149,7 +149,7 @@ fn read_case(root: &Path, path: &Path) -> Result<Case> {
     })
 }
 
-/// Compares an outcome with what is expected; every difference is one line.
+/// Compares an outcome with the expected one; every difference is one line.
 pub fn differences(case: &Case, parsed: &Parsed, catalogue: &Catalogue) -> Vec<String> {
     let expected = &case.expected;
     let mut found = Differences::default();

@@ -1,8 +1,9 @@
 //! Well-formed blocks with known values, in which one mark is dropped, doubled, swapped with another
 //! or misspelt.
 //!
-//! What a model forgets must never make a call run that it did not write: a call that still runs by
-//! itself is one of the calls of the well-formed text, and where one does not run, something is said.
+//! A forgotten mark must never make a call run that the model did not write: a call that still runs
+//! by itself is one of the calls of the well-formed text, and a call that does not run leaves a
+//! remark.
 
 mod text;
 
@@ -37,7 +38,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// One of several.
+    /// Picks one of several.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
@@ -48,7 +49,7 @@ impl Random {
     }
 }
 
-/// What the tools that the generated blocks call do.
+/// The effects of the tools that the generated blocks call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effects {
     /// They change something: a call that was repaired does not run by itself.
@@ -91,7 +92,7 @@ pub fn catalogue(effects: Effects) -> Catalogue {
     Catalogue::new(tools, Vec::new()).expect("the ids of the tools are valid")
 }
 
-/// What is wrong with the reading of a text in which `meant` was written well-formed.
+/// Returns the fault in the reading of a text in which `meant` was written well-formed.
 pub fn check(
     text: &str,
     meant: &[Meant],
@@ -99,7 +100,7 @@ pub fn check(
     intact: bool,
 ) -> Result<(), String> {
     let parsed = parse_finished(text, catalogue, &Policy::default(), FinishReason::Stop);
-    // What is not required may be lost outside of its call, if something is said.
+    // An optional argument may be lost outside of its call, if there is a remark.
     let silent = parsed.diagnostics.is_empty();
     let same = |call: &Call, (tool, arguments): &Meant| {
         let same = |(name, read): (&String, &Value)| {
@@ -134,8 +135,8 @@ pub fn check(
 }
 
 /// Whether a value was read as it was written. One character at its end may be left of a misspelt
-/// mark of its own, or belong to one, for instance in `<![CDATA[[`: no reader can know. Where
-/// something is said, elements may be lost.
+/// mark of its own, or belong to one, for instance in `<![CDATA[[`: no reader can know. Where there
+/// is a remark, elements may be lost.
 fn is_same(read: &Value, written: &Value, silent: bool) -> bool {
     match (read, written) {
         (Value::String(read), Value::String(written)) => {

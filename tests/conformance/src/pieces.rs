@@ -1,4 +1,4 @@
-//! Calls that are meant, and texts whose marks are known, so that one of them can be changed.
+//! Intended calls, and texts whose marks are known, so that one mark can be changed.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Writing the blocks and changing one of their marks.
+//! The writer of blocks, and the change of one of their marks.
 
 use serde_json::{Map, Value, json};
 
@@ -23,11 +23,11 @@ pub enum Form {
     Invoke,
     /// `<function=x>` with `<parameter=y>`.
     Function,
-    /// That of a family of models.
+    /// The format of a family of models.
     Of(&'static Family),
 }
 
-/// A well-formed text and what it means.
+/// A well-formed text and its meaning.
 #[derive(Debug)]
 pub struct Written {
     pieces: Pieces,
@@ -138,14 +138,14 @@ impl Written {
         match random.below(8) {
             0 | 1 => pieces.at(at).clear(),
             2 => *pieces.at(at) = pieces.at(at).repeat(2),
-            // Mostly with a near one: that is what is confused.
+            // Mostly with a near mark, which models confuse.
             3 | 4 => {
                 let here = marks.iter().position(|mark| *mark == at).unwrap_or(0);
                 let other = match random.one_in(4) {
                     true => random.pick(&marks),
                     false => marks[(here + 1 + random.below(4)) % marks.len()],
                 };
-                // Openings that say their names are whole fields when they are swapped.
+                // Openings with their names in them are whole fields when they are swapped.
                 if says_its_name(pieces.at(at)) && says_its_name(pieces.at(other)) {
                     return self.mutated(random);
                 }

@@ -3,7 +3,7 @@
 use call_text::{FinishReason, Policy, parse_finished};
 use conformance::catalogue;
 
-/// What a message may talk about.
+/// The topics of a message.
 const TOPICS: &[&str] = &[
     "<ACTION><note><text>x</text></note></ACTION>",
     "<ACTION>\n<write>\n<path>a</path>\n<content>b</content>\n</write>\n</ACTION>",
@@ -17,7 +17,7 @@ const TOPICS: &[&str] = &[
     "＜ACTION＞＜ping/＞＜/ACTION＞",
 ];
 
-/// Ways of quoting in which nothing is a call.
+/// Ways of quoting that hold no calls.
 fn quoted(topic: &str) -> Vec<String> {
     let one_line = topic.replace('\n', " ");
     vec![

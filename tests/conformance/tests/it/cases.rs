@@ -1,4 +1,4 @@
-//! Every case means what it says, and every rule has a case.
+//! Every case is read as expected, and every rule has a case.
 
 use std::collections::BTreeSet;
 
@@ -31,8 +31,7 @@ fn there_are_at_least_three_hundred_cases() {
     assert!(cases().unwrap().len() >= 300);
 }
 
-/// Rules that say something about executors, prompts or the rule book itself; they are tested where
-/// they are at home.
+/// Rules about executors, prompts or the rule book itself; they are tested in their own crates.
 const ELSEWHERE: &[Rule] = &[
     Rule::C13,
     Rule::T29,

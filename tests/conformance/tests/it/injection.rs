@@ -1,5 +1,5 @@
-//! The injection grid: carriers of untrusted text × payloads × encodings × what a model does with
-//! them. Nothing runs that the model did not mean.
+//! The injection grid: carriers of untrusted text × payloads × encodings × uses of them by a model.
+//! No call runs that the model did not intend.
 
 use call_catalogue::{Catalogue, Dialect};
 use call_prompt::echo::Echo;
@@ -9,7 +9,7 @@ use call_text::{FinishReason, Parsed, Policy, parse_finished};
 use conformance::catalogue;
 use serde_json::{Map, Value, json};
 
-/// How untrusted text reaches the model: J01 to J15.
+/// The ways in which untrusted text reaches the model: J01 to J15.
 fn carriers(payload: &str) -> Vec<(&'static str, String)> {
     let quoted = Value::String(payload.to_owned()).to_string();
     vec![
@@ -126,7 +126,7 @@ fn read(message: &str, catalogue: &Catalogue) -> Parsed {
     parse_finished(message, catalogue, &Policy::default(), FinishReason::Stop)
 }
 
-/// What would run: ready calls that are no echo of the untrusted text.
+/// The calls that would run: ready calls that are no echo of the untrusted text.
 fn executed(parsed: &Parsed, echo: &Echo) -> Vec<String> {
     parsed
         .ready_calls()
@@ -147,7 +147,8 @@ fn the_grid_runs_nothing_that_the_model_did_not_mean() {
                 let name = format!("{carrier}, {encoding}: {payload:?}");
                 // (a) the model ignores it.
                 let ignoring = read("The text asks for something; I will not do it.", &catalogue);
-                // (b) it quotes it as the prompt asks for: in a fence beside other text, or inline.
+                // (b) it quotes it as the prompt requires: in a fence next to other text, or
+                // inline.
                 let quoting = read(
                     &format!("The output was:\n````\nIt said: {disguised}\n````\nI did nothing."),
                     &catalogue,

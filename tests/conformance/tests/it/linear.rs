@@ -226,8 +226,8 @@ fn filled(prefix: &str, unit: &str, bytes: usize) -> String {
 
 const SHORT: usize = 10_000;
 
-/// How long the long texts are, in bytes; `make mutate` asks for more. What a scanner reads again, it
-/// reads a hundred times as often in these as in the short ones.
+/// The length of the long texts, in bytes; `make mutate` raises it. A scanner that reads text again
+/// does so a hundred times as often in these as in the short ones.
 fn long() -> usize {
     let asked = std::env::var("TAVERN_TEST_BYTES").ok();
     asked.map_or(1_000_000, |asked| {
@@ -313,7 +313,7 @@ const STATES: &[(&str, &str)] = &[
     ("VCP field", "<<<[TOOL_REQUEST]>>>\ntool_name:「始」"),
 ];
 
-/// What may be written again and again in a state.
+/// The units that may repeat in a state.
 const UNITS: &[&str] = &[
     "＜",
     "＞",
@@ -377,8 +377,8 @@ const UNITS: &[&str] = &[
     "é",
 ];
 
-/// Each state with each unit. The texts are shorter than those of the named shapes: what grows with
-/// the square of the length does so here as well.
+/// Each state with each unit. The texts are shorter than the texts of the named shapes: quadratic
+/// growth shows here as well.
 #[test]
 fn every_state_reads_everything_in_linear_time() {
     const SHORT: usize = 2_000;

@@ -1,10 +1,10 @@
-//! One mark of a well-formed block is dropped, doubled, swapped or misspelt: nothing runs that was
-//! not written, and nothing is lost without a word.
+//! One mark of a well-formed block is dropped, doubled, swapped or misspelt: no call runs that was
+//! not written, and none is lost without a remark.
 
 use conformance::families::FAMILIES;
 use conformance::mutation::{Effects, Form, Random, Written, catalogue, check};
 
-/// How many texts of each form are read; `make mutate` asks for more.
+/// The number of texts of each form; `make mutate` raises it.
 fn texts() -> u64 {
     let asked = std::env::var("TAVERN_TEST_MUTATIONS").ok();
     asked.map_or(20_000, |asked| {
@@ -12,7 +12,7 @@ fn texts() -> u64 {
     })
 }
 
-/// How many mutations are made of one well-formed text.
+/// The number of mutations of one well-formed text.
 const EACH: u64 = 8;
 
 fn check_form(form: Form, effects: Effects) {

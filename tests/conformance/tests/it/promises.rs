@@ -1,11 +1,12 @@
-//! What holds for every text: no byte lost, no difference by chunk, nothing incomplete run.
+//! The guarantees for every text: no byte is lost, chunks make no difference, no incomplete call
+//! runs.
 
 use call_catalogue::Catalogue;
 use call_text::{Event, FinishReason, Parsed, Parser, Policy, SegmentKind, parse_finished};
 use conformance::{Case, cases, catalogue};
 use proptest::prelude::*;
 
-/// Parses in pieces; gives the events with neighbouring deltas joined, and the outcome.
+/// Parses in pieces; returns the events with neighbouring deltas joined, and the outcome.
 fn in_pieces(
     pieces: &[&[u8]],
     catalogue: &Catalogue,
@@ -25,7 +26,7 @@ fn in_pieces(
 fn joined(events: Vec<Event>) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::new();
     for event in events {
-        // A stream may have opened the block that a closing mark makes a thought of.
+        // A stream may have opened the block that a closing mark turns into a thought.
         if matches!(event, Event::Thought { takes_back, .. } if takes_back) {
             out.retain(|event| !is_of_open_block(event));
         }
@@ -165,7 +166,7 @@ fn argument_deltas_join_to_a_prefix_of_the_source_text() {
             &case.expected.policy,
             case.expected.finish,
         );
-        // What was taken back has left the blocks.
+        // Blocks that were taken back are no longer in the list.
         let taken_back = |event: &Event| {
             matches!(
                 event,
@@ -219,8 +220,8 @@ fn truncation_at_every_byte_runs_nothing_that_was_not_complete() {
                     .iter()
                     .any(|other| other.span == call.span && other.arguments == call.arguments);
                 let block_end = parsed.blocks[call.block].span.end;
-                // A block that was complete stays what it was; the rest of the message can at most
-                // make text of a fence round it.
+                // A block that was complete stays unchanged; the rest of the message can at most
+                // turn a fence round it into text.
                 let complete = same || whole.calls.is_empty() || closes(&case.input[..block_end]);
                 assert!(
                     complete,
@@ -253,7 +254,7 @@ fn closes(text: &str) -> bool {
     ]
     .iter()
     .any(|end| text.ends_with(end))
-        // Where the mark at the end also ends the answer, servers cut it off.
+        // If the mark at the end also ends the answer, servers cut it off.
         || text.ends_with('}') && (text.contains("<|message|>") || text.contains("[args]"))
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Default)]
 struct Element {
     name: String,
-    /// The text, and whether it stood in a CDATA section.
+    /// The text, and whether it was in a CDATA section.
     pieces: Vec<(String, bool)>,
     children: Vec<Element>,
 }
@@ -28,7 +28,7 @@ impl Element {
         }
     }
 
-    /// What the element means where no schema is known.
+    /// Returns the meaning of the element without a schema.
     fn value(&self) -> Value {
         if self.children.is_empty() {
             return Value::String(self.text());
@@ -42,7 +42,7 @@ impl Element {
     fn text(&self) -> String {
         let sections = self.pieces.iter().any(|(_, section)| *section);
         let pieces = self.pieces.iter();
-        // Blank text beside a section only lays it out (V5).
+        // Blank text next to a section only lays it out (V5).
         let kept =
             pieces.filter(|(text, section)| *section || !sections || !text.trim().is_empty());
         let text: String = kept.map(|(text, _)| text.as_str()).collect();
@@ -72,7 +72,7 @@ fn members(elements: &[Element]) -> Map<String, Value> {
         .collect()
 }
 
-/// Reads a well-formed document; gives the element round everything.
+/// Reads a well-formed document; returns an element that encloses all others.
 fn read(text: &str) -> anyhow::Result<Element> {
     let mut reader = Reader::from_str(text);
     let mut open = vec![Element::default()];
@@ -157,7 +157,7 @@ const TEXT: &[&str] = &[
     "-->",
 ];
 
-/// Pieces of what stands in a CDATA section.
+/// Pieces of the text in a CDATA section.
 const SECTION: &[&str] = &[
     "x",
     "<",
@@ -183,7 +183,7 @@ const SECTION: &[&str] = &[
     "<item>",
 ];
 
-/// What may stand between the elements inside a value. No tag in a remark counts (A15).
+/// The gaps that may lie between the elements inside a value. No tag in a remark counts (A15).
 const INNER_GAPS: &[&str] = &[
     "",
     "",
@@ -196,8 +196,8 @@ const INNER_GAPS: &[&str] = &[
     "<!--<![CDATA[ -->",
 ];
 
-/// What may stand between calls and between parameters. The second remark ends a block, which no
-/// value may hold outside CDATA (V1).
+/// The gaps that may lie between calls and between parameters. The second remark ends a block,
+/// which no value may hold outside CDATA (V1).
 const OUTER_GAPS: &[&str] = &[
     "",
     "",

@@ -108,7 +108,8 @@ fn calls_run_as_they_are_published() {
     }
 }
 
-/// Runs only what was meant, publishes no mark, and says something to the model where something does not run.
+/// Checks that only intended calls run, that no mark is published, and that the model gets a remark
+/// if a call does not run.
 fn check(
     family: &Family,
     slip: &str,

@@ -1,4 +1,4 @@
-//! What models get wrong in a format that they were trained on.
+//! The mistakes of models in a format that they were trained on.
 
 use call_text::FinishReason;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use conformance::pieces::Meant;
 pub(super) struct Text {
     pub(super) text: String,
     pub(super) finish: FinishReason,
-    /// The calls that are meant, where they are others than those written.
+    /// The intended calls, where they differ from the written ones.
     pub(super) meant: Option<Vec<Meant>>,
 }
 
@@ -22,7 +22,7 @@ fn ended(text: impl Into<String>, finish: FinishReason) -> Text {
     }
 }
 
-/// A slip: the texts that it makes of some calls, and why the model stopped in each.
+/// A slip: its texts for some calls, each with the reason why the model stopped.
 pub(super) struct Slip {
     pub(super) name: &'static str,
     pub(super) make: fn(&Family, &[Meant]) -> Vec<Text>,
@@ -86,7 +86,7 @@ fn unclosed(family: &Family, meant: &[Meant]) -> Vec<Text> {
         pieces.at(*last).clear();
     }
     let open = pieces.whole();
-    // Where no mark ends the text, its last byte does.
+    // If no mark ends the text, its last byte does.
     let text = match whole.starts_with(&open) && open.len() < whole.len() {
         true => open,
         false => whole[..whole.len() - 1].to_owned(),
@@ -121,7 +121,7 @@ fn doubled(family: &Family, meant: &[Meant]) -> Vec<Text> {
 }
 
 fn dropped(family: &Family, meant: &[Meant]) -> Vec<Text> {
-    // Nothing is left of a call without arguments whose one tag with its name is missing.
+    // A call without arguments vanishes if its one tag with its name is missing.
     let bare = |mark: &str| {
         let mut calls = meant.iter().filter(|(_, arguments)| arguments.is_empty());
         calls.any(|(name, _)| mark.contains(name.as_str()))
@@ -157,7 +157,7 @@ fn raw_line_break(family: &Family, meant: &[Meant]) -> Vec<Text> {
 
 fn text_around(family: &Family, meant: &[Meant]) -> Vec<Text> {
     let text = family.text(meant);
-    // Prose behind a fence makes an example of it (A7).
+    // Prose behind a fence turns it into an example (A7).
     let fenced = text.starts_with("```");
     let around = [
         format!("Let me look.\n\n{text}"),
