@@ -1,4 +1,4 @@
-//! Agents for clients of A2A, which share nothing with Tavern but the protocol (rules G902 to G905, G804).
+//! Agents for clients of A2A, which share only the protocol with Tavern (rules G902 to G905, G804).
 
 mod client;
 
@@ -219,7 +219,7 @@ async fn clients_that_wait_leave_room_for_others() -> anyhow::Result<()> {
         let sloth = Arc::clone(&sloth);
         waiting.spawn(async move { sloth.send(sloth.message("hello", "")).await });
     }
-    // All wait for one task; those who find no room are refused at once.
+    // All wait for one task; clients without room are refused at once.
     for _ in 0..44 {
         let answer = waiting.join_next().await.context("an answer")??;
         let refusal = refused(answer)?;

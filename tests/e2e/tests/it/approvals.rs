@@ -1,5 +1,5 @@
-//! Consents bind to what a call runs (rules G806, R401): when the script, the workflow, the agent or the server
-//! behind a tool is exchanged, people are asked again.
+//! Consents bind to the target of a call (rules G806, R401): when the script, the workflow, the
+//! agent or the server behind a tool is replaced, people are asked again.
 
 use std::path::Path;
 
@@ -171,8 +171,8 @@ impl World {
         }
     }
 
-    /// Calls a tool, and approves the call for its conversation if it is asked for. Returns how the call ended
-    /// and whether it was asked for.
+    /// Calls a tool, and approves the call for its conversation if it needs an approval. Returns
+    /// the result of the call and whether it needed one.
     async fn call(&self, tool: &str, effect: &str) -> anyhow::Result<(CallResult, bool)> {
         let arguments = match tool {
             "agent:helper" => json!({"message": "Help."}),

@@ -1,4 +1,5 @@
-//! What an agent may call: its inventory and its own rules, enforced and explained (R503, G801).
+//! The tools that an agent may call: its inventory and its own rules, enforced and explained (R503,
+//! G801).
 
 use std::process::Command;
 

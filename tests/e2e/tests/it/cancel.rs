@@ -43,7 +43,7 @@ async fn a_cancel_ends_every_process_of_a_script() -> anyhow::Result<()> {
         reason: "enough".into(),
     };
     let cancelled = stack.runs().cancel_run(request).await?.into_inner();
-    // What has not ended after the time that the contract allows would be named.
+    // Work that has not ended after the time that the contract allows would be named.
     assert_eq!(cancelled.still_running, []);
     assert_eq!(
         cancelled.run.unwrap_or_default().state(),

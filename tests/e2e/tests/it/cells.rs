@@ -1,4 +1,5 @@
-//! Cells of the code interpreter: what one leaves, the next one of its conversation finds.
+//! Cells of the code interpreter: a cell finds the variables of the earlier cells of its
+//! conversation.
 
 use anyhow::Context;
 use contracts::tavern::common::v1::{CallResult, CallStatus, run_event::Kind};
@@ -8,7 +9,7 @@ use testkit::{Stack, invoke};
 
 use crate::text::calls;
 
-/// Runs a cell of Python in a conversation, as a model would ask for it.
+/// Runs a cell of Python in a conversation, as a model would call it.
 async fn cell(stack: &Stack, conversation: &str, code: &str) -> anyhow::Result<CallResult> {
     let text = format!(
         "<ACTION><CodeInterpreter:run_cell><language>python</language>\

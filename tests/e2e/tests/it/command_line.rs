@@ -24,7 +24,7 @@ fn run(program: &str, stack: &Stack, arguments: &[&str]) -> anyhow::Result<Outpu
     Ok(command.output()?)
 }
 
-/// Returns what a command that succeeds prints.
+/// Returns the output of a command that succeeds.
 fn printed(stack: &Stack, arguments: &[&str]) -> anyhow::Result<String> {
     let output = tavern(stack, arguments)?;
     anyhow::ensure!(output.status.success(), "{arguments:?}: {output:?}");

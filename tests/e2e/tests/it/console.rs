@@ -12,8 +12,8 @@ use crate::edges::run;
 use crate::ledger::{World, append, dispatched};
 use crate::text::model_text;
 
-/// Returns a browser that plays a script of `console/test` with the page at `address`; pictures of it stand in
-/// the directory `pictures` below that of the page.
+/// Returns a browser that plays a script of `console/test` with the page at `address`; its pictures
+/// are stored in the directory `pictures` below the directory of the page.
 pub(crate) fn client(script: &str, address: &str, pictures: &str) -> anyhow::Result<Command> {
     let console = repository().join("console");
     ensure!(
@@ -38,7 +38,7 @@ pub(crate) async fn play(stack: Stack, client: Command) -> anyhow::Result<()> {
     run(client).await.map(drop)
 }
 
-/// Writes an agent that answers three messages, each only with those before it in the request.
+/// Writes an agent that answers three messages, each only if the request holds the earlier ones.
 fn friend(deploy: &Path) -> anyhow::Result<String> {
     let settings = agent(deploy, "friend", "CodeInterpreter:execute", "")?;
     let mut roles = vec!["system"];
@@ -59,7 +59,7 @@ fn friend(deploy: &Path) -> anyhow::Result<String> {
     Ok(settings)
 }
 
-/// Writes agents whose calls wait for people, and the rules by which one of them does.
+/// Writes agents whose calls wait for people, and the rules that make one of them wait.
 fn deploy(directory: &Path) -> anyhow::Result<()> {
     for name in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(directory.join(name))?;

@@ -1,4 +1,4 @@
-//! What the containers of `docker-compose.yml` and the image's own command run, as processes.
+//! The commands of the containers of `docker-compose.yml` and of the image itself, as processes.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn image() -> anyhow::Result<Vec<(String, String)>> {
         .collect())
 }
 
-/// Replaces what a container has and this machine has not: its network and its directories.
+/// Replaces the parts of a container that this machine lacks: its network and its directories.
 fn at_home(
     environment: &[(String, String)],
     host: &str,

@@ -1,4 +1,5 @@
-//! An answer that a kill cut off is void: the log says so, and no client of the chat API reads it twice.
+//! An answer that a kill cut off is void: the log records it, and no client of the chat API reads
+//! it twice.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use testkit::{Stack, collect, exchange};
 const BEFORE: &str = "It rains, and it rains, and it rains until the evening comes.";
 const ANEW: &str = "\n\n(The text above is void. The answer follows.)\n\n";
 
-/// Writes an agent whose model says something, a piece each so many milliseconds, or all at once.
+/// Writes an agent whose model answers with a text, in pieces `delay_ms` apart, or all at once.
 fn prepare(deploy: &Path, text: &str, pieces: bool, delay_ms: u64) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir_all(deploy.join(directory))?;
@@ -27,7 +28,8 @@ fn prepare(deploy: &Path, text: &str, pieces: bool, delay_ms: u64) -> anyhow::Re
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-/// Asks over the chat API, always by the same key, and returns the answer as far as `enough` of it has come.
+/// Sends a request over the chat API, always with the same key, and returns the answer as far as
+/// `enough` of it has arrived.
 async fn ask(stack: &Stack, stream: bool, enough: impl Fn(&str) -> bool) -> anyhow::Result<String> {
     let body = json!({
         "model": "poet", "stream": stream, "temperature": 0.5, "max_tokens": 100,
@@ -55,8 +57,9 @@ fn streamed(answer: &str, field: &str) -> anyhow::Result<(String, String)> {
     Ok((run_id.trim_start_matches("chatcmpl-").to_owned(), joined))
 }
 
-/// Kills the service while the model writes, lets the model say something else afterwards, and returns what clients
-/// of the chat API read: the stream before the kill, the stream after it, and the answer in one piece.
+/// Kills the service while the model writes, lets the model answer otherwise afterwards, and
+/// returns the text that clients of the chat API read: the stream before the kill, the stream after
+/// it, and the answer in one piece.
 async fn play(after: &str, delay_ms: u64) -> anyhow::Result<[String; 3]> {
     let deploy = tempfile::tempdir()?;
     prepare(deploy.path(), BEFORE, true, 100)?;

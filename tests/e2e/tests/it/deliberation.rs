@@ -40,7 +40,7 @@ fn story(events: &[RunEvent], run_id: &str) -> Vec<Value> {
                 said.push_str(&text.text);
                 continue;
             }
-            // A model reports what it used with its answer.
+            // A model reports its usage with its answer.
             Some(Kind::UsageReported(_)) => continue,
             Some(Kind::ModelRequested(asked)) => json!(["asked", asked.messages]),
             Some(Kind::ModelAnswered(answered)) => json!(["answered", said.clone(), answered.text]),
@@ -71,7 +71,7 @@ fn name_of(kind: &Kind) -> String {
     name.split('(').next().unwrap_or_default().to_owned()
 }
 
-/// How many runs of a workflow there are in each state.
+/// The state of each run of a workflow.
 async fn runs_of(stack: &Stack, subject: &str) -> anyhow::Result<Vec<RunState>> {
     let request = ListRunsRequest {
         subject: subject.to_owned(),
@@ -147,7 +147,7 @@ async fn g206_what_cannot_deliberate_fails_the_turn_and_is_named() -> anyhow::Re
     Ok(())
 }
 
-/// Stores a workflow that asks a slow model.
+/// Stores a workflow that requests a slow model.
 async fn put_slow_deliberation(stack: &Stack) -> anyhow::Result<()> {
     let mut definition = read("workflows/npc_deliberation.json")?;
     definition["nodes"][4]["inputValues"]["model"] = "slow_thinker".into();

@@ -1,4 +1,4 @@
-//! Documents that cannot work as they are: what is refused, and what is remarked on. Files as editors write
+//! Documents that cannot work: the refused and the remarked ones. Files as editors write
 //! them.
 
 mod goldens;
@@ -26,7 +26,7 @@ fn transport(stack: &Stack) -> anyhow::Result<Transport> {
     Ok(grpc_kit::remote(&ClientSettings::to(stack.address()))?)
 }
 
-/// Returns the places of the findings that something is not there.
+/// Returns the places of the findings about missing references.
 fn missing(found: &[LoadDiagnostic]) -> Vec<&str> {
     let of_references = found
         .iter()

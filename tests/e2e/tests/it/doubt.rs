@@ -1,5 +1,5 @@
-//! Calls of which it is not known whether they took effect: their runs wait until it is decided, and continue with
-//! the decision, each carrier of the call, at each depth, and over kills.
+//! Calls in doubt: their runs wait until a decision, and continue with it, for each carrier of the
+//! call, at each depth, and over kills.
 //!
 //! The tool `ledger.append_in_haste` appends its note and answers later than it may take, so each of its calls has
 //! taken effect and is in doubt.
@@ -30,7 +30,7 @@ pub(crate) use decider::{Decider, at_random};
 /// The id of the note that each call of these tests appends.
 const NOTE: &str = "doubtful";
 
-/// A workflow with one call, and whether that is one of a list.
+/// A workflow with one call.
 fn workflow(tool: &str) -> Value {
     json!({
         "name": "append",
@@ -45,7 +45,7 @@ fn workflow(tool: &str) -> Value {
     })
 }
 
-/// A workflow whose only call stands in a list inside a map.
+/// A workflow whose only call is in a list inside a map.
 fn nested(tool: &str) -> Value {
     let inside = |id: &str, full_type: &str, presets: Value| json!({"id": id, "type": full_type, "parentNode": "map", "inputValues": presets});
     let request =
@@ -125,7 +125,7 @@ async fn world(separate: bool) -> anyhow::Result<(World, tempfile::TempDir)> {
     Ok((world, deploy))
 }
 
-/// Something that makes a call.
+/// The origin of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Carrier {
     Text,
@@ -223,7 +223,7 @@ fn ends(run: &Followed, effect_id: &str) -> Vec<CallStatus> {
     of_effect.map(|result| result.status()).collect()
 }
 
-/// Returns the attempts that events say to be in doubt, and the decisions about them, in order.
+/// Returns the attempts that events report in doubt, and the decisions about them, in order.
 fn story(events: &[RunEvent], effect_id: &str) -> Vec<String> {
     let steps = events.iter().filter_map(|event| match &event.kind {
         Some(Kind::CallInDoubt(doubt)) if doubt.effect_id == effect_id => {
@@ -287,7 +287,7 @@ async fn a_run_waits_for_the_decision_about_its_call_and_continues_with_it() -> 
                 "{name}: {:?}",
                 ended.events
             );
-            // A model reads how the call ended and answers; a batch returns its results.
+            // A model reads the result of the call and answers; a batch returns its results.
             let goes_on = matches!(
                 carrier,
                 Carrier::Turn | Carrier::WorkflowBelowTurn | Carrier::ListInMap

@@ -1,4 +1,4 @@
-//! A service that is asked to end answers the calls that it has begun.
+//! A service that receives a request to end answers the calls that it has begun.
 
 use contracts::tavern::{
     common::v1::{ErrorReason, RunEvent, RunState},
@@ -140,7 +140,7 @@ async fn a_second_request_to_end_ends_at_once() -> anyhow::Result<()> {
         async move { began.then_some(()) }
     })
     .await?;
-    // 143 where something is still open after the short grace of an abort, 0 where nothing is.
+    // 143 if work is still open after the short grace of an abort, 0 otherwise.
     let status = process.terminate()?;
     let output = process.output();
     assert!(matches!(status.code(), Some(143 | 0)), "{output}");

@@ -1,4 +1,4 @@
-//! A call that changes nothing starts while its model is still writing.
+//! A call without effects starts while its model is still writing.
 
 use contracts::tavern::common::v1::{RunEvent, RunState, run_event::Kind};
 use testkit::{Stack, collect, invoke, until};

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use crate::text::{calls, failing_agents, model_text, turn, user_message};
 
-/// A text, and what its only observation must contain.
+/// A text, and a part that its only observation must contain.
 const TEXTS: [(&str, &str); 6] = [
     (
         "<ACTION><NoSuchTool></NoSuchTool></ACTION>",

@@ -1,5 +1,5 @@
-//! What holds across processes when one of them goes away: every service is killed in the middle
-//! of something and started again, or asked to end under load.
+//! The guarantees across processes when one of them ends: every service is killed in the middle of
+//! its work and started again, or ended under load.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,8 @@ async fn separate() -> anyhow::Result<Stack> {
         .await
 }
 
-/// Follows a run to its end as a client does whose server went away: asks again while it is not there.
+/// Follows a run to its end as a client does whose server ended: it retries while the server is
+/// missing.
 async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Result<Followed> {
     eventually("the run to end", || async {
         match collect(&stack.runs(), run_id, after).await {
@@ -39,7 +40,7 @@ async fn collect_again(stack: &Stack, run_id: &str, after: u64) -> anyhow::Resul
     .await?
 }
 
-/// Whether a client does well to ask again.
+/// Whether a client should retry.
 pub(crate) fn comes_back(error: &anyhow::Error) -> bool {
     let unavailable = error
         .downcast_ref::<Status>()
@@ -76,7 +77,7 @@ async fn killed_in_a_turn(
     Ok(run_id)
 }
 
-/// Checks that the log of a run, which has no gaps, has nothing twice.
+/// Checks that the log of a run, which has no gaps, has no event twice.
 fn assert_nothing_is_reported_twice(run: &Followed) {
     let mut seen = HashSet::new();
     for event in &run.events {
@@ -97,7 +98,7 @@ fn assert_nothing_is_reported_twice(run: &Followed) {
     }
 }
 
-/// Checks that what a parent records of a child is what the child's own log holds.
+/// Checks that a parent's records of a child equal the child's own log.
 async fn assert_children_are_complete(stack: &Stack, run: &Followed) -> anyhow::Result<()> {
     let below = |event: &&RunEvent| event.parent_path == [run.run.run_id.clone()];
     let children: HashSet<_> = run.events.iter().filter(below).map(|e| &e.run_id).collect();
@@ -249,7 +250,7 @@ pub(crate) fn interpreter(code: &str) -> String {
 }
 
 /// Starts the calls of a text, kills the sandbox while a script of theirs sleeps, and makes sure that
-/// no process of the script is left. Gives the id of the run.
+/// no process of the script is left. Returns the id of the run.
 async fn kill_the_sandbox(stack: &mut Stack, text: &str, mark: &str) -> anyhow::Result<String> {
     let (run_id, _) = until(&stack.gateway(), model_text(text), dispatched).await?;
     eventually("the script to start", || async {
@@ -334,8 +335,8 @@ async fn a_follower_resumes_through_the_next_gateway() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Invokes a text until its run is over, as a client does whose server goes away. Gives how often
-/// it was interrupted.
+/// Invokes a text until its run is over, as a client does whose server ends. Returns the number of
+/// interruptions.
 async fn persistent_client(
     gateway: GatewayServiceClient<Outbound>,
     client: u32,

@@ -1,4 +1,5 @@
-//! Many followers of one run: they leave room for other calls, and those that do not read cost little.
+//! Many followers of one run: they leave room for other calls, and followers that do not read cost
+//! little.
 
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::run::v1::{CancelRunRequest, WatchRunRequest, WatchRunResponse};
@@ -39,7 +40,7 @@ async fn followers_leave_room_for_a_cancel(stack: Stack) -> anyhow::Result<()> {
     let started = |_: &_| true;
     let request = user_message("slow_thinker", "Think.");
     let (run_id, _) = until(&stack.gateway(), request, started).await?;
-    // h2 ends a connection on which many small frames wait; how many follows from its window.
+    // h2 ends a connection on which many small frames wait; its window decides how many.
     let mut client = one_connection(&stack, 8 << 20).await?;
     let mut followers = Vec::new();
     for _ in 0..120 {
@@ -99,16 +100,16 @@ async fn settled(stack: &mut Stack) -> anyhow::Result<u64> {
     .await
 }
 
-/// What 400 stalled streams may take: 64 KiB each, the share of a peer in each process that passes their
-/// messages on, and a tenth for what allocators keep.
+/// The memory of 400 stalled streams: 64 KiB each, the share of a peer in each process that passes
+/// their messages on, and a tenth that allocators keep.
 const MOST_KIB: u64 = (400 * 64 + 4 * (8 << 10)) * 11 / 10;
 
-/// Makes a run with records of a megabyte; returns its id, and the memory of all processes.
+/// Starts a run with records of a megabyte; returns its id, and the memory of all processes.
 async fn long_run(stack: &mut Stack) -> anyhow::Result<(String, u64)> {
     let text = "A long answer without a call. ".repeat(33_000);
     let run = invoke(&stack.gateway(), model_text(&text)).await?;
     let run_id = run.run.run_id;
-    // What the first followers cost the caches of the process is not a stream's.
+    // The memory of caches that the first followers fill is not a stream's.
     testkit::collect(&stack.runs(), &run_id, 0).await?;
     Ok((run_id, settled(stack).await?))
 }
@@ -138,7 +139,7 @@ async fn stalled_followers_cost_little(mut stack: Stack) -> anyhow::Result<()> {
     .await
 }
 
-/// Follows a run as a page does, and reads nothing but the first byte.
+/// Follows a run as a page does, and reads only the first byte.
 async fn page(stack: &Stack, run_id: &str, headers: &str) -> anyhow::Result<TcpStream> {
     let address = stack.address();
     let host = address.trim_start_matches("http://");

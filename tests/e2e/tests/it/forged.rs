@@ -1,4 +1,5 @@
-//! Clients cannot state what only services may state of a call, on any road into the platform (rule S507).
+//! Clients cannot state the facts of a call that only services may state, on any road into the
+//! platform (rule S507).
 
 use std::path::Path;
 
@@ -21,7 +22,8 @@ use crate::text::{model_text, turn, write_file};
 /// A file that a guide must not write.
 const CROWN: &str = "crown.txt";
 
-/// Headers by which a call would be too deep, malformed, or one of the guide; `{turn}` is its turn.
+/// Headers by which a call would be too deep, malformed, or a call of the guide; `{turn}` is its
+/// turn.
 const FORGED: [(&str, &str); 5] = [
     ("tavern-call-depth", "99"),
     ("tavern-call-depth", "many"),
@@ -37,11 +39,12 @@ const UPGRADE: &str = "connection: upgrade\r\nupgrade: websocket\r\n\
 
 const GATEWAY: &str = "tavern.gateway.v1.GatewayService";
 
-/// A request over HTTP/1.1: the road, its first line, its headers, its body, and a part of the answer of
-/// a client that forges nothing.
+/// A request over HTTP/1.1: the road, its first line, its headers, its body, and a part of the
+/// answer to a client without forged headers.
 type Road<'a> = (&'a str, String, &'a str, Vec<u8>, &'a str);
 
-/// Writes the guide, who writes files, but no crown, and whose model always gives the same answer.
+/// Writes the guide, who writes files, but no crown, and whose model always returns the same
+/// answer.
 fn prepare(deploy: &Path) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
@@ -62,7 +65,7 @@ fn prepare(deploy: &Path) -> anyhow::Result<()> {
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-/// The call of a client, which nothing forbids.
+/// The call of a client, which no rule forbids.
 fn call() -> CallToolRequest {
     CallToolRequest {
         tool_id: "FileOperator.WriteFile".to_owned(),
@@ -130,7 +133,7 @@ fn roads_of_calls() -> Vec<Road<'static>> {
     ]
 }
 
-/// The roads on which a client asks for something else.
+/// The roads of a client's other requests.
 fn other_roads(turn: &str) -> Vec<Road<'static>> {
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Is it so?"}]});
     let ask = json!({"tenant": "guide", "message": message});

@@ -14,7 +14,7 @@ use testkit::{Followed, Stack, binary, collect, invoke};
 use crate::ledger::World;
 use crate::text::user_message;
 
-/// A call with an effect, and one that changes the private state.
+/// A call with an effect, and a call that changes the private state.
 fn calls(note: &str, mood: &str) -> String {
     format!(
         "<ACTION><ledger.append><key>k</key><note>{note}</note></ledger.append></ACTION>\

@@ -17,7 +17,7 @@ use tonic::{Code, Request, codegen::http::uri::PathAndQuery};
 
 use crate::rules::RawCodec;
 
-/// How long a method may take that gets an empty request. No method waits for anything then.
+/// The longest time of a method with an empty request. No method waits then.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn five_processes() -> anyhow::Result<(Stack, Transport)> {

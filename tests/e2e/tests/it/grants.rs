@@ -1,5 +1,5 @@
-//! What works for an agent keeps within its inventory and its budgets, and pauses with it (rules G206, G703
-//! and G811).
+//! Workflows of an agent keep within its inventory and its budgets, and pause with it (rules G206,
+//! G703 and G811).
 
 use std::path::Path;
 
@@ -19,8 +19,8 @@ use crate::text::{turn, user_message};
 const CLOCK: &str = "system:get_current_time";
 const LOOK: &str = "<ACTION><system:get_current_time/></ACTION>";
 
-/// Writes an agent with an inventory whose workflow looks at the clock and asks the model, which calls a
-/// tool and then says something.
+/// Writes an agent with an inventory whose workflow reads the clock and requests the model, which
+/// calls a tool and then answers with text.
 fn prepare(deploy: &Path, inventory: &Value, delay: &str) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
@@ -105,7 +105,7 @@ async fn g703_a_deliberation_workflow_keeps_within_the_tokens_and_calls_of_its_t
         tokens: 300,
         ..Budgets::default()
     };
-    // The first round makes two calls, that of its workflow and that of its answer.
+    // The first round makes two calls, one of its workflow and one of its answer.
     let calls = Budgets {
         calls: 2,
         ..Budgets::default()
@@ -169,7 +169,7 @@ async fn g811_after_a_pause_nothing_is_dispatched_in_the_turn_or_below_it() -> a
         state(&child).await? == RunState::Paused,
         "the workflow follows"
     );
-    // The answer that was under way comes to its end and is recorded; then nothing happens.
+    // The answer in progress ends and is recorded; the run stays paused.
     let answered = |event: &RunEvent| matches!(event.kind, Some(Kind::UsageReported(_)));
     event(&stack, &child, answered).await?;
     ensure!(state(&child).await? == RunState::Paused);

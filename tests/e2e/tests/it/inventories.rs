@@ -142,7 +142,7 @@ fn prepare(deploy: &Path) -> anyhow::Result<Deploy> {
     Ok(written)
 }
 
-/// Returns how the calls of a run itself ended.
+/// Returns the results of the calls of the run itself.
 fn results(followed: &Followed, run_id: &str) -> Vec<CallResult> {
     let own = followed
         .events
@@ -261,7 +261,7 @@ async fn r503_prompt_explanation_and_call_agree_on_a_tool_that_an_agent_lacks() 
 {
     let deploy = tempfile::tempdir()?;
     let mut written = prepare(deploy.path())?;
-    // An inventory means what it says: another letter case is no name of a tool.
+    // An inventory is exact: another letter case is no name of a tool.
     for (agent, name) in [
         ("has_another", MERGE),
         ("drifted", "System:Get_Current_Time"),
@@ -331,7 +331,7 @@ fn uses_tools(names: &[&str]) -> Value {
 }
 
 /// Writes agents that call each of the tools: in a turn, below another agent, in a scene and in a deliberation.
-/// Returns how many calls each of them makes.
+/// Returns the number of calls that each of them makes.
 fn write_agents(written: &mut Deploy, deploy: &Path, listed: &[Listed]) -> anyhow::Result<usize> {
     let names = |list: &str| -> Vec<&str> {
         let listed = listed.iter().filter(|tool| tool.list == list);

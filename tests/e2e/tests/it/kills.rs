@@ -1,7 +1,7 @@
-//! Workflows under way at once, with loops, maps, timers, signals and workflows below them, whose
+//! Many workflows in progress, with loops, maps, timers, signals and workflows below them, whose
 //! process is killed at random points: none is lost, and no step is done twice.
 //!
-//! `TAVERN_TEST_KILLS` sets how often; `make bars` sets 200 for 64 runs.
+//! `TAVERN_TEST_KILLS` sets the number of kills; `make bars` sets 200 for 64 runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::ledger::World;
 /// Kills in `make test`.
 const KILLS: usize = 4;
 
-/// How many kills each run of the full size sees at least.
+/// The fewest kills that each run of the full size sees.
 const KILLS_PER_RUN: usize = 3;
 
 fn kills() -> anyhow::Result<usize> {
@@ -153,7 +153,7 @@ async fn start(
 /// Kills the process at a random point, `times` times, and starts it again.
 async fn kill(world: &mut World, times: usize, random: &mut fastrand::Rng) -> anyhow::Result<()> {
     for _ in 0..times {
-        // Which point is hit does not matter, so nothing is waited for.
+        // Any point is fine, so there is no condition to wait for.
         tokio::time::sleep(Duration::from_micros(random.u64(0..60_000))).await;
         world.stack.kill()?;
         world.stack.restart().await?;
@@ -161,7 +161,7 @@ async fn kill(world: &mut World, times: usize, random: &mut fastrand::Rng) -> an
     Ok(())
 }
 
-/// Every step that was recorded, with how often it was.
+/// Every recorded step, with its number of records.
 fn settled(events: &[RunEvent]) -> HashMap<String, usize> {
     let mut steps = HashMap::new();
     for event in events {

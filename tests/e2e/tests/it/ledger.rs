@@ -59,7 +59,7 @@ impl World {
         })
     }
 
-    /// Makes a workflow known.
+    /// Stores a workflow.
     pub(crate) async fn put_workflow(&self, id: &str, definition: &Value) -> anyhow::Result<()> {
         let put = PutWorkflowRequest {
             workflow_id: id.into(),

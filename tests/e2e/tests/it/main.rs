@@ -1,4 +1,4 @@
-//! Black-box tests over the wire: Tavern as processes, asked as any other backend would ask.
+//! Black-box tests over the wire: Tavern as processes, called as any other backend would call it.
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod a2a;

@@ -52,7 +52,7 @@ async fn the_sandbox_tells_what_ran_waits_and_was_refused() -> anyhow::Result<()
                 let seconds = value["sum"].as_f64()?;
                 value["count"].as_u64().filter(|_| seconds > 0.0)
             })?;
-            // Only how many wait in readiness is up to the sandbox.
+            // Only the number of interpreters that wait is up to the sandbox.
             let exact = name != "tavern.sandbox.interpreters";
             (value == least || value > least && !exact).then_some(())
         })

@@ -24,7 +24,7 @@ const CALLS: [(&str, &str, &str); 2] = [
 /// Its answer to a request that has the results.
 pub(crate) const ANSWER: &str = "It is Elara.";
 
-/// The endpoint; it asks for two calls, and answers once it has their results.
+/// The endpoint; it requests two calls, and answers once it has their results.
 pub(crate) struct ModelEndpoint {
     base_url: String,
     requests: Arc<Mutex<Vec<Value>>>,
@@ -74,8 +74,8 @@ impl ModelEndpoint {
         Ok(())
     }
 
-    /// Returns the messages of each request so far: an author and what it brings, as in `assistant+c1+c2` and
-    /// `tool=c1`.
+    /// Returns the messages of each request so far: an author and its calls or results, as in
+    /// `assistant+c1+c2` and `tool=c1`.
     pub(crate) fn asked(&self) -> Vec<Vec<String>> {
         let requests = self.requests.lock().map(|requests| requests.clone());
         let requests = requests.unwrap_or_default();
@@ -188,8 +188,8 @@ fn shape(request: &Value) -> Vec<String> {
     messages.map(of_message).collect()
 }
 
-/// Returns why a request is refused: the results of an answer's calls must stand directly behind it, and no id may
-/// stand for two calls.
+/// Returns the reason to refuse a request: the results of an answer's calls must follow it
+/// directly, and no id may name two calls.
 fn problem(request: &Value) -> Option<String> {
     let mut open: Vec<String> = Vec::new();
     let mut used = HashSet::new();

@@ -1,4 +1,4 @@
-//! Native calls of models that workflows ask, and their results in later rounds, runs and conversations.
+//! Native calls of models in workflows, and their results in later rounds, runs and conversations.
 
 use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::agent::v1::{BranchConversationRequest, ListMessagesRequest, Message};

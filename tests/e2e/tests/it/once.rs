@@ -14,7 +14,7 @@ use crate::doubt::{Decider, at_random, await_doubt, decide};
 use crate::ledger::{World, append, chain, dispatched};
 use crate::text::model_text;
 
-/// How long a run with one call lives.
+/// The usual length of a run with one call.
 const LIFE: Duration = Duration::from_millis(14);
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use testkit::Stack;
 /// Long enough for a restart in the middle.
 const LINES: usize = 40;
 
-/// A program that takes its time.
+/// A program that prints slowly.
 fn program() -> String {
     format!(
         "import time\nfor number in range({LINES}):\n    print(number, flush=True)\n    time.sleep(0.05)\n"
@@ -103,8 +103,8 @@ async fn read(stack: &Stack, handle: &str, offset: usize) -> anyhow::Result<Valu
     anyhow::bail!("the call has no result")
 }
 
-/// Pages through an output from the moment of its call to its end, over a restart if `restarts`. Returns the text
-/// and how much of it was read before the end.
+/// Pages through an output from the moment of its call to its end, over a restart if `restarts`.
+/// Returns the text and the bytes of it that were read before the end.
 async fn page_through(
     stack: &mut Stack,
     handle: &str,

@@ -1,5 +1,5 @@
-//! Endpoints of models that misbehave, one file each in `models`, and what must come of them through
-//! ModelService, `core:LLM` and an agent alike.
+//! Endpoints of models that misbehave, one file each in `models`, and their expected outcomes
+//! through ModelService, `core:LLM` and an agent alike.
 
 mod endpoint;
 
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 32;
 /// The question.
 const QUESTION: &str = "Keep a note and report.";
 
-/// A file: an endpoint, and what must come of asking it.
+/// A file: an endpoint, and the expected outcome of a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -49,7 +49,7 @@ struct Case {
     settings: BTreeMap<String, Value>,
     /// The answers to the requests in order; the last repeats.
     replies: Vec<Reply>,
-    /// The same of a model that is asked in its place; there is none if this is empty.
+    /// The same of a spare model; there is none if this is empty.
     #[serde(default)]
     spare: Vec<Reply>,
     /// The outcome that must come of it.
@@ -77,7 +77,7 @@ struct Outcome {
     text: Option<String>,
     /// The code of a failure.
     error: Option<String>,
-    /// The calls: those that left, or through ModelService the native ones of the answer.
+    /// The calls: the dispatched ones, or through ModelService the native ones of the answer.
     calls: Vec<(String, Value)>,
     /// The number of requests to the endpoint, and to the spare one.
     requests: (usize, usize),
@@ -86,7 +86,7 @@ struct Outcome {
 }
 
 impl Case {
-    /// Returns what must come of asking in one way.
+    /// Returns the expected outcome in one way.
     fn expected(&self, differences: &Value) -> anyhow::Result<Outcome> {
         let mut expected = self.expect.clone();
         let fields = expected.as_object_mut().context("`expect` is no object")?;
@@ -121,7 +121,7 @@ impl Stage {
         })
     }
 
-    /// Asks in every way; returns what came otherwise than it must.
+    /// Sends the request in every way; returns the differences from the expected outcome.
     async fn play(&self, name: &str, case: &Case) -> anyhow::Result<String> {
         let mut wrong = String::new();
         for (way, differences) in [
@@ -345,7 +345,7 @@ fn native_calls(tool_calls_json: &str) -> anyhow::Result<Vec<(String, Value)>> {
     Ok(calls.collect())
 }
 
-/// Returns what came of a run.
+/// Returns the outcome of a run.
 fn outcome(
     followed: &Followed,
     text: fn(&Value) -> Value,

@@ -1,4 +1,4 @@
-//! What a script reports of its progress, as the followers of its run see it.
+//! Progress reports of a script, as the followers of its run see them.
 
 use contracts::tavern::{
     common::v1::{ProgressReported, RunEvent, run_event::Kind},

@@ -81,7 +81,7 @@ impl Proxy {
 fn configuration(upstream: &str, listen: &str, directory: &Path) -> anyhow::Result<String> {
     let mut text = std::fs::read_to_string(repository().join("deploy/nginx.conf"))?;
     let prefix = directory.display();
-    // Not every user may write where Debian keeps what is too large for memory.
+    // Not every user may write to Debian's directory for bodies too large for memory.
     let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let kept = kinds.map(|kind| format!("{kind}_temp_path {prefix}/{kind};"));
     let places = [
@@ -100,7 +100,7 @@ fn configuration(upstream: &str, listen: &str, directory: &Path) -> anyhow::Resu
     Ok(text)
 }
 
-/// Makes a certificate for a host and its key, and returns the path of the certificate.
+/// Creates a certificate for a host and its key, and returns the path of the certificate.
 fn certify(host: &str, directory: &Path) -> anyhow::Result<String> {
     let certificate = directory.join("tavern.crt");
     let made = Command::new("openssl")

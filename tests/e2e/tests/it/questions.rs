@@ -1,4 +1,4 @@
-//! Agents that ask a person, whatever is killed meanwhile (rule G808).
+//! Agents that ask a person, with services killed meanwhile (rule G808).
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use testkit::{Stack, collect, eventually, invoke, until};
 
 use crate::text::user_message;
 
-/// Writes an agent that asks which herb to fetch, and then says what it was answered.
+/// Writes an agent that asks which herb to fetch, and then repeats the answer.
 fn prepare(deploy: &Path, interaction: &str, answer: &Value) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
@@ -74,7 +74,7 @@ fn result(events: &[RunEvent]) -> Option<&CallResult> {
     })
 }
 
-/// How many answers of its model a turn has.
+/// The number of answers of its model in a turn.
 fn answers(events: &[RunEvent]) -> usize {
     let is_answer = |event: &&RunEvent| matches!(event.kind, Some(Kind::ModelAnswered(_)));
     events.iter().filter(is_answer).count()

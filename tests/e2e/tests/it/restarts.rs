@@ -1,7 +1,9 @@
-//! Each service is asked to end, and killed, again and again under a steady load, and started again: to clients
-//! that ask again while a service is not there no call fails, and only calls that a kill cut off are in doubt.
+//! Each service is terminated, and killed, again and again under a steady load, and started again:
+//! for clients that retry while a service is missing no call fails, and only calls that a kill cut
+//! off are in doubt.
 //!
-//! `TAVERN_TEST_RESTARTS` sets how often, and `TAVERN_TEST_RATE` the calls a second; `make bars` sets 20 and 100.
+//! `TAVERN_TEST_RESTARTS` sets the number of restarts, and `TAVERN_TEST_RATE` the calls a second;
+//! `make bars` sets 20 and 100.
 
 mod load;
 
@@ -36,7 +38,8 @@ const SERVICES: [&str; 5] = [
 /// Services whose kills may leave calls in doubt: each of them carries calls out.
 const CARRIERS: [&str; 2] = ["tool-registry", "script-sandbox"];
 
-/// Returns how often each service is asked to end and killed, and the time from one request to the next.
+/// Returns the times that each service is terminated and killed, and the time from one request to
+/// the next.
 fn size() -> anyhow::Result<(u32, Duration)> {
     let number = |variable: &str, otherwise| match std::env::var(variable) {
         Ok(number) => number
@@ -111,7 +114,7 @@ fn check_doubts(
         let left = dispatched.get(effect_id);
         let left =
             left.with_context(|| format!("{effect_id} may be repeated, and was in doubt"))?;
-        // What a fault leaves is decided before the next.
+        // Calls that a fault leaves in doubt are decided before the next fault.
         let fault = faults.iter().rfind(|fault| fault.time <= *decided);
         let fault = fault.with_context(|| format!("{effect_id} was in doubt before all faults"))?;
         let is_cut_off = fault.is_kill && CARRIERS.contains(&fault.victim) && **left <= fault.time;
@@ -158,8 +161,8 @@ async fn under_load_no_call_fails_by_a_restart_and_only_kills_leave_calls_in_dou
     check_effects(&world, &decider, &ends)
 }
 
-/// Checks that each note stands in the ledger under one effect, and no more often than was decided where its tool
-/// may not be repeated.
+/// Checks that each note is in the ledger under one effect, and no more often than was decided
+/// where its tool may not be repeated.
 fn check_effects(
     world: &World,
     decider: &Decider,

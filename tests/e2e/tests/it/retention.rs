@@ -1,4 +1,4 @@
-//! Retention in every service: what ended long ago goes, and what is still needed stays.
+//! Retention in every service: runs that ended long ago are deleted, and runs still needed stay.
 
 mod growth;
 
@@ -232,7 +232,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
     let source_effects = effects_of(stack, &source.run.run_id).await?;
     let fork_conversation = conversation_of(stack, &forked).await?;
 
-    // A workflow that waits, above one that has ended.
+    // A workflow that waits, above a workflow that has ended.
     let above = start_workflow(stack, "above").await?;
     let child = eventually("the workflow below to end", || async {
         let runs = runs_of(stack, "below").await.ok()?;
@@ -257,7 +257,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
     stays.calls.extend(source_effects);
     stays.calls.extend(flow_effects);
 
-    // A kill at any point of a pass costs nothing.
+    // A kill at any point of a pass loses no data.
     keep_for(&mut world.stack, Duration::from_secs(1));
     world.stack.restart().await?;
     let stack = &world.stack;
@@ -286,7 +286,7 @@ async fn all_that_is_needed_stays_until_it_is_not(separate: bool) -> anyhow::Res
     await_left(stack, &nothing).await.context("the rest goes")
 }
 
-/// Waits until the services list what is expected and nothing else.
+/// Waits until the services list exactly the expected runs.
 async fn await_left(stack: &Stack, expected: &Kept) -> anyhow::Result<()> {
     let settled = eventually("the rest to be as expected", || async {
         (Kept::of(stack).await.ok()? == *expected).then_some(())

@@ -12,7 +12,7 @@ use tonic::{Code, Request, Status};
 
 use breakage::Breakage;
 
-/// The largest message that is read, in bytes: what is larger is refused before its fields are.
+/// The largest message that is read, in bytes: a larger one is refused before its fields are.
 const MAX_MESSAGE: usize = 4 << 20;
 
 #[tokio::test(flavor = "multi_thread")]

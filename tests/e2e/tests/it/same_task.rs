@@ -17,7 +17,7 @@ const FILE: &str = "notes/fence.txt";
 const CODE: &str = "if a < b && c > d { \"]]\" }\n";
 const MORE: &str = "done: [x] «ok»\n";
 
-/// A dialect, what it is called in a profile, and the two answers that make the calls.
+/// A dialect, its settings in a profile, and the two answers that make the calls.
 struct Dialect {
     id: &'static str,
     settings: Value,
@@ -148,7 +148,7 @@ fn prepare(deploy: &Path, dialects: &[Dialect]) -> anyhow::Result<()> {
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-/// What a turn did: each call with its arguments, and its outcome.
+/// The steps of a turn: each call with its arguments, and its outcome.
 fn story(events: &[RunEvent]) -> Vec<Value> {
     let mut story = Vec::new();
     for event in events {

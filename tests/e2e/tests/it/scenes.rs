@@ -1,6 +1,6 @@
-//! Scenes over the wire: their workflows, and what is left of their events when the process is killed.
+//! Scenes over the wire: their workflows, and their events after the process is killed.
 //!
-//! `TAVERN_TEST_SCENE_KILLS` sets how often; `make bars` sets 200.
+//! `TAVERN_TEST_SCENE_KILLS` sets the number of kills; `make bars` sets 200.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -143,7 +143,7 @@ async fn g109_workflows_change_the_world_at_the_start_the_end_and_on_an_event_in
     Ok(())
 }
 
-/// An agent that makes the same call whenever it is asked, and may be asked once in a turn.
+/// An agent that makes the same call in each turn, with a budget of one iteration.
 fn agent(id: &str, hears: &str, tool: &str) -> Value {
     json!({
         "id": id,
@@ -204,7 +204,7 @@ fn prepare(deploy: &Path) -> anyhow::Result<()> {
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-/// What the log says of the events of one agent.
+/// The log's records of the events of one agent.
 #[derive(Debug, Default)]
 struct Deliveries {
     delivered: Vec<String>,
@@ -247,7 +247,7 @@ async fn after_kills_every_event_is_taken_once_and_every_turn_has_its_effect_onc
             let name = format!("{kill}-{number}");
             publish(&stack, &run_id, "note.add", &name).await?;
         }
-        // Some turns are under way, wherever they are.
+        // Some turns are in progress, at any point.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..250))).await;
         stack.kill()?;
         stack.restart().await?;

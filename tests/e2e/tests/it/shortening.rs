@@ -1,4 +1,5 @@
-//! Workflows that shorten what a model reads: a long conversation (rule G603) and a long output (rule G605).
+//! Workflows that shorten the input of a model: a long conversation (rule G603) and a long output
+//! (rule G605).
 
 use std::path::Path;
 

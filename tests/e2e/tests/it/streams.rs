@@ -9,7 +9,8 @@ use contracts::tavern::workflow::v1::start_run_request::Target;
 use serde_json::{Value, json};
 use testkit::{Followed, Stack, collect, repository};
 
-/// What a follower has of an output of the run in the end, who discards what a reset makes void.
+/// The text of an output of the run that a follower has at the end, without parts that a reset made
+/// void.
 fn shown(events: &[RunEvent], key: &str) -> String {
     let mut text = String::new();
     for event in events.iter().filter(|event| event.parent_path.is_empty()) {

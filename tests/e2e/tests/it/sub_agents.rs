@@ -76,7 +76,7 @@ fn safe() -> Value {
     }]})
 }
 
-/// Returns how the call of the agent ended.
+/// Returns the result of the call of the agent.
 fn result(turn: &Followed) -> anyhow::Result<CallResult> {
     let mut own = turn
         .events
@@ -116,7 +116,7 @@ async fn g901_an_agent_asks_another_in_five_processes_and_its_use_counts() -> an
     let child = output["run_id"].as_str().context("the run is named")?;
     let run = run(&stack, child).await?;
     ensure!(run.subject == "scout", "{run:?}");
-    // What the other agent does is in the log of the one that asks.
+    // The events of the other agent are in the log of its caller.
     let below = turn.events.iter().filter(|event| event.run_id == child);
     let above = [turn.run.run_id.clone()];
     ensure!(below.filter(|event| event.parent_path == above).count() > 3);
@@ -192,7 +192,7 @@ fn slow() -> Value {
     json!({"turns": [{"answer": {"text": "Hm ...", "chunk": 1, "delay": "20s"}}]})
 }
 
-/// Cancels a turn, and waits until the turn of the agent that it asked is cancelled too.
+/// Cancels a turn, and waits until the turn of its sub-agent is cancelled too.
 async fn cancel_both(stack: &Stack, run_id: String, child: &str) -> anyhow::Result<()> {
     let request = CancelRunRequest {
         run_id: run_id.clone(),
@@ -236,7 +236,7 @@ fn prepare_scene(deploy: &Path, scout: &Value) -> anyhow::Result<()> {
     Ok(std::fs::write(deploy.join("agent-runtime.toml"), models)?)
 }
 
-/// Asks for a turn of an agent of a scene.
+/// Requests a turn of an agent of a scene.
 fn says(scene: &str, instance: &str, text: &str) -> InvokeTextRequest {
     let profile = instance.trim_end_matches("_1");
     turn(AgentTarget {
@@ -287,7 +287,7 @@ async fn g901_an_agent_of_a_scene_asks_another_in_its_conversation_and_waits_in_
     let refused = refused.and_then(|result| result.error).unwrap_or_default();
     let is_named = refused.message.contains("guide_1 -> scout_1 -> guide_1");
     ensure!(refused.code == "wait_cycle" && is_named, "{refused:?}");
-    // It remembers what it was asked.
+    // It remembers the earlier message.
     let again = invoke(&stack.gateway(), says(&scene, "scout_1", "And now?")).await?;
     ensure!(again.run.state() == RunState::Succeeded, "{:?}", again.run);
     Ok(())
@@ -310,7 +310,7 @@ async fn g801_a_rule_of_the_operator_about_a_profile_holds_for_its_agent_of_a_sc
     else {
         bail!("no approval is asked for");
     };
-    // A person sees which agent is asked.
+    // A person sees which agent is called.
     ensure!(
         asked.tool_id == format!("agent:{scene}.scout_1"),
         "{asked:?}"

@@ -6,7 +6,7 @@ use contracts::tavern::gateway::v1::{
     AgentTarget, CallsTarget, InvokeTextRequest, agent_target::Input, invoke_text_request::Target,
 };
 
-/// Asks for the calls of what a model wrote.
+/// Requests the calls of model text.
 pub(crate) fn model_text(text: &str) -> InvokeTextRequest {
     calls(CallsTarget {
         text: text.to_owned(),
@@ -14,7 +14,7 @@ pub(crate) fn model_text(text: &str) -> InvokeTextRequest {
     })
 }
 
-/// Asks for calls.
+/// Requests calls.
 pub(crate) fn calls(calls: CallsTarget) -> InvokeTextRequest {
     InvokeTextRequest {
         target: Some(Target::Calls(calls)),
@@ -22,7 +22,7 @@ pub(crate) fn calls(calls: CallsTarget) -> InvokeTextRequest {
     }
 }
 
-/// Asks an agent what a user would.
+/// Sends an agent the message of a user.
 pub(crate) fn user_message(agent: &str, text: &str) -> InvokeTextRequest {
     turn(AgentTarget {
         profile_id: agent.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn user_message(agent: &str, text: &str) -> InvokeTextRequest {
     })
 }
 
-/// Asks for a turn.
+/// Requests a turn.
 pub(crate) fn turn(agent: AgentTarget) -> InvokeTextRequest {
     InvokeTextRequest {
         target: Some(Target::Agent(agent)),

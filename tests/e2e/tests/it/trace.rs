@@ -1,4 +1,4 @@
-//! One trace leads from the gateway to the script's process, and says what happened on the way.
+//! One trace leads from the gateway to the script's process, and shows the steps on the way.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ impl Observed {
             .collect()
     }
 
-    /// Returns the spans of the trace of a run once those have arrived that begin with `names`.
+    /// Returns the spans of the trace of a run once spans that begin with `names` have arrived.
     async fn trace(
         &self,
         run: &Followed,
@@ -187,8 +187,8 @@ async fn each_service_measures_its_rpcs_and_health_checks_make_no_spans() -> any
         })
         .await?;
     }
-    // The services ask each other whether they are ready before they answer. Each exports its spans in their
-    // order, so the spans of these checks would have arrived before those of the run.
+    // The services check each other's readiness before they answer. Each exports its spans in their
+    // order, so the spans of these checks would have arrived before the spans of the run.
     let called = [
         INVOKE_TEXT,
         "tavern.registry.v1.CallService/InvokeCalls",

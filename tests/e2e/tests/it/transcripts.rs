@@ -1,4 +1,4 @@
-//! The transcripts under `deploy/examples` give the same results in one process and in five.
+//! The transcripts under `deploy/examples` have the same results in one process and in five.
 
 use std::process::Command;
 

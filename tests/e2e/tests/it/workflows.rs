@@ -51,7 +51,7 @@ fn outcome(events: &[RunEvent]) -> RunOutcome {
 /// A workflow, its inputs and its outputs.
 type Case = (&'static str, Value, Value);
 
-/// The examples that ask models.
+/// The examples that request models.
 fn examples_with_models() -> Vec<Case> {
     vec![
         (
@@ -195,7 +195,7 @@ async fn the_pieces_of_a_streaming_output_are_its_text() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The calls of a run and what they gave, without what names the run.
+/// The calls of a run and their results, without the id of the run.
 fn calls(events: &[RunEvent]) -> Vec<[String; 3]> {
     let results = |effect_id: &str| {
         let settled = events.iter().filter_map(|event| match &event.kind {
@@ -287,7 +287,7 @@ async fn a_model_that_has_used_its_budget_is_asked_a_last_time_without_tools() -
     Ok(())
 }
 
-/// How the nodes with `cache` settings ended.
+/// The ends of the nodes with `cache` settings.
 fn cached(events: &[RunEvent]) -> Vec<(&str, NodeState)> {
     let finished = events.iter().filter_map(|event| match &event.kind {
         Some(Kind::NodeFinished(node)) if node.cache.is_some() => Some(node),

@@ -19,8 +19,8 @@ const ASK: &str = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</promp
                    <options>sage</options><options>moonmoss</options>\
                    </ui:RequestUserInteraction></ACTION>";
 
-/// Writes agents: one that looks at the clock first, one that asks, one that is slow, and one whose only
-/// call needs an approval.
+/// Writes agents: the first reads the clock, the second asks a question, the third is slow, and the
+/// only call of the last needs an approval.
 pub(crate) fn prepare(deploy: &Path) -> anyhow::Result<()> {
     for directory in ["agents", "models", "plugins", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;
@@ -109,7 +109,7 @@ impl Client {
         })
     }
 
-    /// A message that waits for the end, `id` being its own name and the first word of what it says.
+    /// A message that waits for the end, `id` being its own name and the first word of its text.
     pub(super) fn message(&self, id: &str, task_id: &str) -> SendMessageRequest {
         SendMessageRequest {
             tenant: self.tenant.to_owned(),
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// Sends a message without waiting for what comes of it.
+    /// Sends a message without waiting for its task.
     pub(super) async fn leave(&self, mut request: SendMessageRequest) -> anyhow::Result<Task> {
         request.configuration = Some(SendMessageConfiguration {
             return_immediately: true,
@@ -184,7 +184,7 @@ pub(super) fn text_of(parts: &[Part]) -> String {
     texts.collect()
 }
 
-/// Returns the reason of a refusal: that of A2A, or the field that is wrong.
+/// Returns the reason of a refusal: the reason of A2A, or the invalid field.
 pub(super) fn refused<T: std::fmt::Debug>(
     answer: anyhow::Result<T>,
 ) -> anyhow::Result<(Code, String)> {

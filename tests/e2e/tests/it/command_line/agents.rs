@@ -1,4 +1,4 @@
-//! The commands for what agents are made of: profiles, goals, knowledge bases and projects.
+//! The commands for the parts of agents: profiles, goals, knowledge bases and projects.
 
 use serde_json::Value;
 use testkit::Stack;

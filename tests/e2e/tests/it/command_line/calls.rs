@@ -18,7 +18,7 @@ fn listed(stack: &Stack, conditions: &[&str]) -> anyhow::Result<Vec<String>> {
     effects.collect()
 }
 
-/// Waits until a command prints a part, and returns what it prints then.
+/// Waits until a command prints a part, and returns its output then.
 async fn await_printed(stack: &Stack, arguments: &[&str], part: &str) -> anyhow::Result<String> {
     eventually(part, || async {
         let printed = printed(stack, arguments).ok()?;

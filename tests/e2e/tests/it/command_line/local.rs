@@ -1,4 +1,4 @@
-//! What `tavern` and the programs of the services say without a Tavern that serves.
+//! The output of `tavern` and the programs of the services without a Tavern that serves.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,8 +1,8 @@
 //! Requests about documents and their answers, as recorded in `golden/documents`, one file a kind.
 //!
 //! A file has lists of steps: `changes` are played first, `reads` before and after a restart, and then
-//! `after_restart` and `after_files_change`. With the variable `BLESS` set, the answers are recorded anew, those of
-//! steps without an answer too.
+//! `after_restart` and `after_files_change`. With the variable `BLESS` set, the answers are
+//! recorded anew, also of steps without an answer.
 
 mod player;
 
@@ -16,7 +16,7 @@ use testkit::{PythonServer, Stack};
 
 use player::Player;
 
-/// The kinds in the order in which they are played: what comes first may be named by what comes later.
+/// The kinds in the order in which they are played: later kinds may name earlier ones.
 const KINDS: [&str; 8] = [
     "backends",
     "tools",
@@ -55,8 +55,8 @@ impl Kind {
         })
     }
 
-    /// Sends the requests of a list, and returns how the answers differ from those that are recorded. With
-    /// `record` they are recorded instead.
+    /// Sends the requests of a list, and returns the differences of the answers from the recorded
+    /// ones. With `record` they are recorded instead.
     async fn play(
         &mut self,
         stack: &Stack,
@@ -68,7 +68,7 @@ impl Kind {
         for step in steps.into_iter().flatten() {
             match self.player.play(&stack.address(), step, record).await {
                 Ok(found) => differences.extend(found),
-                // The steps behind it may take something from its answer.
+                // The steps behind it may use values of its answer.
                 Err(error) if !record => {
                     differences.push(format!("{error:#}"));
                     break;
@@ -84,7 +84,8 @@ impl Kind {
         Ok(std::fs::write(&self.path, format!("{text}\n"))?)
     }
 
-    /// Returns the methods of the steps, and those that the file excludes because they concern no document.
+    /// Returns the methods of the steps, and the methods that the file excludes because they
+    /// concern no document.
     fn methods(&self) -> impl Iterator<Item = (&str, &str)> {
         let service = self.golden["service"].as_str().unwrap_or_default();
         let steps = LISTS.into_iter();
@@ -96,7 +97,7 @@ impl Kind {
     }
 }
 
-/// Copies the files of a directory and of those below it.
+/// Copies the files of a directory and of the directories below it.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {

@@ -68,8 +68,8 @@ impl Decider {
         Self { task, decided }
     }
 
-    /// Returns how often an effect may have happened: once, and once more for each decision that lets it happen
-    /// again.
+    /// Returns the times that an effect may have happened: once, and once more for each decision
+    /// that lets it happen again.
     pub(crate) fn allowed(&self, effect_id: &str) -> usize {
         let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         let again = decided.get(effect_id).map_or(0, |decisions| {
@@ -87,7 +87,7 @@ impl Decider {
         decided.contains_key(effect_id)
     }
 
-    /// Returns how many effects were decided about.
+    /// Returns the number of effects that were decided about.
     pub(crate) fn count(&self) -> usize {
         let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         decided.len()

@@ -1,4 +1,4 @@
-//! An endpoint of models that answers each request as a file says.
+//! An endpoint of models that answers each request from a file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,8 @@ pub(super) struct Reply {
     /// The status.
     #[serde(default = "ok")]
     status: u16,
-    /// The headers besides `connection`; a stream of events has its `content-type` where none is given.
+    /// The headers other than `connection`; a stream of events has its `content-type` where none is
+    /// given.
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// The data of each event: JSON, or a text as it is sent.

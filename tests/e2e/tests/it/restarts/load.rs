@@ -1,4 +1,4 @@
-//! Clients that make calls at a steady rate, and ask again while a service is away.
+//! Clients that make calls at a steady rate, and retry while a service is missing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use crate::faults::{comes_back, interpreter};
 use crate::ledger::append;
 use crate::text::{model_text, turn};
 
-/// The longest time for which a client asks for the same run.
+/// The longest time for which a client repeats the request of a run.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The milliseconds that a note takes.
@@ -61,7 +61,7 @@ struct Shared {
     open: Mutex<BTreeSet<u32>>,
     /// The reasons of failures.
     failures: Mutex<Vec<String>>,
-    /// How often a client was sent away.
+    /// The number of interrupted requests.
     interruptions: AtomicU32,
     stopped: Notify,
 }
@@ -106,12 +106,12 @@ impl Load {
         Ok(())
     }
 
-    /// Returns how often clients were sent away so far.
+    /// Returns the number of interrupted requests so far.
     pub(super) fn interruptions(&self) -> u32 {
         self.shared.interruptions.load(Ordering::Relaxed)
     }
 
-    /// Makes no more requests, and returns the ends of all.
+    /// Stops making requests, and returns the ends of all.
     ///
     /// # Errors
     /// A request has failed.
@@ -159,7 +159,7 @@ async fn make(
     }
 }
 
-/// Makes a request until its run has ended, as a client does whose server goes away.
+/// Makes a request until its run has ended, as a client does whose server ends.
 async fn ask(
     gateway: &GatewayServiceClient<Outbound>,
     number: u32,
@@ -214,7 +214,8 @@ fn request(number: u32) -> (InvokeTextRequest, bool) {
     (request, true)
 }
 
-/// Checks that every call of a run succeeded. Returns when those that may not be repeated left.
+/// Checks that every call of a run succeeded. Returns the dispatch times of calls that may not be
+/// repeated.
 fn dispatched(run: &Followed, may_repeat: bool) -> anyhow::Result<HashMap<String, SystemTime>> {
     let mut dispatched = HashMap::new();
     let mut settled = 0;

@@ -2,7 +2,7 @@
 //!
 //! `TAVERN_TEST_GROWTH` sets the number of turns; `make bars` has 100,000 of them, with a retention of a minute.
 //! `TAVERN_TEST_RATE` and `TAVERN_TEST_KEPT` change their number a second and the seconds for which they are kept,
-//! for a machine that deletes fewer than 100 a second beside as many new ones.
+//! for a machine that deletes fewer than 100 a second along with as many new ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const TURNS: u32 = 300;
 /// Turns a second, and seconds for which runs are kept, in the full size.
 const RATE: u32 = 100;
 const KEPT: u32 = 60;
-/// Turns under way at once, at the most.
+/// The most turns in progress at once.
 const AT_ONCE: usize = 16;
 /// The largest size at the end, in hundredths of that after the first turns.
 const MOST_GROWTH: u64 = 120;
@@ -38,7 +38,7 @@ struct Size {
     first: u32,
     /// The number of turns before the second one.
     turns: u32,
-    /// The time from the start of a turn to that of the next.
+    /// The time from the start of a turn to the start of the next.
     pace: Duration,
     /// The time for which runs are kept.
     kept: Duration,
@@ -67,7 +67,7 @@ fn size() -> anyhow::Result<Size> {
     })
 }
 
-/// Reads the number of a variable; nothing if it is not set.
+/// Reads the number of a variable; `None` if it is not set.
 fn number(variable: &str) -> anyhow::Result<Option<u32>> {
     let Ok(number) = std::env::var(variable) else {
         return Ok(None);
@@ -138,7 +138,8 @@ async fn until_kept(stack: &Stack, most: usize) -> anyhow::Result<()> {
 async fn measure(stack: &mut Stack, most: usize) -> anyhow::Result<BTreeMap<PathBuf, u64>> {
     until_kept(stack, most).await?;
     if most == 0 {
-        // Until this turn is gone too, whole passes are made, which return the space of those before.
+        // Until this turn is deleted too, whole passes run, which return the space of the earlier
+        // turns.
         play(stack, 1, Duration::from_millis(1)).await?;
         until_kept(stack, 0).await?;
     }

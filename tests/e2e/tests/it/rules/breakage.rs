@@ -13,7 +13,7 @@ use prost_reflect::{
 /// A request that breaks one rule.
 #[derive(Debug)]
 pub(super) struct Breakage {
-    /// The method that takes it, as `/package.Service/Method`.
+    /// The method that receives it, as `/package.Service/Method`.
     pub(super) method: String,
     /// The path of the field that is wrong.
     pub(super) path: String,
@@ -138,7 +138,7 @@ fn below(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     }
 }
 
-/// Returns a message that keeps every rule and sets nothing else.
+/// Returns a message that keeps every rule and sets no other fields.
 fn valid(message: &MessageDescriptor) -> DynamicMessage {
     let mut made = DynamicMessage::new(message.clone());
     let chosen: Vec<u32> = message

@@ -1,4 +1,5 @@
-//! Steps of a golden: requests with what they take from earlier answers, and answers without what varies.
+//! Steps of a golden: requests with values from earlier answers, and answers without varying
+//! values.
 //!
 //! A step has a `step` (its name), a `method`, a `request`, and an `answer` or an `error`. In a request
 //! - `{"$from": "a step", "at": "/a/pointer"}` is a value of the answer to an earlier step,
@@ -7,8 +8,8 @@
 //! - `{backend}` in a text is the address of the backend.
 //!
 //! A step with `files` writes or removes these files first. With `until`, it is repeated until the answer has
-//! the given value at each pointer. What stands at the pointers of `varies` is not recorded, and the entries of
-//! a list that `brief` names by this field alone.
+//! the given value at each pointer. The values at the pointers of `varies` are not recorded, and
+//! the entries of a list that `brief` names by this field alone.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub(super) struct Player {
     deploy: PathBuf,
     /// The answers by step, as they came.
     answers: HashMap<String, Value>,
-    /// Names of what is another value in each run of the test, in the order in which they came.
+    /// Names of values that vary between runs of the test, in the order of their arrival.
     names: Vec<String>,
 }
 
@@ -42,8 +43,8 @@ impl Player {
         }
     }
 
-    /// Sends the request of a step, and returns how the answer differs from the one that the step has. With
-    /// `record` the step gets the answer instead.
+    /// Sends the request of a step, and returns the difference of the answer from the recorded one.
+    /// With `record` the answer is recorded instead.
     pub(super) async fn play(
         &mut self,
         address: &str,
@@ -79,7 +80,8 @@ impl Player {
         Ok(differences.into_iter().map(named).collect())
     }
 
-    /// Sends the request of a step, and returns the kind of the answer and the answer without what varies.
+    /// Sends the request of a step, and returns the kind of the answer and the answer without
+    /// varying values.
     async fn answer(
         &mut self,
         address: &str,
@@ -129,7 +131,7 @@ impl Player {
         Ok(())
     }
 
-    /// Fills in what a request takes from elsewhere.
+    /// Fills in the values that a request refers to.
     fn request(&self, written: &Value) -> anyhow::Result<Value> {
         if let Some(step) = written["$from"].as_str() {
             let at = written["at"].as_str().unwrap_or_default();
@@ -159,7 +161,7 @@ impl Player {
         }
     }
 
-    /// Returns an answer with names for what is another value in each run of the test.
+    /// Returns an answer with names for values that vary between runs of the test.
     fn steady(&mut self, answer: Value) -> Value {
         match answer {
             Value::String(text) if is_time(&text) => "<time>".into(),
@@ -199,7 +201,7 @@ async fn send(address: &str, path: &str, body: &str) -> anyhow::Result<(&'static
     if head.starts_with("HTTP/1.1 200 ") {
         return Ok(("answer", answer));
     }
-    // The bytes of a detail say what `debug` says, with the keys of a map in any order.
+    // The bytes of a detail repeat `debug`, with the keys of a map in any order.
     for detail in answer["details"].as_array_mut().into_iter().flatten() {
         if let Some(detail) = detail.as_object_mut().filter(|d| d.contains_key("debug")) {
             detail.shift_remove("value");
