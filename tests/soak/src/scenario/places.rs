@@ -137,7 +137,7 @@ const TAKEN: &str = "files were taken";
 const LINK: &str = "links were refused";
 const CHANGED: &str = "files had changed between two looks";
 
-/// Collects so often.
+/// Collects `times` times.
 ///
 /// # Errors
 /// When a file of the host was taken.
