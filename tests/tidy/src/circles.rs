@@ -1,8 +1,8 @@
 //! Files and folders of one crate that import each other in a loop.
 //!
 //! A file imports another where it names something that the other defines, also through a
-//! re-export. A module may name what the modules above it define: that is how one type is spread
-//! over several files, and no import counts.
+//! re-export. A module may name definitions of the modules above it: so one type is spread over
+//! several files, and such an import does not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use petgraph::graphmap::DiGraphMap;
 use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
 
-/// How many re-exports are followed to a definition.
+/// The most re-exports that are followed to a definition.
 const MAX_REEXPORTS: usize = 5;
 
 /// The words before the name of a definition.
@@ -39,7 +39,8 @@ pub fn of_files(tree: &Tree) -> Vec<Finding> {
     read(tree).values().flat_map(Crate::circles).collect()
 }
 
-/// Finds the modules of every crate that import each other in a loop, each with all that stands beneath it.
+/// Finds the modules of every crate that import each other in a loop, each with all modules beneath
+/// it.
 pub fn of_folders(tree: &Tree) -> Vec<Finding> {
     let crates = read(tree);
     let found = crates
@@ -140,7 +141,7 @@ impl Crate {
             .collect()
     }
 
-    /// Which module imports which, without those above it.
+    /// The imports between modules, except imports of modules above.
     fn edges(&self) -> BTreeSet<(&Module, &Module)> {
         let mut edges = BTreeSet::new();
         for (module, source) in &self.modules {
@@ -156,7 +157,7 @@ impl Crate {
         edges
     }
 
-    /// The module that defines what a path names.
+    /// The module that defines the target of a path.
     fn defining(&self, from: &Module, path: &[String], reexports: usize) -> Option<&Module> {
         let path = self.absolute(from, path)?;
         let (target, rest) = (0..=path.len()).rev().find_map(|length| {
@@ -177,7 +178,7 @@ impl Crate {
         self.defining(target, reexport, reexports.checked_sub(1)?)
     }
 
-    /// A path from the root of the crate; `None` for one of another crate.
+    /// A path from the root of the crate; `None` for a path of another crate.
     fn absolute(&self, from: &Module, path: &[String]) -> Option<Module> {
         let mut base = from.clone();
         let mut rest = path;
@@ -251,7 +252,7 @@ fn expand(tree: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The names of a path; what follows `as` is left out.
+/// The names of a path, without an alias behind `as`.
 fn segments(path: &str) -> Vec<String> {
     let path = path.split(" as ").next().unwrap_or(path);
     let names = path.split("::").map(str::trim);
@@ -261,7 +262,7 @@ fn segments(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Paths from the crate's root that stand in the code itself.
+/// Paths from the crate's root in the code itself, outside of imports.
 fn inline_paths(code: &str) -> Vec<Vec<String>> {
     let starts = ["crate::", "super::"].into_iter();
     starts

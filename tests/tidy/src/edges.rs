@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and how many services a shared crate serves.
+//! The allowed dependencies between crates, and the owners of shared crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use toml::Value;
 use crate::manifests::{DEPENDENCY_TABLES, read};
 use crate::{Finding, Tree};
 
-/// The shared crates, from the bottom up, each with the ones below it that it may use.
+/// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
 const SHARED: [(&str, &[&str]); 23] = [
     ("contracts", &[]),
@@ -187,8 +187,8 @@ pub fn between_crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Refuses a shared crate that fewer than two services link: it belongs to the one that does. Programs that are no
-/// service own nothing.
+/// Refuses a shared crate that fewer than two services link: it belongs to the service that does.
+/// Programs that are no service own no crate.
 pub fn owners(tree: &Tree) -> Vec<Finding> {
     let workspace = Workspace::read(tree);
     let mut owners: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -240,7 +240,7 @@ fn parts_of(service: &str) -> &'static [&'static str] {
     found.map_or(&[], |(_, parts)| parts)
 }
 
-/// Returns how to do without an edge of a table of dependencies that is not allowed.
+/// Returns the remedy for an edge of a table of dependencies that is not allowed.
 fn refuse(from: Place<'_>, to: Place<'_>, table: &str) -> Option<String> {
     let is_for_tests = table == "dev-dependencies";
     let across = "services meet over gRPC: call it through its client, or move what both need into `shared/`; only all-in-one and tests link services, the tests of a service as development dependencies";

@@ -64,7 +64,7 @@ pub fn page_is_made(tree: &Tree) -> Vec<Finding> {
     vec![Finding::new(PAGE, problem, "BLESS=1 cargo test -p tidy makes it anew").at_line(line)]
 }
 
-/// Makes the page from the text of the contract.
+/// Builds the page from the text of the contract.
 pub fn page(contract: &str) -> String {
     let sections = reasons(contract).into_iter().map(|reason| {
         let (meaning, remedy) = reason
@@ -77,7 +77,7 @@ pub fn page(contract: &str) -> String {
     HEAD.to_owned() + &sections.collect::<String>()
 }
 
-/// Reads the values of the enum, but for the one that is never sent.
+/// Reads the values of the enum, except the value that is never sent.
 fn reasons(contract: &str) -> Vec<Reason<'_>> {
     let (mut reasons, mut comment) = (Vec::new(), Vec::new());
     for (index, line) in contract.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! What a rule answers with.
+//! The findings of rules.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use std::fmt;
 pub struct Finding {
     /// Path from the root of the repository.
     pub path: String,
-    /// Line, from 1; nothing where the breach is about the file as a whole.
+    /// Line, from 1; `None` where the breach is about the file as a whole.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// How to mend it.
+    /// The remedy.
     pub remedy: String,
 }
 

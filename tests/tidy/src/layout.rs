@@ -4,7 +4,7 @@ use toml::Value;
 
 use crate::{Finding, Tree};
 
-/// What the root must hold.
+/// The entries that the root must hold.
 const REQUIRED: [&str; 16] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
@@ -24,10 +24,11 @@ const REQUIRED: [&str; 16] = [
     "tests",
 ];
 
-/// What the root may hold besides; names that begin with a dot may stand there too.
+/// Further entries that the root may hold; names that begin with a dot are allowed too.
 const ALLOWED: [&str; 3] = ["clippy.toml", "deny.toml", "rustfmt.toml"];
 
-/// Programs among the services that serve nothing by themselves and so have no wire, domain or store.
+/// Programs among the services that do not serve by themselves and so have no wire, domain or
+/// store.
 const NOT_A_SERVICE: [&str; 2] = ["all-in-one", "cli"];
 
 /// Holds the root against the fixed top level.
@@ -124,7 +125,7 @@ fn dependencies(tree: &Tree, root: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Refuses `mod.rs`: a module's file stands beside its directory.
+/// Refuses `mod.rs`: a module's file is next to its directory.
 pub fn module_files(tree: &Tree) -> Vec<Finding> {
     let misplaced = tree.paths().filter(|path| path.ends_with("/mod.rs"));
     misplaced

@@ -1,22 +1,23 @@
 //! The repository's rules as tests.
 //!
-//! A rule is a function from a [`Tree`] to findings, and a finding says where, what and how to mend
-//! it. `tests/it` holds every rule against this repository, and against made-up trees that break it.
+//! A rule is a function from a [`Tree`] to findings, and a finding has a place, a problem and a
+//! remedy. `tests/it` checks this repository by every rule, and made-up trees that break it.
 //!
 //! * [`tree`]: the files that count.
-//! * [`finding`]: what a rule answers with.
+//! * [`finding`]: the findings of rules.
 //! * [`layout`]: the fixed top level, the files of every service, one way to lay out modules.
-//! * [`manifests`]: what every manifest says.
+//! * [`manifests`]: the common form of manifests.
 //! * [`circles`]: files and folders of one crate that import each other in a loop.
-//! * [`edges`]: which crate may depend on which, and how many services a shared crate serves.
-//! * [`once`]: what is written once, and where.
-//! * [`purity`]: what a domain, a service outside its store or an owner of runs may not name.
-//! * [`sizes`]: how long files and functions may be.
-//! * [`words`]: what no file may contain.
-//! * [`prose`]: words that are given up, and how often each may still stand.
-//! * [`pages`]: how long the first page may be, and that pages name only files that exist.
+//! * [`edges`]: the allowed dependencies between crates, and the owners of shared crates.
+//! * [`once`]: code that is written once, and its place.
+//! * [`purity`]: names that are forbidden in a domain, in a service outside its store or in an
+//!   owner of runs.
+//! * [`sizes`]: the lengths of files, and the names of types.
+//! * [`words`]: words that no file may contain.
+//! * [`prose`]: words that are given up, and the remaining count of each.
+//! * [`pages`]: the length of the first page, and the files that pages name.
 //! * [`error_page`]: the page of error reasons, made from the contract.
-//! * [`unsafe_code`]: where unsafe code may stand, and what stands beside it.
+//! * [`unsafe_code`]: the place of unsafe code, and the reason next to it.
 //! * [`rust_text`]: Rust source with comments and literals blanked out, which the rules read.
 
 pub mod circles;

@@ -1,4 +1,4 @@
-//! What every manifest says.
+//! The common form of manifests.
 
 use toml::{Table, Value};
 
@@ -11,10 +11,10 @@ const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "
 pub(crate) const DEPENDENCY_TABLES: [&str; 3] =
     ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// How the source of a package begins that comes from a registry, and not from a git repository.
+/// The beginning of the source of a package from a registry, and not from a git repository.
 const REGISTRY: &str = "registry+";
 
-/// Holds the manifest of every crate against the common form.
+/// Checks the manifest of every crate for the common form.
 pub fn fields(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for root in tree.crates() {
@@ -28,7 +28,7 @@ pub fn fields(tree: &Tree) -> Vec<Finding> {
             continue;
         };
         if manifest.contains_key("workspace") {
-            // A workspace of its own, such as the fuzz targets', inherits nothing.
+            // A workspace of its own, such as the fuzz targets', inherits no fields.
             continue;
         }
         check_package(&path, &root, &manifest, &mut findings);
@@ -78,8 +78,8 @@ fn check_package(path: &str, root: &str, manifest: &Table, findings: &mut Vec<Fi
     }
 }
 
-/// Checks the name of a crate: that of its directory, for the part `service` that of the service, and for its
-/// other parts with a word before it where the directory's name alone says too little.
+/// Checks the name of a crate: the name of its directory, for the part `service` the name of the
+/// service, and for its other parts also a longer name that ends in the directory's name.
 fn check_name(root: &str, name: &str) -> Result<(), String> {
     let parts: Vec<&str> = root.split('/').collect();
     let (wanted, alone) = match parts[..] {

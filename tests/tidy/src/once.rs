@@ -1,4 +1,4 @@
-//! What is written once, and where.
+//! Code that is written once, and its place.
 
 use crate::{Finding, Tree};
 
@@ -6,13 +6,14 @@ use crate::{Finding, Tree};
 struct Once {
     /// The text by which a copy is known, in lower case.
     mark: &'static str,
-    /// How the paths begin that may hold it.
+    /// The beginnings of paths that may hold it.
     homes: &'static [&'static str],
     remedy: &'static str,
 }
 
-/// The migrations that may name request ids: the table of all, those that made tables of their own before there
-/// was one, which later ones drop, and rows that are made by one request themselves.
+/// The migrations that may name request ids: the migration of the common table, earlier migrations
+/// with tables of their own, which later ones drop, and tables whose rows are each created by one
+/// request.
 const REQUESTS: [&str; 9] = [
     "shared/documents/migrations/",
     "services/agent-runtime/store/migrations/sqlite/0001_agents.sql",
@@ -50,7 +51,7 @@ const ALL: [Once; 5] = [
     Once {
         mark: "to_string().len()",
         homes: &[
-            // Beside their tests, which hold sizes against texts.
+            // These files have tests that compare sizes with texts.
             "shared/json-schema/src/text_size.rs",
             "services/workflow-execution/domain/src/size.rs",
             "services/agent-runtime/domain/src/observation.rs",

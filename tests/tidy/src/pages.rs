@@ -1,4 +1,4 @@
-//! The pages: how long the first one may be, and that the files and crates exist that pages and the tree name.
+//! The pages: the length of the first one, and the files and crates that pages and the tree name.
 
 use crate::{Finding, Tree};
 

@@ -1,4 +1,4 @@
-//! Words that the project has given up, and how often each may still stand.
+//! Words that the project has given up, and the remaining count of each.
 //!
 //! The count of a word can only fall: a text that adds one fails, and so does a text that removes
 //! one without lowering the count in `tests/tidy/prose.toml`.
@@ -19,7 +19,7 @@ const TEXTS: [&str; 8] = [
     ".tool.json",
 ];
 
-/// This crate names what it counts.
+/// This crate names the counted words.
 const SELF: &str = "tests/tidy/";
 
 /// The counts, by word.
@@ -47,7 +47,7 @@ const GIVEN_UP: [(&str, &str); 12] = [
     ("mended", "say `fixed`"),
 ];
 
-/// Compares how often each word stands with the recorded count.
+/// Compares the count of each word with the recorded count.
 pub fn given_up_words(tree: &Tree) -> Vec<Finding> {
     let recorded = counts_of(tree);
     let mut findings = Vec::new();
@@ -79,7 +79,7 @@ fn counts_of(tree: &Tree) -> BTreeMap<String, usize> {
     toml::from_str(text).unwrap_or_default()
 }
 
-/// Returns where a word stands on its own, in any case of its first letter.
+/// Returns the places of a word on its own, in any letter case.
 fn places_of<'a>(tree: &'a Tree, word: &str) -> Vec<(&'a str, usize)> {
     let word = word.to_lowercase();
     let texts = tree

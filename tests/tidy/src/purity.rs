@@ -3,7 +3,7 @@
 use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
 
-/// Crates whose names a domain module may not mention, with those that begin with them.
+/// Crates whose names a domain module may not mention, nor names that begin with them.
 const NOT_IN_DOMAIN: [&str; 6] = ["contracts", "call_wire", "tonic", "prost", "sqlx", "tokio"];
 
 /// Keeps the wire, the database and the runtime out of the pure part of a service.
@@ -57,8 +57,8 @@ const ERRANDS: [&str; 7] = [
     ".cancel_run(",
 ];
 
-/// What may send them: the client of all owners, the gateway, which passes on what its clients ask for, and
-/// the command line, where a person decides about another try.
+/// The senders: the client of all owners, the gateway, which forwards the requests of its clients,
+/// and the command line, where a person decides about another try.
 const SENDS_ERRANDS: [&str; 4] = [
     "shared/run-client/",
     "services/gateway/",
@@ -125,7 +125,8 @@ fn outside_store(path: &str) -> bool {
     top != "store" && top != "store.rs"
 }
 
-/// Returns whether the line names the crate or one of its family, as `prost_types` is of `prost`.
+/// Returns whether the line names the crate or a member of its family, such as `prost_types` for
+/// `prost`.
 fn names_crate(line: &str, name: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(name).any(|(at, _)| {

@@ -34,7 +34,7 @@ pub fn word_at(code: &str, word: &str) -> Option<usize> {
 struct Blanker<'a> {
     rest: &'a str,
     out: String,
-    /// The last character of code, which tells a raw string's `r` from the end of a name.
+    /// The last character of code, which distinguishes a raw string's `r` from the end of a name.
     before: Option<char>,
 }
 

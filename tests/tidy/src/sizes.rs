@@ -1,4 +1,4 @@
-//! How long files may be, and that a crate has one type of each name.
+//! The lengths of files, and the names of types: a crate has one type of each name.
 //!
 //! The length of functions is a lint of clippy.
 
@@ -10,7 +10,8 @@ use crate::{Finding, Tree};
 /// Lines of one source file.
 const LONGEST_FILE: usize = 600;
 
-/// Names that say their part in any module: what a handle shares, and the commands of a command line.
+/// Names that are clear in any module: the shared state of a handle, and the commands of a command
+/// line.
 const IN_MANY: [&str; 2] = ["Inner", "Command"];
 
 /// Refuses source files that are too long to read.
@@ -28,7 +29,7 @@ pub fn files(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Refuses a type name that stands in two files of a crate, of which a reader would have to ask which one
+/// Refuses a type name that is defined in two files of a crate, as a reader cannot know which one
 /// is meant.
 pub fn type_names(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -49,7 +50,8 @@ pub fn type_names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns the types that the sources of a crate define, each with its file, those of tests left out.
+/// Returns the types that the sources of a crate define, each with its file, without types of
+/// tests.
 fn types_of<'a>(tree: &'a Tree, root: &str) -> impl Iterator<Item = (&'a str, String)> + use<'a> {
     let sources = format!("{root}/src/");
     tree.texts(&[".rs"])
@@ -64,8 +66,8 @@ fn is_of_tests(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// Returns the names of the types that code without comments and literals defines, up to a test module in
-/// the file, which stands at its end.
+/// Returns the names of the types that code without comments and literals defines, up to a test
+/// module at the end of the file.
 fn defined_types(code: &str) -> Vec<String> {
     let kinds = ["struct", "enum", "trait", "union"];
     let (mut types, mut of_tests) = (Vec::new(), false);

@@ -1,4 +1,4 @@
-//! The files that count: those that are committed or would be.
+//! The files that count: committed files and files that would be committed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +15,7 @@ const NOT_SOURCE: [&str; 6] = [
     ".venv",
 ];
 
-/// Files that are not ours and stand as their authors wrote them.
+/// Files that are not ours and stay as their authors wrote them.
 const FOREIGN: [&str; 2] = ["proto/buf/", "proto/third_party/"];
 
 /// The text files of a repository, by path from its root; a file that is not text has none.
@@ -35,7 +35,7 @@ impl Tree {
         Self::read(&root.canonicalize()?)
     }
 
-    /// Reads a directory: what git would commit, or everything where there is no git.
+    /// Reads a directory: the files that git would commit, or all files where there is no git.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Tree {
         Ok(Self { files })
     }
 
-    /// Makes a tree up.
+    /// Creates a made-up tree.
     pub fn made_up<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let files = files
             .into_iter()

@@ -1,4 +1,4 @@
-//! Where unsafe code may stand, and what stands beside it.
+//! The place of unsafe code, and the reason next to it.
 
 use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};

@@ -1,4 +1,4 @@
-//! What no file may contain.
+//! Words that no file may contain.
 
 use crate::rust_text::code_only;
 use crate::{Finding, Tree};
@@ -27,7 +27,7 @@ const TEXTS: [&str; 20] = [
     ".xml",
 ];
 
-/// This crate names what it forbids.
+/// This crate names the forbidden words.
 const SELF: &str = "tests/tidy/";
 
 /// Marks of work left undone, in code.
@@ -70,7 +70,7 @@ const MACHINE_PATHS: [&str; 5] = [
     "/root/.",
 ];
 
-/// Talk about how the text came to be; it belongs nowhere in the project.
+/// Talk about the origin of the text; it does not belong in the project.
 const TALK: [&str; 8] = [
     "earlier session",
     "later session",
@@ -113,7 +113,7 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Refuses paths of one machine and talk about how the text came to be.
+/// Refuses paths of one machine and talk about the origin of the text.
 pub fn places_and_talk(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree
@@ -143,7 +143,7 @@ pub fn places_and_talk(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether the mark stands on its own in the line.
+/// Returns whether the mark is a word of its own in the line.
 fn has_mark(line: &str, mark: &str) -> bool {
     let letter = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(mark).any(|(at, _)| {

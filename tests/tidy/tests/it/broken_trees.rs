@@ -1,4 +1,4 @@
-//! Every rule fails where it should, at the right place, and says how to mend it.
+//! Every rule fails where it should, at the right place, and names the remedy.
 
 mod edges;
 mod pages;
@@ -417,7 +417,7 @@ fn folders_that_import_each_other_are_found() {
             ("shared/a/src/one.rs", "mod deep; pub struct One;"),
             ("shared/a/src/one/deep.rs", "use crate::two::Two;"),
             ("shared/a/src/two.rs", "mod deep; pub struct Two;"),
-            // Of the files none imports one that imports it.
+            // No two files import each other.
             (
                 "shared/a/src/two/deep.rs",
                 "use crate::one::One; use super::Two;",
@@ -446,7 +446,7 @@ fn files_that_import_each_other_are_found() {
                 "use super::three::{self, One as _}; pub struct Two;",
             ),
             ("shared/a/src/three.rs", "pub use crate::one::One;"),
-            // A module may name what stands above it, and a comment imports nothing.
+            // A module may name modules above it, and a comment is no import.
             (
                 "shared/b/src/lib.rs",
                 "mod top; // use crate::top::below::Below;",

@@ -1,4 +1,4 @@
-//! The scanners that the rules stand on.
+//! The scanners that the rules use.
 
 use tidy::Tree;
 use tidy::rust_text::code_only;

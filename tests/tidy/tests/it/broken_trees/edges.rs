@@ -1,10 +1,10 @@
-//! Crates and modules that name what they may not.
+//! Crates and modules that name forbidden crates.
 
 use tidy::{edges, purity};
 
 use super::{check, manifest};
 
-/// One crate: its directory and what it depends on.
+/// One crate: its directory and its dependencies.
 type Crate<'a> = (&'a str, &'a [&'a str]);
 
 /// The crates that the cases below depend on.
