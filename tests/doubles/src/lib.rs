@@ -1,9 +1,9 @@
 //! Neighbours of a service, for its tests.
 //!
 //! Where a neighbour decides something, it is the real one, in process: [`TestRegistry`] starts
-//! tool-registry on a directory of its own. Only what its tools do is played ([`PlayedTools`]), in the
-//! place of the sandbox. Where nothing is decided, a double is enough; `tests/it` holds it to the same
-//! answers as the real service.
+//! tool-registry on a directory of its own. Only its tools are played ([`PlayedTools`]), in place
+//! of the sandbox. Where the neighbour decides nothing, a double is enough; `tests/it` checks that
+//! it answers like the real service.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod leaving;

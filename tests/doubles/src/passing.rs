@@ -32,7 +32,7 @@ impl Way {
     }
 }
 
-/// Takes the path of a call with one request, and the message of the request.
+/// An observer of the path of a call with one request, and of the message of the request.
 type Seen = Arc<dyn Fn(&str, Bytes) + Send + Sync>;
 
 /// Passes the calls of the service that `N` names on to the end of a way.

@@ -32,8 +32,8 @@ use crate::{
     tools::{Declared, texts},
 };
 
-/// A registry with played tools: tool-registry itself, or its double where there is no tool, as then it
-/// decides nothing. Clones share it; it outlives the services that call it.
+/// A registry with played tools: tool-registry itself, or its double where there is no tool, as it
+/// has nothing to decide then. Clones share it; it outlives the services that call it.
 #[derive(Clone, Debug, Default)]
 pub struct TestRegistry {
     tools: PlayedTools,
@@ -53,7 +53,7 @@ struct Started {
 }
 
 impl TestRegistry {
-    /// Takes the double in any case: for tools of the platform, which no plugin may bring.
+    /// Uses the double in any case: for tools of the platform, which no plugin may bring.
     #[must_use]
     pub fn double(mut self) -> Self {
         self.is_double = true;
@@ -80,13 +80,13 @@ impl TestRegistry {
         self.tool(id, parameters, gives)
     }
 
-    /// Declares that a tool changes nothing.
+    /// Declares a tool read-only.
     #[must_use]
     pub fn read_only(self, id: &str) -> Self {
         self.declare(id, |tool| tool.read_only = true)
     }
 
-    /// Declares that calls of a tool may run beside others.
+    /// Declares that calls of a tool may run in parallel with others.
     #[must_use]
     pub fn parallel_safe(self, id: &str) -> Self {
         self.declare(id, |tool| tool.parallel_safe = true)
@@ -112,7 +112,8 @@ impl TestRegistry {
         self.tools.release(tool_id, output);
     }
 
-    /// Returns the way to the registry, which from here on asks `agent` for what it asks agent-runtime.
+    /// Returns the way to the registry, which from here on sends `agent` its requests to
+    /// agent-runtime.
     pub async fn connect(&self, agent: Transport) -> Transport {
         let started = self.started.get_or_init(|| self.start(&agent)).await;
         started.agent.lead_to(agent);
@@ -146,7 +147,8 @@ impl TestRegistry {
     }
 }
 
-/// Starts tool-registry with played tools on a directory, and workflow-execution, which it asks for tools.
+/// Starts tool-registry with played tools on a directory, and workflow-execution, from which it
+/// lists tools.
 async fn real(
     tools: &PlayedTools,
     directory: &Path,

@@ -44,7 +44,7 @@ pub struct RegistryDouble {
 }
 
 impl RegistryDouble {
-    /// Takes its tools.
+    /// Creates the double with its tools.
     pub fn with(tools: PlayedTools) -> Self {
         Self {
             tools,
@@ -59,8 +59,8 @@ impl RegistryDouble {
             .add(CallServiceServer::new(self.clone()))
     }
 
-    /// Joins the call of an effect, or dispatches it. Returns what follows its end, and whether it had
-    /// ended before.
+    /// Joins the call of an effect, or dispatches it. Returns a receiver of its end, and whether it
+    /// had ended before.
     fn join(
         &self,
         request: &CallToolRequest,

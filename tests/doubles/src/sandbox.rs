@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::io::ReaderStream;
 use tonic::{Request, Response, Status};
 
-/// What a double does with a program.
+/// The treatment of a program by a double.
 #[derive(Clone, Debug)]
 pub enum Mode {
     /// Runs it, unconfined.
@@ -49,7 +49,7 @@ pub struct UnconfinedSandbox {
     pub mode: Arc<Mutex<Mode>>,
     /// The number of programs that were started.
     pub started: Arc<AtomicUsize>,
-    /// How many held programs were dropped before they ended.
+    /// The number of held programs that were dropped before they ended.
     pub dropped: Arc<AtomicUsize>,
     /// Lets held programs end.
     pub permits: Arc<Semaphore>,
@@ -78,7 +78,7 @@ impl UnconfinedSandbox {
         *self.mode.lock().unwrap() = mode;
     }
 
-    /// Returns how many programs were started.
+    /// Returns the number of programs started.
     pub fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
@@ -95,7 +95,7 @@ impl UnconfinedSandbox {
         drop(reached.unwrap());
     }
 
-    /// Counts a program as running until what comes back is dropped.
+    /// Counts a program as running until the returned guard is dropped.
     fn count(&self) -> Running {
         self.running.send_modify(|(running, most)| {
             *running += 1;
@@ -196,7 +196,7 @@ impl ScriptSandboxService for UnconfinedSandbox {
     }
 }
 
-/// Runs a program, and streams what it writes while it writes it.
+/// Runs a program, and streams its output as it is written.
 fn run(
     request: ExecuteRequest,
     running: Running,

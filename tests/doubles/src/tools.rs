@@ -20,11 +20,11 @@ use tonic::{Code, Request, Response, Status, codegen::BoxStream};
 /// The behaviour of a tool.
 #[derive(Clone)]
 pub enum Behaviour {
-    /// Gives this, by the arguments.
+    /// Returns this, by the arguments.
     Gives(Arc<dyn Fn(&Value) -> Value + Send + Sync>),
     /// Fails in its own terms.
     Fails(&'static str),
-    /// Says nothing until it is let go or cancelled.
+    /// Does not answer until it is released or cancelled.
     Hangs,
     /// Is lost after it began, so that its outcome is not known.
     Unknown,
@@ -104,7 +104,7 @@ impl PlayedTools {
         self.state.lock().unwrap().executed.clone()
     }
 
-    /// Lets a tool that hangs give this, now and later.
+    /// Lets a tool that hangs return this, now and later.
     pub fn release(&self, id: &str, output: Value) {
         let gives = Behaviour::Gives(Arc::new(move |_| output.clone()));
         let mut state = self.state.lock().unwrap();

@@ -6,13 +6,13 @@ use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The longest time that an answer may take.
+/// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends a request to an address (`http://host:port`) and returns the answer as far as `enough` of it
-/// has come, or all of it. `head` is the first line, without the protocol, and the headers but those of
-/// the host, the connection and the body's length, each line with its end; those of an upgrade have the
-/// connection, and `body` follows them.
+/// Sends a request to an address (`http://host:port`) and returns the answer as far as `enough` of
+/// it has arrived, or all of it. `head` is the first line, without the protocol, and the headers
+/// except host, connection and the body's length, each line with its end; for an upgrade they
+/// include the connection, and `body` follows them.
 ///
 /// # Errors
 /// There is no connection, or no answer in time.

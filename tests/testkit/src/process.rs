@@ -24,7 +24,7 @@ pub fn repository() -> PathBuf {
 /// Returns the path of a binary of this workspace.
 ///
 /// # Errors
-/// Says how to build it if it is not there.
+/// A missing binary; the message names the command that builds it.
 pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let path = binary_directory()?.join(name);
     ensure!(
@@ -39,7 +39,7 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
 pub(crate) fn binary_directory() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("a program knows its own path")?;
     let directory = own.parent().context("a program stands in a directory")?;
-    // A test stands in `deps`, beside which the binaries are; the benchmarks are one of them.
+    // A test is in `deps`, next to the binaries; the benchmarks are such a binary.
     let directory = match directory.ends_with("deps") {
         true => directory.parent().context("`deps` stands in a directory")?,
         false => directory,
@@ -48,7 +48,7 @@ pub(crate) fn binary_directory() -> anyhow::Result<PathBuf> {
 }
 
 impl Process {
-    /// Starts `program`; what it prints goes to `<name>.log` in `directory`.
+    /// Starts `program`; its output goes to `<name>.log` in `directory`.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -81,7 +81,7 @@ impl Process {
         })
     }
 
-    /// Returns what the process printed so far.
+    /// Returns the output of the process so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -119,7 +119,7 @@ impl Process {
             .with_context(|| format!("{} cannot be awaited", self.name))
     }
 
-    /// Asks the process to end.
+    /// Requests the process to end.
     ///
     /// # Errors
     /// The process cannot be signalled.
@@ -129,7 +129,7 @@ impl Process {
         Ok(())
     }
 
-    /// Asks the process to end and waits until it has.
+    /// Requests the process to end and waits until it has.
     ///
     /// # Errors
     /// The process cannot be signalled or waited for.
@@ -138,7 +138,7 @@ impl Process {
         self.wait()
     }
 
-    /// Fails with what the process printed if it has ended.
+    /// Fails with the output of the process if it has ended.
     ///
     /// # Errors
     /// The process has ended.

@@ -17,7 +17,7 @@ pub struct PythonServer {
 /// Returns the interpreter that has the packages of the tests.
 ///
 /// # Errors
-/// Says how to get it if it is not there.
+/// A missing interpreter; the message names the command that installs it.
 pub fn python() -> anyhow::Result<PathBuf> {
     let given = std::env::var_os("TAVERN_TEST_PYTHON").map(PathBuf::from);
     let path = match given {
@@ -45,7 +45,7 @@ impl PythonServer {
     /// Starts a program that writes to `out` and waits until it listens.
     ///
     /// # Errors
-    /// The program does not come up; the error has what it printed.
+    /// The program does not come up; the error has its output.
     pub async fn start(program: &str, out: &Path, directory: &Path) -> anyhow::Result<Self> {
         let script = python_program(program);
         let out = out.display().to_string();
@@ -76,7 +76,7 @@ impl PythonServer {
         format!("http://{}", self.address)
     }
 
-    /// Returns what it printed so far.
+    /// Returns its output so far.
     pub fn output(&self) -> String {
         self.process.output()
     }

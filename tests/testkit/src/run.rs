@@ -9,7 +9,7 @@ use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::watch::decode;
 use grpc_kit::Outbound;
 
-/// Everything that a watch gave.
+/// All records of a watch.
 #[derive(Clone, Debug)]
 pub struct Followed {
     /// The events in order.
@@ -69,7 +69,7 @@ pub async fn collect(
     bail!("the stream ended before the run did")
 }
 
-/// Invokes a text and follows the run until `enough` says so, then drops the stream.
+/// Invokes a text and follows the run until `enough` holds, then drops the stream.
 ///
 /// # Errors
 /// The call fails, or the run ends before.
@@ -91,7 +91,7 @@ pub async fn until(
     bail!("the stream ended first")
 }
 
-/// Takes one record; gives the run when it has ended.
+/// Adds one record; returns the run when it has ended.
 fn take(
     record: Option<Record>,
     events: &mut Vec<RunEvent>,

@@ -62,11 +62,11 @@ const AGENT: Service = Service {
 };
 const ALL: [&Service; 5] = [&SANDBOX, &REGISTRY, &WORKFLOW, &AGENT, &GATEWAY];
 
-/// Where a sandbox finds interpreters. A host whose `PATH` has more of them tries and measures each one
-/// when a sandbox starts, which here happens in every test.
+/// The `PATH` of a sandbox. With the `PATH` of a host that has more interpreters, a sandbox would
+/// try and measure each one when it starts, which here happens in every test.
 const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How a stack shall be started.
+/// The settings of a stack to start.
 #[derive(Clone, Debug, Default)]
 pub struct StackBuilder {
     separate: bool,
@@ -90,7 +90,7 @@ impl StackBuilder {
         self
     }
 
-    /// Takes plugins, workflows, agents and models from `deploy` instead of the repository's.
+    /// Reads plugins, workflows, agents and models from `deploy` instead of the repository's.
     pub fn deploy(mut self, deploy: impl Into<PathBuf>) -> Self {
         self.deploy = Some(deploy.into());
         self
@@ -105,7 +105,7 @@ impl StackBuilder {
     /// Starts the processes and waits until each of them serves.
     ///
     /// # Errors
-    /// A program is missing or does not come up; the error has what it printed.
+    /// A program is missing or does not come up; the error has its output.
     pub async fn start(self) -> anyhow::Result<Stack> {
         let mut stack = Stack {
             builder: self,
@@ -162,7 +162,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Asks every process to end, and waits for it.
+    /// Requests every process to end, and waits for it.
     ///
     /// # Errors
     /// A process cannot be signalled or waited for.
@@ -222,7 +222,7 @@ impl Stack {
         self.take_service(program)?.kill()
     }
 
-    /// Asks one service of a separate stack to end, and waits for it.
+    /// Requests one service of a separate stack to end, and waits for it.
     ///
     /// # Errors
     /// It does not run, or cannot be signalled or waited for.
@@ -411,7 +411,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Waits until a service answers, or says what its process printed before it ended.
+    /// Waits until a service answers, or returns the output of its process if it ended.
     async fn await_service(&mut self, service: &Service) -> anyhow::Result<()> {
         let mut probe = RunServiceClient::new(self.transport(service).outermost());
         let what = format!("{} to serve", service.program);
@@ -451,7 +451,7 @@ pub fn approvals_file(deploy: &Path, directory: &Path) -> anyhow::Result<String>
     Ok(path.display().to_string())
 }
 
-/// Asks for a run that does not exist: any answer but "unavailable" means that the service serves.
+/// Requests a run that does not exist: any answer but "unavailable" means that the service serves.
 fn probe_once(
     failed: Option<anyhow::Result<()>>,
     probe: &mut RunServiceClient<Outbound>,

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take to come true. It bounds a failing test and is no expectation.
+/// The longest wait for a condition. It bounds a failing test and is no expectation.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks `condition` again and again until it gives something.
+/// Repeats `condition` until it returns a value.
 ///
 /// # Errors
-/// Names `what` when nothing came in a minute.
+/// A condition that returns no value in a minute; the message names `what`.
 pub async fn eventually<T, F, Fut>(what: &str, mut condition: F) -> anyhow::Result<T>
 where
     F: FnMut() -> Fut,

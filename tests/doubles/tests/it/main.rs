@@ -1,4 +1,4 @@
-//! The double of tool-registry and tool-registry itself give the same answers.
+//! The double of tool-registry and tool-registry itself return the same answers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -30,7 +30,7 @@ enum Step {
     Cancel(&'static str),
     /// Waits for the end of a call that began.
     End(&'static str),
-    /// Asks for tools by their ids.
+    /// Requests tools by their ids.
     Tools(&'static [&'static str]),
 }
 
