@@ -1,4 +1,4 @@
-//! What the fuzz targets share: the tools of the conformance cases.
+//! The common part of the fuzz targets: the tools of the conformance cases.
 //!
 //! Run one with `cargo +nightly fuzz run syntax --fuzz-dir tests/fuzz` from the repository root;
 //! `tests/fuzz/seed` fills its corpus from the conformance cases.
