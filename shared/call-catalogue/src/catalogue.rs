@@ -43,16 +43,16 @@ pub struct Tool {
     /// Listed as a tool or as a skill.
     #[serde(default)]
     pub kind: ToolKind,
-    /// Declared free of side effects: may run even if its call needed a repair.
+    /// Whether it is declared free of side effects: it may run even if its call needed a repair.
     #[serde(default)]
     pub read_only: bool,
-    /// Declared safe to run at the same time as other calls of the block.
+    /// Whether it is declared safe to run at the same time as other calls of the block.
     #[serde(default)]
     pub parallel_safe: bool,
-    /// Declared safe to run twice.
+    /// Whether it is declared safe to run twice.
     #[serde(default)]
     pub idempotent: bool,
-    /// Refuses every tolerance beyond *verbatim* for calls of this tool.
+    /// Whether calls of this tool with a tolerance beyond *verbatim* are refused.
     #[serde(default)]
     pub strict: bool,
 }

@@ -77,7 +77,7 @@ pub(crate) fn is_integral(text: &str) -> bool {
     integral(text).is_some()
 }
 
-/// A JSON number, or one with a leading `+` or point; and whether that was tolerated.
+/// A JSON number, also with a leading `+` or point; and whether that was tolerated.
 pub fn number(text: &str) -> Option<(Value, bool)> {
     let plain = text.strip_prefix('+').unwrap_or(text);
     let (sign, unsigned) = plain

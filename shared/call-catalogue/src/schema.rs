@@ -1,6 +1,6 @@
-//! The little of JSON Schema that typing needs: which types, properties and items a schema admits.
-//! Local references are resolved (C15). The compiled form checks the typed arguments against all
-//! other keywords.
+//! The little of JSON Schema that typing needs: the types, properties and items that a schema
+//! admits. Local references are resolved (C15). The compiled form checks the typed arguments
+//! against all other keywords.
 
 mod checked;
 mod facts;
@@ -462,7 +462,8 @@ impl<'s> Schema<'s> {
         self.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
 
-    /// Code or other raw text: entities are never decoded, outer white space is kept (V3, T16).
+    /// Whether values are code or other raw text: entities are never decoded, outer white space is
+    /// kept (V3, T16).
     pub fn is_raw(self) -> bool {
         if let Some(facts) = self.facts {
             return facts.raw;
@@ -474,7 +475,7 @@ impl<'s> Schema<'s> {
         code || self.flag("x-raw") || self.get("contentMediaType").is_some()
     }
 
-    /// Every byte of outer white space is kept (V10).
+    /// Whether every byte of outer white space is kept (V10).
     pub fn preserves_white_space(self) -> bool {
         match self.facts {
             Some(facts) => facts.preserves_white_space,
@@ -482,7 +483,7 @@ impl<'s> Schema<'s> {
         }
     }
 
-    /// `\n` written as two characters is meant as a line break (T15).
+    /// Whether `\n` written as two characters means a line break (T15).
     pub fn unescapes(self) -> bool {
         match self.facts {
             Some(facts) => facts.unescapes,

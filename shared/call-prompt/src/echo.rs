@@ -3,7 +3,7 @@
 //!
 //! Texts are compared after compatibility folding (NFKC), without zero-width characters and white
 //! space, in lower case, and with entities decoded once. A call is an echo if its own source occurs in the
-//! text, or if the text writes its tool's name in the place of a call's name and holds every one of its
+//! text, or if the text writes its tool's name in the place of a call's name and holds all its
 //! values behind it.
 
 use std::borrow::Cow;

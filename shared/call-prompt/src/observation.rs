@@ -334,7 +334,7 @@ fn for_block_in(
     Some(line)
 }
 
-/// Everything that a model should read about blocks that should have run and that no call could
+/// The text that a model should read about blocks that should have run and that no call could
 /// be read from: one line per block. `None` if there is no such block. Examples are written in
 /// `dialect`, which the model is taught.
 pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> Option<String> {
@@ -344,7 +344,7 @@ pub fn for_blocks(parsed: &Parsed, dialect: Dialect, catalogue: &Catalogue) -> O
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Everything that a model should read about a message that cannot run as written: one line per
+/// The text that a model should read about a message that cannot run as written: one line per
 /// block or call. `None` if there is no problem.
 pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
     let mut lines = Vec::new();
@@ -366,8 +366,8 @@ pub fn feedback(parsed: &Parsed, catalogue: &Catalogue) -> Option<String> {
 }
 
 /// Returns one line for each kind of intended call that remained text: fields behind a marker that
-/// opens no block, blocks in a region that is never closed (G9), and the end of a call behind those
-/// that ran.
+/// opens no block, blocks in a region that is never closed (G9), and the end of a call behind the
+/// calls that ran.
 fn for_text(parsed: &Parsed) -> impl Iterator<Item = String> + '_ {
     let remark_of = |code: &str| {
         let remarks = parsed.diagnostics.iter();

@@ -1,6 +1,6 @@
 //! The section of a prompt that teaches a model to call the visible tools.
 //!
-//! The same tools give the same bytes: no part depends on time, order of hashing or place.
+//! The same tools yield the same bytes: no part depends on time, order of hashing or place.
 
 mod examples;
 mod words;

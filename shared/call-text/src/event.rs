@@ -44,7 +44,7 @@ pub enum Event {
         /// counted anew from here.
         takes_back: bool,
     },
-    /// A block was opened. Nothing is certain before its [`Event::BlockClosed`].
+    /// A block was opened. Its parts are uncertain before its [`Event::BlockClosed`].
     BlockOpened {
         /// Position among the message's blocks.
         block: usize,

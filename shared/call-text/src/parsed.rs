@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 pub use source::SourceText;
 
-/// Everything that was understood of a message, and everything that was wrong with it.
+/// The parts of a message that were understood, and all its problems.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Parsed {
     /// The dialect of the first block, if there is one.
@@ -143,7 +143,7 @@ pub struct Block {
 pub struct StepControl {
     /// The step number as written; `None` without numbers.
     pub step: Option<u32>,
-    /// Continue with the next step if this one fails.
+    /// Whether the next step runs if this one fails.
     pub continue_on_error: bool,
     /// Attempts after the first, as requested; the executor caps it.
     pub retries: u32,
@@ -187,12 +187,12 @@ pub struct Call {
     pub span: Span,
     /// Every deviation that was read all the same.
     pub tolerances: Vec<Tolerance>,
-    /// Everything that is wrong with it, all at once.
+    /// All problems of the call at once.
     pub problems: Vec<Problem>,
-    /// More than one reading was possible.
+    /// Whether more than one reading was possible.
     pub ambiguous: bool,
-    /// The repair rule: a repair, and the tool is not declared read-only, or, for any tool, a value
-    /// that may not be the intended value (G8).
+    /// Whether the repair rule holds: a repair, and the tool is not declared read-only, or, for any
+    /// tool, a value that may not be the intended value (G8).
     pub needs_confirmation: bool,
     /// Whether its block runs.
     pub runs: bool,

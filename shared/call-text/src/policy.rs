@@ -4,7 +4,7 @@ use call_catalogue::{Dialect, TrainedFormat};
 use serde::{Deserialize, Serialize};
 use text_scan::Limits;
 
-/// Which blocks of a message run (A1, T2).
+/// The blocks of a message that run (A1, T2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum MultiBlock {
@@ -44,7 +44,7 @@ pub enum NameMatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Repair {
-    /// Nothing.
+    /// No mark.
     Never,
     /// A missing last wrapper tag, if every call is closed and the model stopped by itself.
     #[default]
@@ -90,7 +90,7 @@ pub struct Policy {
     /// The formats of trained models that are read in addition to the tag dialects; `None` reads
     /// all. A call in another format is a broken block.
     pub formats: Option<Vec<TrainedFormat>>,
-    /// Which blocks run.
+    /// The blocks that run.
     pub multi_block: MultiBlock,
     /// The condition under which a fenced block is a call.
     pub fence: FencePolicy,
@@ -98,13 +98,13 @@ pub struct Policy {
     pub action_names: NameMatch,
     /// Name comparison in TAM and VCP.
     pub tam_names: NameMatch,
-    /// Turns every tolerance beyond *verbatim* into an error.
+    /// Whether every tolerance beyond *verbatim* is an error.
     pub strict: bool,
     /// The marks that may be supplied for an incomplete block.
     pub repair: Repair,
-    /// Reads a visible tool's element without wrapper as a call (A12).
+    /// Whether a visible tool's element without wrapper is a call (A12).
     pub bare_tools: bool,
-    /// In VCP the last of two equal keys wins instead of being an error (T17).
+    /// Whether the last of two equal keys wins in VCP instead of being an error (T17).
     pub vcp_last_wins: bool,
     /// The nonce that the mark that opens a block must hold, such as `k7m2q9xd`; a block without it
     /// is text (G1006).

@@ -13,7 +13,7 @@ pub use spelled::{Slip, parse_spelled};
 /// A resumable search for the end of an object or array.
 #[derive(Debug, Clone, Default)]
 pub struct JsonEnd {
-    /// Everything before was looked at.
+    /// The end of the text that was examined.
     pub pos: usize,
     depth: usize,
     in_string: bool,

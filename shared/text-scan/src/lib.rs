@@ -84,7 +84,7 @@ pub use limits::Limits;
 pub struct Feed<'t> {
     /// The text.
     pub text: &'t str,
-    /// No more text will come.
+    /// Whether no more text will arrive.
     pub eof: bool,
     /// Bytes looked at so far.
     pub steps: &'t Cell<u64>,

@@ -42,7 +42,7 @@ pub struct Tag {
     pub attributes: Vec<Attribute>,
     /// The place of the whole tag.
     pub span: Span,
-    /// Written with full-width brackets or smart quotes (V12).
+    /// Whether it is written with full-width brackets or smart quotes (V12).
     pub wide: bool,
     /// Whether space lies between the bracket and the name.
     pub spaced: bool,

@@ -134,7 +134,7 @@ pub enum Closing {
         /// The place of the beginning.
         start: usize,
     },
-    /// It holds none.
+    /// The text holds none.
     Nowhere,
 }
 

@@ -21,7 +21,7 @@ pub struct Entry {
     pub parameters: Vec<Parameter>,
     /// The names of the required parameters.
     pub required: Vec<String>,
-    /// `arg_command` → `command` for TAM (T19).
+    /// Whether `arg_command` means the parameter `command` in TAM (T19).
     pub command_alias: bool,
     checked: Checked,
 }
@@ -81,7 +81,7 @@ impl Entry {
         self.parameters.iter().map(|parameter| &*parameter.name)
     }
 
-    /// The positions of the parameters whose squashed form equals that of a written name (N1).
+    /// The positions of the parameters with the same squashed form as a written name (N1).
     pub fn squashed_matches<'e>(&'e self, written: &'e str) -> impl Iterator<Item = usize> + 'e {
         // Most names differ in their last letter, above all names with a step number.
         let last = names::last_letter(written);
@@ -94,7 +94,7 @@ impl Entry {
         same.map(|(position, _)| position)
     }
 
-    /// The only parameter whose squashed form equals that of a written name.
+    /// The only parameter with the same squashed form as a written name.
     pub fn only_squashed_match(&self, written: &str) -> Option<usize> {
         let mut matches = self.squashed_matches(written);
         matches.next().filter(|_| matches.next().is_none())

@@ -120,8 +120,8 @@ impl Blocks {
             return Ok(Expr::choice(literals));
         }
         let types = place.schema.types();
-        // The delimiters of a value are those that the renderer writes round an example: a number
-        // has none, and the awkward text has those of texts of several lines.
+        // A value has the delimiters that the renderer writes round an example: a number has none,
+        // and the awkward text has the delimiters of texts of several lines.
         let plain = framed(&write(&Value::from(0))?, "0");
         if !types.has(Types::STRING) {
             return Ok(plain(self.text.other(&mut self.values, place)?));

@@ -12,11 +12,11 @@ pub(super) enum Expr {
     OneOf(CharClass),
     /// The text that the rule of this name accepts.
     Rule(String),
-    /// One after the other.
+    /// Expressions one after the other.
     Sequence(Vec<Expr>),
-    /// One of them.
+    /// One of several expressions.
     Choice(Vec<Expr>),
-    /// At least so many, at most so many.
+    /// An expression repeated between a least and a most number of times.
     Repeat(Box<Expr>, u32, Option<u32>),
 }
 

@@ -115,7 +115,7 @@ proptest! {
         }
     }
 
-    /// A text of several lines, or one that ends in a line break, arrives byte for byte.
+    /// A text of several lines, or with a line break at its end, arrives byte for byte.
     #[test]
     fn line_breaks_are_carried_in_every_dialect(content in "[a-z ]{0,6}\\n[a-z \\n]{0,12}") {
         let arguments = Map::from_iter([("content".to_owned(), json!(content))]);

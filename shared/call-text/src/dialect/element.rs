@@ -52,11 +52,11 @@ pub(crate) struct ElementScanner {
     mode: Mode,
     /// Lower-case name of the tag that closes the block; `None` if the call's own close does.
     wrapper: Option<&'static str>,
-    /// A tag with a namespace was met.
+    /// Whether a tag with a namespace was read.
     namespaced: bool,
     /// Nested wrappers that are open (A6).
     nested: usize,
-    /// Began with a tool element instead of the wrapper (A11).
+    /// Whether it began with a tool element instead of the wrapper (A11).
     missing_open: bool,
     /// The value that is open.
     scan: Option<ValueScan>,
@@ -68,7 +68,7 @@ pub(crate) struct ElementScanner {
     gap: GapMemo,
     ahead: Ahead,
     saw_json: bool,
-    /// Once JSON in a call has not ended, none is looked for again.
+    /// Whether JSON in a call is still looked for; no longer once one did not end.
     seeks_arguments: bool,
     /// Whether the walk is in stray text, outside of calls and parameters.
     in_stray: bool,
@@ -302,7 +302,7 @@ impl ElementScanner {
         }
     }
 
-    /// After a tool element without opening wrapper: whether the block still looks like one.
+    /// Whether a block still looks like one after a tool element without opening wrapper.
     fn at_wrapper_or_call(&self, feed: &Feed<'_>, at: usize, context: &Context<'_>) -> bool {
         match tag::read(feed, at, &context.policy.limits) {
             Look::Yes(tag) if tag.kind == TagKind::Close => {

@@ -1,7 +1,7 @@
 //! Blocks made of `key:「始」value「末」` fields: TAM v1, TAM v2 and VCP.
 //!
-//! The scanner cuts a block into fields; which of them is a command, a control key or a parameter
-//! of which step is stage two's business, since a block may start with any key.
+//! The scanner cuts a block into fields; stage two sorts them into commands, control keys and
+//! parameters of steps, since a block may start with any key.
 
 mod inside;
 pub(crate) mod key;
@@ -37,10 +37,10 @@ pub(crate) struct FieldScanner {
     /// The value that is open.
     scan: Option<FieldValue>,
     raw: RawBlock,
-    /// Whether the delimiters of the first field are those of TAM v2; `None` before that field.
+    /// Whether the first field has the delimiters of TAM v2; `None` before that field.
     /// Later fields do not change it, so that a stream knows the dialect when it opens the block.
     is_v2: Option<bool>,
-    /// A value holds closing delimiters that could be read otherwise.
+    /// Whether a value holds closing delimiters that could be read otherwise.
     pub(crate) doubtful: bool,
     literal_closers: bool,
 }

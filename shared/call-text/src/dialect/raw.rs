@@ -142,9 +142,9 @@ pub(crate) enum Content {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plain {
     pub(crate) span: Span,
-    /// Protocol words are spelled with ESCAPE (T7).
+    /// Whether protocol words are spelled with ESCAPE (T7).
     pub(crate) escaped: bool,
-    /// From a `key: value` line without delimiters (T10).
+    /// Whether it is from a `key: value` line without delimiters (T10).
     pub(crate) bare: bool,
 }
 
@@ -170,7 +170,7 @@ pub(crate) enum Progress {
     More,
     /// The block ends here.
     Closed { at: usize, end: BlockEnd },
-    /// It was not a block after all; text continues at this position.
+    /// The text was not a block after all; text continues at this position.
     NotABlock { resume: usize },
 }
 

@@ -1,4 +1,4 @@
-//! Text of a block, shared by everything that was cut out of it.
+//! Text of a block, shared by all pieces that were cut out of it.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -19,7 +19,7 @@ pub(super) struct Adjacent {
 #[derive(Debug)]
 struct Earlier {
     call: Arc<Call>,
-    /// The dialects in which it was found again. A second one in the same dialect is another call.
+    /// The dialects in which it was found again. A second find in the same dialect is another call.
     again_in: Vec<Dialect>,
 }
 

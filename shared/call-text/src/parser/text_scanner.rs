@@ -37,13 +37,13 @@ pub(super) struct TextScanner {
     pub(super) place: ScanState,
     /// The position up to which the text is decided, though maybe not yet released.
     pub(super) pos: usize,
-    /// Everything before is released.
+    /// The end of the released text.
     pub(super) released: usize,
     /// Start of the line of `pos`.
     line: usize,
     marks: MarkSearch,
     inline: InlineSearch,
-    /// Up to where inline code of a width is known not to close.
+    /// The positions up to which inline code of a width is known not to close.
     unclosed_code: [usize; 9],
     /// The number of tool elements without wrapper that were tried.
     bare_tools: usize,
@@ -54,15 +54,15 @@ pub(super) struct TextScanner {
     /// Start of the region that the scanner is in, for remarks.
     pub(super) region: usize,
     pub(super) region_had_block: bool,
-    /// A closing mark without a block was remarked on.
+    /// Whether a closing mark without a block was remarked on.
     pub(super) lone_close: bool,
     /// The closing tag of a tool before the first block: it matters only if a block follows.
     pub(super) tool_close: Option<Span>,
-    /// The head of a message of gpt-oss was met.
+    /// Whether the head of a message of gpt-oss was read.
     pub(super) heads: bool,
-    /// A block in a quotation was remarked on.
+    /// Whether a block in a quotation was remarked on.
     pub(super) quoted: bool,
-    /// Up to where fields outside of a block were looked for.
+    /// The position up to which fields outside of a block were looked for.
     pub(super) fields_sought: usize,
 }
 

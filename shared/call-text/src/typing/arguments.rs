@@ -1,4 +1,4 @@
-//! Which parameter a written name means (N1 to N3, N10, A16, A18).
+//! The parameter that a written name means (N1 to N3, N10, A16, A18).
 
 use std::sync::Arc;
 

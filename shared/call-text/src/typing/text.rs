@@ -17,13 +17,13 @@ enum Piece<'t> {
 /// Properties of a value that were noticed while it was read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Noticed {
-    /// Entities were left as written because the author did not escape (V3).
+    /// Whether entities were left as written because the author did not escape (V3).
     pub(crate) entities_kept: bool,
     pub(crate) entities_decoded: bool,
     pub(crate) cdata: bool,
-    /// Text and CDATA, or several sections (V6).
+    /// Whether the value is text and CDATA, or several sections (V6).
     pub(crate) joined: bool,
-    /// A mark of CDATA is in the text without its other half, or doubled (V8).
+    /// Whether a mark of CDATA is in the text without its other half, or doubled (V8).
     pub(crate) stray_mark: bool,
 }
 
@@ -182,7 +182,7 @@ fn cdata_end(source: &str, body: usize) -> (usize, usize) {
     first.map_or((source.len(), source.len()), |end| (end, end + 3))
 }
 
-/// Without the layout of a value that stands on lines of its own: the line break it begins with and,
+/// A value on lines of its own without its layout: the line break it begins with and,
 /// only where there is one, the last line break with the indentation after it (V5, V10).
 fn laid_out(text: &str) -> &str {
     first_break(text).map_or(text, |width| without_last_break(&text[width..]))

@@ -1,4 +1,4 @@
-//! Values under a schema with alternatives (C9): which of them a value means.
+//! Values under a schema with alternatives (C9): the choice of the alternative that a value means.
 //!
 //! A property that is a constant or listed distinguishes alternatives. Where none does, each is
 //! tried: the first that the value meets without a tolerance, else the first that it meets.
@@ -74,13 +74,13 @@ pub(super) fn text_of(span: Span, text: &str, schema: Schema<'_>) -> Value {
 /// The verdict of the listed properties of an alternative on a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// One of them names this alternative.
+    /// A property names this alternative.
     Named,
-    /// Nothing.
+    /// No property names an alternative.
     Silent,
-    /// One that is required is missing.
+    /// A required property is missing.
     Lacking,
-    /// One of them names another alternative.
+    /// A property names another alternative.
     Other,
 }
 
@@ -188,7 +188,7 @@ impl Typer<'_> {
 
     /// Types a value as each alternative in turn and keeps the first result that the schema admits:
     /// without a tolerance, else with tolerances. Returns `None` where none is admitted, or where
-    /// the value is too large to be tried so often.
+    /// the value is too large for another trial.
     fn first_met(
         &mut self,
         alternatives: &[Schema<'_>],

@@ -3,9 +3,9 @@
 /// The rules by which further values of a block are delimited; set by the values read so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mode {
-    /// A value was ended by guess: unknown elements end values from now on.
+    /// Whether a value was ended by guess: unknown elements end values from then on.
     pub(super) lenient: bool,
-    /// Opening tags inside values are not counted any more.
+    /// Whether opening tags inside values are no longer counted.
     pub(super) unbalanced: bool,
     /// The times that the scanner went back.
     pub(super) rewinds: u32,

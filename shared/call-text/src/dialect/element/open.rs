@@ -1,4 +1,4 @@
-//! Which tags open a block or a call.
+//! The tags that open a block or a call.
 
 use call_catalogue::{Catalogue, Dialect};
 
@@ -16,7 +16,7 @@ pub(crate) enum Opening {
     BareTool,
 }
 
-/// Elements that carry a call's name in an attribute or after `=`.
+/// Whether elements of this name carry a call's name in an attribute or after `=`.
 pub(in crate::dialect::element) fn is_generic_call(name: &str) -> bool {
     // Most names are none of these, by their length.
     matches!(name.len(), 4 | 6 | 8 | 9 | 13)
@@ -33,7 +33,7 @@ pub(in crate::dialect::element) fn is_generic_call(name: &str) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Elements that carry a parameter's name in an attribute or after `=`.
+/// Whether elements of this name carry a parameter's name in an attribute or after `=`.
 pub(super) fn is_generic_parameter(name: &str) -> bool {
     name.starts_with(['p', 'P', 'a', 'A'])
         && ["param", "parameter", "arg", "argument"]

@@ -13,11 +13,11 @@ use crate::scan::tag::Tag;
 pub(super) struct Surroundings<'s> {
     pub(super) context: &'s Context<'s>,
     pub(super) wrapper: Option<&'static str>,
-    /// Tags have namespaces, so that their first letters differ from those of their names.
+    /// Whether tags have namespaces, so that their first letters differ from their names'.
     pub(super) namespaced: bool,
     pub(super) call_tag: &'s str,
     pub(super) entry: Option<&'s Entry>,
-    /// Parameters are written `<parameter name="x">`.
+    /// Whether parameters are written `<parameter name="x">`.
     pub(super) assigned: bool,
 }
 

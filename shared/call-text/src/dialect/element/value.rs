@@ -27,7 +27,7 @@ use crate::scan::{Feed, Look};
 struct TagCut {
     inner_end: usize,
     after: usize,
-    /// An element follows that is no known parameter.
+    /// Whether an element follows that is no known parameter.
     element_follows: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct ValueScan {
     /// Elements named like the call that are open inside the value.
     calls: usize,
     in_cdata: bool,
-    /// A `]]>` was passed that no fitting mark followed.
+    /// Whether a `]]>` was passed that no fitting mark followed.
     soft_cdata_end: bool,
     /// Whether the value is made of elements, once a caller needed to know.
     elements: Option<bool>,
@@ -77,7 +77,7 @@ pub(super) struct ValueScan {
     section_in_section: Option<Span>,
     /// The value's own closing tag in a section.
     own_close: Option<Span>,
-    /// A `]]>` that did not end the section follows it.
+    /// Whether a `]]>` that did not end the section follows it.
     end_after_own_close: bool,
     block_end_seen: Option<usize>,
     /// Source text up to here was reported as grown.
@@ -174,8 +174,7 @@ impl ValueScan {
                 (false, false) => b'<',
             };
             let found = feed.find2(b'<', second, self.pos);
-            // Measured to the next mark, not to the end of the text that has arrived: so chunks
-            // make no difference.
+            // Measured to the next mark, so that chunks make no difference.
             if found.unwrap_or(feed.len()) - self.inner_start
                 > around.context.policy.limits.value_bytes
             {

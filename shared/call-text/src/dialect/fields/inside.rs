@@ -14,7 +14,7 @@ pub(super) struct InnerMarks {
     pub(super) keys: Vec<Span>,
     /// A delimiter that makes the end of the value doubtful.
     doubt: Option<Span>,
-    /// A mark of another block, whose fields are probably mixed with those of this one.
+    /// A mark of another block, whose fields are probably mixed with the fields of this one.
     crossed: Option<Span>,
 }
 

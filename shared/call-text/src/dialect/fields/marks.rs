@@ -30,9 +30,9 @@ pub(crate) struct Marker {
     pub(crate) family: BlockFamily,
     pub(crate) opens: bool,
     pub(crate) end: usize,
-    /// Written exactly as the dialect writes it.
+    /// Whether it is written exactly as the dialect writes it.
     pub(crate) exact: bool,
-    /// It opens no block, as it lacks the nonce.
+    /// Whether it opens no block, as it lacks the nonce.
     pub(crate) lacks_nonce: bool,
 }
 
@@ -252,7 +252,7 @@ impl Delimiters {
         }
     }
 
-    /// Protocol words inside the value are spelled with ESCAPE.
+    /// Whether protocol words inside the value are spelled with ESCAPE.
     pub(crate) fn is_escape(self) -> bool {
         matches!(self, Self::CornerEscape | Self::BraceEscape)
     }
@@ -266,7 +266,7 @@ impl Delimiters {
         }
     }
 
-    /// The delimiters of TAM v2.
+    /// Whether they are delimiters of TAM v2.
     pub(crate) fn is_v2(self) -> bool {
         matches!(self, Self::Guillemet | Self::Arrow)
     }

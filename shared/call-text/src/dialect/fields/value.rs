@@ -188,8 +188,7 @@ impl FieldValue {
             let found = memchr::memchr3(open_byte, close_byte, b'<', &feed.bytes()[self.pos..]);
             let reach = found.unwrap_or(feed.len() - self.pos);
             feed.count(reach);
-            // Measured to the next mark, not to the end of the text that has arrived: so chunks
-            // make no difference.
+            // Measured to the next mark, so that chunks make no difference.
             let most = context.policy.limits.value_bytes;
             if self.pos + reach - self.start.value > most {
                 self.pos = feed.floor(self.start.value + most);
@@ -401,7 +400,7 @@ impl FieldValue {
         Look::Yes(None)
     }
 
-    /// Moves the end to an earlier closing delimiter of the value that lies directly before it
+    /// Moves the end to an earlier closing delimiter that lies directly before it
     /// (T5).
     fn without_doubled_closer(&mut self, feed: &Feed<'_>, cut: Cut) -> Cut {
         let doubled = |weak: &Cut| {

@@ -168,7 +168,7 @@ impl AloneScanner {
         scan.closed(TrainedFormat::Json, end, BlockEnd::Closed)
     }
 
-    /// Reads the calls of the value; false if it is no call.
+    /// Reads the calls of the value; returns `false` if it is no call.
     fn reads(&self, scan: &mut Scan<'_, '_>, span: Span) -> bool {
         if !scan.raw.calls.is_empty() {
             return true;

@@ -22,7 +22,7 @@ struct Grammar {
     end: &'static [&'static str],
     /// Tokens that end the list.
     close: &'static [&'static str],
-    /// The token that ends a call also ends the answer, so that servers cut it off.
+    /// Whether the token that ends a call also ends the answer, so that servers cut it off.
     ends_answer: bool,
 }
 

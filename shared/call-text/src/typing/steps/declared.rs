@@ -1,4 +1,4 @@
-//! Which names the tool of a step declares (N1, T19).
+//! The names that the tool of a step declares (N1, T19).
 
 use call_catalogue::{Entry, names};
 

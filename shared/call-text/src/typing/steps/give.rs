@@ -54,7 +54,7 @@ pub(super) fn control_for(step: &StepDraft<'_>, name: &str, dialect: Dialect) ->
     }
 }
 
-/// Gives a step a control or an argument.
+/// Adds a control or an argument to a step.
 pub(super) fn give(
     step: &mut StepDraft<'_>,
     name: Written,

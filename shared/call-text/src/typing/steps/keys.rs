@@ -8,7 +8,7 @@ pub(super) struct Suffix {
     /// Bytes of the key that are left.
     pub(super) stem: usize,
     pub(super) number: u32,
-    /// Written `x_1`: the underscore form is preferred (T22).
+    /// Whether it is written `x_1`: the underscore form is preferred (T22).
     pub(super) underscore: bool,
 }
 

@@ -38,7 +38,7 @@ impl<'c> StepList<'c> {
         tools
     }
 
-    /// Adds a step, or replaces the one of the same number.
+    /// Adds a step, or replaces the step of the same number.
     pub(super) fn insert(&mut self, number: Number, step: StepDraft<'c>) {
         match self.position(number) {
             Ok(position) => self.0[position].1 = step,

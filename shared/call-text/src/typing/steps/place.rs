@@ -42,15 +42,15 @@ fn control_of(stem: &str, step: &StepDraft<'_>, dialect: Dialect) -> Option<Cont
     fits.then_some(control)
 }
 
-/// Puts the fields of a block where they belong.
+/// The assignment of the fields of a block to its steps.
 pub(super) struct Placing<'t, 'c> {
     pub(super) dialect: Dialect,
     pub(super) text: &'t str,
-    /// The first command had no number and became step 1 (T24).
+    /// Whether the first command had no number and became step 1 (T24).
     pub(super) promoted: bool,
     /// The tools that the steps call, each once: most blocks call few tools many times.
     pub(super) tools: Vec<&'c Entry>,
-    /// The steps have numbers.
+    /// Whether the steps have numbers.
     pub(super) numbered: bool,
     /// Keys of steps that no command opens.
     pub(super) orphans: Vec<(String, Span)>,
