@@ -216,7 +216,7 @@ impl<K: Kind> Documents<K> {
     /// Stores a document, or checks it only. Returns it, and whether the request was seen before.
     ///
     /// # Errors
-    /// Everything that is wrong with it, or why it is not stored.
+    /// All its problems, or the reason why it is not stored.
     pub async fn put(
         &self,
         tenant: Tenant,

@@ -8,7 +8,7 @@ use run_events::RunMeta;
 pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// The document.
     type Document: fmt::Debug + Send + Sync + 'static;
-    /// Everything that is wrong with a text.
+    /// All problems of a text.
     type Invalid: fmt::Display + fmt::Debug + Clone + Send + Sync + 'static;
 
     /// The name, in the database and in logs.
@@ -44,13 +44,13 @@ pub trait Kind: fmt::Debug + Send + Sync + 'static {
     /// Reads a text. Its id is `id` where the text has none itself.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems of the text.
     fn read(&self, id: &str, text: &str) -> Result<Self::Document, Self::Invalid>;
 
     /// Reads a file.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems of the text.
     fn read_file(
         &self,
         file: &FilePlace<'_>,

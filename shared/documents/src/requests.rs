@@ -21,11 +21,11 @@ pub struct Request<'a> {
 /// The record of a request id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// It was not used.
+    /// The id was not used.
     New,
-    /// It was used with this body, and this was noted of the answer.
+    /// The id was used with this body; holds the noted answer.
     Same(String),
-    /// It was used with another body.
+    /// The id was used with another body.
     OtherBody,
 }
 

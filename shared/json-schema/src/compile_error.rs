@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::listed::Listed;
 
-/// Everything that keeps a schema from being compiled, found in one pass.
+/// All problems that keep a schema from being compiled, found in one pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("schema does not compile: {}", Listed(.problems))]
 pub struct CompileErrors {

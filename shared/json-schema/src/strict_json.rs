@@ -26,7 +26,7 @@ const DEEPEST: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("text is not acceptable JSON: {}", Listed(.problems))]
 pub struct JsonError {
-    /// All duplicate keys, or the one place where the text stops being JSON; never empty.
+    /// All duplicate keys, or the place where the text stops being JSON; never empty.
     pub problems: Vec<JsonProblem>,
 }
 
@@ -306,8 +306,9 @@ impl Reader<'_> {
             };
             return Err(Box::new(self.problem_at(kind, start)));
         }
-        // A whole number keeps its digits whatever its size. One with a fraction or an exponent must
-        // lie within a double, or a later reader would see infinity or zero in its place.
+        // A whole number keeps its digits whatever its size. A number with a fraction or an
+        // exponent must lie within a double, or a later reader would see infinity or zero in its
+        // place.
         let parsed = if whole || within_double(text) {
             serde_json::from_str::<Number>(text).ok()
         } else {

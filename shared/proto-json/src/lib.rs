@@ -1,6 +1,6 @@
 //! Protobuf messages as JSON and back, by descriptor.
 //!
-//! - `read`: JSON to message, with everything that does not fit.
+//! - `read`: JSON to message, with all values that do not fit.
 //! - `write`: message to JSON.
 //! - `place`: where in a message something does not fit.
 

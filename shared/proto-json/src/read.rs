@@ -1,6 +1,6 @@
 //! JSON to message.
 //!
-//! The mapping is that of proto3 JSON with one difference: a field that the message does not have is
+//! The mapping is proto3 JSON with one difference: a field that the message does not have is
 //! refused, unless the protocol of the message has it ignored. A number that its field cannot hold exactly
 //! is refused too, never rounded.
 
@@ -59,7 +59,7 @@ enum Unknown {
     Ignored,
 }
 
-/// Reads values while collecting everything that does not fit.
+/// Reads values and collects all that do not fit.
 struct Reader {
     wrong: Vec<Violation>,
     unknown: Unknown,

@@ -42,7 +42,7 @@ pub fn to_text(message: &DynamicMessage) -> Result<String, WriteError> {
 /// The form in which messages are written.
 #[derive(Clone, Copy)]
 struct Style {
-    /// Fields with their default are written as well, and 64-bit integers as numbers.
+    /// Whether fields with their default are written too, and 64-bit integers as numbers.
     shows_all: bool,
     /// The number of messages that enclose the message.
     depth: usize,

@@ -250,7 +250,7 @@ impl Chain {
         self.lease
     }
 
-    /// Sets the position read from storage, if `lease` still owns the run.
+    /// Sets the position read from storage, if `lease` still owns the run; returns whether it does.
     pub(crate) fn resume(&mut self, lease: u64, place: ChainPosition) -> bool {
         if self.lease == lease {
             self.assigned = place;

@@ -100,7 +100,7 @@ pub enum CreateError {
     /// It is not known whether the run was stored. Repeat the request to find out.
     #[error("it is not known whether the run was stored; repeat the request to find out")]
     Unknown,
-    /// Nothing was stored.
+    /// The run was not stored.
     #[error("the run was not stored")]
     Storage(#[from] StorageError),
 }

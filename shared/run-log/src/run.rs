@@ -65,9 +65,9 @@ impl NewRun {
 /// Whether a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunState {
-    /// It can still be appended to.
+    /// The run accepts further events.
     Open,
-    /// It has ended, with the owner's code of its end.
+    /// The run has ended, with the owner's code of its end.
     Finished(i32),
 }
 
@@ -136,7 +136,7 @@ pub struct RunFilter {
     pub created_before: Option<Timestamp>,
 }
 
-/// Which states a list returns.
+/// The states of the runs that a list returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StateFilter {
     /// Every state.

@@ -1,6 +1,6 @@
 //! The log in a SQLite file, one commit for all callers that wait at the same time.
 //!
-//! `committer` is the one task that writes; `batch` is the SQL of a group, `rows` the SQL of
+//! `committer` is the only task that writes; `batch` is the SQL of a group, `rows` the SQL of
 //! reading. The file belongs to the log alone: see [`sql_store`] for the reason.
 
 use std::sync::{Arc, Mutex, atomic::AtomicI64};

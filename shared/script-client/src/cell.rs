@@ -16,7 +16,7 @@ use crate::{Broken, Cut, Output, next, refused};
 /// An event of a cell.
 #[derive(Debug)]
 pub enum CellEvent {
-    /// It wrote something.
+    /// A piece of its output.
     Output(OutputStream, String),
     /// The end; no event follows.
     Ended(Box<Cell>),

@@ -27,9 +27,9 @@ use tonic::{Code, Status, Streaming};
 /// An event of a script.
 #[derive(Debug)]
 pub enum ScriptEvent {
-    /// It wrote something.
+    /// A piece of its output.
     Output(OutputStream, String),
-    /// It reported its progress.
+    /// A report of its progress.
     Progress(ScriptProgress),
     /// The end; no event follows. The response holds all its output; a stream above its limit has a
     /// line in place of the middle.
@@ -102,7 +102,7 @@ struct Output {
     stderr: Written,
 }
 
-/// One of the streams. The sandbox bounds it.
+/// One output stream. The sandbox bounds it.
 #[derive(Default)]
 struct Written {
     bytes: Vec<u8>,
@@ -178,12 +178,12 @@ impl Output {
         rest
     }
 
-    /// Returns everything that was written to standard output and to standard error.
+    /// Returns all bytes of standard output and of standard error.
     fn into_bytes(self) -> (Vec<u8>, Vec<u8>) {
         (self.stdout.bytes, self.stderr.bytes)
     }
 
-    /// Adds everything that was written to the response, unless the sandbox ended the script for its
+    /// Adds the whole output to the response, unless the sandbox ended the script for its
     /// own sake, or because the deadline passed.
     fn complete(
         self,

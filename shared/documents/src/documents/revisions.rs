@@ -56,7 +56,7 @@ impl<K: Kind> Documents<K> {
         Ok(kept.find(|row| row.etag == etag && !row.from_file))
     }
 
-    /// Notes the files that are in force and no revision yet. Files are of the one tenant that exists.
+    /// Notes the files that are in force and no revision yet. Files belong to the default tenant.
     pub(super) async fn note_files(&self, files: &Files<K>) -> Result<(), StoreError> {
         let tenant = Tenant::DEFAULT;
         let ids: Vec<&str> = files.by_id.keys().map(String::as_str).collect();

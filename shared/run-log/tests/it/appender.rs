@@ -18,7 +18,7 @@ use crate::fixture::{at, sqlite_at, start};
 
 pub(crate) const FILE: &str = "RUN_LOG_APPENDER_FILE";
 const RUNS: usize = 8;
-/// So many refused appends end the process.
+/// The refused appends after which the process ends.
 const FAILURES: usize = 40;
 
 pub(crate) struct Appender {

@@ -304,7 +304,7 @@ async fn play_in_sqlite(path: &Path, actions: &[Action]) {
                 model.writer = None;
             }
             world.log = Box::new(sqlite_at(path).await);
-            // Everything queued before the close was stored by it.
+            // The close stored all steps queued before it.
             world.check_end().await;
         } else {
             world.apply(action).await;

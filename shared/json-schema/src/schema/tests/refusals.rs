@@ -1,4 +1,4 @@
-//! Which schemas are refused, and which instances by their size.
+//! The schemas that are refused, and instances refused for their size.
 
 use super::*;
 use crate::limits::Limits;
