@@ -43,7 +43,7 @@ impl Random {
         of[self.below(of.len())]
     }
 
-    /// True once in `times`.
+    /// Returns `true` once in `times`.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -52,7 +52,7 @@ impl Random {
 /// The effects of the tools that the generated blocks call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effects {
-    /// They change something: a call that was repaired does not run by itself.
+    /// They have effects: a call that was repaired does not run by itself.
     Some,
     /// They only read: a call whose structure was repaired runs (G8).
     None,

@@ -26,9 +26,9 @@ pub enum Behaviour {
     Fails(&'static str),
     /// Does not answer until it is released or cancelled.
     Hangs,
-    /// Is lost after it began, so that its outcome is not known.
+    /// Is lost after it began, so that its outcome is unknown.
     Unknown,
-    /// Is answered by the registry with these statuses one after the other, and with the last again and
+    /// Makes the registry return these statuses one after the other, and then the last again and
     /// again. For the double.
     Refuses(&'static [Code]),
 }

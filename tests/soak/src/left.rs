@@ -21,7 +21,7 @@ const MEMORY_SLACK: u64 = 16 << 20;
 /// has each thread's event queue.
 const DESCRIPTOR_SLACK: usize = 40;
 
-/// Everything of this process that can be counted.
+/// The countable resources of this process and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     processes: usize,

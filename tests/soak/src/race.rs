@@ -65,7 +65,7 @@ impl fmt::Display for Tally {
 pub(crate) struct Aim(AtomicU64);
 
 impl Aim {
-    /// Every step is one part of so many.
+    /// The divisor of the time for each step.
     const PART: u64 = 32;
 
     /// Begins here.

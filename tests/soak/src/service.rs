@@ -25,7 +25,7 @@ const PATIENT: Duration = Duration::from_secs(300);
 
 pub(crate) type Client = ScriptSandboxServiceClient<Outbound>;
 
-/// Which isolation scripts are given.
+/// The isolation level of scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// The strongest that the host has.

@@ -156,7 +156,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a process that cannot be killed.
+        // A process that cannot be killed is left alone.
         let _ = self.kill();
     }
 }

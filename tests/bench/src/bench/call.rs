@@ -22,7 +22,7 @@ use crate::table::Figure;
 /// The callers at once where the rate is measured.
 const CALLERS: usize = 64;
 
-/// The size of an echoed message, about that of an event.
+/// The size of an echoed message, about the size of an event.
 const MESSAGE_BYTES: usize = 200;
 
 /// The calls of a text with many calls.

@@ -206,7 +206,7 @@ async fn warm(host: &Host, language: &Language, effort: &Effort) -> anyhow::Resu
     ])
 }
 
-/// Waits until so many interpreters wait.
+/// Waits until `most` interpreters wait.
 async fn filled(host: &Host, name: &str, most: u32) -> anyhow::Result<()> {
     let begin = Instant::now();
     while host.sandbox.pool_state(host.runtime(name)?).ready < most {

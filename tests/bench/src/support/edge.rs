@@ -99,7 +99,7 @@ impl EdgeClient {
         }
     }
 
-    /// Reads some bytes and drops them; returns false at the end.
+    /// Reads some bytes and drops them; returns `false` at the end.
     pub(crate) async fn skip(&mut self, most: usize) -> bool {
         let mut bytes = vec![0; most];
         matches!(self.stream.read(&mut bytes).await, Ok(1..))

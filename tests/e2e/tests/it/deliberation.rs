@@ -30,7 +30,8 @@ pub(crate) async fn put(stack: &Stack, profile: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The turn's own events, without what a model's name, a clock or a chunk's border makes different.
+/// The turn's own events, without values that vary with the model's name, the clock or the borders
+/// of chunks.
 fn story(events: &[RunEvent], run_id: &str) -> Vec<Value> {
     let mut said = String::new();
     let mut story = Vec::new();

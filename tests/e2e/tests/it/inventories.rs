@@ -117,7 +117,7 @@ impl Deploy {
     }
 }
 
-/// Makes the directories of a deployment with a workflow that greets and an agent that answers.
+/// Creates the directories of a deployment with a workflow that greets and an agent that answers.
 fn prepare(deploy: &Path) -> anyhow::Result<Deploy> {
     for directory in ["agents", "models", "plugins", "scenes", "workflows"] {
         std::fs::create_dir(deploy.join(directory))?;

@@ -169,7 +169,7 @@ pub(crate) fn dispatched(event: &RunEvent) -> bool {
     matches!(event.kind, Some(Kind::CallDispatched(_)))
 }
 
-/// Three calls in a chain: two quick ones of an ordinary tool, then a slow one of `last`.
+/// Three calls in a chain: two quick calls of an ordinary tool, then a slow call of `last`.
 pub(crate) fn chain(last: &str) -> Value {
     let call = |tool: &str, note: &str, delay: u32| json!({ "tool_id": tool, "arguments": { "key": "k", "note": note, "delay_ms": delay } });
     let node = |id: &str, values: Value| json!({ "id": id, "type": "core:ExecuteTool", "inputValues": values });

@@ -1,4 +1,4 @@
-//! No effect happens twice behind anybody's back, whatever is killed and when.
+//! No effect happens twice without a decision, with any process killed at any time.
 //!
 //! The effects go to a ledger: a gRPC backend in a process of its own that remembers every call
 //! durably before it answers.

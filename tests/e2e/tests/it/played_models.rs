@@ -98,7 +98,7 @@ impl Case {
     }
 }
 
-/// Everything that plays.
+/// The stack, the endpoint and the cases of a play.
 struct Stage {
     stack: Stack,
     endpoint: PlayedEndpoint,

@@ -24,7 +24,7 @@ use crate::forks::fork;
 use crate::ledger::{World, append};
 use crate::text::{model_text, user_message};
 
-/// Everything that the services list.
+/// The lists of all services.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Kept {
     runs: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Runs that start by the clock, whatever is killed meanwhile.
+//! Runs that start by the clock, with services killed meanwhile.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use contracts::tavern::workflow::v1::{
 use serde_json::json;
 use testkit::{Stack, eventually};
 
-/// Waits until so many runs were started, and returns all times of the schedule.
+/// Waits until `count` runs were started, and returns all times of the schedule.
 async fn until_started(stack: &Stack, count: usize) -> anyhow::Result<Vec<ScheduleTime>> {
     eventually("the runs of the schedule", || async {
         let transport = grpc_kit::remote(&grpc_kit::ClientSettings::to(stack.address())).ok()?;

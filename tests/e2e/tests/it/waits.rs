@@ -1,4 +1,4 @@
-//! Workflows that wait, whatever is killed meanwhile.
+//! Workflows that wait, with services killed meanwhile.
 
 use anyhow::Context;
 use contracts::tavern::common::v1::{WaitKind, run_event::Kind};

@@ -40,7 +40,7 @@ const ENDED: &str = "behind a script that ended";
 const STOPPED: &str = "of a script whose time was up";
 const LEFT: &str = "of a script whose caller had gone";
 
-/// Has so many crowds killed.
+/// Runs `times` crowds that are killed.
 ///
 /// # Errors
 /// A crowd of which a process lives on, or anything else that is left behind.

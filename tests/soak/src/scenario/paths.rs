@@ -107,7 +107,7 @@ async fn race(service: &Service, canary: &Path, level: Level, times: u32) -> any
     tally.hit()
 }
 
-/// Everything that a use could have changed.
+/// All facts of a file that a use could have changed.
 fn facts(path: &Path) -> anyhow::Result<(String, u32, u64, i64, i64)> {
     let is = fs::metadata(path)?;
     let content = fs::read_to_string(path)?;

@@ -99,7 +99,7 @@ impl Scene {
 const PLACED: &str = "deliveries were placed";
 const NOT_PLACED: &str = "deliveries met a link";
 
-/// Delivers so many files.
+/// Delivers `times` files.
 ///
 /// # Errors
 /// When one was written through a link.

@@ -109,7 +109,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Opens so many streams at each edge.
+    /// Opens `each` streams at each edge.
     async fn gather(address: &str, run_id: &str, each: usize) -> anyhow::Result<Self> {
         let edges = Edge::ALL.into_iter().flat_map(|edge| vec![edge; each]);
         let mut clients: Vec<EdgeClient> = stream::iter(edges)

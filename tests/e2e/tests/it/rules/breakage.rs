@@ -127,7 +127,7 @@ fn broken(message: &MessageDescriptor) -> Vec<Broken> {
     found
 }
 
-/// Returns the message of a field, unless it is one of protobuf's own.
+/// Returns the message of a field, unless it is a well-known type of protobuf.
 fn below(field: &FieldDescriptor) -> Option<MessageDescriptor> {
     match field.kind() {
         Kind::Message(message) if !field.is_map() => message
