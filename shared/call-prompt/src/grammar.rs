@@ -2,7 +2,7 @@
 //!
 //! Text that a grammar accepts is read without a tolerance. The grammar follows the parser and the
 //! renderer in each part of a tool: its published name, the order and types of its parameters, and
-//! how the renderer delimits a value.
+//! the delimiters of values.
 //!
 //! - `gbnf`: expressions and rules, in the notation of llama.cpp.
 //! - `json`: values as JSON, by schema.

@@ -31,7 +31,7 @@ pub struct Failure<'f> {
     pub retryable: bool,
 }
 
-/// A call that succeeded: strings are given as they are, everything else as compact JSON.
+/// A call that succeeded: strings are shown as they are, other values as compact JSON.
 pub fn success(tool: &str, result: &Value) -> String {
     format!(
         "Observation: Tool {tool} executed successfully. Result: {}",
@@ -46,7 +46,7 @@ fn shown(result: &Value) -> String {
     }
 }
 
-/// A call that succeeded with arguments that a person put in the place of the model's (rule G805).
+/// A call that succeeded with arguments that a person changed (rule G805).
 pub fn edited_success(tool: &str, arguments: &str, reason: &str, result: &Value) -> String {
     let reason = match reason.trim() {
         "" => String::new(),

@@ -40,8 +40,8 @@ pub enum Event {
         /// The text, tags included.
         text: String,
         /// Whether it takes back the events of its span: a closing mark without an opening one
-        /// makes a thought of all the text, blocks and calls that were reported so far. Blocks are
-        /// counted anew from here.
+        /// turns all the text, blocks and calls that were reported so far into a thought. Blocks
+        /// are counted anew from here.
         takes_back: bool,
     },
     /// A block was opened. Its parts are uncertain before its [`Event::BlockClosed`].

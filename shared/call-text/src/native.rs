@@ -20,7 +20,7 @@ pub use given::{Given, read};
 /// A structured call as a provider sends it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NativeCall {
-    /// The provider's id, to be given back with the result.
+    /// The provider's id, to be returned with the result.
     pub id: String,
     /// The name of the tool.
     pub name: String,

@@ -55,7 +55,7 @@ impl<K: Kind> Clone for Documents<K> {
 pub struct DocumentParts {
     /// The store of the documents.
     pub store: Arc<dyn DocumentStore>,
-    /// The runs that may use revisions; none of a service whose documents have none.
+    /// The runs that may use revisions; `None` for a service whose documents have none.
     pub runs: Option<Runs>,
     /// The time.
     pub clock: Arc<dyn Clock>,
@@ -81,7 +81,7 @@ pub struct Known<D> {
     pub document: Arc<D>,
     /// Whether it is a file.
     pub from_file: bool,
-    /// The revision; none of a kind without revisions, and of a document that was only checked.
+    /// The revision; `None` for a kind without revisions, and for a document that was only checked.
     pub revision: Option<RevisionRow>,
 }
 
@@ -113,7 +113,7 @@ pub struct Put<'a> {
     pub etag: &'a str,
     /// Whether to check only.
     pub validate_only: bool,
-    /// The caller's request; none if it is never repeated.
+    /// The caller's request; `None` if it is never repeated.
     pub request: Option<Request<'a>>,
 }
 
@@ -271,7 +271,7 @@ impl<K: Kind> Documents<K> {
     /// Deletes a document that was put. A file of its id is in force again.
     ///
     /// # Errors
-    /// Why it is not deleted.
+    /// The reason why it is not deleted.
     pub async fn delete(
         &self,
         tenant: Tenant,
@@ -301,8 +301,8 @@ impl<K: Kind> Documents<K> {
         Ok(())
     }
 
-    /// Reads the directory again and returns the differences, or why it cannot be listed: the documents are then
-    /// as they were.
+    /// Reads the directory again and returns the differences, or the reason why it cannot be
+    /// listed: the documents are then as they were.
     ///
     /// # Errors
     /// A store that does not work.

@@ -23,7 +23,7 @@ pub struct Collection {
 pub struct DocumentRow {
     /// The id.
     pub id: String,
-    /// The number of times that one was put under the id since it was last deleted.
+    /// The number of times that a document was put under the id since it was last deleted.
     pub version: u64,
     /// The document as it was written.
     pub text: String,

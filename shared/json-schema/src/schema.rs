@@ -50,7 +50,7 @@ struct Inner {
     cost: Cost,
     options: CompileOptions,
     parameter_names: Vec<String>,
-    /// Every pattern by its text, compiled when the first name is held against one.
+    /// Every pattern by its text, compiled when the first name is matched.
     patterns: OnceLock<HashMap<String, Validator>>,
     /// Whether keys that the schema does not name are refused at the root.
     closed: bool,
@@ -336,7 +336,7 @@ fn drop_explained(violations: &mut Vec<Violation>) {
     });
 }
 
-/// Holds the schema against the meta-schema of its draft.
+/// Checks the schema by the meta-schema of its draft.
 fn check_draft(schema: &Value) -> Result<(), CompileErrors> {
     let meta = jsonschema::meta::validator_for(schema).map_err(|_| {
         precheck::one(CompileProblem::new(

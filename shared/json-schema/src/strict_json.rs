@@ -140,7 +140,7 @@ pub fn parse_json_strict_with(text: &str, limits: &JsonLimits) -> Result<Value, 
 /// A boxed problem keeps the results of the inner functions small.
 type Step<T> = Result<T, Box<JsonProblem>>;
 
-/// One step from a value to one inside it.
+/// One step from a value to a value inside it.
 enum Segment {
     Key(String),
     Item(usize),

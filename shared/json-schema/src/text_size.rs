@@ -22,7 +22,7 @@ impl io::Write for Counter {
 /// Returns the number of bytes that a value has as compact JSON text, without making the text.
 pub fn text_bytes(value: &Value) -> usize {
     let mut counter = Counter::default();
-    // A counter takes everything, and every value has a text.
+    // A counter accepts all bytes, and every value has a text.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }

@@ -2,7 +2,7 @@
 //!
 //! - `read`: JSON to message, with all values that do not fit.
 //! - `write`: message to JSON.
-//! - `place`: where in a message something does not fit.
+//! - `place`: the place of a value that does not fit, in a message.
 
 mod place;
 mod read;

@@ -29,7 +29,7 @@ pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sink: Sink,
     pub(crate) registry: Arc<Registry>,
-    /// The key of the next run. Keys are given out here, so that a run and its first events can
+    /// The key of the next run. Keys are assigned here, so that a run and its first events can
     /// be written together; one process owns the log.
     pub(crate) next_key: AtomicI64,
 }
@@ -146,7 +146,7 @@ impl Engine {
         checked.map_err(CreateError::Invalid)
     }
 
-    /// Finds the run that a request made before.
+    /// Finds the run that a request created before.
     async fn replay(&self, request: Option<&RequestKey>) -> Result<Option<Created>, CreateError> {
         let Some(request) = request else {
             return Ok(None);

@@ -137,7 +137,7 @@ pub enum ReopenError {
     /// The run has ended.
     #[error("the run has ended")]
     Finished,
-    /// Someone else reopened the run at the same time and won.
+    /// Another caller reopened the run at the same time and won.
     #[error("the run was reopened by another writer")]
     Fenced,
     /// The run could not be read.

@@ -72,12 +72,13 @@ impl Follower {
         self.progress.borrow().sequence.max(self.position)
     }
 
-    /// Returns the sequence up to which events were given.
+    /// Returns the sequence up to which events were returned.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes back to `sequence`, so that the events after it are given again: their reader had no room.
+    /// Goes back to `sequence`, so that the events after it are returned again: their reader had no
+    /// room.
     pub fn rewind(&mut self, sequence: u64) {
         self.position = self.position.min(sequence);
     }

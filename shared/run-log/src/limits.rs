@@ -22,7 +22,7 @@ pub const MAX_FOLLOW_BYTES: usize = 8 << 10;
 /// The most runs of one page of a list.
 pub const MAX_PAGE_RUNS: usize = 500;
 
-/// Names everything in `events` that is too large, or returns the bytes of all payloads.
+/// Returns the bytes of all payloads, or names each part of `events` that is too large.
 pub(crate) fn check_events(events: &[NewEvent]) -> Result<usize, Vec<Violation>> {
     let mut violations = Vec::new();
     if events.len() > MAX_EVENTS_PER_APPEND {
@@ -60,7 +60,7 @@ pub(crate) fn check_events(events: &[NewEvent]) -> Result<usize, Vec<Violation>>
     }
 }
 
-/// Names everything in `run` and its first `events` that is not accepted.
+/// Names each part of `run` and its first `events` that is not accepted.
 pub(crate) fn check_run(run: &NewRun, events: &[NewEvent]) -> Result<usize, Vec<Violation>> {
     let mut violations = Vec::new();
     let scope = run.request.as_ref().map_or("", |request| &request.scope);

@@ -13,8 +13,8 @@ use crate::{
 pub trait RunLog: Send + Sync {
     /// Creates a run with its first events (there may be none) in one commit.
     ///
-    /// Of several calls with one request id and scope exactly one creates; the others get the
-    /// run that it made.
+    /// Of several calls with one request id and scope exactly one creates; the others receive the
+    /// run that it created.
     ///
     /// # Errors
     /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
@@ -85,7 +85,7 @@ pub trait RunLog: Send + Sync {
     /// [`StorageError`] when they cannot be read.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError>;
 
-    /// Returns when the first resting run is due, or `None` when none rests.
+    /// Returns the time at which the first resting run is due, or `None` when none rests.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.

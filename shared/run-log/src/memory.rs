@@ -1,4 +1,4 @@
-//! The log that is gone with its process.
+//! The log that is lost with its process.
 //!
 //! It is bounded: when it is full, the runs that finished longest ago are dropped, and with them
 //! the memory of their request ids. When only open runs are left, it answers

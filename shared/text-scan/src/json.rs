@@ -1,4 +1,5 @@
-//! Finding the end of a JSON value without parsing it, and parsing it with duplicate keys refused.
+//! The search for the end of a JSON value without parsing it, and the parser that refuses duplicate
+//! keys.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};

@@ -1,7 +1,7 @@
 //! Reads text that may still grow: marks, tags, JSON values.
 //!
 //! Every question about text ahead answers yes, no or *more*: the text ends here and the message
-//! does not. Decisions are only taken on yes and no, so where a chunk ends can never matter (G5).
+//! does not. Decisions are only taken on yes and no, so the end of a chunk can never matter (G5).
 //! The caller remembers the part that was searched and does not search it again, so work stays linear; the
 //! bytes looked at are counted.
 

@@ -236,7 +236,7 @@ fn local(name: &str) -> &str {
     }
 }
 
-/// The beginning of a tag without the namespace before its name, as far as it is there.
+/// The beginning of a tag without the namespace before its name, as far as it has arrived.
 pub fn without_namespace(text: &str) -> Cow<'_, str> {
     let Some((namespace, rest)) = text
         .strip_prefix('<')
@@ -268,7 +268,7 @@ struct TagReader<'f, 't> {
 }
 
 impl TagReader<'_, '_> {
-    /// The character here, or why there is none.
+    /// The character here, or the reason why there is none.
     fn peek(&self) -> Look<char> {
         if self.at >= self.limit {
             return Look::No;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{is_plain_string, text_of};
 
-/// The JSON pointer of an argument, and why it cannot be written.
+/// The JSON pointer of an argument, and the reason why it cannot be written.
 pub(crate) type Refusal = (String, String);
 
 /// `<ACTION>` with one call.

@@ -31,7 +31,7 @@ pub(super) struct Assembler {
     last_block_end: usize,
     /// The calls of the blocks before, up to the last text.
     adjacent: Adjacent,
-    /// End of the last mark that made a thought of everything before it.
+    /// End of the last mark that turned all text before it into a thought.
     thought_until: usize,
     /// The reason why no further block runs.
     halted: Option<String>,
@@ -71,7 +71,7 @@ impl Assembler {
         std::mem::take(&mut self.events)
     }
 
-    /// The published text and that behind the blocks.
+    /// The published text and the text behind the blocks.
     pub(super) fn prose(&self) -> impl Iterator<Item = Span> + '_ {
         let prose = |kind| matches!(kind, SegmentKind::Response | SegmentKind::Trailing);
         let segments = self.parsed.segments.iter();

@@ -39,7 +39,7 @@ pub(super) struct BlockScan {
     /// Whether events wait for the end, as the block may turn out to be text.
     pub(super) uncertain: bool,
     pub(super) fence: Option<FenceTry>,
-    /// The block is closed; the fence round it is looked at.
+    /// Whether the block is closed, and the fence round it comes next.
     pub(super) closed: Option<usize>,
     /// The fence that it is if it turns out to be text.
     pub(super) or_fence: Option<Fence>,

@@ -1,4 +1,4 @@
-//! Walking the text between blocks.
+//! The walk through the text between blocks.
 
 use call_catalogue::{FENCE_NOT_CLOSED, Rule, Severity, Span};
 

@@ -1,5 +1,5 @@
-//! Typed arguments held against the whole schema, as dispatch does it: ranges, lengths, patterns
-//! and all else that types alone do not express.
+//! The check of typed arguments against the whole schema, as dispatch does it: ranges, lengths,
+//! patterns and all else that types alone do not express.
 
 use call_catalogue::placeholder::is_placeholder;
 use call_catalogue::{Entry, Problem, ProblemCode, Rule, Span};

@@ -243,7 +243,7 @@ impl Committer {
         batch::is_stored(connection.ok()?, step).await.ok()
     }
 
-    /// Someone else has written to these runs: their writers have lost them.
+    /// Rejects steps of runs to which another process has written: their writers have lost them.
     fn reject_constraint(&self, group: Group, error: &sqlx::Error) {
         for mut step in group {
             tracing::error!(%error, run = %step.cell.id(), "the run has another writer");

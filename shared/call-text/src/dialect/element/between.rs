@@ -238,7 +238,7 @@ fn is_cut_tag(text: &str) -> bool {
     name.chars().all(letter) && !attributes.contains(['<', '>', '\n']) && attribute(attributes)
 }
 
-/// Whether a text is the opening line of a fence, as far as it is there.
+/// Whether a text is the opening line of a fence, as far as it has arrived.
 fn is_fence(line: &str) -> bool {
     const LONGEST: usize = 32;
     let letters = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());

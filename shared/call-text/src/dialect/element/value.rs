@@ -140,7 +140,7 @@ impl ValueScan {
         }
     }
 
-    /// The part of the value before `most` that became certain since the last question.
+    /// The part of the value before `most` that became certain since the last call.
     pub(super) fn grown(&mut self, most: usize) -> Option<Span> {
         let cuts = [self.weak, self.counted, self.in_cdata_cut];
         let certain = cuts

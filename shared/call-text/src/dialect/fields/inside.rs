@@ -298,7 +298,7 @@ impl Walk<'_> {
             .is_none_or(|c| matches!(c, '\r' | '\n'))
     }
 
-    /// The key of a line, and its last words: a remark may stand before a key.
+    /// The key of a line, and its last words: a remark may come before a key.
     fn keys_in(&mut self, line: Span) {
         const MOST_WORDS: usize = 8;
         let text = line.of(self.feed.text);

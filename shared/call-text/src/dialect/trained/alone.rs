@@ -203,7 +203,8 @@ impl AloneScanner {
     }
 }
 
-/// The name in the first member of an object, or of the first object of a list, as far as it is there.
+/// The name in the first member of an object, or of the first object of a list, as far as it has
+/// arrived.
 fn named_in(text: &str) -> Option<&str> {
     let rest = text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '[' | '{'));
     let (key, rest) = rest.strip_prefix('"')?.split_once('"')?;
