@@ -95,7 +95,7 @@ impl Left {
     /// Waits until there is no more than before.
     ///
     /// # Errors
-    /// Everything of which there still is more.
+    /// The kinds of remains of which there still are more.
     pub(crate) async fn settle(before: &Left) -> anyhow::Result<Left> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -39,7 +39,7 @@ impl Tally {
     /// The same, if every direction was seen.
     ///
     /// # Errors
-    /// When one was not.
+    /// A direction that was not seen.
     pub(crate) fn hit(self) -> anyhow::Result<Self> {
         ensure!(
             self.0.values().all(|tries| *tries > 0),

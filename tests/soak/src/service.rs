@@ -71,7 +71,7 @@ impl Service {
     /// Starts one.
     ///
     /// # Errors
-    /// When this host cannot run it.
+    /// A host that cannot run it.
     pub(crate) async fn start(level: Level) -> anyhow::Result<Self> {
         let nothing = Left::count();
         let sandbox = script_sandbox::build(level.settings()).await?;
@@ -86,7 +86,7 @@ impl Service {
     /// Runs a script to its end.
     ///
     /// # Errors
-    /// When the service refuses it.
+    /// A refusal by the service.
     pub(crate) async fn run(&self, request: ExecuteRequest) -> anyhow::Result<ExecuteResponse> {
         Ok(self.client.clone().execute(request).await?.into_inner())
     }
@@ -112,7 +112,7 @@ pub(crate) fn request(runtime: &str, source: String) -> ExecuteRequest {
     }
 }
 
-/// Time limits that only a script meant to reach them reaches.
+/// Time limits that only a script designed to exceed them reaches.
 pub(crate) fn patient() -> Limits {
     Limits {
         wall_time: PATIENT.try_into().ok(),

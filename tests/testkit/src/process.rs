@@ -35,7 +35,7 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns where cargo puts the binaries of the profile that this program was built with.
+/// Returns the directory of the binaries of the profile that this program was built with.
 pub(crate) fn binary_directory() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe().context("a program knows its own path")?;
     let directory = own.parent().context("a program stands in a directory")?;

@@ -177,7 +177,7 @@ impl Stack {
         ended
     }
 
-    /// Starts every process on the data that are there.
+    /// Starts every process on the existing data.
     ///
     /// # Errors
     /// As [`StackBuilder::start`].
@@ -230,7 +230,7 @@ impl Stack {
         self.take_service(program)?.terminate()
     }
 
-    /// Starts one service of a separate stack on the data that are there; ends it first if it runs.
+    /// Starts one service of a separate stack on the existing data; ends it first if it runs.
     ///
     /// # Errors
     /// There is no such service, or it does not come up.

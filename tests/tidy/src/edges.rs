@@ -93,7 +93,7 @@ const READS_CALLS: [&str; 4] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place<'a> {
     Shared(&'a str),
-    /// A service, and which part of it where it has several.
+    /// A service, and the part of it where it has several.
     Service(&'a str, Option<&'a str>),
     Tests(&'a str),
 }
@@ -156,7 +156,7 @@ impl Workspace {
     }
 }
 
-/// Holds every dependency within the workspace against the allowed edges.
+/// Checks every dependency within the workspace for an allowed edge.
 pub fn between_crates(tree: &Tree) -> Vec<Finding> {
     let workspace = Workspace::read(tree);
     let mut findings = Vec::new();

@@ -33,7 +33,7 @@ struct Reason<'a> {
     comment: String,
 }
 
-/// Wants a remedy in the comment of every reason.
+/// Requires a remedy in the comment of every reason.
 pub fn remedies(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(CONTRACT).unwrap_or_default();
     let without = reasons(text)

@@ -54,7 +54,7 @@ pub fn top_level(tree: &Tree) -> Vec<Finding> {
     missing.chain(extra).collect()
 }
 
-/// Holds every service against the files that every service has.
+/// Checks every service for the files that every service has.
 pub fn services(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in tree.names_in("services") {
@@ -140,7 +140,7 @@ pub fn module_files(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Wants the package for Go in every proto file: without it no Go client can be generated.
+/// Requires the package for Go in every proto file: without it no Go client can be generated.
 pub fn go_packages(tree: &Tree) -> Vec<Finding> {
     let ours = tree.texts(&[".proto"]);
     let ours = ours.filter_map(|(path, text)| {

@@ -22,7 +22,7 @@ const FILE_ENDS: [&str; 6] = [".rs", ".proto", ".md", ".sql", ".py", ".toml"];
 /// Marks of a pattern, which names no single file.
 const PATTERN: [char; 6] = ['*', '<', '{', '…', ' ', '$'];
 
-/// Holds the first page against its length, and wants each crate of the product in it.
+/// Checks the length of the first page, and requires each crate of the product in it.
 pub fn architecture(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(ARCHITECTURE).unwrap_or_default();
     let lines = text.lines().count();
@@ -48,7 +48,7 @@ pub fn architecture(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Wants the files that pages name, in code spans and in links.
+/// Requires the files that pages name, in code spans and in links.
 pub fn named_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".md"]) {

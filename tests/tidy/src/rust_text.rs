@@ -21,7 +21,7 @@ pub fn has_word(code: &str, word: &str) -> bool {
     word_at(code, word).is_some()
 }
 
-/// Returns where the word first occurs on its own.
+/// Returns the first position of the word on its own.
 pub fn word_at(code: &str, word: &str) -> Option<usize> {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).map(|(at, _)| at).find(|at| {

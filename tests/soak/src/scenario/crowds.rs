@@ -43,7 +43,7 @@ const LEFT: &str = "of a script whose caller had gone";
 /// Runs `times` crowds that are killed.
 ///
 /// # Errors
-/// A crowd of which a process lives on, or anything else that is left behind.
+/// A crowd with a process that lives on, or any other remains.
 pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
     service::race(&Level::BOTH, times, &[ENDED, STOPPED, LEFT], one).await
 }

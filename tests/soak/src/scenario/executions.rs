@@ -106,7 +106,7 @@ pub(crate) async fn run(times: u32) -> anyhow::Result<String> {
         async move { one(client, &cases[number as usize % cases.len()]).await }
     };
     let mut count = |ended| *counts.entry(ended).or_insert(0) += 1;
-    // The first ones bring everything to the size at which it stays.
+    // The first executions bring memory and files to their lasting size.
     let first = FIRST.min(times);
     service::many(0..first, run, &mut count).await?;
     let before = Left::count();

@@ -102,7 +102,7 @@ const NOT_PLACED: &str = "deliveries met a link";
 /// Delivers `times` files.
 ///
 /// # Errors
-/// When one was written through a link.
+/// A file that was written through a link.
 pub(crate) fn placing(times: u32) -> anyhow::Result<String> {
     let scene = Scene::make()?;
     let areas = Areas {
@@ -140,7 +140,7 @@ const CHANGED: &str = "files had changed between two looks";
 /// Collects `times` times.
 ///
 /// # Errors
-/// When a file of the host was taken.
+/// A file of the host that was collected.
 pub(crate) fn collecting(times: u32) -> anyhow::Result<String> {
     let scene = Scene::make()?;
     let collection = Collection {
@@ -189,7 +189,7 @@ const PASSED_BY: &str = "looks saw a link";
 /// Measures `times` times, and removes everything at last.
 ///
 /// # Errors
-/// When files of the host were measured or removed.
+/// Files of the host that were measured or removed.
 pub(crate) fn measuring(times: u32) -> anyhow::Result<String> {
     let scene = Scene::make()?;
     let rearranger = scene.rearrange();
