@@ -268,7 +268,7 @@ struct TagReader<'f, 't> {
 }
 
 impl TagReader<'_, '_> {
-    /// The character here, or the reason why there is none.
+    /// The character here, unless the limit or the end of the text is reached.
     fn peek(&self) -> Look<char> {
         if self.at >= self.limit {
             return Look::No;
