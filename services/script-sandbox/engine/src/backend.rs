@@ -1,4 +1,4 @@
-//! How each isolation level is made.
+//! The files and the confinement that each isolation level gives a script.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -13,21 +13,21 @@ pub mod host;
 
 pub use host::HostSystem;
 
-/// Makes the places of one isolation level.
+/// Plans the roots of scripts at one isolation level.
 #[derive(Clone, Debug)]
 pub struct Backend {
     /// The level.
     pub level: IsolationLevel,
-    /// What of the host scripts are shown.
+    /// The parts of the host that scripts see.
     pub host: Arc<HostSystem>,
-    /// Where the level `reduced` makes its directories.
+    /// The directory in which the level `reduced` makes its directories.
     pub scratch: PathBuf,
 }
 
-/// The place for one script.
+/// The root of one script.
 #[derive(Debug)]
 pub struct ScriptRoot {
-    /// What the launcher is to do.
+    /// The confinement that the launcher sets up.
     pub confinement: Confinement,
     /// The working directory as the script sees it.
     pub work: PathBuf,
@@ -35,13 +35,13 @@ pub struct ScriptRoot {
     pub input: PathBuf,
     /// The directory for temporary files as the script sees it.
     pub temporary: PathBuf,
-    /// The directory on the host that carries them, if there is one; removed when it is dropped.
+    /// The directory on the host that carries them, if there is one; removed on drop.
     pub scratch: Option<Arc<ScratchDirectory>>,
 }
 
 impl Backend {
-    /// Plans the place for one script: the directories that its interpreter needs are shown, and with
-    /// `reduced` its files are those of `user`, if it has one of its own.
+    /// Plans the root of one script: it shows the directories that the interpreter needs. With
+    /// `reduced`, the files belong to `user`, if the script has a user of its own.
     ///
     /// # Errors
     /// When a directory on the host could not be made.

@@ -21,16 +21,16 @@ use crate::{
     proc_usage::UsageSample,
 };
 
-/// How long a cgroup may stay busy after its last process has gone.
+/// The longest time for which a cgroup may stay busy after its last process has ended.
 const BUSY_TIME: Duration = Duration::from_secs(10);
 
-/// How often a busy cgroup is looked at again.
+/// The pause between two attempts to remove a busy cgroup.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How the names of all cgroups begin; the id of the service's process follows.
+/// The beginning of the name of each cgroup; the id of the service's process follows.
 const PREFIX: &str = "tavern-script-";
 
-/// How many names are tried for one cgroup.
+/// The most names that are tried for one cgroup.
 const MAX_NAMES: u32 = 100;
 
 /// The host's cgroups, as far as the service can use them.
@@ -43,7 +43,8 @@ pub enum Cgroups {
 }
 
 impl Cgroups {
-    /// Tries to make, limit and remove a cgroup. `None` if this host does not let us.
+    /// Makes, limits and removes a cgroup as a test. Returns `None` if this host does not allow
+    /// that.
     pub fn find() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
@@ -55,8 +56,8 @@ impl Cgroups {
         found.find(|cgroups| cgroups.make(&Limits::DEFAULT, false).is_ok())
     }
 
-    /// Kills and removes what services that were killed have left: what no process has locked. Returns
-    /// whether nothing of it is left.
+    /// Kills and removes the unlocked cgroups of services that were killed. Returns whether none is
+    /// left.
     pub fn sweep(&self) -> bool {
         let parents = match self {
             Self::V1(controllers) => controllers.directories(),
@@ -70,7 +71,7 @@ impl Cgroups {
             let own = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
             let owner = own.and_then(|own| own.split('-').next()?.parse::<u32>().ok());
             let Some(owner) = owner else { continue };
-            // In a container the service that was killed may have had our number.
+            // In a container, the service that was killed may have had our process id.
             let alive =
                 owner != std::process::id() && Path::new("/proc").join(owner.to_string()).exists();
             if !alive && let Ok(Some(_lock)) = claim_left(&entry.path()) {
@@ -81,7 +82,7 @@ impl Cgroups {
         clean
     }
 
-    /// Which kind it is.
+    /// The version of the host's cgroups.
     pub fn enforcement(&self) -> MemoryEnforcement {
         match self {
             Self::V1(_) => MemoryEnforcement::CgroupV1,
@@ -90,7 +91,7 @@ impl Cgroups {
     }
 
     /// Makes a cgroup with the limits of one script. The launcher's init is in it as well, and if
-    /// `with_supervisor` is set, so is the supervisor; both do not count.
+    /// `with_supervisor` is set, so is the supervisor; neither counts.
     ///
     /// # Errors
     /// When the host refuses; nothing stays behind then.
@@ -104,8 +105,9 @@ impl Cgroups {
         }
     }
 
-    /// The same under the next name. It holds the time of the service's start beside the process id, which
-    /// another service has had before or has in another container, and may be taken all the same.
+    /// Makes a cgroup under the next name. The name holds the start time of the service alongside
+    /// the process id, which another service may have had before or may have in another container.
+    /// The name may still be taken.
     fn make_next(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         static FIRST_PART: LazyLock<String> = LazyLock::new(|| {
@@ -130,51 +132,52 @@ impl Cgroups {
     }
 }
 
-/// The cgroup of one script; removed when it is dropped, which must be after its last process.
+/// The cgroup of one script; removed on drop, which must be after the end of its last process.
 #[derive(Debug)]
 pub struct Cgroup {
     directories: Vec<PathBuf>,
-    /// Say that the directories belong to a service that lives.
+    /// Locks that mark the directories as those of a living service.
     locks: Vec<OwnedFd>,
     files: Files,
     knobs: Knobs,
-    /// Processes in it that are not the script's.
+    /// The number of processes in it that are not the script's.
     helpers: u64,
     joined: bool,
 }
 
-/// Where a cgroup is limited.
+/// The files that set the limits of a cgroup.
 #[derive(Debug, Default)]
 struct Knobs {
-    /// Takes bytes of memory.
+    /// Accepts bytes of memory.
     memory: PathBuf,
-    /// Takes bytes of memory and swap, or how much swap there is beside; empty if swap is not counted.
+    /// Accepts bytes of memory and swap, or bytes of swap alone; empty if swap is not counted.
     swap: PathBuf,
-    /// Whether the file above takes the swap alone.
+    /// Whether `swap` limits the swap alone.
     swap_alone: bool,
-    /// Takes bytes of memory above which the kernel takes back what it can and kills no process; empty if
-    /// a limit on memory that is too small for what is in use is refused.
+    /// Accepts the bytes of memory above which the kernel reclaims memory without killing; empty if
+    /// the kernel refuses a limit on memory below the present use.
     high: PathBuf,
-    /// Kills every process in it, also those that are just being made; empty if this kernel cannot.
+    /// Kills every process in it, also processes that are just being made; empty if this kernel
+    /// cannot.
     kill: PathBuf,
-    /// Takes bytes of the buffers of TCP sockets; empty if they count as memory, or not at all.
+    /// Accepts bytes of the buffers of TCP sockets; empty if they count as memory, or not at all.
     socket_buffers: PathBuf,
-    /// Takes a number of processes.
+    /// Accepts a number of processes.
     processes: PathBuf,
-    /// Takes the share of the processor; empty if it cannot be set.
+    /// Accepts the share of the processor; empty if it cannot be set.
     share: PathBuf,
     /// The ordinary share.
     ordinary_share: u32,
 }
 
-/// The most bytes that the buffers of a script's TCP sockets may hold beside its memory, where they do
-/// not count as such. Its connections lead only to itself.
+/// The most bytes that the buffers of a script's TCP sockets may hold in addition to its memory,
+/// where they do not count as memory. Its connections lead only to itself.
 const MAX_SOCKET_BUFFERS: u64 = 16 << 20;
 
-/// An ordinary group gets so many times what one in the background gets.
+/// The ratio of the ordinary share of the processor to the share of a background script.
 const BACKGROUND_DIVISOR: u32 = 2;
 
-/// Where the figures of a cgroup are read. A missing file reads as zero.
+/// The files that report the usage of a cgroup. A missing file reads as zero.
 #[derive(Debug, Default)]
 struct Files {
     memory: PathBuf,
@@ -183,8 +186,8 @@ struct Files {
     processes: PathBuf,
     process_events: PathBuf,
     cpu: PathBuf,
-    /// The line of the file above that has the count, and how many nanoseconds one count is. Empty:
-    /// the file has only the count.
+    /// The line of the file above that has the count, and the nanoseconds of one count. Empty: the
+    /// file has only the count.
     cpu_line: &'static str,
     cpu_unit: u64,
 }
@@ -199,8 +202,8 @@ impl Cgroup {
         procs.try_for_each(|procs| fs::write(procs, process.to_string()))
     }
 
-    /// The files that the id of a script's first process is written to; none if it is in the cgroup
-    /// from its beginning.
+    /// The files to which the id of a script's first process is written; none if it is in the
+    /// cgroup from the beginning.
     pub fn to_join(&self) -> Vec<PathBuf> {
         match self.joined {
             true => Vec::new(),
@@ -213,7 +216,7 @@ impl Cgroup {
         directories.map(|it| it.join("cgroup.procs")).collect()
     }
 
-    /// Sets the limits on memory and processes, whatever they were.
+    /// Sets the limits on memory and processes, whatever their previous values.
     ///
     /// # Errors
     /// When the kernel refuses, as when more memory is in use already.
@@ -222,8 +225,8 @@ impl Cgroup {
         self.make_room(bytes)?;
         let with_swap = if knobs.swap_alone { 0 } else { bytes };
         let mut steps = [(&knobs.swap, with_swap), (&knobs.memory, bytes)];
-        // Memory alone may at no moment have more than memory and swap together: the sum goes up
-        // first and down last. Swap that is limited by itself can be set at any time.
+        // At no moment may the limit on memory exceed that on memory and swap: the sum rises first
+        // and falls last. Swap that is limited by itself can be set at any time.
         if bytes < number(&knobs.memory) {
             steps.reverse();
         }
@@ -232,13 +235,13 @@ impl Cgroup {
             (&knobs.socket_buffers, bytes.min(MAX_SOCKET_BUFFERS)),
             (&knobs.processes, most),
         ];
-        // What this kernel does not have is not there to be limited.
+        // A file that this kernel does not have sets no limit.
         let there = |(file, _): &(&PathBuf, u64)| !file.as_os_str().is_empty();
         let mut steps = steps.into_iter().chain(others).filter(there);
         steps.try_for_each(|(file, value)| fs::write(file, value.to_string()))
     }
 
-    /// Sees to it that no more than so many bytes are in use, where setting the limit would kill.
+    /// Reclaims memory until at most so many bytes are in use, where setting the limit would kill.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let (high, used) = (&self.knobs.high, &self.files.memory);
         if high.as_os_str().is_empty() || number(used) <= bytes {
@@ -253,12 +256,12 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Lets others go first where processors are scarce, if the kernel can.
+    /// Lets other scripts go first where processors are scarce, if the kernel can.
     pub fn lower_priority(&self) {
         self.share(self.knobs.ordinary_share / BACKGROUND_DIVISOR);
     }
 
-    /// Takes the ordinary share of the processors again.
+    /// Sets the ordinary share of the processors again.
     pub fn restore_priority(&self) {
         self.share(self.knobs.ordinary_share);
     }
@@ -277,7 +280,7 @@ impl Cgroup {
         self.files.memory_peak.exists()
     }
 
-    /// What the kernel has counted so far.
+    /// The usage that the kernel has counted so far.
     pub fn sample(&self) -> UsageSample {
         let files = &self.files;
         let peak = number(&files.memory_peak);
@@ -295,13 +298,13 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process in it, until none is left or a time has passed.
+    /// Kills every process in it, until none is left or a time limit has passed.
     pub fn kill_all(&self) {
         let Some(procs) = self.procs().into_iter().next() else {
             return;
         };
         if !self.knobs.kill.as_os_str().is_empty() {
-            // Where it fails they are killed one by one.
+            // Where this fails, the processes are killed one by one.
             let _ = fs::write(&self.knobs.kill, "1");
         }
         let mut waited = Duration::ZERO;
@@ -314,10 +317,10 @@ impl Cgroup {
         }
     }
 
-    /// Makes one directory and remembers it for removal.
+    /// Makes one directory and records it for removal.
     fn add(&mut self, directory: PathBuf) -> io::Result<()> {
         fs::create_dir(&directory)?;
-        // A service that starts just now may have taken it for one that was left.
+        // A service that starts at this moment may have taken it for a leftover.
         let lock = claim(&directory)
             .and_then(|lock| lock.ok_or_else(|| io::ErrorKind::AlreadyExists.into()))
             .inspect_err(|_| drop(fs::remove_dir(&directory)))?;
@@ -338,14 +341,14 @@ impl Drop for Cgroup {
     }
 }
 
-/// Kills every process in the list of a cgroup; returns how many there were.
+/// Kills every process in the list of a cgroup; returns the number of processes.
 fn kill_members(procs: &Path) -> usize {
     let text = fs::read_to_string(procs).unwrap_or_default();
     let members = text.lines().filter_map(|line| line.parse().ok());
     let members = members.filter_map(rustix::process::Pid::from_raw);
     members
         .inspect(|pid| {
-            // It may have ended between the look and the blow.
+            // It may have ended since the list was read.
             let _ = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
         })
         .count()
@@ -373,7 +376,7 @@ fn number(path: &Path) -> u64 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// The number behind a name, in a file of `name number` lines.
+/// The number that follows a name, in a file of `name number` lines.
 fn field(path: &Path, name: &str) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut values = text.lines().filter_map(|line| line.split_once(' '));

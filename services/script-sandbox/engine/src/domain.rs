@@ -1,4 +1,4 @@
-//! What the engine decides without touching the system.
+//! The decisions of the engine, made without touching the system.
 
 pub mod collect;
 pub mod hardware;

@@ -1,4 +1,4 @@
-//! The engine: what this host can run, and everything that running takes.
+//! The engine: the runtimes and the isolation of this host, and the tools that run scripts.
 
 use std::{
     path::Path,
@@ -29,37 +29,38 @@ use crate::{
     users::Users,
 };
 
-/// What this host can run, and everything that running takes.
+/// The runtimes and the isolation of this host, and the tools that run scripts.
 #[derive(Debug)]
 pub struct Engine {
-    /// What the self-test found.
+    /// The findings of the self-test.
     pub report: Report,
     /// Every runtime, also those that cannot be used.
     pub runtimes: Vec<Runtime>,
-    /// What scripts are run with; `None` where no isolation level works.
+    /// The tools that run scripts; `None` where no isolation level works.
     pub tools: Option<Tools>,
-    /// Interpreters that wait; `None` if none are to.
+    /// Waiting interpreters; `None` if none are to wait.
     pub pool: Option<Pool>,
 }
 
-/// What the self-test found.
+/// The findings of the self-test.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The strongest level that works; `None` if none does.
     pub level: Option<IsolationLevel>,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
     /// Layers that every script is without.
     pub missing: Vec<MissingLayer>,
-    /// Why stronger levels do not work.
+    /// The failures of stronger levels.
     pub failures: Vec<(IsolationLevel, Failure)>,
-    /// What the kernel reports of the processor that scripts share.
+    /// The kernel's report of the processor that scripts share.
     pub hardware: Hardware,
 }
 
 impl Engine {
-    /// Looks at the host, ends what an earlier process has left, and tests what can be run. On a host
-    /// that reaches no level the engine has no [`Engine::tools`] and reports why.
+    /// Examines the host, removes the leftovers of an earlier process, and tests levels and
+    /// runtimes. On a host that reaches no level the engine has no [`Engine::tools`] and reports
+    /// the reasons.
     ///
     /// # Errors
     /// When the launcher program or a runtime profile is missing or wrong.
@@ -92,7 +93,7 @@ impl Engine {
                 cgroups: cgroups.clone(),
                 blobs: blobs.clone(),
                 users: users.clone(),
-                // Those that wait are there as well; each runtime has some. So are sessions.
+                // Waiting interpreters, of which each runtime has some, and sessions count as well.
                 concurrent_scripts: settings
                     .concurrent_scripts
                     .saturating_add(settings.warm_interpreters.saturating_mul(4))
@@ -120,7 +121,7 @@ impl Engine {
         })
     }
 
-    /// Ends every launcher and interpreter that waits. Scripts end with their runs.
+    /// Ends every waiting launcher and interpreter. Scripts end with their runs.
     pub async fn shutdown(&self) {
         if let Some(pool) = &self.pool {
             pool.close().await;
@@ -132,14 +133,15 @@ impl Engine {
 }
 
 impl Report {
-    /// Returns whether scripts are run, if this is the least isolation that is allowed.
+    /// Returns whether scripts can run at the isolation level `lowest` or a stronger one.
     pub fn is_ready(&self, lowest: IsolationLevel) -> bool {
         self.level >= Some(lowest)
     }
 }
 
-/// Ends and removes what processes that were killed have left. Processes come first: their users may be
-/// given to others after that. Files and cgroups may be many, and wait for what is just being ended.
+/// Ends and removes the leftovers of processes that were killed. Processes come first: their users
+/// may be given to other scripts after that. Files and cgroups may be many, and wait for the
+/// processes to end.
 async fn end_leftovers(scratch: &Path, cgroups: Option<Cgroups>) {
     const TIME: Duration = Duration::from_secs(30);
     const PAUSE: Duration = Duration::from_secs(1);

@@ -1,32 +1,32 @@
-//! How an engine is built.
+//! The settings of an engine.
 
 use std::path::PathBuf;
 
 use crate::domain::{isolation::IsolationLevel, limits::Limits};
 
-/// How an engine is built.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// The launcher program. Empty: beside the running program or one directory above it.
+    /// The launcher program. Empty: next to the running program or one directory above it.
     pub launcher_path: PathBuf,
     /// A directory of further runtime profiles. Empty: only the built-in ones.
     pub profiles_directory: PathBuf,
-    /// Where the reduced level makes its working directories.
+    /// The directory in which the level `reduced` makes its working directories.
     pub scratch_directory: PathBuf,
     /// The strongest isolation that is tried.
     pub highest_isolation: IsolationLevel,
     /// Whether cgroups are used where they can be written.
     pub use_cgroups: bool,
-    /// How many scripts run at once, interpreters that wait aside.
+    /// The most scripts that run at once, not counting waiting interpreters.
     pub concurrent_scripts: u32,
-    /// How many interpreters live for long, beside the scripts.
+    /// The most sessions, each with an interpreter of its own, in addition to the scripts.
     pub sessions: u32,
-    /// How many interpreters of one kind wait for a script at most.
+    /// The most interpreters of one kind that wait for a script.
     pub warm_interpreters: u32,
-    /// What all waiting interpreters together may keep in memory, in bytes.
+    /// The most memory of all waiting interpreters together, in bytes.
     pub warm_memory: u64,
-    /// The limits with which interpreters wait.
+    /// The limits of waiting interpreters.
     pub default_limits: Limits,
-    /// The first of the user ids that scripts are given when the process runs as root.
+    /// The first of the user ids that scripts get when the process runs as root.
     pub first_user: u32,
 }

@@ -1,17 +1,17 @@
-//! Why the engine could not be built.
+//! The reasons why an engine could not be built.
 
 use std::{io, path::PathBuf};
 
-/// Why the engine could not be built.
+/// A failure to build the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The launcher program is not there.
+    /// The launcher program is missing.
     #[error(
         "no launcher program at {}; build `sandbox-launcher` and put it beside this program, or set launcher_path",
         tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
     )]
     NoLauncher {
-        /// Where it was looked for.
+        /// The paths that were searched.
         tried: Vec<PathBuf>,
     },
     /// The thread that starts launchers could not be started.
@@ -20,7 +20,7 @@ pub enum BuildError {
     /// A runtime profile cannot be used.
     #[error("the runtime profile {place} is wrong: {}", problems.join("; "))]
     Profile {
-        /// Which profile.
+        /// The name or file of the profile.
         place: String,
         /// Everything that is wrong with it.
         problems: Vec<String>,
@@ -33,7 +33,7 @@ pub enum BuildError {
     Profiles {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }

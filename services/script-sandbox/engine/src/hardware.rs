@@ -1,4 +1,4 @@
-//! Reads what the kernel says about the processor.
+//! Reads the kernel's report of the processor.
 
 use std::{fs, path::Path};
 
@@ -7,14 +7,14 @@ use crate::{domain::hardware::Hardware, proc_usage::read_bounded};
 /// The most flaws that are read; the kernel knows some twenty.
 const MAX_FLAWS: usize = 64;
 
-/// The most bytes of a text: what the kernel itself can say in such a file.
+/// The most bytes of a text, the kernel's own bound for such a file.
 const MAX_TEXT_BYTES: u64 = 4096;
 
-/// Where the kernel reports of processors.
+/// The kernel's directory about processors.
 pub(crate) const DIRECTORY: &str = "/sys/devices/system/cpu";
 
-/// Reads the kernel's directory about processors, and what it says about this process. What is not
-/// there is unknown.
+/// Reads the kernel's directory about processors and its report of this process. Missing values are
+/// unknown.
 pub(crate) fn look(directory: &Path) -> Hardware {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = |label: &str| {
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(nothing.multithreading, None);
 
         let files = root.path().join("vulnerabilities");
-        // What cannot be read as a file is a flaw of which nothing is known.
+        // A flaw whose file cannot be read is reported without a description.
         fs::create_dir_all(files.join("odd")).unwrap();
         fs::create_dir(root.path().join("smt")).unwrap();
         fs::write(root.path().join("smt/active"), "1\n").unwrap();

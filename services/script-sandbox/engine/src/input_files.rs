@@ -1,4 +1,5 @@
-//! Puts files into a script's directories: what the launcher receives, and the bytes behind it.
+//! Puts files into a script's directories: the descriptions that the launcher receives, and the
+//! content.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -17,7 +18,7 @@ use crate::{
 /// The name of the file that holds a script's JSON input.
 pub const INPUT_NAME: &str = "input.json";
 
-/// One read of a blob.
+/// The size of one read of a blob, in bytes.
 const PIECE: usize = 256 << 10;
 
 /// The blobs of a script, held until it has ended.
@@ -25,10 +26,10 @@ const PIECE: usize = 256 << 10;
 pub struct HeldBlobs(HashMap<BlobDigest, Arc<PinnedBlob>>);
 
 impl HeldBlobs {
-    /// Holds every blob that the script is given. It blocks while it reads them.
+    /// Holds every blob that the script reads. Blocks while it reads them.
     ///
     /// # Errors
-    /// The files whose blobs are not there or are damaged, by their places in the request.
+    /// The files whose blobs are missing or damaged, by their positions in the request.
     pub fn of(script: &Script, blobs: &BlobStore) -> Result<Self, Vec<(usize, BlobError)>> {
         let caller = Caller::named(&script.caller);
         let mut held = HashMap::new();
@@ -56,8 +57,8 @@ impl HeldBlobs {
     }
 }
 
-/// Files that are to be placed: those of the script, then its program and its input if they are none of
-/// these, each with the blob that its content is in.
+/// The files to place: the files of the script, then its program and its input unless they are
+/// among these, each with the blob of its content, if it is a blob.
 #[derive(Clone, Debug)]
 pub struct InputFiles {
     script: Arc<Script>,
@@ -95,15 +96,15 @@ impl InputFiles {
         Self { script, files }
     }
 
-    /// Sends everything as one delivery. If that fails no more can be sent, which the other side is
-    /// made to notice.
+    /// Sends everything as one delivery. After a failure the stream is shut down, so that the other
+    /// side notices that no more comes.
     ///
     /// # Errors
     /// When the stream or a blob fails.
     pub async fn send(&self, stream: &mut UnixStream) -> io::Result<()> {
         let sent = self.try_send(stream).await;
         if sent.is_err() {
-            // What has failed already cannot fail worse.
+            // The failure is already reported; this one has nothing to add.
             let _ = stream.shutdown().await;
         }
         sent
@@ -124,7 +125,7 @@ impl InputFiles {
         Ok(())
     }
 
-    /// The working directory's files as they are placed, to recognize those that are not new
+    /// The files of the working directory as they are placed, to recognize unchanged ones
     /// afterwards.
     pub fn placed(&self) -> Placed {
         let files = self.files.iter().enumerate();
@@ -161,8 +162,7 @@ impl InputFiles {
     }
 }
 
-/// Sends a blob as it lies on the disk. Its content was held against its digest when it was taken
-/// hold of.
+/// Sends a blob as it is stored. Its content was compared with its digest when it was pinned.
 async fn send_blob(held: &Arc<PinnedBlob>, stream: &mut UnixStream) -> io::Result<()> {
     let mut offset = 0;
     while offset < held.size() {

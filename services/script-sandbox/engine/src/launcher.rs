@@ -35,7 +35,7 @@ use crate::{cgroup::Cgroup, error::BuildError};
 /// The launcher's file name.
 const PROGRAM: &str = "sandbox-launcher";
 
-/// How long a launcher may take to accept its plan.
+/// The longest time that a launcher may take to accept its plan.
 const PLAN_TIME: Duration = Duration::from_secs(20);
 
 /// Starts launchers.
@@ -44,15 +44,15 @@ pub struct Launcher {
     spawner: mpsc::Sender<SpawnerOrder>,
 }
 
-/// A launcher that has its plan, with the service's ends of everything. Dropping it ends every process
-/// of it.
+/// A launcher that has its plan, with the service's ends of all channels. Dropping it ends all its
+/// processes.
 #[derive(Debug)]
 pub struct Launched {
     /// The supervisor process.
     pub supervisor: Supervisor,
-    /// What the launcher reports, a line each.
+    /// The launcher's reports, a line each.
     pub reports: Lines<BufReader<OwnedReadHalf>>,
-    /// Shutting it down is the order to end every process.
+    /// The launcher's control channel. Shutting it down orders the end of every process.
     pub say: OwnedWriteHalf,
     /// The script's working directory.
     pub work: WorkDirectory,
@@ -63,7 +63,7 @@ pub struct Launched {
 /// The service's ends of a script's channels.
 #[derive(Debug)]
 pub struct ScriptIo {
-    /// Deliveries of files and signals go here; without it no more of them will come.
+    /// Accepts deliveries of files and signals; dropping it ends the deliveries.
     pub files: tokio::net::UnixStream,
     /// The script's standard input.
     pub stdin: pipe::Sender,
@@ -73,19 +73,19 @@ pub struct ScriptIo {
     pub stderr: pipe::Receiver,
     /// The script's result channel.
     pub result: pipe::Receiver,
-    /// How far the script says it is.
+    /// The progress that the script reports.
     pub progress: pipe::Receiver,
     /// The other end of the script's job channel, if the plan has one.
     pub job: Option<tokio::net::UnixStream>,
 }
 
-/// The script's working directory, as the launcher has opened it before the script began. It can be
-/// had when the launcher has started the script, and stays readable after the end of every process. As long
-/// as neither all copies of this nor the descriptor are dropped, neither are the files.
+/// The script's working directory, opened by the launcher before the script began. It is available
+/// once the launcher has started the script, and stays readable after the end of every process. The
+/// files exist until all copies of this value and the descriptor are dropped.
 #[derive(Clone, Debug)]
 pub struct WorkDirectory {
     socket: Arc<UnixStream>,
-    /// Held for as long as it takes to receive it.
+    /// Locked while the descriptor is received.
     directory: Arc<Mutex<Option<Arc<OwnedFd>>>>,
 }
 
@@ -97,10 +97,10 @@ impl WorkDirectory {
         }
     }
 
-    /// The descriptor. Never blocks.
+    /// Returns the descriptor. Never blocks.
     ///
     /// # Errors
-    /// When it has not come.
+    /// When the descriptor has not arrived.
     pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
         let poisoned = |_| io::Error::other("receiving the descriptor panicked");
         let mut directory = self.directory.lock().map_err(poisoned)?;
@@ -117,12 +117,12 @@ impl WorkDirectory {
 pub struct Spawned {
     /// The supervisor process.
     pub supervisor: Supervisor,
-    /// Takes the plan.
+    /// Accepts the plan.
     pub control: tokio::net::UnixStream,
 }
 
-/// A supervisor process, waited for when it is dropped: it ends, and every process of its script with it,
-/// when the other end of its socket is closed.
+/// A supervisor process, reaped when it is dropped: it ends, and every process of its script with
+/// it, when the other end of its socket is closed.
 #[derive(Debug)]
 pub struct Supervisor {
     child: Option<Child>,
@@ -131,7 +131,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Keeps the cgroup that it is in until it has ended.
+    /// Keeps the cgroup of the supervisor until the supervisor has ended.
     pub(crate) fn hold(&mut self, cgroup: Arc<Cgroup>) {
         self.cgroup = Some(cgroup);
     }
@@ -145,7 +145,7 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // Without a spawner the process itself is ending, and the kernel does the rest.
+            // Without a spawner this process itself is ending, and the kernel does the rest.
             let order = SpawnerOrder::Collect(child, self.cgroup.take());
             let _ = self.spawner.send(order);
         }
@@ -158,9 +158,9 @@ enum SpawnerOrder {
         socket: OwnedFd,
         answer: oneshot::Sender<io::Result<Child>>,
     },
-    /// Answered when everything that was ordered before is done.
+    /// Is answered when all earlier orders are done.
     Answer(oneshot::Sender<()>),
-    /// The cgroup is removed behind its last process, if nothing else holds it.
+    /// Waits for the end of a supervisor, then removes its cgroup, if no other owner holds it.
     Collect(Child, Option<Arc<Cgroup>>),
 }
 
@@ -168,7 +168,7 @@ impl Launcher {
     /// Finds the program and starts the thread.
     ///
     /// # Errors
-    /// When the program is not there or the thread cannot be started.
+    /// When the program is missing or the thread cannot be started.
     pub fn new(setting: &Path) -> Result<Self, BuildError> {
         let program = find(setting)?;
         raise_open_files();
@@ -214,7 +214,7 @@ impl Launcher {
 }
 
 impl Spawned {
-    /// Hands it its plan and the script's descriptors.
+    /// Sends the plan and the script's descriptors.
     ///
     /// # Errors
     /// When a pipe cannot be made or the launcher has ended.
@@ -266,8 +266,8 @@ impl Spawned {
             progress: pipe::Receiver::from_owned_fd(progress)?,
             job: job.map(convert).transpose()?,
         };
-        // The plan is small enough for the socket to take it at once. A launcher that has died
-        // already is known by its missing reports.
+        // The plan is small enough for the socket to accept it at once. A launcher that has died
+        // already is recognized by its missing reports.
         let _ = tokio::time::timeout(PLAN_TIME, control.write_all(rest)).await;
         let (reports, say) = control.into_split();
         Ok(Launched {
@@ -280,9 +280,9 @@ impl Spawned {
     }
 }
 
-/// Takes the most open files that this process may have. The kernel counts descriptors on their way
-/// through sockets by user, and lets none be sent while they are more than this limit: those of
-/// scripts, whose limits are lower, must not keep the service from handing over a plan.
+/// Raises the limit on open files of this process to the maximum. The kernel counts descriptors in
+/// transit through sockets by user, and lets none be sent while they exceed this limit. The
+/// descriptors of scripts, whose limits are lower, must not keep the service from sending a plan.
 fn raise_open_files() {
     let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
     let current = maximum;
@@ -292,8 +292,9 @@ fn raise_open_files() {
     }
 }
 
-/// Makes pipes a script's own, as they are where it has the service's user: so it can open them once
-/// more by a name such as /dev/stdin. Both ends of each pipe lead to script and service only.
+/// Makes the script the owner of its pipes, as it is where it has the service's user, so that it
+/// can open them again by a name such as /dev/stdin. Both ends of each pipe lead to script and
+/// service only.
 fn give_to(user: u32, pipes: &[OwnedFd]) -> io::Result<()> {
     let (owner, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(user)));
     let mut pipes = pipes.iter();
@@ -328,8 +329,8 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
                     .spawn();
-                // A caller that has gone leaves a launcher without a plan; it ends by itself, and
-                // must still be waited for.
+                // A caller that has gone leaves a launcher without a plan. The launcher ends by
+                // itself, but must be reaped.
                 if let Err(Ok(child)) = answer.send(child) {
                     ending.wait_for(child, None);
                 }
@@ -339,7 +340,7 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
                     std::thread::sleep(STEP);
                     ending.reap();
                 }
-                // Who asked may have gone.
+                // The caller may have gone.
                 let _ = answer.send(());
             }
             SpawnerOrder::Collect(child, cgroup) => ending.wait_for(child, cgroup),
@@ -347,14 +348,14 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
     }
 }
 
-/// How often those that are ending are looked at.
+/// The pause between two looks at ending supervisors.
 const STEP: Duration = Duration::from_millis(2);
 
-/// How long a supervisor may take to end every process before it is killed. Longer than it tries.
+/// The longest time that a supervisor may take to end every process before it is killed. Longer
+/// than the supervisor's own bound.
 const PATIENCE: Duration = Duration::from_secs(35);
 
-/// Supervisors whose sockets are closed, each with its cgroup, which it is in, and the end of all
-/// patience.
+/// Supervisors whose sockets are closed, each with its cgroup and the deadline of its end.
 #[derive(Default)]
 struct ReapQueue(Vec<(Child, Option<Arc<Cgroup>>, Instant)>);
 

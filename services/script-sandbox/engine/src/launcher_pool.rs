@@ -1,8 +1,8 @@
 //! Launchers that are started ahead and wait for a plan, each in a fresh cgroup.
 //!
-//! A process that joins a cgroup waits until every processor has passed a quiet point, which can
-//! take longer than all the rest of a start. A waiting launcher has that behind it, and what it starts
-//! is in its cgroup from the first moment.
+//! A process that joins a cgroup waits until every processor has passed a quiescent state, which
+//! can take longer than the rest of a start. A waiting launcher has done that already, and its
+//! script is in the cgroup from the first moment.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use crate::{
     launcher::{Launcher, Spawned},
 };
 
-/// How many wait.
+/// The number of launchers that wait.
 const KEPT: usize = 2;
 
 /// Keeps launchers waiting.
@@ -29,9 +29,9 @@ pub struct LauncherPool(Arc<Shared>);
 struct Shared {
     launcher: Launcher,
     cgroups: Option<Cgroups>,
-    /// Whether launchers join their cgroups themselves. Else the plan has to name them.
+    /// Whether launchers join their cgroups themselves. Otherwise the plan has to name the cgroups.
     join: bool,
-    /// Places for launchers that wait: none before the first script, and closed after the last.
+    /// Permits for waiting launchers: none before the first script, closed after the last.
     places: Arc<Semaphore>,
     /// Held for a push or a pop only.
     ready: Mutex<Vec<(ReadyLauncher, OwnedSemaphorePermit)>>,
@@ -42,13 +42,14 @@ struct Shared {
 pub struct ReadyLauncher {
     /// The launcher.
     pub spawned: Spawned,
-    /// Its cgroup, where any are used.
+    /// Its cgroup, where cgroups are used.
     pub cgroup: Option<Arc<Cgroup>>,
     limits: Limits,
 }
 
 impl LauncherPool {
-    /// No launcher waits yet. `join`: whether launchers are to be in the cgroups of their scripts.
+    /// Makes a pool without a waiting launcher. `join`: whether launchers join the cgroups of their
+    /// scripts.
     pub fn new(launcher: Launcher, cgroups: Option<Cgroups>, join: bool) -> Self {
         Self(Arc::new(Shared {
             launcher,
@@ -59,19 +60,19 @@ impl LauncherPool {
         }))
     }
 
-    /// Keeps some waiting from the next start on.
+    /// Keeps launchers waiting from the next start on.
     pub fn keep(&self) {
         self.0.places.add_permits(KEPT);
     }
 
-    /// Ends those that wait, keeps none any more, and waits until nothing is left of them.
+    /// Ends all waiting launchers, starts no further ones, and waits until all have ended.
     pub async fn close(&self) {
         self.0.places.close();
         self.0.ready().clear();
         self.0.launcher.collected().await;
     }
 
-    /// Takes a launcher whose cgroup has these limits: one that waits, or else a new one.
+    /// Takes a launcher whose cgroup has these limits: a waiting one, or else a new one.
     ///
     /// # Errors
     /// When no process can be started, or no cgroup be made or limited.
@@ -86,7 +87,7 @@ impl LauncherPool {
         Ok(launcher)
     }
 
-    /// Starts one in the background, if fewer wait than should.
+    /// Starts a launcher in the background, if fewer wait than should.
     fn refill(&self) {
         let Ok(place) = self.0.places.clone().try_acquire_owned() else {
             return;
@@ -139,7 +140,8 @@ impl Shared {
 }
 
 impl ReadyLauncher {
-    /// A launcher says nothing before it has its plan; one that has died has closed its end.
+    /// Returns whether the launcher lives: it sends nothing before it has its plan, and a dead one
+    /// has closed its end.
     fn is_alive(&self) -> bool {
         let read = self.spawned.control.try_read(&mut [0]);
         read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)

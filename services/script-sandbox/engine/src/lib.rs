@@ -1,16 +1,16 @@
 //! Runs one script at a stated isolation level: a [`domain::script::Script`] in, an
 //! [`domain::outcome::Outcome`] out.
 //!
-//! [`Engine::build`] finds out what the host can do: it looks for the interpreters, tries the isolation
-//! levels from the strongest to the weakest with a real script (`self_test`), and remembers why a
-//! stronger one failed. [`run::run`] then runs scripts: each gets a launcher process (the crate
+//! [`Engine::build`] examines the host: it finds the interpreters, tries the isolation levels from
+//! the strongest to the weakest with a real script (`self_test`), and records the failures of
+//! stronger levels. [`run::run`] then runs scripts: each gets a launcher process (the crate
 //! `sandbox-launcher`), a plan and pipes, and ends in exactly one [`domain::verdict::Verdict`].
 //!
-//! Reading order: [`domain`] decides, [`backend`] says how a level is made, [`cgroup`] and
-//! [`proc_usage`] measure, [`launcher`] starts processes, [`launcher_pool`] some of them ahead, [`slot`]
+//! Reading order: [`domain`] decides, [`backend`] defines the levels, [`cgroup`] and [`proc_usage`]
+//! measure, [`launcher`] starts processes, [`launcher_pool`] starts some of them ahead, [`slot`]
 //! starts sandboxed ones, [`pool`] keeps some waiting, [`input_files`] puts files in and
-//! [`output_files`] takes them out, large ones by way of [`blob_store`], [`run`] drives one script to
-//! its end, [`engine`] puts it all together.
+//! [`output_files`] takes them out, large ones by way of [`blob_store`], [`run`] drives one script
+//! to its end, [`engine`] puts everything together.
 
 pub mod backend;
 pub mod cgroup;

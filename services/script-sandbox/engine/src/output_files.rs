@@ -1,11 +1,11 @@
-//! Takes the files that a script has left, from a descriptor of its working directory.
+//! Collects the files that a script has left, from a descriptor of its working directory.
 //!
-//! What lies there was made by a stranger, so this is the place where sandboxes are broken into.
-//! Nothing is reached by path: the descriptor was opened before the script began, every step opens
-//! one name beneath one that is held, follows no link and crosses no mount, and only what turns out
-//! to be a regular file is read. It must be called when no process of the script lives, so that what was
-//! looked at is still what is there; and whatever is there, it is bounded in entries, bytes, depth
-//! and time.
+//! Untrusted code has written these files, and collecting them is a usual place of escapes from
+//! sandboxes. No file is opened by its path: the descriptor was opened before the script began,
+//! every step opens one name beneath an open directory, follows no link and crosses no mount, and
+//! only regular files are read. The collection must run when no process of the script lives, so
+//! that a file does not change after it was examined. It is bounded in entries, bytes, depth and
+//! time, whatever the directory holds.
 
 mod read;
 
@@ -35,7 +35,7 @@ const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// Files as they were placed, by path: one that is still so is not new.
+/// Files as they were placed, by path. An unchanged file is not new.
 pub type Placed = BTreeMap<Vec<u8>, PlacedFile>;
 
 /// A file as it was placed.
@@ -49,21 +49,21 @@ pub struct PlacedFile {
     pub executable: bool,
 }
 
-/// What is collected, and where large files go.
+/// A collection: the files wanted of a script, and the destination of large ones.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// Which files, and how much of them.
+    /// The patterns and the caps.
     pub wanted: CollectSpec,
-    /// What was placed before.
+    /// The files that were placed before the start.
     pub placed: Placed,
     /// The store of files that are too large for an answer.
     pub blobs: BlobStore,
-    /// Whose store it is.
+    /// The owner of the blobs.
     pub caller: Caller,
 }
 
 impl Collection {
-    /// Collects from a working directory. It blocks, at most about as long as is wanted.
+    /// Collects from a working directory. It blocks for about the wanted time at most.
     pub fn collect(&self, work: BorrowedFd<'_>) -> Collected {
         let (declared, globs): (Vec<Pattern>, Vec<Pattern>) = self
             .wanted
@@ -82,7 +82,7 @@ impl Collection {
             listing: 0,
             collected: Collected::default(),
         };
-        // What is named comes first: no crowd beside it may use up what it needs.
+        // Files that are named come first: no other file may use up the caps.
         for names in declared.iter().filter_map(Pattern::literal) {
             walk.declared(work, &names);
         }
@@ -102,19 +102,18 @@ impl Collection {
     }
 }
 
-/// Something that was looked at: the directory that it is in, its name, what the kernel says of it, and its
-/// path.
+/// An entry that was examined: its directory, its name, its status from the kernel, and its path.
 type Entry<'a> = (BorrowedFd<'a>, &'a CString, &'a Stat, &'a [u8]);
 
-/// One collection under way.
+/// One collection in progress.
 struct Traversal<'a> {
     collection: &'a Collection,
-    /// The patterns that name more than one file; empty also where there are no patterns at all.
+    /// The patterns that may match several files; empty also where there are no patterns at all.
     globs: Vec<Pattern>,
     /// The paths of the patterns that name one file, which the walk leaves alone.
     declared: BTreeSet<Vec<u8>>,
     deadline: Instant,
-    /// How many entries were looked at.
+    /// The number of entries examined so far.
     entries: usize,
     /// Apparent bytes of the files so far.
     bytes: u64,
@@ -130,7 +129,8 @@ impl Traversal<'_> {
         Instant::now() >= self.deadline
     }
 
-    /// Takes the one file with this path, whatever lies beside it, or reports why not.
+    /// Collects the file with this path, whatever other files exist, or records the reason for
+    /// refusing it.
     fn declared(&mut self, work: BorrowedFd<'_>, names: &[&[u8]]) {
         let path = names.join(&b'/');
         if !self.declared.insert(path.clone()) {
@@ -162,8 +162,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// Looks at everything in a directory. It holds one descriptor for each level, of which there
-    /// are few.
+    /// Examines everything in a directory. Holds one descriptor per level; the levels are few.
     fn directory(
         &mut self,
         directory: OwnedFd,
@@ -189,7 +188,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// The names in a directory, sorted, as many as may still be looked at.
+    /// The names in a directory, sorted, as many as the cap on entries still allows.
     fn names(&mut self, directory: BorrowedFd<'_>, path: &[u8]) -> io::Result<Vec<CString>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(directory)? {
@@ -246,7 +245,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// Takes what is not a directory, if it is a regular file.
+    /// Collects an entry that is no directory, if it is a regular file.
     fn leaf(&mut self, entry: Entry<'_>) -> Result<(), RefusedReason> {
         let (_, _, stat, _) = entry;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -259,7 +258,7 @@ impl Traversal<'_> {
         }
     }
 
-    /// Opens a directory that may be entered.
+    /// Opens a directory, if its depth, its path and its rights allow that.
     fn open(&self, entry: Entry<'_>, depth: u32) -> Result<OwnedFd, RefusedReason> {
         let (directory, name, stat, path) = entry;
         const OWNER_ENTERS: u32 = 0o500;
@@ -269,7 +268,7 @@ impl Traversal<'_> {
         if path.len() > MAX_PATH_BYTES {
             return Err(RefusedReason::Name);
         }
-        // Root could; the answer must not depend on whether the service is root.
+        // Root could enter it; the answer must not depend on whether the service is root.
         if stat.st_mode & OWNER_ENTERS != OWNER_ENTERS {
             return Err(RefusedReason::Unreadable);
         }
@@ -278,7 +277,7 @@ impl Traversal<'_> {
             .map_err(|_| RefusedReason::Unreadable)
     }
 
-    /// Takes one regular file, if it may be taken.
+    /// Collects one regular file, if the caps and its rights allow that.
     fn file(&mut self, entry: Entry<'_>) -> Result<(), RefusedReason> {
         let (directory, name, stat, path) = entry;
         const OWNER_READS: u32 = 0o400;
@@ -295,11 +294,12 @@ impl Traversal<'_> {
             return Err(RefusedReason::Unreadable);
         }
         let placed = self.collection.placed.get(path).filter(|placed| {
-            // A pattern that names it gets it in any case.
+            // A file that a pattern names is collected in any case.
             let any = self.collection.wanted.patterns.is_empty();
             any && placed.size == size && placed.executable == executable
         });
-        // What may not be taken is not even opened, unless it has to be held against what it was.
+        // A file above the caps is not even opened, unless it has to be compared with the placed
+        // one.
         if placed.is_none() {
             self.room_for(path, size)?;
         }
@@ -327,7 +327,7 @@ impl Traversal<'_> {
 
     /// Checks whether one more file of this size fits below all caps.
     fn room_for(&self, path: &[u8], size: u64) -> Result<(), RefusedReason> {
-        /// What one byte of a path can become when it is escaped.
+        /// The most bytes that one byte of a path becomes when it is escaped.
         const WIDEST: usize = 4;
         let caps = self.collection.wanted.caps;
         let count = u32::try_from(self.collected.files.len()).unwrap_or(u32::MAX);
@@ -359,7 +359,8 @@ impl Traversal<'_> {
     }
 }
 
-/// What has a name. It decides whether that is opened at all: opening a device can have effects.
+/// Reads the status of a name. It decides whether the file is opened at all: opening a device can
+/// have effects.
 fn look(directory: BorrowedFd<'_>, name: &CString) -> Result<Stat, RefusedReason> {
     let looked = rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
     looked.map_err(|error| match error {

@@ -1,9 +1,10 @@
 //! Interpreters that wait for a script, fully confined, each for one script only.
 //!
-//! There is an entry for each runtime and script path that was asked for. [`Pool::take`] gives a
-//! waiting interpreter if one fits the script; if none does, the script gets one that is started for
+//! There is an entry for each requested runtime and script path. [`Pool::take`] returns a waiting
+//! interpreter if one fits the script. Otherwise the script gets an interpreter that is started for
 //! it, at any time and with the same result. [`refill`] starts new ones in the background, as many
-//! as [`crate::domain::pool_sizer::PoolSizer`] says, within the operator's limits on number and memory.
+//! as [`crate::domain::pool_sizer::PoolSizer`] targets, within the operator's limits on number and
+//! memory.
 
 use std::{
     collections::VecDeque,
@@ -34,20 +35,20 @@ pub use warm_interpreter::Assignment;
 use warm_interpreter::PoolKey;
 pub use warm_interpreter::WarmInterpreter;
 
-/// The most kinds of interpreters that wait; scripts of further paths are started cold.
+/// The most kinds of waiting interpreters; scripts with further paths are started cold.
 const MAX_ENTRIES: usize = 16;
 
-/// How many scripts of an unusual path come before an interpreter waits for the next one.
+/// The number of scripts of an unusual path before an interpreter waits for the next one.
 const HESITATION: u32 = 2;
 
-/// What an operator wants to know about the interpreters of one runtime.
+/// The state of the waiting interpreters of one runtime, as operators see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
-    /// How many wait.
+    /// The number that wait.
     pub ready: u32,
-    /// How many should wait.
+    /// The number that should wait.
     pub target: u32,
-    /// Why the last one could not be made to wait; empty if it could.
+    /// The reason why the last one could not be made to wait; empty if it could.
     pub problem: String,
 }
 
@@ -55,7 +56,8 @@ pub struct PoolState {
 #[derive(Debug)]
 pub struct Pool {
     inner: Arc<SharedPool>,
-    /// Refills. Dropping the sender ends that, which then ends those that wait.
+    /// The task that refills the pool. Dropping the sender stops it, which then ends the waiting
+    /// interpreters.
     refilling: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
 }
 
@@ -63,13 +65,13 @@ pub struct Pool {
 struct SharedPool {
     tools: Tools,
     limits: Limits,
-    /// How many of one kind wait at most.
+    /// The most interpreters of one kind that wait.
     most: u32,
-    /// What all of them together may keep in memory, in bytes.
+    /// The most memory of all of them together, in bytes.
     memory: u64,
-    /// Held for a moment and never while waiting.
+    /// Locked for a moment and never across an await.
     entries: Mutex<Vec<PoolEntry>>,
-    /// A script was asked for.
+    /// Notified when a script is requested.
     asked: Notify,
 }
 
@@ -80,12 +82,12 @@ struct PoolEntry {
     sizer: PoolSizer,
     ready: VecDeque<WarmInterpreter>,
     starting: u32,
-    /// What one keeps in memory, as far as is known.
+    /// The memory of one, as far as it is known, in bytes.
     memory: u64,
     trouble: StartFailures,
 }
 
-/// What is wrong with the last ones.
+/// The failures to start the most recent ones.
 #[derive(Debug, Default)]
 struct StartFailures {
     failures: u32,
@@ -94,7 +96,7 @@ struct StartFailures {
 }
 
 impl Pool {
-    /// Starts without any waiting interpreter, and refills from the first request on.
+    /// Makes a pool without any waiting interpreter, which refills from the first request on.
     pub fn new(tools: Tools, settings: &EngineSettings) -> Self {
         let inner = Arc::new(SharedPool {
             tools,
@@ -131,7 +133,7 @@ impl Pool {
         }
     }
 
-    /// How the interpreters of a runtime are.
+    /// The state of the waiting interpreters of a runtime.
     pub fn state(&self, runtime: &str) -> PoolState {
         let entries = self.inner.entries();
         let mut state = PoolState::default();
@@ -145,7 +147,7 @@ impl Pool {
         state
     }
 
-    /// Ends those that wait, and waits until nothing is left of them.
+    /// Ends all waiting interpreters, and waits until all have ended.
     pub async fn close(&self) {
         let refilling = self.refilling.lock();
         let refilling = refilling.unwrap_or_else(PoisonError::into_inner).take();
@@ -169,8 +171,8 @@ impl SharedPool {
         fits(&self.limits, &script.limits, cgroup) && script.network == Network::Refuse
     }
 
-    /// Counts the demand and takes one that is alive and in which no file of the script would be
-    /// overlooked.
+    /// Counts the demand and takes an interpreter that is alive and would overlook no file of the
+    /// script.
     fn ask(&self, runtime: &Runtime, path: String, script: &Script) -> Option<WarmInterpreter> {
         let mut entries = self.entries();
         let entry = self.entry(&mut entries, runtime, path)?;
@@ -189,7 +191,7 @@ impl SharedPool {
         None
     }
 
-    /// The entry of a runtime and path. A new one may take the place of an unused one.
+    /// The entry of a runtime and path. A new entry may replace an unused one.
     fn entry<'a>(
         &self,
         entries: &'a mut Vec<PoolEntry>,
@@ -239,7 +241,7 @@ impl PoolEntry {
 }
 
 impl StartFailures {
-    /// How long to pause after the first failure; doubled with each further one.
+    /// The pause after the first failure; doubled with each further one.
     const FIRST_PAUSE: Duration = Duration::from_secs(1);
     /// The longest pause.
     const LONGEST_PAUSE: Duration = Duration::from_secs(300);

@@ -1,11 +1,11 @@
-//! Counts what a process tree uses, where no cgroup does, and what no cgroup counts.
+//! Counts the usage of a process tree where no cgroup does, and the usage that no cgroup counts.
 //!
-//! A [`ProcTree`] holds the processes of one script, as one walk over all of /proc has found them, which
-//! all scripts share that are measured at about the same time. `process` reads what the kernel reports of
-//! one process, [`files`] counts what has no name, and [`sockets`] what is in no process's memory. Where
-//! the kernel says too little the doubt is the script's, and most of what it says makes a figure too high.
-//! Too low are those of processes that come and go between two walks, and of shared memory that no process
-//! has in use.
+//! A [`ProcTree`] holds the processes of one script, as one walk over all of /proc has found them.
+//! Scripts that are measured at about the same time share a walk. `process` reads the kernel's
+//! report of one process, [`files`] counts nameless files, and [`sockets`] counts buffers that are
+//! in no process's memory. Doubts count against the script: most gaps in the kernel's reports make
+//! a figure too high. Too low are the figures of processes that come and go between two walks, and
+//! of shared memory that no process has in use.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,20 +24,19 @@ pub(crate) use process::read_bounded;
 
 use crate::scratch::Filled;
 
-/// How old a walk over /proc may be that another script has asked for; half of the time between two
-/// samples.
+/// The greatest age of a walk over /proc that scripts share; half of the time between two samples.
 const FRESH: Duration = Duration::from_millis(25);
 
-/// What a script uses at one moment; times and refusals since its start.
+/// The usage of a script at one moment; times and refusals since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageSample {
     /// Bytes of memory: of a cgroup its peak, of a process tree the present sum.
     pub memory: u64,
-    /// How often the kernel killed for memory.
+    /// The number of kills for memory by the kernel.
     pub memory_kills: u64,
     /// Processes and threads.
     pub processes: u32,
-    /// How often the kernel refused a process.
+    /// The number of processes that the kernel refused.
     pub processes_refused: u64,
     /// Processor time.
     pub cpu: Duration,
@@ -57,7 +56,7 @@ impl UsageSample {
     }
 }
 
-/// How many processes and threads a user has on this host.
+/// The number of processes and threads of a user on this host.
 pub fn tasks_of(user: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let owned = |pid: u32| {
@@ -77,8 +76,9 @@ struct ProcSnapshot {
 }
 
 impl ProcSnapshot {
-    /// The last walk over /proc, or a new one. Who asks during a walk shares it. As long as no process is made
-    /// on the whole host, the last walk has found them all: scripts that sleep cost no further one.
+    /// The last walk over /proc, or a new one. Callers during a walk share it. As long as no
+    /// process is made on the whole host, the last walk has found all: scripts that sleep cost no
+    /// further walk.
     fn recent() -> Arc<Self> {
         static LAST: Mutex<Option<Arc<ProcSnapshot>>> = Mutex::new(None);
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,12 +88,12 @@ impl ProcSnapshot {
         }
     }
 
-    /// Whether its figures are recent enough.
+    /// Whether its figures are recent enough to share.
     fn is_fresh(&self) -> bool {
         self.taken.elapsed() < FRESH
     }
 
-    /// Whether each process that lives is in it.
+    /// Whether it holds each living process.
     fn is_complete(&self) -> bool {
         self.last_made.is_some() && self.last_made == process::last_made()
     }
@@ -112,7 +112,7 @@ impl ProcSnapshot {
         }
     }
 
-    /// The processes that a process has made, as they were.
+    /// The children of a process at the time of the walk.
     fn children(&self, pid: u32) -> impl Iterator<Item = Process> {
         self.children.get(&pid).into_iter().flatten().copied()
     }
@@ -122,9 +122,9 @@ impl ProcSnapshot {
 /// init, but for the processor time that it inherits.
 #[derive(Debug)]
 pub struct ProcTree {
-    /// With the first generation: the init, and what orphans there are without an init.
+    /// All of them, with the first generation: the init, and orphans where there is no init.
     all: Vec<Process>,
-    /// Where the script's own begin.
+    /// The index of the first process that is the script's own.
     first: usize,
 }
 
@@ -142,7 +142,7 @@ impl ProcTree {
                 all.extend(snapshot.children(pid));
             }
         }
-        // Below a process that has gone since, others may live on.
+        // Below a process that has ended since, others may still live.
         if !snapshot.is_fresh() {
             let look = |process: &Process| Process::look(process.pid);
             let own = all.split_off(first);
@@ -158,11 +158,12 @@ impl ProcTree {
         self.all.get(self.first..).unwrap_or_default()
     }
 
-    /// Sums them up. `scratch` is a file system of the script's own in memory, which counts as such. Where
-    /// the quick sum of memory, in bytes, is above `recheck_above`, it is taken again with care.
+    /// Sums them up. `scratch` is a file system of the script's own in memory, which counts as
+    /// memory. If the quick sum of memory exceeds `recheck_above`, in bytes, the sum is computed
+    /// again exactly.
     ///
-    /// Processor time is that of the living, and of the children that they have waited for: a child that
-    /// no parent waits for takes its time along.
+    /// Processor time includes the living processes and the children that they have waited for. The
+    /// time of a child for which no parent waits is lost.
     pub fn sample(&self, recheck_above: u64, scratch: Option<&Filled>) -> UsageSample {
         let threads = self.members().iter().map(|process| process.threads);
         UsageSample {
@@ -185,13 +186,14 @@ impl ProcTree {
         if quick <= recheck_above {
             return quick;
         }
-        // What one of them alone has in private is all there, and care would only take time.
+        // The private memory of one process alone counts in full; an exact sum would only take
+        // time.
         let largest = held.iter().map(|(private, _)| *private).max().unwrap_or(0);
-        // The kernel's figure lags behind a little on machines with many processors.
+        // On machines with many processors the kernel's figure lags behind a little.
         if largest > recheck_above.saturating_add(recheck_above / 16) {
             return largest;
         }
-        // A page that is shared was counted for each; now each gets its part of it.
+        // A shared page was counted for each process; now each counts its part.
         let careful = |process: &Process| {
             let part = process.proportional_bytes();
             part.unwrap_or_else(|| both(process.held()))
@@ -201,8 +203,8 @@ impl ProcTree {
         let Some(scratch) = scratch.filter(|_| careful > recheck_above) else {
             return careful;
         };
-        // Scratch files that are mapped are among the files and among what their processes keep. What
-        // has ended meanwhile maps nothing and keeps nothing.
+        // Mapped scratch files count among the files and in the memory of their processes. A
+        // process that has ended meanwhile maps and keeps no memory.
         let (mut mapped, mut gone) = (0_u64, 0_u64);
         for (process, part) in holders.into_iter().zip(parts) {
             mapped = mapped.saturating_add(process.mapped_bytes(&scratch.device));

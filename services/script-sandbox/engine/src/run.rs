@@ -36,36 +36,36 @@ mod watch;
 use io_handler::IoHandler;
 use watch::{Seen, watch};
 
-/// One script with what was decided about it.
+/// One script with the decisions about its run.
 #[derive(Debug)]
 pub struct Job {
-    /// What to run.
+    /// The script.
     pub script: Arc<Script>,
-    /// How scripts of its language are run.
+    /// The profile of its language.
     pub profile: Profile,
-    /// With which program.
+    /// The interpreter that runs it.
     pub interpreter: Interpreter,
-    /// Where its interpreter comes from.
+    /// The origin of the interpreter.
     pub origin: Origin,
-    /// The blobs that it is given.
+    /// The blobs that it reads.
     pub blobs: HeldBlobs,
-    /// When it was accepted.
+    /// The time of its acceptance.
     pub accepted: Instant,
 }
 
-/// Where the interpreter of a script comes from.
+/// The origin of a script's interpreter.
 #[derive(Debug)]
 pub enum Origin {
-    /// It is started for the script, as this user when the service is root.
+    /// Started for the script, as this user when the service is root.
     Cold(Option<User>),
-    /// It has waited for a script.
+    /// Waiting for a script.
     Warm(Box<WarmInterpreter>),
-    /// It is started with the driver of a session, and its I/O handler delivers the files.
+    /// Started with the driver of a session; its I/O handler delivers the files.
     Driver(Option<User>),
 }
 
-/// Runs one script. When `cancel` fires or its sender is dropped, every process of it is ended and
-/// the outcome says so.
+/// Runs one script. When `cancel` fires or its sender is dropped, all its processes are ended and
+/// the outcome reports the cancellation.
 pub async fn run(
     tools: &Tools,
     mut job: Job,
@@ -83,8 +83,9 @@ pub async fn run(
             let opened = (process, assignment);
             let (seen, remains) = watch(opened, &job, delivery.clone(), handler, cancel).await;
             let collected = gather(tools, &job.script, delivery, work.clone(), &seen).await;
-            // A directory on the host may hold a great many files and is gone with the answer. The kernel
-            // takes its time for a cgroup and for a file system in memory, for which no answer waits.
+            // A directory on the host may hold very many files and is useless after the answer. The
+            // kernel takes its time to remove a cgroup and a file system in memory; no answer waits
+            // for that.
             let removed = tokio::task::spawn_blocking(move || drop((work, remains)));
             if on_host && let Err(error) = removed.await {
                 tracing::error!(%error, "removing a working directory panicked");
@@ -107,8 +108,8 @@ pub async fn run(
     }
 }
 
-/// Collects what the script has left, if the request asks for it, the script has started and was not
-/// cancelled.
+/// Collects the files that the script has left, if the request wants that and the script has
+/// started and was not cancelled.
 async fn gather(
     tools: &Tools,
     script: &Script,
@@ -142,7 +143,7 @@ async fn gather(
 }
 
 impl Job {
-    /// Has the interpreter started, or takes the one that has waited and what gives it its script.
+    /// Starts the interpreter, or takes the waiting one and its assignment.
     async fn open(
         &mut self,
         tools: &Tools,
@@ -168,7 +169,7 @@ impl Job {
         Ok((started.await?, None))
     }
 
-    /// What is run for a script.
+    /// The invocation of a script.
     fn invocation(&self, place: &ScriptRoot) -> Invocation {
         let path = self.script.path(&self.profile.file_suffix);
         let path = place.work.join(path).display().to_string();
@@ -181,12 +182,12 @@ impl Job {
         }
     }
 
-    /// What is run for a session.
+    /// The invocation of a session's driver.
     fn driver(&self, place: &ScriptRoot) -> Invocation {
         let executable = self.interpreter.executable.display().to_string();
         let session = self.profile.session.as_ref();
         let mut environment = self.environment(place);
-        // The result channel is the driver's own, and a session has no progress.
+        // The result channel is the driver's own, and a session reports no progress.
         environment
             .retain(|(name, _)| ![RESULT_VARIABLE, PROGRESS_VARIABLE].contains(&name.as_str()));
         Invocation {

@@ -26,17 +26,17 @@ const BUILT_IN: [(&str, &str); 3] = [
     ("bash.toml", include_str!("../profiles/bash.toml")),
 ];
 
-/// How long an interpreter may take to describe itself.
+/// The longest time that an interpreter may take to describe itself.
 const DESCRIBE_TIME: Duration = Duration::from_secs(60);
 
-/// A runtime and what is known about it here.
+/// A runtime, with the interpreters of this host.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    /// How it is run.
+    /// Its profile.
     pub profile: Profile,
-    /// Other interpreters of this host that could be used, in the profile's order.
+    /// Other interpreters of this host that it could use, in the profile's order.
     pub others: VecDeque<Interpreter>,
-    /// The interpreter, or everything that kept one from being found.
+    /// The interpreter, or the reasons why none was found.
     pub interpreter: Result<Interpreter, String>,
     problems: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub struct Runtime {
 pub struct Interpreter {
     /// The real executable.
     pub executable: PathBuf,
-    /// What it says about its version.
+    /// The version that it reports.
     pub version: String,
     /// Directories that it needs.
     pub mounts: Vec<PathBuf>,
@@ -102,7 +102,7 @@ fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
     }
 }
 
-/// Names by which requests could mean either of two profiles.
+/// Names that two profiles claim.
 fn claimed_twice(profiles: &[Profile]) -> Vec<String> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     let mut problems = Vec::new();
@@ -137,15 +137,15 @@ fn read(place: &str, text: &str) -> Result<Profile, BuildError> {
 impl Runtime {
     /// Finds the interpreters of a profile.
     ///
-    /// It is asked who it is, outside of any sandbox: it is a program of the host, trusted as such,
-    /// and gets nothing but the profile's own words.
+    /// Each program is requested to describe itself, outside of any sandbox: it is a program of the
+    /// host, trusted as such, and receives nothing but the profile's own words.
     pub async fn resolve(profile: Profile) -> Self {
         let (mut others, mut problems) = (VecDeque::new(), Vec::new());
         let programs = distinct(&profile.find);
         let described = programs.map(|program| describe(&profile, program));
         for found in futures::future::join_all(described).await {
             match found {
-                // Another name of one that is known.
+                // Another name of a known interpreter.
                 Ok(found) if others.contains(&found) => {}
                 Ok(found) => others.push_back(found),
                 Err(problem) => problems.push(problem),
@@ -161,7 +161,7 @@ impl Runtime {
         runtime
     }
 
-    /// Notes what is wrong with the present interpreter and turns to the next one.
+    /// Records a problem of the present interpreter and turns to the next one.
     pub fn give_up(&mut self, problem: &str) {
         self.problems.push(problem.to_owned());
         self.next();
@@ -174,7 +174,8 @@ impl Runtime {
     }
 }
 
-/// Leaves out names of a program that an earlier one leads to, as `node` and `/usr/bin/node` often do.
+/// Leaves out names that lead to the program of an earlier one, as `node` and `/usr/bin/node` often
+/// do.
 fn distinct(names: &[String]) -> impl Iterator<Item = &String> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let mut seen = BTreeSet::new();

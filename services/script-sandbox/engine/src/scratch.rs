@@ -1,7 +1,7 @@
 //! A working directory on the host's own disk, for the level without a root of its own.
 //!
-//! What lies below it was made by a stranger. Nothing below it is ever reached by path: every step
-//! goes one name down from a descriptor that is held, and follows no link.
+//! Untrusted code has written its content. No file below it is ever reached by its path: every step
+//! goes one name down from an open descriptor, and follows no link.
 
 use std::{
     io,
@@ -25,11 +25,11 @@ pub use measure::{Measured, measure};
 /// Directories that every script gets.
 const PARTS: [&str; 3] = ["work", "input", "tmp"];
 
-/// How the names of all directories begin; the id of the service's process follows.
+/// The beginning of the name of each directory; the id of the service's process follows.
 const PREFIX: &str = "tavern-script-";
 
-/// A directory that vanishes with all it holds when it is dropped. As long as its service lives, it is
-/// locked: the kernel takes the lock away when the service dies, however it does.
+/// A directory that is removed with its content when it is dropped. As long as its service lives it
+/// is locked: the kernel releases the lock when the service dies in any way.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
@@ -54,12 +54,12 @@ impl ScratchDirectory {
         Ok(made)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What everything in it takes; see [`measure`].
+    /// The size of everything in it; see [`measure`].
     pub fn measure(&self) -> Measured {
         match self.directory.try_clone() {
             Ok(top) => measure(top),
@@ -70,7 +70,7 @@ impl ScratchDirectory {
     /// The device that it is on.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel does not report it.
     pub fn device(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.directory)?.st_dev)
     }
@@ -106,10 +106,10 @@ fn remove(path: &Path, directory: &OwnedFd) -> io::Result<()> {
     std::fs::remove_dir(path)
 }
 
-/// Empties one directory of the top level; its own directories move up. True: some did.
+/// Empties one directory of the top level; its own directories move up. Returns whether some did.
 fn empty(top: &OwnedFd, name: &std::ffi::CString, flattened: &mut u64) -> io::Result<bool> {
     let mode = Mode::from_raw_mode(0o700);
-    // The owner may have taken its own rights away; a link cannot be here, the kind was looked at
+    // The owner may have removed its own rights. This cannot be a link: its kind was examined
     // without following, and no other process is left to change it.
     let _ = rustix::fs::chmodat(top, name.as_c_str(), mode, AtFlags::empty());
     let inner = rustix::fs::openat(top, name.as_c_str(), directory_flags(), Mode::empty())?;
@@ -119,7 +119,7 @@ fn empty(top: &OwnedFd, name: &std::ffi::CString, flattened: &mut u64) -> io::Re
             if rustix::fs::unlinkat(&inner, entry.as_c_str(), AtFlags::REMOVEDIR).is_ok() {
                 continue;
             }
-            // Moving a directory changes its `..`, for which one must be able to write it.
+            // Moving a directory changes its `..`, which requires the right to write to it.
             let _ = rustix::fs::chmodat(&inner, entry.as_c_str(), mode, AtFlags::empty());
             *flattened += 1;
             let up = format!("flat-{flattened}");
@@ -133,8 +133,8 @@ fn empty(top: &OwnedFd, name: &std::ffi::CString, flattened: &mut u64) -> io::Re
     Ok(moved)
 }
 
-/// Removes what services that were killed have left below `parent`, as far as it is our user's. Returns
-/// whether nothing of it is left.
+/// Removes the directories below `parent` of services that were killed, if they belong to our user.
+/// Returns whether none is left.
 pub fn sweep(parent: &Path) -> bool {
     let mut clean = true;
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -143,7 +143,7 @@ pub fn sweep(parent: &Path) -> bool {
         if name.to_string_lossy().starts_with(PREFIX)
             && let Ok(Some(directory)) = claim_left(&path)
         {
-            // Who is just being ended may still write there.
+            // A process that is being ended may still write there.
             clean &= remove(&path, &directory).is_ok();
         }
     }

@@ -1,4 +1,4 @@
-//! The self-test: whether a level works here, proven by real scripts.
+//! The self-test: proves by real scripts that a level works on this host.
 
 use std::{
     sync::Arc,
@@ -26,14 +26,14 @@ use crate::{
     slot::Tools,
 };
 
-/// How often an interpreter is measured where there is a choice.
+/// The number of proofs that each interpreter runs where there is a choice.
 const RUNS: u32 = 3;
 
-/// Runs the proof of every runtime, so many at once, and settles for the fastest interpreter of each
-/// that works. Returns the layers that all scripts are without.
+/// Runs the proof of every runtime, so many at once, and selects the fastest working interpreter of
+/// each. Returns the layers that are missing for all scripts.
 ///
 /// # Errors
-/// Why the level does not work, where the proof of no runtime does; the runtimes are as they were.
+/// The failure of the level, where the proof of no runtime works; the runtimes are unchanged then.
 pub(crate) async fn prove(
     tools: &Tools,
     at_once: u32,
@@ -54,7 +54,7 @@ pub(crate) async fn prove(
                 *runtimes = proven;
                 return Ok(missing);
             }
-            // What an interpreter has brought about itself says least.
+            // A failure that an interpreter has caused itself is the least informative.
             Err(other) if failure.layer == Layer::Exec => failure = other,
             Err(_) => {}
         }
@@ -94,7 +94,7 @@ async fn prove_one(
     (runtime, seen)
 }
 
-/// The least time that an interpreter takes for its proof, and the layers that it is without.
+/// The least time of an interpreter for its proof, and its missing layers.
 async fn time_of(
     tools: &Tools,
     room: &Semaphore,

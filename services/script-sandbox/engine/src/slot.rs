@@ -1,6 +1,6 @@
-//! Starts confined interpreters: makes the place, the cgroup and the plan, and starts a launcher.
+//! Starts confined interpreters: makes the root, the cgroup and the plan, and starts a launcher.
 //!
-//! What is done with the running program is the caller's: [`crate::run`] drives one script to its end.
+//! The caller handles the running program: [`crate::run`] drives one script to its end.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -28,10 +28,10 @@ use crate::{
 /// Names the descriptor of the result channel to a script.
 pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
 
-/// Names to a script the descriptor for its progress.
+/// Names the descriptor for progress to a script.
 pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
 
-/// What every run of a sandbox shares.
+/// The tools that every run of a sandbox shares.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// Starts launchers, some of them ahead.
@@ -42,67 +42,68 @@ pub struct Tools {
     pub cgroups: Option<Cgroups>,
     /// Keeps the large files that scripts leave.
     pub blobs: BlobStore,
-    /// Gives each script a user.
+    /// Provides each script with a user.
     pub users: Users,
-    /// How many scripts may run at once.
+    /// The most scripts that run at once.
     pub concurrent_scripts: u32,
 }
 
-/// Room for one script.
+/// The slot of one script.
 #[derive(Debug)]
 pub struct Slot {
-    /// What the script sees.
+    /// The root that the script sees.
     pub place: ScriptRoot,
-    /// Removed when it is dropped, which must be after its last process.
+    /// Its cgroup. Removed on drop, which must be after the end of its last process.
     pub cgroup: Option<Arc<Cgroup>>,
     /// The user that is the script's alone, when the service is root.
     pub user: Option<User>,
-    /// The limits that the room was made for.
+    /// The limits that the slot was made for.
     pub limits: Limits,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
     /// Layers that are known to be missing.
     pub missing: Vec<MissingLayer>,
 }
 
-/// What is started in a slot.
+/// A program to start in a slot.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Its whole environment.
     pub environment: Vec<(String, String)>,
-    /// When it starts.
+    /// The condition for its start.
     pub start: Start,
     /// Whether the first attempt to use a network ends it.
     pub report_network: bool,
 }
 
-/// A program that runs, and the room that it sits in.
+/// A running program, and its slot.
 #[derive(Debug)]
 pub struct SandboxedProcess {
     /// Its launcher and its channels.
     pub launched: Launched,
-    /// The room.
+    /// The slot.
     pub slot: Slot,
 }
 
-/// Why nothing was started.
+/// A failure to start a program.
 #[derive(Debug)]
 pub struct NotStarted {
-    /// What failed.
+    /// The cause.
     pub failure: Failure,
     /// Layers that are known to be missing.
     pub missing: Vec<MissingLayer>,
 }
 
 impl Tools {
-    /// Makes room for one script, its place and its cgroup, and starts there what `invocation` names,
-    /// which receives what the script will see.
+    /// Makes the slot of one script, and starts the program of `invocation` there; `invocation`
+    /// receives the slot.
     ///
     /// # Errors
-    /// When the place cannot be made, no cgroup where cgroups are used (no script runs with less than
-    /// the service reports), or the launcher cannot be started. What fails later is in its reports.
+    /// When the root cannot be made, no cgroup can be made where cgroups are used (no script runs
+    /// with less than the service reports), or the launcher cannot be started. Later failures are
+    /// in its reports.
     pub async fn start(
         &self,
         interpreter: &Interpreter,
@@ -163,7 +164,7 @@ impl Tools {
     }
 }
 
-/// The environment that every program of a runtime starts with, before anything of a request.
+/// The environment of every program of a runtime, before the variables of a request.
 pub fn base_environment(
     profile: &Profile,
     interpreter: &Interpreter,
@@ -180,7 +181,8 @@ pub fn base_environment(
         ("HOME".to_owned(), shown(&place.work)),
         ("TMPDIR".to_owned(), shown(&place.temporary)),
         ("LANG".to_owned(), "C.UTF-8".to_owned()),
-        // The host's own may exist and be unreadable, which libraries take for a broken machine.
+        // The host's own file may exist and be unreadable, which libraries take for a broken
+        // machine.
         ("OPENSSL_CONF".to_owned(), "/dev/null".to_owned()),
     ];
     for (name, value) in &profile.environment {
@@ -191,14 +193,15 @@ pub fn base_environment(
     variables
 }
 
-/// Sets a variable, which may be set already.
+/// Sets a variable, replacing its previous value.
 pub fn set_variable(variables: &mut Vec<(String, String)>, name: &str, value: String) {
     variables.retain(|(other, _)| other != name);
     variables.push((name.to_owned(), value));
 }
 
 /// Widens the kernel's limit on processes where a script has to share its user with the service and
-/// with other scripts: the kernel counts them all. What the script itself may have is then measured.
+/// with other scripts: the kernel counts all of them. The script's own limit is then enforced by
+/// measuring.
 fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
     /// Launcher and init.
     const HELPERS: u64 = 2;
@@ -206,10 +209,10 @@ fn share_user(limits: &mut ProcessLimits, concurrent_scripts: u32) {
     limits.processes = others + u64::from(concurrent_scripts) * (limits.processes + HELPERS);
 }
 
-/// How many watches a script may add to epoll that has the service's user, as the kernel counts those of
-/// a user together. Half of them stay for the service.
+/// The most watches that a script may add to epoll where it has the service's user, as the kernel
+/// counts the watches of a user together. Half of them are left for the service.
 fn epoll_watches(concurrent_scripts: u32) -> u64 {
-    /// What no honest script comes near. Watches take memory that only a cgroup counts.
+    /// Far more than an honest script needs. Watches take memory that only a cgroup counts.
     const MOST: u64 = 16_384;
     let all = fs::read_to_string("/proc/sys/fs/epoll/max_user_watches").ok();
     let all: Option<u64> = all.and_then(|text| text.trim().parse().ok());
@@ -217,27 +220,28 @@ fn epoll_watches(concurrent_scripts: u32) -> u64 {
     share.map_or(MOST, |share| share.min(MOST))
 }
 
-/// Returns the number of files that each process may have open where no cgroup counts the memory that the
-/// kernel keeps of them: all processes together hold no more than the limit on memory, beside their memory
-/// itself.
+/// Returns the limit on open files of each process where no cgroup counts the memory that the
+/// kernel keeps for them: all processes together then hold at most the limit on memory, in addition
+/// to their memory itself.
 fn uncounted_files(limits: &Limits) -> u64 {
-    /// The most that the kernel keeps of one, in bytes: half of a pipe beyond those of a user that may be larger.
+    /// The most that the kernel keeps for one file, in bytes: half of a pipe above the limit on a
+    /// user's large pipes.
     const EACH: u64 = 5 << 10;
-    /// The least that interpreters need.
+    /// The least number that interpreters need.
     const LEAST: u64 = 32;
     let files = limits.memory as u64 / EACH / u64::from(limits.processes.max(1));
     files.max(LEAST)
 }
 
-/// What the kernel keeps for each process. The limits of the whole script are kept elsewhere; these
-/// only have to be no narrower.
+/// The limits that the kernel enforces for each process. The limits of the whole script are
+/// enforced elsewhere; these must only be no narrower.
 fn process_limits(limits: &Limits) -> ProcessLimits {
-    /// Room above the memory limit, so that passing it is seen by what measures the whole script
-    /// and gets its verdict, instead of an error inside the interpreter. What is reserved and not
-    /// touched costs nothing.
+    /// Room above the memory limit, so that the measurement of the whole script sees it passed and
+    /// the script gets the verdict, instead of an error inside the interpreter. Reserved memory
+    /// costs nothing until it is touched.
     const HEADROOM: u64 = 2 << 30;
     /// The sum over all processes is measured and has its verdict; the kernel's own limit, which is
-    /// coarse, only has to hold when measuring does not.
+    /// coarse, must only hold when measuring fails.
     const CPU_SLACK_SECONDS: u64 = 2;
     /// The init belongs to the script's user as well.
     const INIT: u64 = 1;

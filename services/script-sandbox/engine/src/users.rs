@@ -1,7 +1,7 @@
 //! Users for scripts, when the service is root.
 //!
-//! Each script gets a user id of its own, so that nothing that the kernel counts or allows by user
-//! is shared between two scripts.
+//! Each script gets a user id of its own, so that two scripts share no limit or right that the
+//! kernel keeps by user.
 
 use std::{
     collections::VecDeque,
@@ -12,18 +12,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// How many user ids the service may use, so that several services on one host find some each.
+/// The number of user ids that the service may use, so that several services on one host each find
+/// some.
 const USERS: u32 = 1000;
 
-/// Gives users away, each to one script at a time.
+/// Assigns users, each to one script at a time.
 #[derive(Clone, Debug)]
 pub struct Users {
-    /// `None` where the service is not root and has no users to give away. Held for a push or a pop
+    /// `None` where the service is not root and has no users to assign. Locked for a push or a pop
     /// only.
     known: Option<Arc<Mutex<Known>>>,
 }
 
-/// No user is free: other services on this host hold them, or too many scripts run.
+/// A lack of free users: other services on this host hold them, or too many scripts run.
 #[derive(Clone, Copy, Debug)]
 pub struct NoUser;
 
@@ -31,18 +32,18 @@ pub struct NoUser;
 #[derive(Debug)]
 struct Known {
     free: Vec<u32>,
-    /// Users that were held elsewhere at the last attempt stand at the end.
+    /// Users that were held elsewhere at the last attempt are at the end.
     not_held: VecDeque<u32>,
     /// The sole use of user ids among the services of this host.
     ///
-    /// All processes of a user can be killed at once, which is how a script without a pid namespace is
-    /// ended: two services must never give the same user away. A name in the abstract socket space can
-    /// be bound once, and is free again when its holder dies, however it dies.
+    /// All processes of a user can be killed at once, which is how a script without a pid namespace
+    /// is ended: two services must never assign the same user. A name in the abstract socket
+    /// namespace can be bound once, and is free again when its holder dies in any way.
     names: Vec<UnixListener>,
 }
 
 impl Users {
-    /// Gives away the users from `first` on, if this process is root.
+    /// Assigns the users from `first` on, if this process is root.
     pub fn new(first: u32) -> Self {
         let known = || {
             Arc::new(Mutex::new(Known {
@@ -81,7 +82,7 @@ impl Known {
                 self.names.push(name);
                 return Some(user);
             }
-            // Its holder may let it go.
+            // Its holder may release it.
             self.not_held.push_back(user);
         }
         None
@@ -94,7 +95,7 @@ fn hold(user: u32) -> Option<UnixListener> {
     UnixListener::bind_addr(&address).ok()
 }
 
-/// A user that one script has for itself, given back when it is dropped.
+/// A user that one script has for itself, returned when it is dropped.
 #[derive(Debug)]
 pub struct User {
     id: u32,

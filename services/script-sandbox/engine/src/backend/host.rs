@@ -1,4 +1,4 @@
-//! The parts of the host that scripts are shown: programs and libraries, nothing with data.
+//! The parts of the host that scripts see: programs and libraries, no data.
 
 use std::{
     fs,
@@ -23,11 +23,11 @@ const DIRECTORIES: [&str; 10] = [
     "/lib64",
 ];
 
-/// What the dynamic linker and the alternatives system need.
+/// The files that the dynamic linker and the alternatives system need.
 const CONFIGURATION: [&str; 2] = ["/etc/ld.so.cache", "/etc/alternatives"];
 
-/// The small files of every root. There is one user with one home. Names are looked up as on any
-/// machine, so that a script that wants to reach one is seen to try; no server answers.
+/// The small files of every root, with one user and one home. Names are looked up as on any
+/// machine, so that a script's attempt to reach a server is seen; no server answers.
 const FILES: [(&str, &str); 4] = [
     (
         "/etc/passwd",
@@ -41,7 +41,7 @@ const FILES: [(&str, &str); 4] = [
     ),
 ];
 
-/// What of this host is shown to scripts.
+/// The parts of this host that scripts see.
 #[derive(Debug)]
 pub struct HostSystem {
     directories: Vec<PathBuf>,
@@ -49,7 +49,7 @@ pub struct HostSystem {
 }
 
 impl HostSystem {
-    /// Looks at the host.
+    /// Examines the host.
     pub fn look() -> Self {
         let (mut directories, mut links) = (Vec::new(), Vec::new());
         for path in DIRECTORIES.iter().chain(&CONFIGURATION).map(Path::new) {
@@ -66,7 +66,7 @@ impl HostSystem {
         Self { directories, links }
     }
 
-    /// Everything that may be read: the system's parts and `mounts`, none below another.
+    /// The readable paths: the system's parts and `mounts`, none below another.
     pub fn readable(&self, mounts: &[PathBuf]) -> Vec<PathBuf> {
         let mut all: Vec<PathBuf> = self.directories.iter().chain(mounts).cloned().collect();
         all.sort();
@@ -79,7 +79,7 @@ impl HostSystem {
         kept
     }
 
-    /// A root of a script's own, with or without /proc.
+    /// The plan of a script's own root, with or without /proc.
     pub(super) fn root(&self, mounts: &[PathBuf], limits: &Limits, proc: bool) -> RootPlan {
         let binds = self.readable(mounts);
         let shown = |link: &Path| binds.iter().any(|above| link.starts_with(above));

@@ -6,10 +6,10 @@ use std::{
 
 use super::*;
 
-/// How long a condition is waited for.
+/// The longest wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cgroup with these limits. An ordinary user has none, and then there is nothing to look at.
+/// A cgroup with these limits; `None` for an ordinary user, who cannot make one.
 fn cgroup(limits: &Limits) -> Option<Cgroup> {
     Some(Cgroups::find()?.make(limits, false).unwrap())
 }
@@ -50,7 +50,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// The kernel's mark of a file system in memory.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
-/// A line that is longer than memory is kept whole by a kernel that looks for its end.
+/// A line longer than the limit on memory, of which `tail` keeps the whole.
 const FORTY_MEBIBYTES: &str = "head -c 40M /dev/zero | tail -n 1";
 
 #[test]
@@ -136,7 +136,7 @@ fn what_can_be_taken_back_is_no_reason_to_refuse_a_limit() {
     let Some(cgroup) = cgroup(&Limits::DEFAULT) else {
         return;
     };
-    // What is written to a disk need not stay in memory; a host that has none for this has no such cache.
+    // Data written to a disk need not stay in memory; a host without a disk has no such cache.
     let on_disk = |directory: &PathBuf| {
         let is = rustix::fs::statfs(directory).unwrap();
         is.f_type != TMPFS_MAGIC
@@ -174,7 +174,7 @@ fn processes_above_the_limit_are_refused_and_all_can_be_killed() {
         return;
     };
     let mut child = start(&cgroup, "for each in 1 2 3 4 5 6 7 8; do sleep 1000 & done");
-    // The shell ends with the first refusal, and what it has started stays.
+    // The shell ends with the first refusal, and its children stay.
     child.wait().unwrap();
     let sample = cgroup.sample();
     assert!(sample.processes_refused > 0, "{sample:?}");

@@ -13,9 +13,10 @@ use super::{Cgroup, Files, Knobs, if_there};
 pub struct Controllers {
     memory: PathBuf,
     pids: PathBuf,
-    /// Where processor time is counted; without it the sum over waited-for processes must do.
+    /// The directory that counts processor time; without it the sum over waited-for processes must
+    /// do.
     cpuacct: Option<PathBuf>,
-    /// Where processor time is shared out.
+    /// The directory that shares processor time out.
     cpu: Option<PathBuf>,
 }
 
@@ -38,7 +39,7 @@ impl Controllers {
     }
 }
 
-/// Where this process is in the hierarchy of a controller.
+/// The directory of this process in the hierarchy of a controller.
 fn own_directory(mounts: &str, memberships: &str, controller: &str) -> Option<PathBuf> {
     let membership = memberships.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -61,7 +62,7 @@ fn own_directory(mounts: &str, memberships: &str, controller: &str) -> Option<Pa
 }
 
 pub(super) fn make(controllers: &Controllers, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {
-    /// What the kernel gives to every new group.
+    /// The share that the kernel gives every new group.
     const ORDINARY_SHARE: u32 = 1024;
     let memory = controllers.memory.join(name);
     let pids = controllers.pids.join(name);
@@ -76,7 +77,7 @@ pub(super) fn make(controllers: &Controllers, name: &str, cgroup: &mut Cgroup) -
     }
     cgroup.knobs = Knobs {
         memory: memory.join("memory.limit_in_bytes"),
-        // Only kernels that account swap have it; without swap there is nothing to limit.
+        // Only kernels that account swap have it; without swap there is no swap to limit.
         swap: if_there(memory.join("memory.memsw.limit_in_bytes")),
         swap_alone: false,
         high: PathBuf::new(),

@@ -1,8 +1,8 @@
 //! Version 2: one hierarchy for all controllers.
 //!
 //! No machine that this was developed on had the memory and pids controllers in this hierarchy.
-//! `make cgroup-v2` runs the tests with it in an emulated machine; tests/cgroup-v2/README.md says which
-//! were run, and on which kernel.
+//! `make cgroup-v2` runs the tests with it in an emulated machine; tests/cgroup-v2/README.md lists
+//! the tests that were run, and their kernel.
 
 use std::{
     fs, io,
@@ -31,7 +31,7 @@ impl Parent {
     }
 }
 
-/// The directory above the one of this process, as far as it is seen here.
+/// The parent of this process's directory, as far as it is visible here.
 fn parent_of_own(mounts: &str, memberships: &str) -> Option<PathBuf> {
     let own = memberships
         .lines()
@@ -50,7 +50,7 @@ fn parent_of_own(mounts: &str, memberships: &str) -> Option<PathBuf> {
 }
 
 pub(super) fn make(parent: &Parent, name: &str, cgroup: &mut Cgroup) -> io::Result<()> {
-    /// What the kernel gives to every new group.
+    /// The share that the kernel gives every new group.
     const ORDINARY_SHARE: u32 = 100;
     let directory = parent.0.join(name);
     cgroup.add(directory.clone())?;

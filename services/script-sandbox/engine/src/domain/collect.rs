@@ -1,4 +1,4 @@
-//! Which of the files that a script leaves are wanted, and what became of them.
+//! The files to collect of a script, and the results of collecting.
 
 pub mod name;
 pub mod pattern;
@@ -10,36 +10,37 @@ use blob_store::{BlobDigest, BlobSettings};
 use name::PathText;
 use pattern::Pattern;
 
-/// Files up to this size are in the answer itself, in bytes.
+/// The largest file in the answer itself, in bytes.
 pub const INLINE_FILE: u64 = 64 << 10;
-/// All files in an answer together, in bytes: beside the output they must fit into one message.
+/// The most bytes of all files in an answer: together with the output they must fit into one
+/// message.
 pub const INLINE_TOTAL: u64 = 512 << 10;
-/// The longest path that is taken, in bytes.
+/// The longest path that is collected, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
-/// The paths of all files in an answer together, as they are written there.
+/// The most bytes of the paths of all files in an answer, escaped.
 pub const MAX_LISTING_BYTES: usize = 128 << 10;
 /// The most refusals that are reported one by one.
 pub const MAX_REFUSED: usize = 100;
-/// The most entries that are looked at.
+/// The most entries that are examined.
 pub const MAX_ENTRIES: usize = 20_000;
 
 const MIB: u64 = 1 << 20;
 
-/// What is collected of a script.
+/// The files to collect of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectSpec {
-    /// Which files; empty: every one that is new or changed.
+    /// The patterns of the wanted files; empty: every new or changed file.
     pub patterns: Vec<Pattern>,
-    /// How much of them.
+    /// The caps.
     pub caps: Caps,
     /// Whether small files become blobs as well.
     pub as_blobs: bool,
 }
 
-/// How much is collected.
+/// The caps of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// How many files.
+    /// The number of files.
     pub files: u32,
     /// Bytes of one file, holes included.
     pub file_bytes: u64,
@@ -47,12 +48,12 @@ pub struct Caps {
     pub total_bytes: u64,
     /// Levels of directories that are entered.
     pub depth: u32,
-    /// How long it may take.
+    /// The time of collecting.
     pub time: Duration,
 }
 
 impl Caps {
-    /// What a request gets that names none.
+    /// The caps of a request that names none.
     pub const DEFAULT: Caps = Caps {
         files: 256,
         file_bytes: 16 * MIB,
@@ -61,7 +62,7 @@ impl Caps {
         time: Duration::from_secs(5),
     };
 
-    /// These caps, where blobs have these budgets.
+    /// These caps, reduced to the budgets of blobs.
     #[must_use]
     pub fn within(self, blobs: &BlobSettings) -> Caps {
         Caps {
@@ -73,10 +74,10 @@ impl Caps {
 }
 
 impl CollectSpec {
-    /// Reads patterns and holds caps against the budgets of blobs.
+    /// Reads patterns and compares caps with the budgets of blobs.
     ///
     /// # Errors
-    /// Every cap above its budget, and everything that is no pattern.
+    /// Every cap above its budget, and every malformed pattern.
     pub fn new(
         patterns: &[String],
         caps: Caps,
@@ -114,30 +115,30 @@ impl CollectSpec {
     }
 }
 
-/// What was collected.
+/// The results of a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// The files, by path.
     pub files: Vec<OutputFile>,
-    /// The first entries that were not taken: those asked for by name, then the others by path.
+    /// The first refused entries: those requested by name, then the others by path.
     pub refused: Vec<RefusedFile>,
-    /// How many were not taken in all.
+    /// The number of all refused entries.
     pub refused_count: u64,
-    /// Whether not all that was asked for is there.
+    /// Whether some wanted files are missing.
     pub partial: bool,
 }
 
 impl Collected {
-    /// The answer where nothing could be looked at, because something of the script may live.
+    /// The answer where no file could be examined, because processes of the script may live.
     pub fn not_ended() -> Self {
         let mut collected = Self::default();
         collected.refuse(b"", RefusedReason::NotEnded, 0);
         collected
     }
 
-    /// Notes an entry that is not taken.
+    /// Records a refused entry.
     pub fn refuse(&mut self, path: &[u8], reason: RefusedReason, size: u64) {
-        /// Refusals are there to be read, not to be acted upon.
+        /// The most bytes that are shown of a path: refusals are for reading, not for acting upon.
         const SHOWN: usize = 256;
         self.partial = true;
         self.refused_count += 1;
@@ -147,7 +148,7 @@ impl Collected {
         }
     }
 
-    /// How many bytes of content and of paths the answer has.
+    /// The bytes of content and of paths in the answer.
     pub fn bytes(&self) -> usize {
         let inline = |file: &OutputFile| file.content.as_ref().map_or(0, Vec::len);
         let files = self
@@ -159,7 +160,7 @@ impl Collected {
     }
 }
 
-/// A file that was taken.
+/// A collected file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputFile {
     /// Its path.
@@ -170,22 +171,22 @@ pub struct OutputFile {
     pub digest: BlobDigest,
     /// Whether its owner may execute it.
     pub executable: bool,
-    /// Its content, if it is small; else it is a blob of the caller.
+    /// Its content, if it is small; otherwise it is a blob of the caller.
     pub content: Option<Vec<u8>>,
 }
 
-/// An entry that was not taken.
+/// A refused entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedFile {
     /// Its path.
     pub path: PathText,
-    /// Why.
+    /// The reason.
     pub reason: RefusedReason,
     /// Its size in bytes, as far as it has one.
     pub size: u64,
 }
 
-/// Why an entry was not taken.
+/// The reason for refusing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusedReason {
     /// A symbolic link.
@@ -200,23 +201,23 @@ pub enum RefusedReason {
     Device,
     /// More bytes than one file may have.
     TooLarge,
-    /// Together with the others more bytes than all may have.
+    /// Together with the other files more bytes than all may have.
     TotalTooLarge,
-    /// More files than wanted, or more entries than are looked at.
+    /// More files than wanted, or more entries than are examined.
     TooMany,
     /// Below the last level.
     TooDeep,
     /// A path that is too long.
     Name,
-    /// The time was over.
+    /// The deadline passed.
     Time,
     /// It could not be read.
     Unreadable,
     /// No room for another blob.
     NoRoom,
-    /// Something of the script may live.
+    /// Processes of the script may live.
     NotEnded,
-    /// A file that was asked for by its name is not there.
+    /// A file that was requested by its name does not exist.
     NotFound,
 }
 

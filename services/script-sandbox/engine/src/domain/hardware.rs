@@ -1,9 +1,9 @@
-//! What the kernel reports of the processor that scripts share, in its own words.
+//! The kernel's report of the processor that scripts share, in its own words.
 //!
-//! No word of it decides anything: isolation ends at what all scripts share, and code of
-//! strangers who must not learn from each other needs a virtual machine for each.
+//! No decision depends on it: isolation ends at the hardware that all scripts share, and scripts of
+//! mutually untrusted callers need a virtual machine each.
 
-/// What the kernel reports of the processor.
+/// The kernel's report of the processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
     /// The names of its flaws, sorted, each with the kernel's words, which are empty if they could not be

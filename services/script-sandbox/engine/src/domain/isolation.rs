@@ -1,4 +1,4 @@
-//! How well scripts are kept apart.
+//! The isolation levels and the layers of each.
 
 use sandbox_protocol::report::Layer;
 use schemars::JsonSchema;
@@ -26,7 +26,7 @@ impl IsolationLevel {
         IsolationLevel::Reduced,
     ];
 
-    /// The name as it stands in settings.
+    /// The name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reduced => "reduced",
@@ -35,7 +35,7 @@ impl IsolationLevel {
         }
     }
 
-    /// The layers that this level does not have, and what a script can do because of that.
+    /// The layers that this level lacks, and what a script can do because of that.
     pub fn missing(self) -> Vec<MissingLayer> {
         let missing: &[(Layer, &str)] = match self {
             Self::Full => &[],
@@ -52,7 +52,7 @@ impl IsolationLevel {
     }
 }
 
-/// The layers that the level `reduced` does not have.
+/// The layers that the level `reduced` lacks.
 #[rustfmt::skip] // a layer per line
 const REDUCED: [(Layer, &str); 8] = [
     (Layer::UserNamespace, "the script runs as a user of the host"),
@@ -65,7 +65,8 @@ const REDUCED: [(Layer, &str); 8] = [
     (Layer::DiskQuota, "scratch files lie on the host's disk and their sum is sampled"),
 ];
 
-/// What enforces the limits on memory and processes, from the weakest to the strongest.
+/// The mechanism that enforces the limits on memory and processes, from the weakest to the
+/// strongest.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -80,7 +81,7 @@ pub enum MemoryEnforcement {
 }
 
 impl MemoryEnforcement {
-    /// The name as it stands in settings.
+    /// The name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",
@@ -90,12 +91,12 @@ impl MemoryEnforcement {
     }
 }
 
-/// A layer that is not there.
+/// A missing layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingLayer {
     /// The layer.
     pub layer: Layer,
-    /// Why, and what a script can do because of it.
+    /// The reason, and its consequence for the script.
     pub consequence: String,
 }
 

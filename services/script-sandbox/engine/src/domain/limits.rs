@@ -1,4 +1,4 @@
-//! What a script may use.
+//! The limits of a script.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Limits {
     pub disk_files: u32,
     /// Open files of each process.
     pub open_files: u32,
-    /// Bytes that are kept of each output stream. A script that writes 64 times as much is ended.
+    /// Bytes that are kept of each output stream. A script that writes 64 times as many is ended.
     #[serde(with = "settings::SizeText")]
     pub output: usize,
     /// Bytes of the result channel.
@@ -40,7 +40,7 @@ pub struct Limits {
     pub result: usize,
 }
 
-/// What a file system hands out at once, in bytes; quotas are of whole blocks.
+/// The unit in which a file system allocates space, in bytes; quotas count whole blocks.
 pub(crate) const BLOCK: u64 = 4096;
 
 const KIB: usize = 1 << 10;
@@ -48,7 +48,7 @@ const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
 impl Limits {
-    /// What a request gets that names no limits.
+    /// The limits of a request that names none.
     pub const DEFAULT: Limits = Limits {
         wall_time: Duration::from_secs(30),
         cpu_time: Duration::from_secs(20),
@@ -62,7 +62,7 @@ impl Limits {
         result: 256 * KIB,
     };
 
-    /// The most that a request can ask for.
+    /// The greatest limits that a request can choose.
     pub const MAXIMUM: Limits = Limits {
         wall_time: Duration::from_secs(600),
         cpu_time: Duration::from_secs(600),
@@ -76,8 +76,8 @@ impl Limits {
         result: MIB,
     };
 
-    /// The most that any operator can allow: beyond it the service itself does not hold. Two
-    /// streams and a result must fit into one message of 4 MiB.
+    /// The greatest limits that any operator can allow: the service itself does not support more.
+    /// Two streams and a result must fit into one message of 4 MiB.
     pub const CEILING: Limits = Limits {
         wall_time: Duration::from_secs(24 * 3600),
         cpu_time: Duration::from_secs(24 * 3600),
@@ -91,7 +91,8 @@ impl Limits {
         result: MIB,
     };
 
-    /// Returns the number of bytes of a stream that are kept. More is read, counted and dropped, but for its end.
+    /// Returns the number of bytes of a stream that are kept. Further bytes are counted; only the
+    /// last are held.
     pub fn kept(&self, stream: Stream) -> usize {
         match stream {
             Stream::Stdout | Stream::Stderr => self.output,
@@ -99,8 +100,8 @@ impl Limits {
         }
     }
 
-    /// Returns the number of bytes of a stream above which a script is ended: of a result, which is useless if
-    /// it is cut, its limit; of output, 64 times as much as is kept.
+    /// Returns the number of bytes of a stream above which a script is ended: of a result, which is
+    /// useless if it is cut, its limit; of output, 64 times the kept bytes.
     pub fn flood(&self, stream: Stream) -> u64 {
         const FLOOD: u64 = 64;
         match stream {
@@ -127,7 +128,7 @@ impl Limits {
     }
 }
 
-/// A duration as it comes over the wire.
+/// A duration as it arrives over the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Whole seconds, possibly negative.
@@ -137,7 +138,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The time; `None` if it is negative or malformed.
+    /// The duration; `None` if it is negative or malformed.
     pub fn duration(self) -> Option<Duration> {
         let seconds = u64::try_from(self.seconds).ok()?;
         let nanos = u32::try_from(self.nanos).ok()?;
@@ -154,7 +155,7 @@ impl From<Duration> for Span {
     }
 }
 
-/// Limits as a request asks for them; a missing one takes the default.
+/// Limits as a request states them; a missing one takes the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestedLimits {
     /// Time from the start of the interpreter to the end.
@@ -179,7 +180,7 @@ pub struct RequestedLimits {
     pub result: Option<u64>,
 }
 
-/// The least that an interpreter needs; below it the verdict would only ever blame the limit.
+/// The least values that an interpreter needs; below them the verdict would only blame the limit.
 const LEAST_TIME: Duration = Duration::from_millis(1);
 const LEAST_MEMORY: u64 = 16 << 20;
 const LEAST_OPEN_FILES: u64 = 16;
@@ -187,7 +188,7 @@ const LEAST_DISK: u64 = 64 << 10;
 const LEAST_DISK_FILES: u64 = 16;
 
 impl RequestedLimits {
-    /// Fills in the defaults and holds every value against the maximum.
+    /// Fills in the defaults and compares every value with the maximum.
     ///
     /// # Errors
     /// Every value that is zero, negative, too small to run anything, or above the maximum.

@@ -1,4 +1,4 @@
-//! What is known once a script has ended.
+//! The outcome of a script.
 
 use std::collections::VecDeque;
 
@@ -10,33 +10,33 @@ use super::{
     verdict::Verdict,
 };
 
-/// Everything that a run answers with.
+/// The complete result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How it ended.
+    /// The end of the script.
     pub verdict: Verdict,
     /// Standard output.
     pub stdout: Captured,
     /// Standard error.
     pub stderr: Captured,
-    /// What came through the result channel.
+    /// The content of the result channel.
     pub result: ScriptResult,
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
     /// The level under which the script ran; `None` if it never started.
     pub isolation: Option<IsolationLevel>,
-    /// Layers that this run did not have.
+    /// Layers that this run lacked.
     pub missing: Vec<MissingLayer>,
-    /// What enforced the limits on memory and processes.
+    /// The mechanism that enforced the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
     /// The limits that were in force.
     pub limits: Limits,
-    /// The files that it left, if they were wanted and it started.
+    /// The files that it left, if the request wanted them and it started.
     pub collected: Option<Collected>,
 }
 
 impl Outcome {
-    /// About how many bytes it takes to remember this.
+    /// The approximate size of this outcome in memory, in bytes.
     pub fn bytes(&self) -> usize {
         let collected = self.collected.as_ref().map_or(0, Collected::bytes);
         let result = match &self.result {
@@ -47,24 +47,24 @@ impl Outcome {
     }
 }
 
-/// Bytes of the end of a stream that are held where not all of it is kept.
+/// The bytes of the end of a stream that are held where not all of it is kept.
 pub const END: usize = 16 << 10;
 
-/// What was read from one stream.
+/// The bytes read from one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// What was kept.
+    /// The kept bytes.
     pub bytes: Vec<u8>,
-    /// How many more bytes were read and not kept.
+    /// The number of further bytes that were read and not kept.
     pub truncated: u64,
-    /// How many bytes were handed on instead of being kept.
+    /// The number of bytes that were streamed instead of being kept.
     pub sent: u64,
     /// The last of the bytes that were read and not kept: at most [`END`].
     pub end: VecDeque<u8>,
 }
 
 impl Captured {
-    /// Keeps what fits below `limit` and counts the rest.
+    /// Keeps bytes up to `limit` and counts the rest.
     pub fn take(&mut self, chunk: &[u8], limit: usize) {
         let room = limit.saturating_sub(self.bytes.len()).min(chunk.len());
         let (kept, rest) = chunk.split_at(room);
@@ -86,33 +86,33 @@ impl Captured {
         self.bytes.len() + self.end.len()
     }
 
-    /// How many bytes were read in all.
+    /// The number of bytes read in all.
     pub fn read(&self) -> u64 {
         self.truncated.saturating_add(self.passed())
     }
 
-    /// How many bytes were kept or handed on.
+    /// The number of bytes kept or streamed.
     pub fn passed(&self) -> u64 {
         self.sent.saturating_add(self.bytes.len() as u64)
     }
 }
 
-/// What came through the result channel.
+/// The content of the result channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScriptResult {
-    /// Nothing.
+    /// Empty.
     #[default]
     None,
     /// One JSON value.
     Json(String),
-    /// Something that is not one JSON value.
+    /// Not exactly one JSON value.
     Malformed,
     /// More than the limit.
     TooLarge,
 }
 
 impl ScriptResult {
-    /// Reads what came.
+    /// Reads the captured bytes.
     pub fn read(captured: Captured) -> Self {
         if captured.truncated > 0 {
             return Self::TooLarge;
@@ -149,7 +149,7 @@ mod tests {
         check(b"{} {}", ScriptResult::Malformed);
         check(b"{", ScriptResult::Malformed);
         check(b"\"\xff\"", ScriptResult::Malformed);
-        // However deep it is, looking at it takes no stack.
+        // Checking takes no stack, whatever the depth.
         let deep = "[".repeat(500_000) + &"]".repeat(500_000);
         check(deep.as_bytes(), ScriptResult::Json(deep.clone()));
         check(&deep.as_bytes()[1..], ScriptResult::Malformed);

@@ -1,24 +1,24 @@
-//! Which scripts a waiting interpreter fits, and how many should wait.
+//! Decides which scripts a waiting interpreter fits, and computes the number that should wait.
 
 use std::time::{Duration, Instant};
 
 use super::limits::Limits;
 
-/// How long it is watched how many are left over before fewer are kept.
+/// The time for which leftovers are counted before fewer interpreters are kept.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// After how long without demand none are kept.
+/// The time without demand after which none are kept.
 const IDLE: Duration = Duration::from_secs(180);
 
-/// How many interpreters of one kind should wait, learnt from what is asked for.
+/// The number of interpreters of one kind that should wait, learnt from the demand.
 ///
-/// Each time when a script finds none waiting, the number doubles; what was left over throughout a
-/// window goes by half; after a long time without anybody asking it is zero.
+/// Each time a script finds none waiting, the number doubles. Of the interpreters left over
+/// throughout a window, half are given up. After a long time without demand it is zero.
 #[derive(Clone, Debug)]
 pub struct PoolSizer {
     most: u32,
     target: u32,
-    /// How many must have asked in vain before the first is kept.
+    /// The number of vain requests before the first is kept.
     hesitation: u32,
     /// The fewest that waited in this window.
     left_over: u32,
@@ -27,7 +27,8 @@ pub struct PoolSizer {
 }
 
 impl PoolSizer {
-    /// No script has asked yet. At most `most` will wait, the first after so many have asked in vain.
+    /// Makes a sizer without demand. At most `most` will wait, the first after `hesitation` vain
+    /// requests.
     pub fn new(most: u32, hesitation: u32, now: Instant) -> Self {
         Self {
             most,
@@ -39,7 +40,7 @@ impl PoolSizer {
         }
     }
 
-    /// A script asked when so many waited.
+    /// Records the request of a script while so many waited.
     pub fn asked(&mut self, waiting: u32, now: Instant) {
         self.asked = now;
         self.left_over = self.left_over.min(waiting.saturating_sub(1));
@@ -52,14 +53,14 @@ impl PoolSizer {
         }
     }
 
-    /// Time has passed while so many wait.
+    /// Adjusts the number as time passes while so many wait.
     pub fn tick(&mut self, waiting: u32, now: Instant) {
         if now.saturating_duration_since(self.asked) >= IDLE {
             self.target = 0;
         }
         if now.saturating_duration_since(self.window_began) >= WINDOW {
             let left_over = self.left_over.min(waiting);
-            // One that is left over is what makes the next one quick.
+            // One leftover is what makes the next start quick.
             if self.target > 1 && left_over > 1 {
                 self.target = (self.target - left_over / 2).max(1);
             }
@@ -68,22 +69,23 @@ impl PoolSizer {
         }
     }
 
-    /// How many should wait.
+    /// The number that should wait.
     pub fn target(&self) -> u32 {
         self.target
     }
 
-    /// When a script asked last.
+    /// The time of the last request.
     pub fn last_asked(&self) -> Instant {
         self.asked
     }
 }
 
-/// Returns whether an interpreter that was made for some limits can take a script with others.
+/// Returns whether an interpreter that was made for some limits fits a script with others.
 ///
-/// What the service itself enforces may differ. What the kernel has fixed for the processes and
-/// their files must be the same, but for processor time, where the kernel's limit only stands behind
-/// the service's. The limits of a cgroup can be lowered at any time, so memory and processes may be less with one.
+/// Limits that the service itself enforces may differ. Limits that the kernel has fixed for the
+/// processes and their files must be equal. Of processor time, where the kernel's limit only backs
+/// the service's, a script may request less. The limits of a cgroup can be lowered at any time, so
+/// with one memory and processes may be less.
 pub fn fits(made: &Limits, asked: &Limits, cgroup: bool) -> bool {
     let files = |limits: &Limits| {
         (

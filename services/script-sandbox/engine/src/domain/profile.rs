@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// How scripts of one language are run.
+/// The way in which scripts of one language run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -34,24 +34,24 @@ pub struct Profile {
     pub mounts: Vec<String>,
     /// A script that proves that the runtime works; it must end with the code 0.
     pub proof: String,
-    /// How an interpreter waits for its script. Missing: every script gets one that is started for
-    /// it.
+    /// The way in which an interpreter waits for its script. Missing: an interpreter is started for
+    /// every script.
     pub warm: Option<WarmProfile>,
-    /// How a session is held. Missing: the runtime has none.
+    /// The way in which a session runs. Missing: the runtime has none.
     #[serde(default)]
     pub session: Option<SessionProfile>,
 }
 
-/// How a session is held.
+/// The way in which a session runs.
 ///
 /// The driver reads frames from descriptor 4 and writes frames to descriptor 3: the length as four
 /// bytes, least first, and so many bytes of JSON. It begins with `{"ready": {}}`. For each
 /// `{"cell": 1, "source": "...", "limit": 1000}` that it reads it runs the source, in the same
 /// namespace every time, flushes both text streams, and writes
 /// `{"done": {"cell": 1, "outcome": "ok"}}`. The outcome may be `error` or `interrupted` instead;
-/// `value` (`text`, `truncated`) is what the last expression gave, and `error` (`type`, `message`,
-/// `frames`, `omitted`, `text`) is what went wrong. SIGINT ends a cell and never the driver. It ends
-/// when there is nothing more to read.
+/// `value` (`text`, `truncated`) is the value of the last expression, and `error` (`type`,
+/// `message`, `frames`, `omitted`, `text`) is the error. SIGINT ends a cell and never the driver.
+/// It ends at the end of its input.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionProfile {
@@ -61,7 +61,7 @@ pub struct SessionProfile {
     pub driver: String,
 }
 
-/// Stands for the text of a session's driver in a command.
+/// The placeholder for the text of a session's driver in a command.
 pub const DRIVER: &str = "{driver}";
 
 impl SessionProfile {
@@ -74,7 +74,7 @@ impl SessionProfile {
     }
 }
 
-/// Puts values in the place of the parts of a command that stand for them.
+/// Replaces the placeholders of a command with values.
 fn fill(command: &[String], values: &[(&str, &str)]) -> Vec<String> {
     let value = |part: &String| {
         let value = values.iter().find(|(name, _)| part == name);
@@ -83,25 +83,25 @@ fn fill(command: &[String], values: &[(&str, &str)]) -> Vec<String> {
     command.iter().map(value).collect()
 }
 
-/// How an interpreter waits for its script.
+/// The way in which an interpreter waits for its script.
 ///
 /// It is started for a script at a certain path, and its boot program holds it up before it looks for
 /// that script. The boot program removes its file and the file's directory; writes the names that
 /// it has loaded and that no file of a request may have, blanks between them and a newline behind
-/// them, to descriptor 4; reads from there to the end; and closes it. If there is nothing to read, it
-/// ends. Else it has read texts that each end with a NUL: the number of arguments, the arguments, of
-/// which the first is the script's path, and then the whole environment as `NAME=value`. It takes them
-/// for its own and lets the interpreter turn to the script.
+/// them, to descriptor 4; reads from there to the end; and closes it. If it reads nothing, it ends.
+/// Otherwise it has read texts that each end with a NUL: the number of arguments, the arguments, of
+/// which the first is the script's path, and then the whole environment as `NAME=value`. It adopts
+/// them and lets the interpreter run the script.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WarmProfile {
     /// The command. `{interpreter}` and `{script}` as in the profile's own; `{boot}` stands for the
     /// directory of the boot program.
     pub command: Vec<String>,
-    /// What is loaded ahead; `{preload}` in the boot program stands for these words.
+    /// The modules to load ahead; `{preload}` in the boot program stands for these words.
     #[serde(default)]
     pub preload: Vec<String>,
-    /// Variables that the interpreter looks at while it starts; `*` at the end stands for anything. A
+    /// Variables that the interpreter reads while it starts; `*` at the end stands for anything. A
     /// script whose request sets one gets an interpreter of its own.
     #[serde(default)]
     pub startup_variables: Vec<String>,
@@ -114,17 +114,17 @@ pub struct WarmProfile {
     pub environment: BTreeMap<String, String>,
 }
 
-/// Stands for the executable in a command.
+/// The placeholder for the executable in a command.
 pub const INTERPRETER: &str = "{interpreter}";
-/// Stands for the script's path in a command.
+/// The placeholder for the script's path in a command.
 pub const SCRIPT: &str = "{script}";
-/// Stands for the directory of the boot program.
+/// The placeholder for the directory of the boot program.
 pub const BOOT: &str = "{boot}";
-/// Stands for what a boot program loads ahead.
+/// The placeholder for the modules that a boot program loads ahead.
 pub const PRELOAD: &str = "{preload}";
 
 impl Profile {
-    /// Names what is wrong with the profile.
+    /// Returns the faults of the profile.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut demand = |holds: bool, problem: &str| {
@@ -177,7 +177,7 @@ impl Profile {
                 runs(&session.command, DRIVER),
                 "`session.command` must begin with {interpreter} and have {driver} once",
             );
-            // What the kernel takes as one argument.
+            // The longest argument that the kernel accepts.
             demand(
                 fits(&session.driver, 128 << 10),
                 "`session.driver` must be from 1 byte to 128 KiB, without NUL",
@@ -195,7 +195,7 @@ impl Profile {
         [command, arguments.to_vec()].concat()
     }
 
-    /// Returns whether requests may call the runtime so.
+    /// Returns whether requests may use this name for the runtime.
     pub fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
@@ -214,7 +214,7 @@ impl WarmProfile {
         self.boot.replace(PRELOAD, &self.preload.join(" "))
     }
 
-    /// Returns whether the interpreter looks at a variable while it starts.
+    /// Returns whether the interpreter reads a variable while it starts.
     pub fn looks_at(&self, variable: &str) -> bool {
         self.startup_variables
             .iter()
@@ -232,7 +232,7 @@ fn word(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-+".contains(&byte))
 }
 
-/// What an interpreter says about itself.
+/// An interpreter's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Description {
     /// The real executable.

@@ -12,9 +12,9 @@ const MAX_MESSAGE: usize = 256;
 /// A report of a script. It has a fraction, a message or both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptProgress {
-    /// How much is done, from 0 to 1.
+    /// The fraction done, from 0 to 1.
     pub fraction: Option<f64>,
-    /// What the script is doing, on one line; may be empty.
+    /// The present activity of the script, on one line; may be empty.
     pub message: String,
 }
 
@@ -27,7 +27,7 @@ pub struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// Takes a piece and returns the last report that it completes.
+    /// Accepts a piece and returns the last report that it completes.
     pub fn take(&mut self, mut piece: &[u8]) -> Option<ScriptProgress> {
         let mut last = None;
         while let Some(end) = piece.iter().position(|byte| *byte == b'\n') {
@@ -71,7 +71,7 @@ fn read(line: &[u8]) -> Option<ScriptProgress> {
     })
 }
 
-/// Shortens a message, and removes what could change how the text around it is shown.
+/// Shortens a message, and removes characters that could change how the text around it is shown.
 fn on_one_line(message: &str) -> String {
     let printable = message.replace(is_hidden, " ");
     let mut line = printable.trim().to_owned();

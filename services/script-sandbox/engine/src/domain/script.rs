@@ -1,7 +1,7 @@
-//! One script and all it needs, found sound.
+//! One validated script and everything it needs.
 //!
-//! What a field of a request may hold by itself (sizes, counts, what is required) is stated in the
-//! contract and enforced before anything gets here. This is the rest.
+//! The contract states and enforces the bounds of each field by itself (sizes, counts, presence)
+//! before a request gets here. This module checks the rest.
 
 use std::{collections::BTreeSet, ops::Deref};
 
@@ -13,16 +13,16 @@ use super::{
 };
 use blob_store::BlobDigest;
 
-/// All files together, in bytes.
+/// The most bytes of all files together.
 pub const MAX_FILE_BYTES: usize = 3 << 20;
 /// The longest path, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
 /// The most levels in a path.
 pub const MAX_PATH_DEPTH: usize = 16;
-/// All arguments together, and again all variables together, in bytes.
+/// The most bytes of all arguments together, and of all variables together.
 pub const MAX_STRING_BYTES: usize = 64 << 10;
 
-/// What to run.
+/// The program to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Program {
     /// This text, in a file of its own.
@@ -37,15 +37,15 @@ pub enum Program {
 /// One file that the request places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
-    /// Where, below the working directory.
+    /// Its path below the working directory.
     pub path: String,
-    /// What is in it.
+    /// Its content.
     pub content: Content,
     /// Whether it may be executed.
     pub executable: bool,
 }
 
-/// What is in a file that the request places.
+/// The content of a file that the request places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// These bytes.
@@ -55,7 +55,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// How many bytes the request itself brings.
+    /// The number of bytes that the request itself carries.
     pub fn brought(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -64,30 +64,30 @@ impl Content {
     }
 }
 
-/// What happens when a script tries to use a network.
+/// The reaction to a script's attempt to use a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Network {
-    /// It fails inside the script.
+    /// The attempt fails inside the script.
     #[default]
     Refuse,
     /// The first attempt ends the script.
     End,
 }
 
-/// A script as it is asked for.
+/// A script as it is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptSpec {
     /// The id of the request; empty if a repeated one runs again.
     pub request_id: String,
     /// The runtime's name or alias.
     pub runtime: String,
-    /// What to run.
+    /// The program.
     pub program: Program,
-    /// Files that are there when it starts.
+    /// Files that exist when it starts.
     pub files: Vec<InputFile>,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// What it reads from standard input.
+    /// The content of standard input.
     pub stdin: Vec<u8>,
     /// Additional variables.
     pub environment: Vec<(String, String)>,
@@ -105,16 +105,16 @@ pub struct ScriptSpec {
     pub minimum_isolation: Option<IsolationLevel>,
     /// The least enforcement of memory that the request demands.
     pub minimum_enforcement: Option<MemoryEnforcement>,
-    /// Which of the files that it leaves are collected; none of them if this is missing.
+    /// The files to collect of it; none if this is missing.
     pub collect: Option<collect::CollectSpec>,
-    /// What happens when it tries to use a network.
+    /// The reaction to an attempt to use a network.
     pub network: Network,
-    /// Whose blobs it is given and leaves.
+    /// The caller whose blobs it reads and leaves.
     pub caller: String,
 }
 
 impl ScriptSpec {
-    /// A program and nothing else.
+    /// A script with a program and nothing else.
     pub fn of(runtime: String, program: Program, limits: Limits) -> Self {
         Self {
             runtime,
@@ -125,7 +125,7 @@ impl ScriptSpec {
     }
 }
 
-/// A sound script.
+/// A validated script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script(ScriptSpec);
 
@@ -138,10 +138,11 @@ impl Deref for Script {
 }
 
 impl Script {
-    /// A script, if nothing is wrong with it. `known` is what is wrong with the request already.
+    /// A script, if the request is valid. `known` lists the violations already found in the
+    /// request.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Every violation.
     pub fn new(spec: ScriptSpec, known: Vec<Violation>) -> Result<Self, Vec<Violation>> {
         let mut problems = Problems(Vec::new());
         problems.program(&spec.program, &spec.files);
@@ -191,7 +192,7 @@ impl Script {
             .expect("there are more numbers than files")
     }
 
-    /// Names what is wrong if the blobs of the script have these sizes, in bytes.
+    /// Returns the violations if the blobs of the script have these sizes, in bytes.
     pub fn problems_with_blobs(&self, size: impl Fn(&BlobDigest) -> u64) -> Vec<Violation> {
         let mut problems = Problems(Vec::new());
         problems.room(self, size);
@@ -199,7 +200,7 @@ impl Script {
     }
 }
 
-/// Names what is wrong with the name of a caller or the id of a request.
+/// Returns the violations of the name of a caller or the id of a request.
 pub fn identifier_problems(field: &str, id: &str) -> Vec<Violation> {
     let mut problems = Problems(Vec::new());
     problems.identifier(field, id);
@@ -223,9 +224,11 @@ impl Problems {
         }
     }
 
-    /// What is placed must leave room. Files are rounded up to blocks, and a directory takes one as well.
+    /// Checks that the placed files leave room. Files are rounded up to blocks, and a directory
+    /// takes one as well.
     fn room(&mut self, spec: &ScriptSpec, blob_size: impl Fn(&BlobDigest) -> u64) {
-        /// Directories that are there before anything is placed, with a little room for the script itself.
+        /// Directories that exist before files are placed, with a little room for the script
+        /// itself.
         const OTHERS: u64 = 8;
         let mut directories = BTreeSet::new();
         let mut sizes = Vec::new();

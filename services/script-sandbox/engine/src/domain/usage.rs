@@ -1,8 +1,8 @@
-//! What a script used.
+//! The usage of a script.
 
 use std::time::Duration;
 
-/// What a script used.
+/// The usage of a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time from the start of the interpreter to the end.

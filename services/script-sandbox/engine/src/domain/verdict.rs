@@ -1,4 +1,4 @@
-//! From what was seen to how the script ended.
+//! Derives the verdict of a script from the facts of its run.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::domain::{stream::Stream, usage::Usage};
 
 pub mod class;
 
-/// How a script ended.
+/// The end of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// By itself.
@@ -22,54 +22,54 @@ pub enum Verdict {
         /// The signal.
         signal: i32,
     },
-    /// The wall time was over.
+    /// The wall time was exceeded.
     Wall {
-        /// What was allowed.
+        /// The allowed time.
         limit: Duration,
-        /// What had passed.
+        /// The time that had passed.
         observed: Duration,
     },
-    /// The processor time was over.
+    /// The processor time was exceeded.
     Cpu {
-        /// What was allowed.
+        /// The allowed time.
         limit: Duration,
-        /// What was used.
+        /// The used time.
         observed: Duration,
     },
     /// The memory was not enough.
     Memory {
-        /// What was allowed, in bytes.
+        /// The allowed memory, in bytes.
         limit: u64,
-        /// The most that was seen, in bytes.
+        /// The most memory that was measured, in bytes.
         observed: u64,
     },
-    /// It kept asking for processes.
+    /// It kept requesting processes.
     Processes {
-        /// What was allowed.
+        /// The allowed number.
         limit: u32,
-        /// The most that was seen.
+        /// The highest number that was measured.
         observed: u32,
-        /// How often the kernel said no, as far as it reports.
+        /// The number of refusals by the kernel, as far as it reports them.
         refused: u64,
     },
     /// It wrote too much.
     Output {
-        /// Where.
+        /// The stream.
         stream: Stream,
-        /// What was allowed, in bytes.
+        /// The allowed size, in bytes.
         limit: u64,
-        /// What was read, in bytes.
+        /// The read size, in bytes.
         observed: u64,
     },
     /// It filled its scratch space.
     Disk {
-        /// What was allowed, in bytes.
+        /// The allowed size, in bytes.
         limit: u64,
-        /// The most that was seen, in bytes.
+        /// The largest size that was measured, in bytes.
         observed: u64,
-        /// How many files were allowed.
+        /// The allowed number of files.
         limit_files: u64,
-        /// The most files that were seen.
+        /// The highest number of files that was measured.
         observed_files: u64,
     },
     /// It made a deadly system call.
@@ -79,80 +79,80 @@ pub enum Verdict {
     },
     /// It tried to use a network.
     Network {
-        /// How many attempts had been seen.
+        /// The number of attempts seen.
         attempts: u64,
     },
     /// The caller ended it.
     Cancelled {
-        /// How long it had run.
+        /// The time since its start.
         after: Duration,
     },
     /// The isolation could not be set up.
     LauncherFailure(Failure),
 }
 
-/// Why the service ended a script.
+/// The reason for which the service ended a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The wall time was over.
+    /// The wall time was exceeded.
     Wall,
-    /// The sum of processor time was over.
+    /// The sum of processor time exceeded its limit.
     Cpu,
-    /// The memory was over, or the kernel had killed for it.
+    /// The memory exceeded its limit, or the kernel had killed for it.
     Memory,
-    /// The limit on processes was run into again and again.
+    /// The limit on processes was reached again and again.
     Processes,
     /// A stream was a flood.
     Output {
-        /// Which one.
+        /// The stream.
         stream: Stream,
-        /// How much had been read.
+        /// The number of bytes read.
         observed: u64,
     },
-    /// The sampled sum of scratch files was over.
+    /// The sampled sum of scratch files exceeded its limit.
     Disk,
-    /// It tried to use a network, and that ends it.
+    /// An attempt to use a network, where that ends a script.
     Network {
-        /// How many attempts had been seen.
+        /// The number of attempts seen.
         attempts: u64,
     },
     /// The caller went away.
     Cancelled,
 }
 
-/// Everything that was seen of a run.
+/// The facts of a run.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The limits that were in force.
     pub limits: Limits,
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
     /// The first reason for which the service ended the script.
     pub stopped: Option<Stopped>,
     /// A failure of the launcher.
     pub failure: Option<Failure>,
-    /// How the script's first process ended, if that was seen.
+    /// The end of the script's first process, if it was seen.
     pub end: Option<End>,
-    /// What else was seen.
+    /// Further evidence.
     pub evidence: Evidence,
 }
 
-/// What was seen of a run beside what its caller receives.
+/// Evidence of a run that its caller does not receive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// How often the kernel killed for memory.
+    /// The number of kills for memory by the kernel.
     pub memory_kills: u64,
-    /// How often the kernel refused a process.
+    /// The number of processes that the kernel refused.
     pub processes_refused: u64,
-    /// The highest sampled sum of memory, in bytes, where nothing but samples enforces the limit. The
-    /// size of the largest process is none: the files that it maps are in it.
+    /// The highest sampled sum of memory, in bytes, where only samples enforce the limit. The size
+    /// of the largest process does not serve: it includes the files that it maps.
     pub sampled_memory: Option<u64>,
     /// The length of the longest file that was seen, in bytes.
     pub longest_file: u64,
 }
 
 impl Facts {
-    /// Nothing was seen yet.
+    /// No facts yet.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -169,11 +169,11 @@ impl Facts {
         self.end == Some(End::Signalled(libc::SIGXFSZ))
     }
 
-    /// The one verdict.
+    /// The verdict.
     ///
-    /// A failure of the set-up comes first, as nothing else can then be meant. Then the kernel's
+    /// A failure of the set-up comes first, as it explains everything after it. Then the kernel's
     /// own memory kills, which the script cannot forge and whose effects look like anything. Then
-    /// what the service did, and last the way in which the process ended by itself.
+    /// the intervention of the service, and last the end of the process by itself.
     pub fn verdict(&self) -> Verdict {
         if let Some(failure) = &self.failure {
             return Verdict::LauncherFailure(failure.clone());
@@ -218,7 +218,7 @@ impl Facts {
 
     fn ended_by_itself(&self, end: End) -> Verdict {
         match end {
-            // Where nothing but samples enforces the limit, it can be passed behind the last of them.
+            // Where only samples enforce the limit, it can be passed after the last of them.
             End::Exited(_) if self.usage.cpu_time > self.limits.cpu_time => self.cpu(),
             End::Exited(0) if self.scratch_was_passed() => self.disk(),
             End::Exited(0) if self.memory_was_exceeded() => self.memory(),
@@ -231,7 +231,7 @@ impl Facts {
                 libc::SIGXCPU | libc::SIGKILL if self.cpu_was_passed() => self.cpu(),
                 libc::SIGXFSZ if self.file_was_too_long() => self.disk(),
                 libc::SIGBUS if self.scratch_is_full() => self.disk(),
-                // What a program does that cannot continue without another thread, as Node.js does.
+                // The abort of a program that needs another thread to continue, such as Node.js.
                 libc::SIGABRT if self.processes_were_refused() => self.processes(),
                 _ if self.memory_was_passed() => self.memory(),
                 _ => Verdict::Signalled { signal },
@@ -240,23 +240,23 @@ impl Facts {
     }
 
     fn cpu_was_passed(&self) -> bool {
-        // The kernel counts per process and in ticks, the sum may be a little short of it.
+        // The kernel counts per process and in ticks, so the sum may be a little below it.
         const TICKS: Duration = Duration::from_millis(50);
         self.usage.cpu_time + TICKS >= self.limits.cpu_time
     }
 
-    /// At or above the limit, where a script may have met it.
+    /// Returns whether the memory reached the limit, where a script may have met it.
     fn memory_was_passed(&self) -> bool {
         self.evidence.sampled_memory >= Some(self.limits.memory as u64)
     }
 
-    /// More was held than a limit of the kernel would have let be taken.
+    /// Returns whether more was held than a limit of the kernel would have allowed.
     fn memory_was_exceeded(&self) -> bool {
         self.evidence.sampled_memory > Some(self.limits.memory as u64)
     }
 
-    /// A file has reached the limit, or its holes hide that it could not. Otherwise the script has
-    /// set itself a lower one.
+    /// Returns whether a file has reached the limit, or may have with its holes. Otherwise the
+    /// script has set itself a lower limit.
     fn file_was_too_long(&self) -> bool {
         let limit = self.limits.file as u64;
         self.evidence.longest_file >= limit || self.usage.max_disk.saturating_add(BLOCK) >= limit
@@ -267,13 +267,14 @@ impl Facts {
             || self.usage.max_disk_files >= u64::from(self.limits.disk_files)
     }
 
-    /// More is held than a quota of the kernel would have let in.
+    /// Returns whether more is held than a quota of the kernel would have allowed.
     fn scratch_was_passed(&self) -> bool {
         self.usage.max_disk > (self.limits.disk as u64).next_multiple_of(BLOCK)
             || self.usage.max_disk_files > u64::from(self.limits.disk_files)
     }
 
-    /// The kernel has refused one or, where its limit for a user does not tell, must have refused the next.
+    /// Returns whether the kernel has refused a process or, where its limit for a user does not
+    /// show, must have refused the next.
     fn processes_were_refused(&self) -> bool {
         self.evidence.processes_refused > 0 || self.usage.max_processes >= self.limits.processes
     }

@@ -15,16 +15,17 @@ use sha2::{Digest as _, Sha256};
 use super::BENEATH;
 use crate::domain::collect::RefusedReason;
 
-/// One read; the time is looked at after each.
+/// The size of one read, in bytes; the deadline is checked after each.
 const PIECE: usize = 256 << 10;
 
-/// Opens what was looked at, and makes sure that it is that.
+/// Opens an examined file, and checks that it is still the same file.
 pub(super) fn open(
     directory: BorrowedFd<'_>,
     name: &CString,
     expected: &Stat,
 ) -> Result<File, RefusedReason> {
-    // Were it a pipe after all, opening it would not wait; were it a terminal, it would not be ours.
+    // If it became a pipe, opening it would not block; if it became a terminal, it would not be
+    // ours.
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let unreadable = |_| RefusedReason::Unreadable;
@@ -41,7 +42,7 @@ pub(super) fn open(
     }
 }
 
-/// The digest of a file that is not taken yet; it is at its beginning afterwards.
+/// The digest of a file that is not collected yet; the file is at its beginning afterwards.
 pub(super) fn digest(
     file: &mut File,
     size: u64,
@@ -66,7 +67,7 @@ pub(super) fn inline(file: &mut File, size: u64) -> Result<Vec<u8>, RefusedReaso
     Ok(content)
 }
 
-/// Makes a blob of a file.
+/// Stores a file as a blob.
 pub(super) fn blob(
     file: &mut File,
     size: u64,
@@ -88,7 +89,7 @@ fn no_room(error: BlobError) -> RefusedReason {
     RefusedReason::NoRoom
 }
 
-/// Reads exactly `size` bytes; a file that has fewer or more is not the one that was looked at.
+/// Reads exactly `size` bytes; a file with fewer or more has changed since it was examined.
 fn each_piece(
     file: &mut File,
     size: u64,

@@ -64,7 +64,7 @@ impl ScriptRoot {
         self.collection.collect(work.as_fd())
     }
 
-    /// Collects; the paths that were taken.
+    /// Collects; returns the paths of the collected files.
     fn taken(&self) -> Vec<String> {
         paths(&self.collect())
     }
@@ -167,7 +167,7 @@ fn declared_files_come_first_and_each_that_is_not_taken_is_named() {
     }
     assert_eq!(refusals(&collected)[..missing.len()], missing);
     assert!(collected.partial);
-    // Without a wish for more, nothing else is looked at.
+    // When only named files are wanted, no other entry is examined.
     place.patterns(&declared);
     let collected = place.collect();
     assert_eq!(paths(&collected), declared);
@@ -330,7 +330,7 @@ fn e39_deep_and_locked_trees_end_the_walk_and_not_the_walker() {
     assert_eq!(refusals(&collected), expected);
     let locked = place.path().join("locked");
     fs::set_permissions(locked, Permissions::from_mode(0o700)).unwrap();
-    // The standard library's removal does not come down so far.
+    // The standard library's removal does not reach so deep.
     let status = std::process::Command::new("rm")
         .arg("-rf")
         .arg(place.path().join("d"))

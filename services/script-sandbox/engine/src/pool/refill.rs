@@ -1,4 +1,4 @@
-//! Keeps as many interpreters waiting as should wait.
+//! Keeps the target number of interpreters waiting.
 
 use std::{
     collections::VecDeque,
@@ -11,22 +11,22 @@ use tokio::{sync::oneshot, task::JoinSet};
 
 use super::{PoolEntry, PoolKey, SharedPool, StartFailures, WarmInterpreter};
 
-/// How often waiting interpreters are checked for being alive and needed.
+/// The interval at which waiting interpreters are checked for being alive and needed.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a script that has taken an interpreter has the machine to itself, before the start of the
-/// next one begins to compete with it.
+/// The time for which a script that has taken an interpreter has the machine to itself, before the
+/// start of the next one begins to compete with it.
 const HEAD_START: Duration = Duration::from_millis(5);
 
-/// What an interpreter is taken to keep in memory before one was weighed, in bytes.
+/// The assumed memory of an interpreter before one was measured, in bytes.
 pub(super) const GUESSED_MEMORY: u64 = 32 << 20;
 
-/// Refills until `closed` fires or its sender is dropped, and then ends those that wait.
+/// Refills until `closed` fires or its sender is dropped, and then ends the waiting interpreters.
 pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()>) {
     let mut starting: JoinSet<(PoolKey, Result<WarmInterpreter, String>)> = JoinSet::new();
     let mut retiring: JoinSet<()> = JoinSet::new();
     let mut ticks = tokio::time::interval(TICK);
-    // Half of the machine may be busy with it.
+    // Starting interpreters may occupy half of the machine.
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let at_once = (cores / 2).clamp(1, 8);
     loop {
@@ -67,7 +67,7 @@ pub(super) async fn run(inner: Arc<SharedPool>, mut closed: oneshot::Receiver<()
     retiring.join_all().await;
 }
 
-/// The next one to start: of the entry that lacks most.
+/// The interpreter to start next: of the entry that lacks most.
 fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
     let mut entries = inner.entries();
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
@@ -88,7 +88,7 @@ fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, S
     let mut entries = inner.entries();
     let is_it = |entry: &&mut PoolEntry| entry.is(&order.profile.name, &order.script_path);
     let Some(entry) = entries.iter_mut().find(is_it) else {
-        // An entry is not given up while an interpreter of it is being started.
+        // An entry is not removed while an interpreter of it is being started.
         return;
     };
     entry.starting = entry.starting.saturating_sub(1);
@@ -110,7 +110,7 @@ fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, S
     }
 }
 
-/// Ends those that are dead or no longer needed.
+/// Ends waiting interpreters that are dead or no longer needed.
 fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
     let mut unwanted = VecDeque::new();
     let mut entries = inner.entries();
@@ -126,7 +126,7 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
             unwanted.extend(entry.ready.pop_front());
         }
     }
-    // A kind of which none waits comes before one of which several do.
+    // A kind without a waiting interpreter comes before a kind with several.
     let kept: u64 = entries.iter().map(PoolEntry::memory_in_use).sum();
     let room = inner.memory.saturating_sub(kept);
     let starves = |entry: &PoolEntry| {
@@ -148,7 +148,7 @@ fn tidy(inner: &SharedPool, retiring: &mut JoinSet<()>, now: Instant) {
 }
 
 impl PoolEntry {
-    /// What those of it that wait or will soon keep in memory.
+    /// The memory of its waiting and starting interpreters, in bytes.
     fn memory_in_use(&self) -> u64 {
         let waiting: u64 = self.ready.iter().map(WarmInterpreter::memory).sum();
         waiting + u64::from(self.starting) * self.memory

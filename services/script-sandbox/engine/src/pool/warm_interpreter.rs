@@ -28,32 +28,32 @@ use crate::{
     slot::{Invocation, SandboxedProcess, Slot, Tools, base_environment},
 };
 
-/// How long an interpreter may take until it waits.
+/// The longest time that an interpreter may take until it waits.
 const WARM_UP_TIME: Duration = Duration::from_secs(20);
 
-/// How long the end of an unneeded one is waited for.
+/// The longest wait for the end of an unneeded interpreter.
 const RETIRE_TIME: Duration = Duration::from_secs(6);
 
 /// The directory of a boot program, below the working directory.
 const BOOT_DIRECTORY: &str = ".tavern-boot";
 
-/// The most that a boot program says before it waits.
+/// The most bytes that a boot program writes before it waits.
 const MAX_READY_BYTES: usize = 64 << 10;
 
-/// The most that is kept of what a failed one said.
+/// The most bytes that are kept of the error output of a failed interpreter.
 const MAX_COMPLAINT_BYTES: usize = 4096;
 
 /// An interpreter that waits for a script, fully confined. Dropping it ends it.
 #[derive(Debug)]
 pub struct WarmInterpreter {
     process: SandboxedProcess,
-    /// Where it reads its job.
+    /// The channel from which it reads its assignment.
     job: UnixStream,
     /// Names that no file of a script may have.
     loaded: BTreeSet<String>,
     /// Processor time that it has used so far.
     used: Duration,
-    /// What it keeps in memory, in bytes.
+    /// The memory that it keeps, in bytes.
     memory: u64,
     /// Layers that it does not have.
     missing: Vec<Layer>,
@@ -61,12 +61,12 @@ pub struct WarmInterpreter {
     script_path: String,
 }
 
-/// What is needed to give a waiting interpreter its script.
+/// The assignment of a script to a waiting interpreter.
 #[derive(Debug)]
 pub struct Assignment {
-    /// Where it reads.
+    /// The channel from which the interpreter reads.
     pub(crate) job: UnixStream,
-    /// What it reads.
+    /// The text that it reads.
     pub(crate) text: Vec<u8>,
     /// Processor time that is not the script's.
     pub(crate) used: Duration,
@@ -74,7 +74,7 @@ pub struct Assignment {
     pub(crate) missing: Vec<Layer>,
 }
 
-/// For what an interpreter is to wait.
+/// The kind of a waiting interpreter: runtime and script path.
 #[derive(Clone, Debug)]
 pub(super) struct PoolKey {
     pub(super) profile: Profile,
@@ -103,10 +103,10 @@ impl PoolKey {
 }
 
 impl WarmInterpreter {
-    /// Starts an interpreter and waits until it waits.
+    /// Starts an interpreter and waits until it is ready for a script.
     ///
     /// # Errors
-    /// Why it does not, in words for the operator; nothing is left of it then.
+    /// The reason for a failure, in words for the operator; all processes have ended then.
     pub(super) async fn up(tools: &Tools, order: &PoolKey) -> Result<Self, String> {
         let user = tools.users.take().map_err(|_| "no user is free")?;
         let invocation = |slot: &Slot| {
@@ -139,15 +139,15 @@ impl WarmInterpreter {
         })
     }
 
-    /// What it keeps in memory, in bytes.
+    /// The memory that it keeps, in bytes.
     pub(super) fn memory(&self) -> u64 {
         self.memory
     }
 
     /// Returns whether it still waits.
     pub(super) fn is_alive(&mut self) -> bool {
-        // While it waits there is nothing to report. What is read here is lost, and so is the
-        // interpreter then.
+        // A waiting interpreter sends no report. A byte that is read here is lost, and the
+        // interpreter with it.
         let reports = self.process.launched.reports.get_ref().get_ref();
         let silent = |read: io::Result<usize>| {
             read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
@@ -155,7 +155,8 @@ impl WarmInterpreter {
         silent(reports.try_read(&mut [0]))
     }
 
-    /// Returns whether a file of that path would be looked for in vain, as something of its name is loaded.
+    /// Returns whether a file of that path would be overlooked because a module of its name is
+    /// loaded.
     pub(super) fn shadows(&self, path: &str) -> bool {
         let beside = Path::new(&self.script_path).parent();
         let below = beside.and_then(|beside| Path::new(path).strip_prefix(beside).ok());
@@ -168,7 +169,7 @@ impl WarmInterpreter {
     /// Applies the limits of a script, which are no wider.
     ///
     /// # Errors
-    /// When the kernel refuses; it is of no use for the script then.
+    /// When the kernel refuses; the script cannot use the interpreter then.
     pub(super) fn apply_limits(&mut self, limits: &Limits) -> io::Result<()> {
         if let Some(cgroup) = &self.process.slot.cgroup {
             let made = &self.process.slot.limits;
@@ -181,7 +182,7 @@ impl WarmInterpreter {
         Ok(())
     }
 
-    /// Takes it apart for its script. The first of `arguments` is made from the script's path.
+    /// Takes it apart for its script. The first of `arguments` is computed from the script's path.
     pub(crate) fn assign(
         self,
         arguments: &[String],
@@ -206,13 +207,14 @@ impl WarmInterpreter {
         (process, assignment)
     }
 
-    /// Ends it and waits until nothing is left.
+    /// Ends it and waits until all its processes have ended.
     pub(super) async fn retire(self) {
         retire(self.process).await;
     }
 }
 
-/// Delivers the boot program and waits for its word; returns what is missing and what is loaded.
+/// Delivers the boot program and waits for its line; returns the missing layers and the loaded
+/// names.
 async fn wait(
     process: &mut SandboxedProcess,
     order: &PoolKey,
@@ -230,7 +232,7 @@ async fn wait(
     let mut bytes = channel::frame(&delivery).map_err(|error| error.to_string())?;
     bytes.extend(boot.as_bytes());
     let delivered = process.launched.io.files.write_all(&bytes).await;
-    // A launcher that could not go so far reports why.
+    // A launcher that failed before this point reports the reason.
     let missing = started(&mut process.launched.reports).await?;
     delivered.map_err(|error| format!("delivering the boot program: {error}"))?;
     let mut job = process
@@ -262,7 +264,7 @@ async fn started(reports: &mut Lines<BufReader<OwnedReadHalf>>) -> Result<Vec<La
     }
 }
 
-/// The line that a boot program says when it waits; `None` if it ended instead.
+/// The line that a boot program writes when it waits; `None` if it ended instead.
 async fn word(job: &mut UnixStream) -> io::Result<Option<String>> {
     let mut said = Vec::new();
     let mut chunk = [0; 4096];
@@ -279,7 +281,7 @@ async fn word(job: &mut UnixStream) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// What it has printed, which would get into the output of a script.
+/// The text that it has printed, which would get into the output of a script.
 fn complaint(process: &SandboxedProcess) -> String {
     let mut said = vec![0; MAX_COMPLAINT_BYTES];
     let mut read = process.launched.io.stderr.try_read(&mut said).unwrap_or(0);
@@ -290,7 +292,7 @@ fn complaint(process: &SandboxedProcess) -> String {
     String::from_utf8_lossy(&said).trim().to_owned()
 }
 
-/// Measures what it has used so far, where blocking does not matter.
+/// Measures the processor time and the memory used so far, on a thread that may block.
 async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration, u64), String> {
     let weighing = tokio::task::spawn_blocking(move || {
         let sample = match &process.slot.cgroup {
@@ -302,7 +304,7 @@ async fn weigh(process: SandboxedProcess) -> Result<(SandboxedProcess, Duration,
     weighing.await.map_err(|error| error.to_string())
 }
 
-/// Ends every process of a launcher and waits for its last word.
+/// Ends every process of a launcher and waits for the end of its reports.
 async fn retire(process: SandboxedProcess) {
     let SandboxedProcess { launched, slot } = process;
     let (mut reports, mut say) = (launched.reports, launched.say);
@@ -310,7 +312,7 @@ async fn retire(process: SandboxedProcess) {
     let _ = say.shutdown().await;
     let until = Instant::now() + RETIRE_TIME;
     let ended = async { while let Ok(Some(_)) = reports.next_line().await {} };
-    // One that does not end is killed with its supervisor.
+    // A launcher that does not end is killed with its supervisor.
     let _ = tokio::time::timeout_at(until.into(), ended).await;
     drop(launched.supervisor);
     let _ = tokio::task::spawn_blocking(move || drop(slot)).await;

@@ -1,5 +1,5 @@
-//! Files that have no name any more, or never had one, and continue taking room as long as a process has
-//! them open or mapped.
+//! Files without a name, removed or never named, which take room as long as a process has them open
+//! or mapped.
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, path::Path};
 
@@ -9,8 +9,8 @@ use super::{
 };
 use crate::scratch::Measured;
 
-/// What nameless files of a device take that the processes below a supervisor keep. The kernel may
-/// refuse to tell of a process that has made itself secret.
+/// The size of the nameless files of a device that the processes below a supervisor keep. The
+/// kernel may refuse to report on a process that has made itself non-dumpable.
 pub fn nameless(tree: &ProcTree, device: u64) -> Measured {
     let mut found = Found {
         device,
@@ -34,7 +34,7 @@ impl Found {
     fn opened(&mut self, process: &Process) {
         let descriptors = fs::read_dir(process.directory().join("fd"));
         for entry in descriptors.into_iter().flatten().flatten() {
-            // Asking by a descriptor's own path opens nothing, so that nothing can make us wait.
+            // A stat by the descriptor's own path opens no file, so it cannot block.
             if let Ok(file) = fs::metadata(entry.path()) {
                 self.meet(&file);
             }
@@ -57,7 +57,7 @@ impl Found {
                 .join(mapping.place);
             match fs::metadata(link) {
                 Ok(file) => self.meet(&file),
-                // Only root is informed of the file itself. Others are left with what is mapped of it.
+                // Only root can stat the file itself. Other users count the mapped part.
                 Err(_) if mapping.device == name && self.met.insert(mapping.inode) => {
                     self.measured.add(mapping.blocks, 0);
                 }
@@ -80,11 +80,11 @@ struct Mapping<'a> {
     place: &'a str,
     device: &'a str,
     inode: u64,
-    /// How much is mapped, in the kernel's blocks.
+    /// The mapped size in the kernel's blocks.
     blocks: u64,
 }
 
-/// Reads a line of /proc/PID/maps; `None` if it is not of a file without a name.
+/// Reads a line of /proc/PID/maps; `None` if it is not the mapping of a nameless file.
 fn mapping_without_name(line: &str) -> Option<Mapping<'_>> {
     const BLOCK: u64 = 512;
     let mut words = line.strip_suffix(" (deleted)")?.split_whitespace();

@@ -1,4 +1,4 @@
-//! What the kernel reports of one process.
+//! The kernel's report of one process.
 
 use std::{
     fs::{self, File},
@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-/// More of the list of one process's mappings is not read. Of what is behind it nothing is taken off.
+/// The most bytes that are read of the list of one process's mappings. Mappings beyond are not
+/// deducted.
 pub(super) const MAPPINGS_BYTES: u64 = 4 << 20;
 
 /// One process at one moment.
@@ -15,13 +16,13 @@ pub(super) const MAPPINGS_BYTES: u64 = 4 << 20;
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) parent: u32,
-    /// With those that have ended and were not waited for.
+    /// Includes threads that have ended and were not waited for.
     pub(super) threads: u32,
     /// Its own processor time.
     pub(super) own: Duration,
     /// The processor time of the children that it waited for, and of theirs.
     pub(super) waited: Duration,
-    /// Whether its first thread has ended. The others, if there are any, continue.
+    /// Whether its first thread has ended. Its other threads continue, if there are any.
     headless: bool,
 }
 
@@ -32,28 +33,28 @@ pub(super) fn all() -> Vec<Process> {
     entries.filter_map(look).collect()
 }
 
-/// A text that differs once a process or thread was made since, on the whole host. Nothing where the kernel
-/// does not say.
+/// A text that changes when a process or thread is made on the host; `None` if the kernel does not
+/// report it.
 pub(super) fn last_made() -> Option<String> {
     let load = fs::read_to_string("/proc/loadavg").ok()?;
     Some(load.rsplit_once(' ')?.1.trim_end().to_owned())
 }
 
 impl Process {
-    /// The process as it is now; nothing if it has gone.
+    /// The process at present; `None` if it has ended.
     pub(super) fn look(pid: u32) -> Option<Self> {
         let ticks = rustix::param::clock_ticks_per_second().max(1);
         let stat = fs::read(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
         read_stat(pid, &String::from_utf8_lossy(&stat), ticks)
     }
 
-    /// The processor time that is to be found here.
+    /// The processor time of the process and of the children that it waited for.
     pub(super) fn cpu(&self) -> Duration {
         self.own + self.waited
     }
 
-    /// Where to read of what all its threads share. The directory of a process whose first thread has
-    /// ended says nothing of it any more.
+    /// The directory with the figures that all its threads share. After the end of the first thread
+    /// the directory of the process no longer reports them.
     pub(super) fn directory(&self) -> PathBuf {
         let own = Path::new("/proc").join(self.pid.to_string());
         if !self.headless || self.threads < 2 {
@@ -68,15 +69,16 @@ impl Process {
         threads.find(alive).unwrap_or(own)
     }
 
-    /// Returns whether its memory is its parent's. Two first threads that have ended have none in common.
+    /// Returns whether it shares its parent's memory. Two processes whose first threads have ended
+    /// share none.
     pub(super) fn shares_memory_with_parent(&self) -> bool {
         !self.headless && sandbox_launcher::processes::share_memory(self.pid, self.parent)
     }
 
-    /// What it keeps in memory beside files, in bytes: pages of its own, each counted once, with the tables
-    /// that the kernel keeps of all; and pages that were made to be shared, each counted as often as it is
-    /// mapped. Pages that it shares since a fork count for each process. The processes of a script cannot
-    /// keep it from being read.
+    /// The memory that it keeps, except files, in bytes: private pages, each counted once, with the
+    /// page tables; and pages made to be shared, each counted as often as it is mapped. Pages
+    /// shared since a fork count for each process. The processes of a script cannot prevent this
+    /// reading.
     pub(super) fn held(&self) -> (u64, u64) {
         let status = fs::read(self.directory().join("status")).unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
@@ -85,8 +87,8 @@ impl Process {
         (private, held("RssShmem:"))
     }
 
-    /// The same with its part of what it shares. It takes the kernel some time, and the kernel may
-    /// refuse.
+    /// Its memory with its part of the shared pages, in bytes. This takes the kernel some time, and
+    /// the kernel may refuse.
     pub(super) fn proportional_bytes(&self) -> Option<u64> {
         let directory = self.directory();
         let parts = fs::read_to_string(directory.join("smaps_rollup")).ok()?;
@@ -97,7 +99,7 @@ impl Process {
         Some(held.saturating_mul(1024))
     }
 
-    /// Its part of the pages of a file system's files that it maps; never more than that.
+    /// Its part of the mapped pages of a file system's files, in bytes; never an overestimate.
     pub(super) fn mapped_bytes(&self, device: &str) -> u64 {
         let path = self.directory().join("smaps");
         mapped(&read_bounded(&path, MAPPINGS_BYTES), device)
@@ -107,7 +109,7 @@ impl Process {
 /// The beginning of a file, empty if it cannot be read.
 pub(crate) fn read_bounded(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error counts.
+    // The bytes before an error count.
     let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -128,7 +130,7 @@ fn read_stat(pid: u32, stat: &str, ticks: u64) -> Option<Process> {
     })
 }
 
-/// The number behind a name, in a text of `name: number kB` lines.
+/// The number that follows a name, in a text of `name: number kB` lines.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
@@ -143,9 +145,9 @@ fn mapped(smaps: &str, device: &str) -> u64 {
         let mut number = || words.next()?.parse::<u64>().ok();
         match first {
             "Pss:" if ours => kept = number().unwrap_or(0),
-            // Pages that were copied when they were written to are the process's alone. They count
-            // in full here and by their part above, so that too little is taken off and never too
-            // much.
+            // Pages that were copied on write belong to the process alone. They count in full here
+            // and by their part above, so that the deduction is sometimes too small and never too
+            // large.
             "Anonymous:" if ours => {
                 sum = sum.saturating_add(kept.saturating_sub(number().unwrap_or(u64::MAX)));
             }

@@ -10,9 +10,9 @@ use std::{
 
 use super::ProcTree;
 
-/// What the buffers of so many sockets may hold, in bytes. A script cannot enlarge them.
+/// The most bytes that the buffers of so many sockets can hold. A script cannot enlarge them.
 pub fn buffer_bytes(sockets: u64) -> u64 {
-    /// What the kernel grants a socket where it does not say.
+    /// The size that is assumed where the kernel reports none.
     const USUAL: u64 = 212_992;
     static EACH: OnceLock<u64> = OnceLock::new();
     let each = EACH.get_or_init(|| {
@@ -25,8 +25,8 @@ pub fn buffer_bytes(sockets: u64) -> u64 {
     sockets.saturating_mul(*each)
 }
 
-/// How many sockets there are in the network of a script that has one of its own, those included that
-/// are on their way through another one.
+/// The number of sockets in a script's own network namespace, including sockets in transit through
+/// another one.
 pub fn in_own_network(tree: &ProcTree) -> u64 {
     let read = |pid: u32| fs::read_to_string(format!("/proc/{pid}/net/sockstat")).ok();
     let init = tree.all.first();
@@ -34,14 +34,14 @@ pub fn in_own_network(tree: &ProcTree) -> u64 {
         .map_or(0, |text| used(&text))
 }
 
-/// How many sockets the processes of a script have open. One that is on its way through another one
-/// is not seen, nor are those of a process that has made itself secret.
+/// The number of sockets that the processes of a script have open. A socket in transit through
+/// another one is not counted, nor are the sockets of a process that has made itself non-dumpable.
 pub fn open(tree: &ProcTree) -> u64 {
     let mut found = HashSet::new();
     for process in tree.members() {
         let descriptors = fs::read_dir(process.directory().join("fd"));
         let files = descriptors.into_iter().flatten().flatten();
-        // Asking by a descriptor's own path opens nothing, so that nothing can make us wait.
+        // A stat by the descriptor's own path opens no file, so it cannot block.
         let files = files.filter_map(|entry| fs::metadata(entry.path()).ok());
         found.extend(
             files

@@ -43,7 +43,7 @@ fn a_process_that_outlives_its_parent_stays_in_the_tree_however_old_the_walk_is(
     let sleeper = tree.all.iter().find(is_sleeper).unwrap().pid;
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // No process was made since, so that no walk is needed, unless another test has made one.
+    // No process was made since, so no walk is needed, unless another test has made one.
     let left = loop {
         let left: Vec<u32> = ProcTree::below(own).all.iter().map(|it| it.pid).collect();
         // A walk counts for a moment though a process ends meanwhile.

@@ -1,4 +1,4 @@
-//! What comes out of a script.
+//! Reads the output of a script.
 
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::mpsc};
 
@@ -7,8 +7,8 @@ use crate::domain::{limits::Limits, outcome::Captured, stream::Stream, verdict::
 /// One read; the size of a pipe.
 const CHUNK: usize = 64 << 10;
 
-/// Reads a stream to its end. Memory is bounded by the limit: what is over it is read and counted,
-/// so that the script continues, and does not hang while it is ended for a flood.
+/// Reads a stream to its end. The limit bounds memory: bytes beyond it are read and counted, so
+/// that the script continues, and does not hang while it is ended for a flood.
 pub async fn capture(
     stream: Stream,
     mut pipe: pipe::Receiver,
@@ -25,7 +25,7 @@ pub async fn capture(
         let observed = captured.read();
         if observed > limits.flood(stream) && !reported {
             reported = true;
-            // The channel has room for one message of each stream.
+            // The channel has a slot for one message of each stream.
             let _ = overflow.try_send(Stopped::Output { stream, observed });
         }
     }

@@ -1,8 +1,8 @@
-//! What is done with a script's channels while it runs.
+//! Handles a script's channels while it runs.
 //!
-//! A run makes the place, starts, measures and ends a script; an [`IoHandler`] feeds it and reads
-//! what it writes. [`Collector`] keeps all output for one answer; the modules `streaming` and
-//! `session` of the service hand it on as it comes.
+//! A run makes the slot, starts, measures and ends a script; an [`IoHandler`] feeds it and reads
+//! its output. [`Collector`] keeps all output for one answer; the modules `streaming` and `session`
+//! of the service hand it on as it arrives.
 
 use std::sync::Arc;
 
@@ -27,41 +27,41 @@ use crate::{
     run::capture::capture,
 };
 
-/// What an I/O handler receives beside the channels of a script.
+/// The context of an I/O handler, apart from the channels of the script.
 #[derive(Debug)]
 pub struct RunContext {
     /// The first delivery.
     pub delivery: InputFiles,
-    /// What is run, with the content of the files.
+    /// The script, with the content of the files.
     pub script: Arc<Script>,
     /// Layers that are known to be missing.
     pub missing: Vec<MissingLayer>,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
-    /// Takes one message of each stream that becomes a flood, upon which the script is ended.
+    /// Accepts one message of each stream that becomes a flood, upon which the script is ended.
     pub overflow: mpsc::Sender<Stopped>,
 }
 
-/// What an I/O handler has started.
+/// The tasks that an I/O handler has started.
 #[derive(Debug)]
 pub struct IoTasks {
-    /// What standard output, standard error and the result channel held; each ends when every process
-    /// that could write to it has gone.
+    /// Capture standard output, standard error and the result channel; each ends when every process
+    /// that could write to it has ended.
     pub outputs: [JoinHandle<Captured>; 3],
     /// Reads the reports of progress; ends as the outputs do.
     pub progress_reader: JoinHandle<()>,
-    /// What ends with the script.
+    /// Tasks that end with the script.
     pub helpers: JoinSet<()>,
-    /// Receives the reports of progress.
+    /// Accepts the reports of progress.
     pub progress: watch::Sender<Progress>,
 }
 
-/// How far a script is.
+/// The progress of a script through its stages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The last stage that was reached.
     pub stage: Stage,
-    /// Whether the interpreter ran, which the last stage does not.
+    /// Whether the interpreter ran; the last stage does not imply it.
     pub started: bool,
     /// Layers that the run does not have; known once it has started.
     pub missing: Vec<Layer>,
@@ -70,20 +70,20 @@ pub struct Progress {
 /// A stage in the life of a script; later ones are greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// The place is being made.
+    /// The slot is being made.
     #[default]
     Launching,
     /// The interpreter runs.
     Started,
     /// Files that were delivered after the start are in place.
     Placed,
-    /// No process of it is left; what the pipes still hold is all that will come.
+    /// No process of the script is left; the pipes hold the rest of the output.
     Gone,
 }
 
-/// Feeds a script and takes what it writes.
+/// Feeds a script and reads its output.
 pub trait IoHandler: Send {
-    /// Sets everything going and returns at once.
+    /// Starts all tasks and returns at once.
     fn handle(self: Box<Self>, io: ScriptIo, context: RunContext) -> IoTasks;
 }
 
@@ -108,10 +108,10 @@ impl IoHandler for Collector {
             read(Stream::Result, io.result),
         ];
         let mut helpers = JoinSet::new();
-        // A script that does not read its input to the end is no concern of ours.
+        // A script need not read its input to the end.
         helpers.spawn(async move { drop(stdin.write_all(&script.stdin).await) });
-        // A launcher that dies early closes its ends, and its reports, or their absence, tell why:
-        // an error of feeding has nothing to add.
+        // A launcher that dies early closes its ends, and its reports, or their absence, give the
+        // reason: an error of feeding adds no information.
         helpers.spawn(async move { drop(delivery.send(&mut files).await) });
         IoTasks {
             outputs,

@@ -10,11 +10,11 @@ use tokio::{
 
 use crate::domain::progress::{ProgressLines, ScriptProgress};
 
-/// One read.
+/// The size of one read, in bytes.
 const CHUNK: usize = 4 << 10;
 
-/// How many reads fit into a [`WINDOW`]. A script that writes faster than 64 KiB in that time waits in
-/// its own write.
+/// The most reads per [`WINDOW`]. A script that writes faster than 64 KiB in that time blocks in
+/// its write.
 const READS: u32 = 16;
 
 /// The time over which reads are counted.
@@ -23,11 +23,11 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// The least time between two reports.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Divides the time so far: of a long script, reports are at least this part of it apart, so that no
-/// script causes many.
+/// Divides the elapsed time: the reports of a long script are at least this part of it apart, so
+/// that no script causes many.
 const SHARE: u32 = 500;
 
-/// Reads to the end, and shows the latest report at most every [`INTERVAL`], and at the end.
+/// Reads to the end, and shows the latest report once every [`INTERVAL`] at most, and at the end.
 pub async fn follow(mut pipe: pipe::Receiver, show: impl Fn(ScriptProgress) + Send) {
     let began = Instant::now();
     let (mut window, mut reads) = (began, 0);
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes and closes; returns what was shown.
+    /// Writes and closes; returns the reports shown.
     async fn shown(written: Vec<u8>) -> Vec<ScriptProgress> {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let writing = tokio::task::spawn_blocking(move || {

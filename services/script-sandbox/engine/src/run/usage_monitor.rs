@@ -1,4 +1,4 @@
-//! What a running script uses, and when that is too much.
+//! Measures the usage of a running script, and detects that it passes a limit.
 
 use std::{os::fd::AsFd, panic, sync::Arc, time::Duration};
 
@@ -17,11 +17,11 @@ use crate::{
     slot::Slot,
 };
 
-/// A script that runs into its limit on processes this often does nothing else.
+/// The number of refused processes at which a script is ended, as it does nothing useful any more.
 const MANY_REFUSALS: u64 = 1000;
 
-/// Every so many samples a measurement of the scratch directory and of what is open begins, which takes
-/// longer.
+/// The number of samples between two measurements of the scratch directory and of open sockets,
+/// which take longer.
 const SLOW_EVERY: u32 = 4;
 
 /// Measures one script.
@@ -29,17 +29,17 @@ const SLOW_EVERY: u32 = 4;
 pub(super) struct UsageMonitor {
     cgroup: Option<Arc<Cgroup>>,
     supervisor: u32,
-    /// The script's files are in a file system of its own, in memory, which the kernel keeps below the
-    /// limit, unless `on_host` has them.
+    /// The working directory. The script's files are in a file system of its own, in memory, which
+    /// the kernel keeps below the limit, unless `on_host` has them.
     work: WorkDirectory,
     /// The script's files on the host's disk, where only measuring keeps them below the limit.
     on_host: Option<Arc<ScratchDirectory>>,
     /// Processor time that was used before the script.
     used: Duration,
-    /// Sockets at the last look.
+    /// The number of sockets at the last measurement.
     sockets: u64,
-    /// The measurement of the host's disk and of open sockets while it takes its time. A script that
-    /// makes it take long must not gain time by that.
+    /// The measurement of the host's disk and of open sockets, while it runs. A script that makes
+    /// it slow must not gain time by that.
     slow: Option<JoinHandle<(Measured, u64)>>,
     taken: u32,
     /// The highest figures.
@@ -48,10 +48,11 @@ pub(super) struct UsageMonitor {
     disk: Measured,
 }
 
-/// Measures files on the host's disk, those without a name included, and counts open sockets.
+/// Measures files on the host's disk, including nameless ones, and counts open sockets.
 fn measure_host(scratch: &ScratchDirectory, supervisor: u32) -> (Measured, u64) {
     let named = scratch.measure();
-    // A script can make the files before take long, and then no process is left of an earlier look.
+    // A script can make the measurement above slow, and then no process of an earlier snapshot is
+    // left.
     let tree = ProcTree::below(supervisor);
     let device = scratch.device();
     let nameless = device.map(|device| files::nameless(&tree, device));
@@ -82,7 +83,7 @@ impl UsageMonitor {
         }
     }
 
-    /// Measures; returns which limit is passed, if one is.
+    /// Measures; returns the passed limit, if there is one.
     pub(super) fn sample(&mut self, limits: &Limits) -> Option<Stopped> {
         let due = self.taken.is_multiple_of(SLOW_EVERY);
         self.taken = self.taken.wrapping_add(1);
@@ -116,7 +117,7 @@ impl UsageMonitor {
         self.passed(&sample, limits)
     }
 
-    /// Takes what was measured beside the samples; waits for it if it has to.
+    /// Takes the result of the slow measurement; waits for it if necessary.
     fn take_slow(&mut self) {
         let Some(slow) = self.slow.take() else {
             return;
@@ -134,14 +135,14 @@ impl UsageMonitor {
         }
     }
 
-    /// Kills every process that is still in the cgroup. For a launcher that died and cannot do it.
+    /// Kills every process that is still in the cgroup, for a launcher that died before it could.
     pub(super) fn kill_all(&self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill_all();
         }
     }
 
-    /// Takes the last figures, when no process is left to be counted, and enters the highest.
+    /// Takes the last figures, when no process is left to be counted, and records the highest.
     pub(super) fn conclude(&mut self, facts: &mut Facts) {
         if let Some(cgroup) = &self.cgroup {
             let mut sample = cgroup.sample();
@@ -156,7 +157,7 @@ impl UsageMonitor {
         } else if facts.hit_file_limit()
             && let Ok(work) = self.work.open().and_then(|work| work.try_clone())
         {
-            // Where the kernel keeps the quota, the longest file is not looked for otherwise.
+            // Where the kernel enforces the quota, only this measurement finds the longest file.
             self.disk.longest = scratch::measure(work).longest;
         }
         self.enter(&mut facts.usage, &facts.limits);
@@ -169,7 +170,7 @@ impl UsageMonitor {
         };
     }
 
-    /// Looks at a file system of the script's own, if there is one and its descriptor has come.
+    /// Measures a file system of the script's own, if there is one and its descriptor has arrived.
     fn filled(&mut self) -> Option<Filled> {
         if self.on_host.is_some() {
             return None;
@@ -181,10 +182,10 @@ impl UsageMonitor {
         Some(filled)
     }
 
-    /// Enters the highest figures.
+    /// Records the highest figures.
     fn enter(&self, usage: &mut Usage, limits: &Limits) {
         let highest = &self.highest;
-        // The launcher's figure counts mapped files, for which a cgroup does not hold a script to account.
+        // The launcher's figure counts mapped files, which a cgroup does not charge to a script.
         let peak = (self.cgroup.as_ref()).is_some_and(|cgroup| cgroup.keeps_peak());
         if peak && highest.memory > 0 {
             usage.max_memory = 0;
@@ -205,7 +206,7 @@ impl UsageMonitor {
         let large = self.cgroup.is_none() && sample.memory > limits.memory as u64;
         let passed = [
             (sample.memory_kills > 0, Stopped::Memory),
-            // Before memory: a crowd uses much of it as well.
+            // Before memory: many processes use much memory as well.
             (crowded, Stopped::Processes),
             (large, Stopped::Memory),
             (sample.cpu >= limits.cpu_time, Stopped::Cpu),

@@ -30,33 +30,35 @@ use crate::{
     slot::{NotStarted, SandboxedProcess, Slot},
 };
 
-/// How often a measurement of a script begins, unless the one before still continues.
+/// The interval between the starts of two measurements of a script, unless the last is still
+/// running.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// How long the set-up may take before it counts as failed.
+/// The longest time of the set-up before it counts as failed.
 const SET_UP: Duration = Duration::from_secs(60);
 
-/// How long the launcher may take to end every process before it is killed itself, which the kernel
-/// answers by killing its init. Longer than the launcher tries.
+/// The longest time that the launcher may take to end every process before it is killed, upon which
+/// the kernel kills its init. Longer than the launcher's own bound.
 const END: Duration = Duration::from_secs(35);
 
-/// How long pipes may stay open when every process is gone. Only a survivor could hold them.
+/// The longest time for which pipes may stay open after the end of every process. Only a survivor
+/// could hold them.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What was seen of a script.
+/// The observations of a run.
 pub(super) struct Seen {
     pub(super) facts: Facts,
-    /// What standard output, standard error and the result channel held.
+    /// The content of standard output, standard error and the result channel.
     pub(super) outputs: [Captured; 3],
     pub(super) started: bool,
     pub(super) missing: Vec<MissingLayer>,
     pub(super) enforcement: MemoryEnforcement,
-    /// Whether no process of the script lives, which the launcher has made sure of.
+    /// Whether no process of the script lives, as the launcher has verified.
     pub(super) all_gone: bool,
 }
 
 impl Seen {
-    /// Nothing ran.
+    /// The observations of a script that did not start.
     pub(super) fn nothing(not_started: NotStarted, limits: Limits) -> Self {
         let mut facts = Facts::new(limits);
         facts.failure = Some(not_started.failure);
@@ -71,7 +73,7 @@ impl Seen {
     }
 }
 
-/// Feeds and follows a script, until no process is left in its slot. What comes back beside what was seen
+/// Feeds and follows a script, until no process is left in its slot. The second value returned
 /// blocks when it is dropped, while the cgroup and the files of the script are removed.
 pub(super) async fn watch(
     (process, assignment): (SandboxedProcess, Option<Assignment>),
@@ -135,22 +137,22 @@ struct Watch {
     launched: Instant,
     started: Option<Instant>,
     ended: Option<Instant>,
-    /// Since when the script is no longer left to itself: it has ended, or has to.
+    /// The time when the script ended or was ordered to end.
     over: Option<Instant>,
     missing: Vec<MissingLayer>,
     survivors: u32,
     gone: bool,
-    /// A measurement under way, which ends with the limit that is passed, if one is.
+    /// A measurement in progress, which returns the passed limit, if there is one.
     sampling: Option<JoinHandle<(UsageMonitor, Option<Stopped>)>>,
     progress: watch::Sender<Progress>,
-    /// What is still to be handed over, once the files are in place.
+    /// The assignment, to be sent once the files are in place.
     assignment: Option<Assignment>,
     /// Processor time that is not the script's.
     used: Duration,
 }
 
 impl Watch {
-    /// Waits for everything that can happen, until the last report or the deadline of the last phase.
+    /// Handles every event, until the last report or the deadline of the last phase.
     async fn follow(
         &mut self,
         mut reports: Lines<BufReader<OwnedReadHalf>>,
@@ -165,7 +167,8 @@ impl Watch {
             if self.over.is_some()
                 && let Some(mut say) = say.take()
             {
-                // Shutting down is the order to end every process; an error means that it has happened.
+                // Shutting down is the order to end every process; an error means that it was given
+                // already.
                 let _ = say.shutdown().await;
             }
             let running = self.over.is_none();
@@ -203,7 +206,7 @@ impl Watch {
     }
 
     fn stop(&mut self, reason: Stopped) {
-        // Once the script has ended by itself, what is left to wait for is only its last report.
+        // Once the script has ended by itself, only its last report is still to come.
         if self.over.is_none() {
             self.facts.stopped = Some(reason);
             self.over = Some(Instant::now());
@@ -262,7 +265,7 @@ impl Watch {
         self.missing.extend(missing);
     }
 
-    /// Gives a waiting interpreter its script, which starts here.
+    /// Sends a waiting interpreter its assignment; the script starts here.
     fn assign(&mut self, assignment: Assignment) {
         let Assignment { mut job, text, .. } = assignment;
         self.used = assignment.used;
@@ -274,7 +277,8 @@ impl Watch {
             written => {
                 let written = written.unwrap_or(0);
                 tokio::spawn(async move {
-                    // An interpreter that does not read it has ended, which is reported.
+                    // An interpreter that does not read it has ended, and the launcher reports
+                    // that.
                     let _ = job.write_all(text.get(written..).unwrap_or_default()).await;
                 });
             }
@@ -313,7 +317,7 @@ impl Watch {
         }
     }
 
-    /// Waits for the last measurement, and ends what a launcher without a last report has left.
+    /// Waits for the last measurement, and ends the leftovers of a launcher without a last report.
     async fn finish(&mut self) {
         if self.sampling.is_some() {
             let sampled = finished(&mut self.sampling).await;
@@ -334,7 +338,7 @@ impl Watch {
         self.reach(Stage::Gone);
     }
 
-    /// Does what may block with the monitor.
+    /// Runs work on the monitor that may block.
     async fn blocking(
         &mut self,
         work: impl FnOnce(&mut UsageMonitor, &mut Facts) + Send + 'static,
@@ -352,10 +356,10 @@ impl Watch {
         }
     }
 
-    /// Adds up what was used.
+    /// Adds up the usage.
     async fn conclude(&mut self, accepted: Instant, now: Instant, outputs: &[Captured; 3]) {
         let streams = [Stream::Stdout, Stream::Stderr, Stream::Result];
-        // A script that ends by itself right behind its last byte was still too loud.
+        // A script that ends by itself right after its last byte may still have passed the limit.
         let limits = &self.facts.limits;
         let mut loud = streams.into_iter().zip(outputs);
         let loud = loud.find(|(stream, captured)| captured.read() > limits.flood(*stream));
@@ -370,14 +374,14 @@ impl Watch {
             let until = self.ended.unwrap_or(now);
             usage.wall_time = until.saturating_duration_since(started);
             usage.setup_time = started.saturating_duration_since(accepted);
-            // It may have ended before it was looked at.
+            // It may have ended before it was measured.
             usage.max_processes = 1;
         }
         self.blocking(UsageMonitor::conclude).await;
     }
 }
 
-/// What a measurement has found; nothing comes where there is none.
+/// Waits for the result of a measurement; pends forever if there is none.
 async fn finished<T>(sampling: &mut Option<JoinHandle<T>>) -> Result<T, JoinError> {
     match sampling {
         Some(sampling) => sampling.await,
@@ -385,7 +389,7 @@ async fn finished<T>(sampling: &mut Option<JoinHandle<T>>) -> Result<T, JoinErro
     }
 }
 
-/// What a stream held. It ends with the last process that could write to it.
+/// The content of a stream. It ends with the last process that could write to it.
 async fn drain<T: Default>(mut stream: JoinHandle<T>) -> T {
     match tokio::time::timeout(DRAIN, &mut stream).await {
         Ok(captured) => captured.unwrap_or_default(),

@@ -1,11 +1,11 @@
-//! What is in a file system that one script alone has.
+//! Measures the file system that one script has for itself.
 
 use std::{io, os::fd::BorrowedFd};
 
-/// What a script's own file system, which is in memory, holds.
+/// The content of a script's own file system in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
-    /// Bytes of all files, also of those that have no name any more.
+    /// Bytes of all files, including nameless ones.
     pub bytes: u64,
     /// Files and directories.
     pub files: u64,
@@ -14,10 +14,10 @@ pub struct Filled {
 }
 
 impl Filled {
-    /// Asks for the file system that a directory is in.
+    /// Reads the figures of the file system of a directory.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel does not report them.
     pub fn look(directory: BorrowedFd<'_>) -> io::Result<Self> {
         let system = rustix::fs::fstatfs(directory)?;
         let device = rustix::fs::fstat(directory)?.st_dev;
@@ -31,7 +31,7 @@ impl Filled {
 
     /// The memory that it takes, in bytes.
     pub fn memory(&self) -> u64 {
-        /// What the kernel keeps of each file beside its content.
+        /// The bytes that the kernel keeps of each file, in addition to its content.
         const PER_FILE: u64 = 1024;
         self.bytes
             .saturating_add(self.files.saturating_mul(PER_FILE))

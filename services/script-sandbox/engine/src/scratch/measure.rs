@@ -1,4 +1,4 @@
-//! How much a directory holds that a stranger fills meanwhile.
+//! Measures a directory while untrusted code writes to it.
 
 use std::{
     collections::HashSet,
@@ -14,16 +14,16 @@ use rustix::{
 use super::{directory_flags, entries};
 use crate::domain::limits::{BLOCK, Limits};
 
-/// So many levels are gone down at once, each with a descriptor. What lies below waits for its turn.
+/// The levels that one descent covers, each with a descriptor. Directories further down wait.
 const LEVELS: usize = 64;
 
-/// How many directories wait. Where more would have to, twice as many levels are gone down.
+/// The most directories that wait. Beyond it, a descent covers twice as many levels.
 const WAITING: usize = 64;
 
-/// What the owner needs for what is below its directory to be measured.
+/// The rights that the owner needs to measure the content of its directory.
 const FULL_RIGHTS: u32 = 0o700;
 
-/// What files take.
+/// The size of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// Bytes on the disk. A hole takes none.
@@ -35,14 +35,14 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// More than any limit: what cannot be measured.
+    /// More than any limit: a directory that cannot be measured.
     pub const BOUNDLESS: Self = Self {
         bytes: u64::MAX,
         files: u64::MAX,
         longest: u64::MAX,
     };
 
-    /// The same, but what could not be measured is a little more than is allowed.
+    /// The same, but a size that could not be measured is just above the limits.
     pub(crate) fn or_just_above(self, limits: &Limits) -> Self {
         let files = u64::from(limits.disk_files);
         match self == Self::BOUNDLESS {
@@ -55,16 +55,16 @@ impl Measured {
         }
     }
 
-    /// Adds a file that takes so many blocks of the kernel's.
+    /// Adds a file that takes so many of the kernel's blocks.
     pub(crate) fn add(&mut self, blocks: u64, length: u64) {
-        /// In these the kernel counts, whatever the file system's are.
+        /// The kernel counts in these units, independent of the file system's.
         const UNIT: u64 = 512;
         self.bytes = self.bytes.saturating_add(blocks.saturating_mul(UNIT));
         self.files = self.files.saturating_add(1);
         self.longest = self.longest.max(length);
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
@@ -85,10 +85,11 @@ impl Measured {
     }
 }
 
-/// Measures everything below a directory. Too many directories too far down, and one without rights that
-/// its owner, who is us, could get back, make the answer [`Measured::BOUNDLESS`]. Entries that come and go meanwhile may
-/// be missed, and so is a directory that another error of the host keeps from being read. Directories
-/// whose owner has taken its own rights away have them for as long as measuring takes.
+/// Measures everything below a directory. The answer is [`Measured::BOUNDLESS`] if there are too
+/// many directories too deep, or if its owner, our own user, cannot restore the rights of one.
+/// Entries that come and go meanwhile may be missed, as may directories that an error of the host
+/// makes unreadable. Directories whose owner has removed its own rights have them while the
+/// measurement lasts.
 pub fn measure(top: OwnedFd) -> Measured {
     let mut walk = MeasureWalk::default();
     let mut next = Some(OpenDirectory {
@@ -107,19 +108,20 @@ pub fn measure(top: OwnedFd) -> Measured {
 #[derive(Default)]
 struct MeasureWalk {
     measured: Measured,
-    /// Files with several names that have been met by one of them.
+    /// Files with several names that were counted already.
     met: HashSet<u64>,
     /// Directories further down.
     waiting: Vec<OpenDirectory>,
 }
 
 impl MeasureWalk {
-    /// `None`: it cannot be measured.
+    /// Measures one directory; `None` if that is impossible.
     fn directory(&mut self, directory: &OwnedFd, depth: usize) -> Option<()> {
         if depth > 2 * LEVELS {
             return None;
         }
-        // One that has been removed meanwhile holds nothing, and no error of the host is the script's.
+        // A directory that was removed meanwhile holds no file, and the script is not blamed for
+        // errors of the host.
         for (name, kind) in entries(directory.as_fd()).unwrap_or_default() {
             let stat =
                 rustix::fs::statat(directory, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -154,16 +156,16 @@ impl MeasureWalk {
     }
 }
 
-/// A directory below another. When it is dropped, its rights are as they were.
+/// A directory below another. Its rights are restored when it is dropped.
 struct OpenDirectory {
     directory: OwnedFd,
-    /// The rights that it had, if it was given others.
+    /// Its original rights, if they were changed.
     rights: Option<Mode>,
 }
 
 impl OpenDirectory {
-    /// Opens a directory so that what is in it can be listed and looked at. `None` if it cannot be, and
-    /// `Some(None)` if it is gone.
+    /// Opens a directory so that its content can be listed and examined. `None` if that is
+    /// impossible, and `Some(None)` if the directory is gone.
     fn open(parent: &OwnedFd, name: &CStr) -> Option<Option<Self>> {
         let opened = match rustix::fs::openat(parent, name, directory_flags(), Mode::empty()) {
             Ok(directory) => Self::allow(directory),
@@ -173,12 +175,12 @@ impl OpenDirectory {
         match opened {
             Ok(opened) => Some(Some(opened)),
             Err(Errno::ACCESS | Errno::PERM) => None,
-            // Something else has the name now, or nothing.
+            // Another file has the name now, or it is gone.
             Err(_) => Some(None),
         }
     }
 
-    /// One that can be listed may still keep from us what is listed.
+    /// A directory that can be listed may still keep its entries from being examined.
     fn allow(directory: OwnedFd) -> rustix::io::Result<Self> {
         let stat = rustix::fs::fstat(&directory)?;
         let user = rustix::process::geteuid();
@@ -192,13 +194,13 @@ impl OpenDirectory {
         })
     }
 
-    /// Gives the owner of a directory its rights back and opens it. The directory is held before
-    /// anything is done to it, so that it does not matter what its name leads to meanwhile.
+    /// Restores the rights of a directory's owner and opens it. The directory is opened before it
+    /// is changed, so that it does not matter where its name leads meanwhile.
     fn unlock(parent: &OwnedFd, name: &CStr) -> rustix::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(parent, name, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&held)?;
-        // A descriptor that only holds cannot be changed through itself, but through its own path.
+        // A descriptor with `O_PATH` cannot be changed through itself, but through its own path.
         let path = format!("/proc/self/fd/{}", held.as_raw_fd());
         rustix::fs::chmod(path, with_rights(&stat))?;
         Ok(Self {
@@ -211,7 +213,7 @@ impl OpenDirectory {
 impl Drop for OpenDirectory {
     fn drop(&mut self) {
         if let Some(rights) = self.rights {
-            // With more rights than it had it is no danger to anybody but its owner's own plans.
+            // The additional rights harm only the plans of its owner.
             let _ = rustix::fs::fchmod(&self.directory, rights);
         }
     }

@@ -1,4 +1,4 @@
-//! Paths that a stranger chose, as text that does no harm where it is shown.
+//! Untrusted paths, as text that does no harm where it is shown.
 
 /// A path as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,9 +10,9 @@ pub struct PathText {
 }
 
 impl PathText {
-    /// Writes a path. One that is plain text stays as it is; in any other every byte that is no
-    /// UTF-8 and every character that is not shown as itself is escaped, and the backslash, so that
-    /// the escapes can be distinguished from what was there.
+    /// Writes a path. Plain text is unchanged. In any other path each byte that is no UTF-8, each
+    /// character that is not shown as itself and each backslash is escaped, so that escapes are
+    /// distinguishable from original text.
     pub fn of(path: &[u8]) -> Self {
         if let Ok(text) = std::str::from_utf8(path)
             && text.chars().all(is_plain)
@@ -45,8 +45,8 @@ impl PathText {
     }
 }
 
-/// Returns whether a character is shown as itself: neither a control, nor a separator of lines, nor one
-/// that changes the direction of text or cannot be seen.
+/// Returns whether a character is shown as itself: no control, no separator of lines, and no
+/// character that changes the direction of text or is invisible.
 fn is_plain(character: char) -> bool {
     !character.is_control()
         && !matches!(

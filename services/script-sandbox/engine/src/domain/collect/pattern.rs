@@ -1,7 +1,7 @@
 //! Patterns of paths: `*` and `?` within a name, `**` for any number of directories.
 //!
-//! A walk goes down a tree and asks at each step which parts of each pattern may come next, so that
-//! nothing is entered that cannot hold a match.
+//! A walk goes down a tree and at each step tracks the parts of each pattern that may come next, so
+//! that no directory is entered that cannot hold a match.
 
 /// The longest pattern, in bytes.
 const MAX_BYTES: usize = 256;
@@ -24,7 +24,7 @@ impl Pattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the fault.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_BYTES {
             return Err("must be at most 256 bytes");
@@ -38,7 +38,7 @@ impl Pattern {
             name => Part::Name(name.as_bytes().to_vec()),
         };
         let mut parts: Vec<Part> = text.split('/').map(part).collect();
-        // Several in a row say no more than one.
+        // Several in a row mean no more than one.
         parts.dedup_by(|one, other| *one == Part::AnyDepth && *other == Part::AnyDepth);
         if parts.last() == Some(&Part::AnyDepth) {
             parts.push(Part::Name(b"*".to_vec()));
@@ -61,17 +61,17 @@ impl Pattern {
     }
 }
 
-/// Where a walk stands in each of several patterns.
+/// The positions of a walk in each of several patterns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Positions(Vec<Vec<usize>>);
 
 impl Positions {
-    /// At the top.
+    /// The positions at the top.
     pub fn top(patterns: &[Pattern]) -> Self {
         Self(patterns.iter().map(|each| settle(each, vec![0])).collect())
     }
 
-    /// Returns whether a file of this name is wanted. Without any pattern everything is.
+    /// Returns whether a file of this name is wanted. Without any pattern all files are.
     pub fn wants(&self, patterns: &[Pattern], name: &[u8]) -> bool {
         patterns.is_empty()
             || patterns.iter().zip(&self.0).any(|(pattern, positions)| {
@@ -82,7 +82,7 @@ impl Positions {
             })
     }
 
-    /// The positions within a directory of this name; `None` if nothing in it can be wanted.
+    /// The positions within a directory of this name; `None` if it can hold no wanted file.
     pub fn enter(&self, patterns: &[Pattern], name: &[u8]) -> Option<Self> {
         if patterns.is_empty() {
             return Some(self.clone());
@@ -103,8 +103,8 @@ impl Positions {
     }
 }
 
-/// Adds the positions behind each `**`, which may stand for nothing, and drops the one behind the
-/// end: a directory that is named itself has no match in it.
+/// Adds the positions behind each `**`, which may match no directory, and drops the position behind
+/// the end: a directory that a pattern names has no match in it.
 fn settle(pattern: &Pattern, mut positions: Vec<usize>) -> Vec<usize> {
     let behind: Vec<usize> = positions
         .iter()
@@ -118,10 +118,10 @@ fn settle(pattern: &Pattern, mut positions: Vec<usize>) -> Vec<usize> {
     positions
 }
 
-/// Holds a name against a part. The time is at most the product of the two lengths.
+/// Returns whether a name matches a part. The time is at most the product of the two lengths.
 fn matches(part: &[u8], name: &[u8]) -> bool {
     let (mut at_part, mut at_name) = (0, 0);
-    // The last star, and how much of the name it has taken.
+    // The last star, and the length of its match so far.
     let mut star: Option<(usize, usize)> = None;
     while at_name < name.len() {
         match part.get(at_part) {
@@ -149,7 +149,7 @@ fn matches(part: &[u8], name: &[u8]) -> bool {
     part[at_part..].iter().all(|byte| *byte == b'*')
 }
 
-/// How many bytes the character at a place has; a byte that is no UTF-8 counts by itself.
+/// The length in bytes of the character at a position; a byte that is no UTF-8 counts by itself.
 fn character_at(name: &[u8], at: usize) -> usize {
     let rest = &name[at..];
     let chunk = rest.utf8_chunks().next();

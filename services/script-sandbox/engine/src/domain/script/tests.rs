@@ -287,7 +287,7 @@ fn e23_the_longest_strings_fit_into_one_start_of_a_program() {
     const LONGEST: usize = 128 << 10;
     const ALL: usize = (8 << 20) / 4;
     const { assert!(MAX_STRING_BYTES + MAX_PATH_BYTES < LONGEST) };
-    // As many arguments and variables as the contract lets in, and those of ours.
+    // As many arguments and variables as the contract allows, and our own.
     const POINTERS: usize = (256 + 2 * 128) * 8;
     const { assert!(3 * MAX_STRING_BYTES + POINTERS < ALL) };
     check(

@@ -1,4 +1,4 @@
-//! Verdicts in a few words and numbers, for those who count them.
+//! Verdicts in a few words and numbers, for metrics and logs.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use super::Verdict;
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// What was allowed.
+    /// The allowed value.
     pub limit: u64,
-    /// What was seen.
+    /// The observed value.
     pub observed: u64,
-    /// What both are counted in.
+    /// The unit of both.
     pub unit: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub fn milliseconds(time: Duration) -> u64 {
 }
 
 impl Verdict {
-    /// The kind of the verdict; named as in the contract.
+    /// The kind of the verdict, named as in the contract.
     pub fn class(&self) -> &'static str {
         match self {
             Self::Exited { .. } => "exited",
@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// The limit that it is about, if it is about one.
+    /// The limit of the verdict, if it has one.
     pub fn reached(&self) -> Option<Reached> {
         Some(match *self {
             Self::Wall { limit, observed } | Self::Cpu { limit, observed } => {
@@ -84,7 +84,7 @@ impl Verdict {
         })
     }
 
-    /// The code, signal or error number that goes with it.
+    /// The code, signal or error number of the verdict, if it has one.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Exited { code } => Some(*code),

@@ -167,7 +167,7 @@ fn only_what_was_sampled_is_evidence_of_too_much_memory() {
         (Some(limit), End::Exited(0), "exited"),
         // Measured too late to end it.
         (Some(limit + 1), End::Exited(0), "memory"),
-        // The largest process has files mapped.
+        // The largest process maps files.
         (Some(limit - 1), crash, "signalled"),
         (Some(limit - 1), failure, "exited"),
         // The kernel kills where it counts.
