@@ -16,10 +16,10 @@ use sandbox_protocol::{
     report::{At, Failure, Layer, Step},
 };
 
-/// The newest Landlock whose rights are used.
+/// The newest Landlock ABI whose rights are used.
 const NEWEST: ABI = ABI::V6;
 
-/// The first Landlock that keeps signals and abstract sockets inside.
+/// The first Landlock ABI that keeps signals and abstract sockets inside.
 const FIRST_WITH_SCOPES: u32 = 6;
 
 const DEVICES: [&str; 5] = [
@@ -30,7 +30,7 @@ const DEVICES: [&str; 5] = [
     "/dev/urandom",
 ];
 
-/// For whom the system call list is made under a plan.
+/// The profile of the system call list under a plan.
 pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
     let namespaces = matches!(plan.confinement, Confinement::Namespaces(_));
     Profile {
@@ -40,8 +40,8 @@ pub(crate) fn profile(plan: &LaunchPlan) -> Profile {
     }
 }
 
-/// For whom the system call list is made, with or without namespaces of the script's own,
-/// and with or without a user of the script's own.
+/// The profile of the system call list, with or without namespaces of the script's own, and with or
+/// without a user of the script's own.
 pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     Profile {
         own_network: namespaces,
@@ -55,12 +55,12 @@ pub fn profile_of(namespaces: bool, own_user: bool) -> Profile {
     }
 }
 
-/// Returns whether the kernel can tell of attempts to use a network.
+/// Returns whether the kernel can report attempts to use a network.
 pub fn reports_network() -> bool {
     sys::can_tell_calls()
 }
 
-/// The version of Landlock that the kernel has; 0 if it has none.
+/// Returns the kernel's Landlock ABI version; 0 if it has none.
 pub fn landlock_abi() -> u32 {
     sys::landlock_abi()
 }
@@ -70,8 +70,9 @@ pub(crate) fn has_scopes() -> bool {
     sys::landlock_abi() >= FIRST_WITH_SCOPES
 }
 
-/// Sets the limits per process, but for open files. Core files are never written: one byte is too small for a file, and
-/// of all limits it is the one at which the kernel starts no handler of the host's either.
+/// Sets the limits per process, except on open files. Core files are never written: one byte is too
+/// small for a file, and it is the only limit at which the kernel starts no handler of the host's
+/// either.
 pub(crate) fn limits(limits: &ProcessLimits) -> Step {
     const STACK_BYTES: u64 = 8 << 20;
     const PENDING_SIGNALS: u64 = 1024;
@@ -90,12 +91,12 @@ pub(crate) fn limits(limits: &ProcessLimits) -> Step {
     for (resource, value) in all {
         limit(resource, value, value)?;
     }
-    // The first limit warns by SIGXCPU, which is also what the verdict is read from.
+    // The first limit warns by SIGXCPU, from which the verdict is derived as well.
     limit(libc::RLIMIT_CPU, limits.cpu_seconds, limits.cpu_seconds + 1)
 }
 
-/// Sets the limit on open files. It comes last: the kernel holds it against the descriptors of all
-/// processes of the user that are on their way, when this one sends its own.
+/// Sets the limit on open files. It comes last: the kernel compares it with the descriptors in
+/// transit of all processes of the user, when this one sends its own.
 pub(crate) fn open_files(limits: &ProcessLimits) -> Step {
     limit(libc::RLIMIT_NOFILE, limits.open_files, limits.open_files)
 }
@@ -139,9 +140,9 @@ pub(crate) fn landlock(plan: &LaunchPlan) -> Step {
     }
 }
 
-/// What may be done below which path.
+/// The rights below each path.
 fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
-    // A file that is shown by itself may be the interpreter.
+    // A file that is listed by itself may be the interpreter.
     let rights = |path: &std::path::Path| match path.is_dir() {
         true => AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute,
         false => AccessFs::ReadFile | AccessFs::Execute,
@@ -155,7 +156,7 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
     match confinement {
         Confinement::Namespaces(root) => {
             let scratch = [WORK_DIRECTORY, "/tmp", "/dev/shm"];
-            // The root itself may be listed, what is in it is granted one by one.
+            // The root itself may be listed, its entries are granted one by one.
             rules.push(("/".to_owned(), AccessFs::ReadDir.into()));
             let files = root.files.iter();
             rules.extend(files.map(|(path, _)| (shown(path), AccessFs::ReadFile.into())));
@@ -179,8 +180,8 @@ fn rules(confinement: &Confinement) -> Vec<(String, BitFlags<AccessFs>)> {
     rules
 }
 
-/// Installs the system call filter; afterwards hardly anything but becoming the script is possible.
-/// Returns the descriptor by which the init is informed of calls, if the profile reports any.
+/// Installs the system call filter; afterwards little but becoming the script is possible. Returns
+/// the descriptor that reports calls to the init, if the profile reports any.
 pub(crate) fn seccomp(profile: Profile) -> Step<Option<OwnedFd>> {
     let mut program = seccomp::compile(&policy::policy(profile));
     let installed = if profile.has_listener() {

@@ -1,4 +1,4 @@
-//! The first process inside: builds the place, starts the script, delivers files and reaps.
+//! The first process inside: builds the root, starts the script, delivers files and reaps.
 
 use std::{
     fs::File,
@@ -27,8 +27,8 @@ use sandbox_protocol::{
     report::{At, End, Failure, Layer, Report, Step},
 };
 
-/// Lives the init's life and ends the process. `go` is readable once the supervisor has done its part,
-/// and ends early if it failed; reports go to `reports`.
+/// Runs the init and exits. `go` is readable once the supervisor has done its part, and ends early
+/// if it failed; reports go to `reports`.
 pub(crate) fn run(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
@@ -54,8 +54,8 @@ fn send(reports: &mut File, report: &Report) {
     send_all(reports, std::slice::from_ref(report));
 }
 
-/// Sends reports at once, so that the service wakes once for the last ones. Reports that cannot be sent
-/// have no reader left: the supervisor is gone and so, soon, are we.
+/// Sends reports at once, so that the service wakes once for the last ones. Reports that cannot be
+/// sent have no reader left: the supervisor has died, and soon so will the init.
 fn send_all(reports: &mut File, all: &[Report]) {
     let mut lines = Vec::new();
     let written = (all.iter()).try_for_each(|report| channel::write_report(&mut lines, report));
@@ -81,7 +81,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     if plan.start != Start::AtOnce {
         place::deliver(&mut files, &areas)?;
     }
-    // A service that is not there any more does not collect either.
+    // A service that has died does not collect either.
     let _ = channel::send_descriptor(&files, areas.work.as_fd());
     let events = sys::child_events().at(Layer::Launch, "watching for ended processes")?;
     let (script, listener) = start(plan, descriptors)?;
@@ -100,8 +100,8 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     }
     let mut last = vec![Report::Ended { end }];
     if watch.alone {
-        // The kernel takes down the namespaces before it reports our end to the supervisor, which can take
-        // longer than all the rest; there is nothing in them any more.
+        // The kernel removes the namespaces before it reports the init's end to the supervisor,
+        // which can take longer than the rest. They are empty by now.
         let (cpu, max_process_bytes) = sys::usage().at(Layer::Launch, "reading what was used")?;
         last.push(Report::gone(cpu, max_process_bytes, 0));
     }
@@ -109,7 +109,7 @@ fn keep(plan: &LaunchPlan, descriptors: ScriptDescriptors<OwnedFd>, reports: &mu
     Ok(())
 }
 
-/// Takes possession of the new namespaces, where there are any.
+/// Enters the new namespaces, where there are any.
 fn enter(plan: &LaunchPlan) -> Step {
     match &plan.confinement {
         Confinement::Namespaces(root) => {
@@ -126,14 +126,14 @@ fn enter(plan: &LaunchPlan) -> Step {
     }
 }
 
-/// Bounds the buffers of the script's TCP connections, which lead only to itself. Memory for these is
-/// one store for the whole machine, and no limit of a process counts it. A host may forbid this; where
-/// there is a cgroup, it bounds them as well.
+/// Bounds the buffers of the script's TCP connections, which lead only to itself. Their memory is
+/// one pool for the whole machine, and no limit of a process counts it. A host may forbid this;
+/// where there is a cgroup, it bounds them as well.
 fn bound_connections() {
     /// The least, the first and the largest size of a buffer, in bytes.
     const SIZES: &str = "4096 16384 65536";
     for direction in ["tcp_rmem", "tcp_wmem"] {
-        // The files are those of the network of the process that opens them.
+        // The files configure the network namespace of the process that opens them.
         let _ = std::fs::write(format!("/proc/sys/net/ipv4/{direction}"), SIZES);
     }
 }
@@ -154,8 +154,8 @@ fn areas(confinement: &Confinement) -> Step<Areas> {
     })
 }
 
-/// Forks the payload and waits until it has become the interpreter. With its id comes the descriptor
-/// by which calls are reported, if the plan wants any reported.
+/// Forks the payload and waits until it has become the interpreter. Returns its id, and the
+/// descriptor that reports calls, if the plan wants any reported.
 fn start(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,
@@ -190,14 +190,14 @@ fn start(
     }
 }
 
-/// What is watched while the script runs.
+/// The state of the init while the script runs.
 struct Watch {
     areas: Areas,
     files: Option<UnixStream>,
-    /// Reports attempts to use a network and additions to epoll. Only the init has it: the
-    /// script cannot take it from here, and what could make another is refused by its filter.
+    /// Reports attempts to use a network and additions to epoll. Only the init has it: the script
+    /// cannot take it from here, and its filter refuses the calls that could make another.
     listener: Option<OwnedFd>,
-    /// How many more watches the script may add to epoll.
+    /// The number of watches that the script may still add to epoll.
     watches_left: u64,
     /// Whether only the script is in the init's pid namespace.
     alone: bool,
@@ -213,10 +213,11 @@ impl Watch {
             let delivery = self.wait(events)?;
             let attempts = self.answer_calls();
             if attempts > 0 {
-                // Who tried waits for an answer that never comes, but for the one that the kernel gives
-                // when the listener goes. The init may be killed upon its report, and the listener
-                // with it, so that no process may be left to continue by then. Without a pid namespace, who has
-                // left the group continues without a network until the supervisor has found it.
+                // The calling process waits for an answer that never comes, except from the kernel
+                // when the listener is closed. The init may be killed upon its report, and the
+                // listener with it, so no process may be left to continue by then. Without a pid
+                // namespace, a process that has left the group continues without a network until
+                // the supervisor has found it.
                 let _ = sys::kill(-script, libc::SIGKILL);
                 if self.alone {
                     end_everybody();
@@ -247,7 +248,7 @@ impl Watch {
         }
     }
 
-    /// Waits until something has happened. True: a delivery has come, or no more will.
+    /// Waits for an event. True: a delivery has arrived, or no more will.
     fn wait(&self, events: &OwnedFd) -> Step<bool> {
         let files = self.files.as_ref().map(AsFd::as_fd);
         let listener = self.listener.as_ref().map(AsFd::as_fd);
@@ -264,10 +265,11 @@ impl Watch {
         Ok(self.files.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty()))
     }
 
-    /// Answers the calls that wait for it. Returns how many of them are attempts to use a network, whose
-    /// processes continue waiting. A listener without processes is closed.
+    /// Answers the calls that wait for the listener. Returns the number of attempts to use a
+    /// network among them, whose processes continue waiting. A listener without processes is
+    /// closed.
     fn answer_calls(&mut self) -> u64 {
-        /// A script can have many threads; when they are counted is up to it.
+        /// The most calls per turn: a script can have many threads, and chooses when they call.
         const MOST: u64 = 10_000;
         let mut attempts = 0;
         for _ in 0..MOST {
@@ -297,7 +299,7 @@ impl Watch {
     }
 }
 
-/// Reaps every process that has ended; returns how the script did, if it is among them.
+/// Reaps every process that has ended; returns the end of the script, if it is among them.
 fn reap_until(script: i32) -> Option<End> {
     let mut end = None;
     while let Ok(Some(reaped)) = sys::reap(-1, false) {

@@ -1,11 +1,12 @@
-//! Sets up isolation for one script and reports how the script ended.
+//! Sets up isolation for one script and reports the end of the script.
 //!
 //! The service starts the program of this crate once per script, with an empty environment and a
-//! Unix stream socket as standard input. Over that socket come the [`LaunchPlan`](sandbox_protocol::plan::LaunchPlan) and the
-//! script's own descriptors, and [`Report`](sandbox_protocol::report::Report)s go back. Three processes take part:
+//! Unix stream socket as standard input. Over that socket come the
+//! [`LaunchPlan`](sandbox_protocol::plan::LaunchPlan) and the script's own descriptors, and
+//! [`Report`](sandbox_protocol::report::Report)s go back. Three processes take part:
 //!
 //! - the **supervisor** stays outside: it creates the namespaces, writes their id maps, joins the
-//!   cgroups, waits, and kills everything when the service says so or goes away;
+//!   cgroups, waits, and kills everything when the service orders that or dies;
 //! - the **init** is the first process inside (pid 1 of the pid namespace where there is one): it
 //!   builds the root, gives up its privileges, places files and reaps orphans;
 //! - the **payload** limits itself for good (rlimits, landlock, seccomp) and becomes the script.

@@ -15,11 +15,11 @@ use sandbox_protocol::{
     report::{At, Failure, Layer, Step},
 };
 
-/// Numbers below this one are the script's; everything else is moved out of the way first.
+/// Numbers below this one are the script's; all other descriptors are moved above first.
 const FIRST_FREE: i32 = 16;
 
-/// Confines this process and becomes the script. Returns only if that fails. Over `init` goes the
-/// descriptor by which attempts are reported; neither of the two outlives the change of program.
+/// Confines this process and becomes the script. Returns only if that fails. `init` carries the
+/// descriptor that reports calls; neither of the two survives the exec.
 pub(crate) fn become_script(
     plan: &LaunchPlan,
     descriptors: ScriptDescriptors<OwnedFd>,

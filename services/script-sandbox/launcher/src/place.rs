@@ -1,7 +1,7 @@
 //! Puts delivered files below a held directory.
 //!
-//! Every step opens one name beneath a descriptor that is already held and follows no link, so a
-//! script that rearranges its directories at the same moment can at worst make a delivery fail.
+//! Every step opens one name beneath a descriptor that is already open and follows no link, so a
+//! script that rearranges its directories at the same time can at worst make a delivery fail.
 
 use std::{
     fs::File,
@@ -34,7 +34,8 @@ pub struct Areas {
     pub input: OwnedFd,
 }
 
-/// Takes one delivery from the stream. `None`: the stream has ended and there was none.
+/// Reads one delivery from the stream and places its files. `None`: the stream has ended before
+/// one.
 ///
 /// # Errors
 /// When the stream is broken or a file cannot be made; the rest of the delivery is then lost.
@@ -69,7 +70,7 @@ fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> 
         let opened = rustix::fs::openat2(&directory, parent, flags, Mode::empty(), BENEATH);
         directory = opened.at(Layer::Files, at("opening the directory of"))?;
     }
-    // A file that is there already is replaced and never written through: it may be a link.
+    // An existing file is replaced and never written through: it may be a link.
     match rustix::fs::unlinkat(&directory, name, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
         Err(error) => return Err(error).at(Layer::Files, at("replacing")),
@@ -86,7 +87,7 @@ fn place(area: BorrowedFd<'_>, file: &DeliveredFile, stream: &mut impl Read) -> 
     }
 }
 
-/// The directories and the name of a path; `None` if it could lead anywhere else.
+/// The directories and the name of a path; `None` if it could lead elsewhere.
 fn parts(path: &str) -> Option<(Vec<&str>, &str)> {
     let mut parts: Vec<&str> = path.split('/').collect();
     let sound = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('\0');

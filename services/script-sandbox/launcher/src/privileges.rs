@@ -21,7 +21,7 @@ pub(crate) fn give_up(plan: &LaunchPlan) -> Step {
         for capability in 0..64_u64 {
             let one = CapabilitySet::from_bits_retain(1 << capability);
             match rustix::thread::remove_capability_from_bounding_set(one) {
-                // The kernel knows no further ones.
+                // The kernel has no further ones.
                 Err(Errno::INVAL) => break,
                 dropped => dropped.at(layer, "dropping the bounding set")?,
             }
@@ -38,6 +38,6 @@ pub(crate) fn give_up(plan: &LaunchPlan) -> Step {
     sys::drop_capabilities().at(layer, "dropping the capabilities")?;
     rustix::thread::set_no_new_privs(true).at(layer, "ruling out new privileges")?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).at(layer, "hiding from the script")?;
-    // The change of user has cleared the wish to die with the parent.
+    // The change of user has cleared the parent-death signal.
     sys::die_with_parent().at(layer, "tying the life to the supervisor")
 }

@@ -1,13 +1,14 @@
-//! What is asked of and done to processes other than one's own launchers.
+//! Queries and ends processes other than a service's own launchers.
 
 use std::time::{Duration, Instant};
 
 use crate::{supervisor::tree, sys};
 
-/// Ends what is left of scripts whose launchers were killed: on a level without a pid namespace nothing
-/// else ends it. Returns how many processes could not be ended, such as those of another user.
+/// Ends the leftovers of scripts whose launchers were killed: on a level without a pid namespace no
+/// other mechanism ends them. Returns the number of processes that could not be ended, such as
+/// those of another user.
 pub fn end_leftovers() -> usize {
-    /// A crowd takes its time to die.
+    /// The longest wait: a crowd takes its time to die.
     const PATIENCE: Duration = Duration::from_secs(10);
     const STEP: Duration = Duration::from_millis(5);
     let deadline = Instant::now() + PATIENCE;
@@ -20,8 +21,9 @@ pub fn end_leftovers() -> usize {
     }
 }
 
-/// Returns whether two processes have one memory, as the child of a vfork has its parent's until it becomes
-/// another program. `false` also if the kernel does not tell, or one of them has ended.
+/// Returns whether two processes share their memory, as the child of a vfork shares its parent's
+/// until it becomes another program. `false` also if the kernel does not report it, or one of them
+/// has ended.
 pub fn share_memory(one: u32, other: u32) -> bool {
     let process = |pid: u32| i32::try_from(pid).ok().filter(|pid| *pid > 0);
     match (process(one), process(other)) {
@@ -44,7 +46,8 @@ mod tests {
             .arg("600")
             .spawn()
             .expect("sleep exists");
-        // A process that starts another continues a moment before that one has left their common memory.
+        // A process that starts another continues a moment before the child has left the shared
+        // memory.
         let begin = std::time::Instant::now();
         while share_memory(own, other.id()) {
             assert!(begin.elapsed().as_secs() < 60, "it has memory of its own");

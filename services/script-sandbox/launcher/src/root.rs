@@ -15,13 +15,13 @@ use sandbox_protocol::{
     report::{At, Layer, Step},
 };
 
-/// Where the host's root is while the new one is being built.
+/// The path of the host's root while the new one is built.
 const HOST: &str = "/.host";
 
-/// Where the scratch file system is while its directories are being handed out.
+/// The path of the scratch file system while its directories are bound.
 const SCRATCH: &str = "/.scratch";
 
-/// Directories of the scratch file system and where they appear.
+/// Directories of the scratch file system, their paths in the root, and their modes.
 const SCRATCH_DIRECTORIES: [(&str, &str, u32); 4] = [
     ("work", WORK_DIRECTORY, 0o755),
     ("tmp", "/tmp", 0o1777),
@@ -72,7 +72,7 @@ pub(crate) fn build(plan: &RootPlan, owner: bool) -> Step {
 
 /// Mounts an empty file system and makes it the root; the host's appears at [`HOST`].
 fn enter_new_root() -> Step {
-    // Any directory of the host will do: what it hides comes back when the root moves away.
+    // Any directory of the host will do: its content reappears when the root moves away.
     let mut places = ["/tmp", "/run", "/mnt", "/usr"].into_iter().map(Path::new);
     let place = places
         .find(|path| path.is_dir())
@@ -153,7 +153,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-/// Processes of the own pid namespace and nothing of the machine.
+/// Mounts /proc, with the processes of the script's own pid namespace and no data of the machine.
 fn proc() -> Step {
     fs::create_dir("/proc").at(Layer::Proc, "making /proc")?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;

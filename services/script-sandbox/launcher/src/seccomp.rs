@@ -1,8 +1,8 @@
 //! The system call allow-list.
 //!
-//! [`policy`] states what each call may do, [`compile`] turns that into the kernel's filter
-//! language. What the policy does not name is answered with ENOSYS, as a kernel without the call
-//! would; foreign call interfaces (i386, x32) are answered with death.
+//! [`policy`] states the answer to each call, [`compile`] turns that into the kernel's filter
+//! language. A call that the policy does not name is answered with ENOSYS, as a kernel without the
+//! call would; calls of foreign interfaces (i386, x32) kill the process.
 
 pub mod compile;
 pub mod policy;

@@ -1,4 +1,4 @@
-//! The process that stays outside: it makes the place, waits, and ends everything on demand.
+//! The process that stays outside: it makes the namespaces, waits, and ends everything on demand.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -25,8 +25,8 @@ use sandbox_protocol::{
 
 pub(crate) mod tree;
 
-/// How long the end of all processes is waited for after they were killed. It takes milliseconds; on
-/// a machine with more to do than it can, a crowd may still take its time to die.
+/// The longest wait for the end of all processes after they were killed. It takes milliseconds; on
+/// an overloaded machine, a crowd may still take its time to die.
 const KILL_TIME: Duration = Duration::from_secs(30);
 
 /// All namespaces but the cgroup one, which the init makes after it has joined its cgroups.
@@ -39,12 +39,12 @@ const NAMESPACES: [(i32, Layer); 6] = [
     (libc::CLONE_NEWUTS, Layer::UtsNamespace),
 ];
 
-/// Serves the one plan that comes over standard input.
+/// Executes the one plan that comes over standard input.
 pub fn run() -> ExitCode {
     // A panic must not unwind past a fork into code that is meant for the other process.
     std::panic::set_hook(Box::new(|_| sys::exit_now(101)));
-    // The end of the service is known by that of the socket, and must not be ours: without a pid
-    // namespace, a script would continue.
+    // The end of the socket reports the end of the service. The end of the service must not end
+    // this process first: without a pid namespace, a script would continue.
     if sys::close_from(3).is_err() {
         return ExitCode::FAILURE;
     }
@@ -64,7 +64,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Starts the init, hands its reports on, and returns the last report once no process is left.
+/// Starts the init, forwards its reports, and returns the last report once no process is left.
 fn supervise(
     socket: &UnixStream,
     plan: LaunchPlan,
@@ -110,8 +110,8 @@ fn supervise(
     Ok(family.end(&events))
 }
 
-/// Does what only an outsider can: id maps, cgroups, and a place high on the list of victims when
-/// the machine runs out of memory.
+/// Does the part that needs a process outside: id maps, cgroups, and a high score among the victims
+/// when the machine runs out of memory.
 fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
     let write = |path: &str, text: &str| {
         OpenOptions::new()
@@ -150,7 +150,7 @@ fn admit(plan: &LaunchPlan, init: i32, namespaces: bool) -> Step {
         .at(Layer::Launch, "marking the script as the first victim")
 }
 
-/// Finds out which namespace was refused, as one call asks for all of them at once.
+/// Finds out which namespace was refused, as one call requests all of them at once.
 fn which_namespace(error: io::Error) -> Failure {
     let errno = error.raw_os_error().unwrap_or(0);
     let all = |layer| Failure::new(layer, "making the namespaces", errno);
@@ -181,7 +181,7 @@ struct Family {
 }
 
 impl Family {
-    /// Hands reports on until the init has ended, or the service wants an end or is gone.
+    /// Forwards reports until the init has ended, or the service orders the end or has died.
     fn accompany(&mut self, socket: &UnixStream, events: &OwnedFd, reports: OwnedFd) {
         let reports = File::from(reports);
         let mut talking = true;
@@ -206,7 +206,7 @@ impl Family {
                     return;
                 }
             }
-            // The service says one thing only, by a byte or by its absence: end it.
+            // The service sends only one order, by a byte or by closing the socket: end it.
             if ready[1] {
                 return;
             }
@@ -240,17 +240,18 @@ impl Family {
         let mut survivors = 0;
         loop {
             if self.init != 0 {
-                // It may have ended a moment ago; the wait below shows it.
+                // It may have ended just now; the wait below shows that.
                 let _ = sys::kill(self.init, libc::SIGKILL);
             }
             if !self.namespaces {
                 self.catch_orphans();
                 survivors = tree::kill_descendants(self.user);
             }
-            // All the dead at once: a crowd leaves thousands, and each look at who is left costs as
-            // much as there are.
+            // All the dead at once: a crowd leaves thousands, and each walk over the living costs
+            // as much as there are.
             if !self.reap() {
-                // No children at all: the dead have left no orphans either, as those come to us.
+                // No children at all: the dead have left no orphans either, as this process adopts
+                // them.
                 survivors = 0;
                 break;
             }
@@ -264,8 +265,8 @@ impl Family {
         Report::gone(self.cpu, self.max_bytes, survivors)
     }
 
-    /// Kills our own children as they come. A process that forks and ends faster than all processes can be
-    /// looked at has to leave its child to us each time, and is caught there.
+    /// Kills our own children as they come. A process that forks and ends faster than a walk over
+    /// all processes leaves its child to us each time, and is caught here.
     fn catch_orphans(&mut self) {
         const TURNS: u32 = 200;
         for _ in 0..TURNS {
@@ -276,7 +277,7 @@ impl Family {
     }
 }
 
-/// Hands on what has been reported. False: nothing more will be.
+/// Forwards the pending reports. False: no more will come.
 fn hand_on(mut reports: &File, mut socket: &UnixStream) -> bool {
     let mut buffer = [0; 4 << 10];
     match reports.read(&mut buffer) {

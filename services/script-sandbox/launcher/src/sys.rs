@@ -31,7 +31,7 @@ pub(crate) struct Reaped {
     pub(crate) status: c_int,
     /// Processor time of it and of all it waited for.
     pub(crate) cpu: Duration,
-    /// The largest resident size among them, in bytes.
+    /// The largest resident size of it and of all it waited for, in bytes.
     pub(crate) max_bytes: u64,
 }
 
@@ -46,10 +46,10 @@ fn check(result: c_long) -> io::Result<c_long> {
 /// Makes a call that the C library does not know.
 ///
 /// # Safety
-/// The arguments must be what the call takes.
+/// The arguments must be valid for the call.
 unsafe fn call(number: c_long, arguments: [c_long; 5]) -> io::Result<c_long> {
     let [one, two, three, four, five] = arguments;
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     check(unsafe { libc::syscall(number, one, two, three, four, five) })
 }
 
@@ -141,13 +141,13 @@ pub(crate) fn kill(pid: pid_t, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(pid, signal) }.into()).map(drop)
 }
 
-/// Holds a process, so that its number cannot come to mean another one.
+/// Opens a process, so that its number cannot come to mean another process.
 pub(crate) fn hold(pid: pid_t) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Returns whether two processes have one memory.
+/// Returns whether two processes share their memory.
 pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
     const KCMP_VM: c_long = 1;
     // SAFETY: the call takes numbers only.
@@ -155,7 +155,7 @@ pub(crate) fn share_memory(one: c_int, other: c_int) -> io::Result<bool> {
     Ok(order == 0)
 }
 
-/// Sends a signal to a process that is held, or to every process of its group.
+/// Sends a signal to an open process, or to every process of its group.
 pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> io::Result<()> {
     /// `PIDFD_SIGNAL_PROCESS_GROUP`, which kernels before 6.9 do not have.
     const PROCESS_GROUP: c_long = 1 << 2;
@@ -175,7 +175,7 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
     ))?)
 }
 
-/// Makes this process the one that orphans of its descendants are handed to.
+/// Makes this process the parent of its descendants' orphans.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(Pid::INIT))?)
 }
@@ -191,7 +191,8 @@ pub(crate) fn drop_capabilities() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, none)?)
 }
 
-/// Takes on a user and group id in all their forms, and no other group where that is possible.
+/// Sets the user and group id in all their forms, and drops all other groups where that is
+/// possible.
 pub(crate) fn become_user(id: u32, clear_groups: bool) -> io::Result<()> {
     if clear_groups {
         rustix::thread::set_thread_groups(&[])?;
@@ -201,8 +202,8 @@ pub(crate) fn become_user(id: u32, clear_groups: bool) -> io::Result<()> {
     Ok(rustix::thread::set_thread_res_uid(user, user, user)?)
 }
 
-/// Limits one resource; the first value is the soft limit. Where this process itself has less and may
-/// not raise it, it keeps what it has; but for core files, of which less is not safer.
+/// Limits one resource; the first value is the soft limit. Where this process itself has less and
+/// may not raise it, it keeps its own limit; except for core files, where less is not safer.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> io::Result<()> {
     let set = |limit: libc::rlimit| {
         // SAFETY: the pointer refers to a live local.
@@ -218,7 +219,7 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -
     let mut own = wanted;
     // SAFETY: the pointer refers to a live local.
     check(unsafe { libc::getrlimit(resource, &raw mut own) }.into())?;
-    // With less than a byte for core files the kernel hands a crash to the host's handler.
+    // With less than a byte for core files the kernel passes a crash to the host's handler.
     if own.rlim_max >= hard || resource == libc::RLIMIT_CORE {
         return Err(error);
     }
@@ -246,7 +247,7 @@ pub(crate) fn close_from(first: c_int) -> io::Result<()> {
     close_range(first, 0)
 }
 
-/// Lets every descriptor from `first` on vanish when this process becomes another program.
+/// Closes every descriptor from `first` on when this process becomes another program.
 pub(crate) fn close_on_exec_from(first: c_int) -> io::Result<()> {
     close_range(first, libc::CLOSE_RANGE_CLOEXEC as c_long)
 }
@@ -258,7 +259,7 @@ fn close_range(first: c_int, flags: c_long) -> io::Result<()> {
     unsafe { call(libc::SYS_close_range, arguments) }.map(drop)
 }
 
-/// The version of Landlock that the kernel has; 0 if it has none.
+/// Returns the kernel's Landlock ABI version; 0 if it has none.
 pub(crate) fn landlock_abi() -> u32 {
     const VERSION: c_long = 1;
     // SAFETY: with this flag the kernel reads no attributes.
@@ -353,7 +354,7 @@ pub(crate) fn install_filter(program: &mut [libc::sock_filter]) -> io::Result<()
     seccomp_filter(program, 0).map(drop)
 }
 
-/// Does the same with a filter that reports calls; gives the descriptor by which it does. It is
+/// Does the same with a filter that reports calls; returns the descriptor that reports them. It is
 /// closed when this process becomes another program.
 pub(crate) fn install_telling_filter(program: &mut [libc::sock_filter]) -> io::Result<OwnedFd> {
     let fd = seccomp_filter(program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
@@ -374,7 +375,7 @@ fn seccomp_filter(program: &mut [libc::sock_filter], flags: c_ulong) -> io::Resu
     unsafe { call(libc::SYS_seccomp, arguments) }
 }
 
-/// Returns whether the kernel knows filters that tell of calls.
+/// Returns whether the kernel supports filters that report calls.
 pub(crate) fn can_tell_calls() -> bool {
     let action = libc::SECCOMP_RET_USER_NOTIF;
     let arguments = [
@@ -395,10 +396,10 @@ pub(crate) struct WaitingCall {
     pub(crate) number: c_long,
 }
 
-/// Takes one call that a filter reports, and leaves its process waiting. To be called only when the
+/// Receives one call that a filter reports, and leaves its process waiting. Call it only when the
 /// descriptor is readable. `None`: the process has died meanwhile.
 pub(crate) fn take_reported_call(listener: BorrowedFd<'_>) -> io::Result<Option<WaitingCall>> {
-    // SAFETY: an all-zero value of that plain struct is valid, and the kernel asks for one.
+    // SAFETY: an all-zero value of that plain struct is valid, and the kernel requires one.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     let receive = libc::SECCOMP_IOCTL_NOTIF_RECV;
     // SAFETY: the pointer refers to a live local of the type that the request names.
@@ -409,8 +410,8 @@ pub(crate) fn take_reported_call(listener: BorrowedFd<'_>) -> io::Result<Option<
     }))
 }
 
-/// Lets a waiting call be carried out, or fail with an error number. What it does must not depend on
-/// its arguments being what they were: the process can change them meanwhile.
+/// Lets a waiting call proceed, or fail with an error number. The decision must not depend on the
+/// memory behind its arguments: the process can change that meanwhile.
 pub(crate) fn answer_reported_call(
     listener: BorrowedFd<'_>,
     call: &WaitingCall,

@@ -1,8 +1,8 @@
 //! From the policy to the kernel's filter language.
 //!
 //! The program is one block per call, in the order of the policy: compare the number, jump over the
-//! block if it is another one, else answer. The kernel remembers which numbers are always allowed,
-//! so the length of the chain costs nothing for those.
+//! block if it differs, otherwise answer. The kernel caches the numbers that are always allowed, so
+//! the length of the chain costs them nothing.
 
 use libc::sock_filter;
 
@@ -54,7 +54,7 @@ fn block(entry: &Entry) -> Vec<sock_filter> {
     block
 }
 
-/// The tests of one alternative: the first that fails jumps behind it, past its answer.
+/// The tests of one alternative: the first that fails jumps past its answer.
 fn alternative(conditions: &[Condition], then: Answer) -> Vec<sock_filter> {
     let halves: Vec<(u32, u32, u32)> = conditions.iter().flat_map(halves).collect();
     let steps = |mask: u32| if mask == u32::MAX { 2 } else { 3 };
@@ -73,7 +73,7 @@ fn alternative(conditions: &[Condition], then: Answer) -> Vec<sock_filter> {
     program
 }
 
-/// The 32-bit halves of an argument that a condition looks at: offset, mask, value.
+/// The 32-bit halves of an argument that a condition tests: offset, mask, value.
 fn halves(condition: &Condition) -> Vec<(u32, u32, u32)> {
     let offset = ARGUMENTS + 8 * condition.argument;
     let low = (offset, condition.mask as u32, condition.value as u32);

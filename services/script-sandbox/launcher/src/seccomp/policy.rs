@@ -1,4 +1,4 @@
-//! What scripts may ask of the kernel.
+//! The system calls that scripts may make.
 
 use libc::{EINVAL, ENOMEM, ENOSYS, ENOTSUP, ENOTTY, EPERM};
 
@@ -8,7 +8,7 @@ mod tables;
 
 use tables::{ALLOWED, ANSWERED_ENOTSUP, ANSWERED_EPERM, DEADLY};
 
-/// For whom the list is made.
+/// The properties of a script's confinement on which the policy depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Whether the script has a network namespace of its own, so that sockets reach no host.
@@ -21,18 +21,18 @@ pub struct Profile {
     pub reports_network: bool,
     /// Whether the init counts the watches that are added to epoll, and refuses further ones.
     pub counts_watches: bool,
-    /// Whether the script sees no files that are not its own but read-only ones. Otherwise it may
-    /// set the times of every file that any user may write, which Landlock does not guard.
+    /// Whether the only files of others that the script sees are read-only. Otherwise it may set
+    /// the times of every file that any user may write, which Landlock does not guard.
     pub own_root: bool,
-    /// Whether every file that the script's user owns is the script's. Otherwise it owns those of
-    /// the service, whose modes Landlock does not guard either.
+    /// Whether the script owns every file that its user owns. Otherwise its user also owns the
+    /// files of the service, whose modes Landlock does not guard either.
     pub own_files: bool,
-    /// Whether the script's files are on a disk of the host, which others wait for as well. What
-    /// would be flushed there is not, and is answered as if it were.
+    /// Whether the script's files are on a disk of the host, for which other processes wait as
+    /// well. Flushes there are answered as done without being carried out.
     pub on_disk: bool,
 }
 
-/// What happens to a call.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is carried out.
@@ -50,19 +50,19 @@ pub enum Answer {
 pub struct Condition {
     /// The argument, from 0.
     pub argument: u32,
-    /// The bits that count.
+    /// The bits to test.
     pub mask: u64,
-    /// What they must be.
+    /// Their required value.
     pub value: u64,
 }
 
 impl Condition {
-    /// The whole argument has this value.
+    /// Tests that the whole argument has this value.
     fn is(argument: u32, value: u64) -> Self {
         Self::masked(argument, u64::MAX, value)
     }
 
-    /// Every bit of `flag` is set.
+    /// Tests that every bit of `flag` is set.
     fn has(argument: u32, flag: u64) -> Self {
         Self::masked(argument, flag, flag)
     }
@@ -76,14 +76,14 @@ impl Condition {
     }
 }
 
-/// One system call and what happens to it: as the first case says of which every condition holds.
+/// One system call and its answer: the answer of the first case whose conditions all hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The call's number.
     pub number: i64,
     /// The cases.
     pub cases: Vec<(Vec<Condition>, Answer)>,
-    /// What happens if no case holds.
+    /// The answer if no case holds.
     pub otherwise: Answer,
 }
 
@@ -96,7 +96,7 @@ impl Entry {
         }
     }
 
-    /// Allowed if every condition of one of the alternatives holds.
+    /// Allows the call if every condition of one of the alternatives holds.
     fn allowed_if(number: i64, any: impl IntoIterator<Item = Vec<Condition>>, errno: i32) -> Self {
         let any = any
             .into_iter()
@@ -108,7 +108,7 @@ impl Entry {
         }
     }
 
-    /// Allowed, but for these cases.
+    /// Allows the call, except in these cases.
     fn allowed_unless(number: i64, cases: Vec<(Vec<Condition>, Answer)>) -> Self {
         Self {
             number,
@@ -117,7 +117,7 @@ impl Entry {
         }
     }
 
-    /// Allowed, or refused with EPERM.
+    /// Allows the call, or refuses it with EPERM.
     fn allowed(number: i64, allowed: bool) -> Self {
         let refused = Answer::Errno(EPERM);
         Self::always(number, if allowed { Answer::Allow } else { refused })
@@ -131,13 +131,13 @@ impl Profile {
     }
 }
 
-/// What happens to calls that the policy does not name.
+/// The answer to calls that the policy does not name.
 pub const UNNAMED: Answer = Answer::Errno(ENOSYS);
 
-/// The low half of a register, which is all that the kernel looks at where it takes a 32-bit number.
+/// The low half of a register: all that the kernel reads where it expects a 32-bit number.
 const LOWER_HALF: u64 = u32::MAX as u64;
 
-/// Every namespace flag that `clone` takes.
+/// Every namespace flag that `clone` accepts.
 pub const NAMESPACE_FLAGS: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -171,7 +171,7 @@ pub fn policy(profile: Profile) -> Vec<Entry> {
     entries
 }
 
-/// How many calls a profile allows, always or with certain arguments.
+/// The number of calls that a profile allows, always or with certain arguments.
 pub fn allowed_calls(profile: Profile) -> usize {
     let refused = |entry: &&Entry| {
         entry.cases.is_empty() && matches!(entry.otherwise, Answer::Errno(_) | Answer::Kill)
@@ -192,7 +192,8 @@ fn conditional() -> Vec<Entry> {
     };
     vec![
         threads_and_processes(),
-        // Asking terminals and pipes; everything else, above all TIOCSTI, is answered as by a file.
+        // Queries of terminals and pipes; any other request, above all TIOCSTI, is answered as by a
+        // file.
         one_of(libc::SYS_ioctl, 1, tables::IOCTLS, ENOTTY),
         one_of(libc::SYS_prctl, 0, tables::PRCTLS, EPERM),
         one_of(libc::SYS_arch_prctl, 0, tables::ARCH_PRCTLS, EPERM),
@@ -206,7 +207,8 @@ fn conditional() -> Vec<Entry> {
 }
 
 /// A thread or a process, but no namespace: clone3 hides its flags behind a pointer and is answered
-/// ENOSYS, upon which the C libraries use this one. Nor one whose end sends the signal of [`signals`].
+/// ENOSYS, upon which the C libraries use this call. A child whose end would send the signal of
+/// [`signals`] is refused, too.
 fn threads_and_processes() -> Entry {
     let exit_signal = Condition::masked(0, libc::CSIGNAL as u64, libc::SIGSYS as u64);
     let no_namespace = Condition::masked(0, NAMESPACE_FLAGS, 0);
@@ -220,8 +222,8 @@ fn threads_and_processes() -> Entry {
     }
 }
 
-/// Signals to the script's own processes, but for the signal by which the kernel ends a process that makes a
-/// forbidden call: it is evidence of such a call.
+/// Signals to the script's own processes, except the signal by which the kernel ends a process that
+/// makes a forbidden call: it is evidence of such a call.
 fn signals(profile: Profile) -> [Entry; 3] {
     let calls = [
         (libc::SYS_kill, 1),
@@ -238,13 +240,14 @@ fn signals(profile: Profile) -> [Entry; 3] {
     })
 }
 
-/// Memory, but for two kinds that no limit of the script counts. Huge pages are a stock of the whole
-/// host. Pages that are merged with equal ones of others tell by the time of a write what others hold.
+/// Memory, except two kinds that no limit of the script counts. Huge pages are a pool of the whole
+/// host. Pages merged with equal pages of other processes reveal their content by the time of a
+/// write.
 fn memory() -> [Entry; 2] {
     let huge = Condition::has(3, libc::MAP_HUGETLB as u64);
     let merged = Condition::masked(2, LOWER_HALF, libc::MADV_MERGEABLE as u64);
     [
-        // The answers of a kernel that has neither.
+        // The answers of a kernel that supports neither.
         Entry::allowed_unless(libc::SYS_mmap, vec![(vec![huge], Answer::Errno(ENOMEM))]),
         Entry::allowed_unless(
             libc::SYS_madvise,
@@ -253,7 +256,7 @@ fn memory() -> [Entry; 2] {
     ]
 }
 
-/// Questions that name a process or its clock. A script that sees foreign processes keeps the questions
+/// Queries that name a process or its clock. A script that sees foreign processes keeps the queries
 /// about itself and about the clocks that all processes share.
 fn processes(profile: Profile) -> Vec<Entry> {
     /// The highest number of a clock that belongs to no process.
@@ -279,15 +282,15 @@ fn processes(profile: Profile) -> Vec<Entry> {
     entries
 }
 
-/// Watches by epoll, which the kernel counts by user. The same descriptors can be added to many, and
-/// many descriptors lead to one file, so that the limit on open files bounds them at nothing useful.
+/// Watches by epoll, which the kernel counts by user. One descriptor can be added to many epolls,
+/// and many descriptors lead to one file, so that the limit on open files is no useful bound.
 fn watches(profile: Profile) -> Entry {
     let adds = Condition::masked(1, LOWER_HALF, libc::EPOLL_CTL_ADD as u64);
     let counted = profile.counts_watches.then(|| (vec![adds], Answer::Tell));
     Entry::allowed_unless(libc::SYS_epoll_ctl, counted.into_iter().collect())
 }
 
-/// Modes and times of files. Without a root of its own a script reaches more than its own: by a path,
+/// Modes and times of files. Without a root of its own a script reaches files of others: by a path,
 /// and by a descriptor the host's devices, to which any user may write.
 fn file_attributes(profile: Profile) -> [Entry; 4] {
     let times = Entry::allowed(libc::SYS_utimensat, profile.own_root);
@@ -296,10 +299,10 @@ fn file_attributes(profile: Profile) -> [Entry; 4] {
     [path, descriptor, place, times]
 }
 
-/// Reading one's own limits, and lowering them; raising them is refused by the kernel. The limit on
-/// core files stays: at zero the kernel would hand a crash to the host's handler.
+/// Reading its own limits, and lowering them; the kernel refuses raising them. The limit on core
+/// files stays: at zero the kernel would pass a crash to the host's handler.
 fn own_limits() -> Entry {
-    /// How many kinds of limits the kernel has.
+    /// The number of kinds of limits in the kernel.
     const RESOURCES: u64 = 16;
     let is = Condition::is;
     let resources = (0..RESOURCES)

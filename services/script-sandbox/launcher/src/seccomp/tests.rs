@@ -1,4 +1,4 @@
-//! Runs the compiled filter on paper and holds it against the policy.
+//! Interprets the compiled filter and compares it with the policy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,7 @@ const PROFILES: [Profile; 5] = [
     },
 ];
 
-/// What the kernel sees of a call.
+/// The kernel's view of a call.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     number: u32,
@@ -130,7 +130,7 @@ fn interpret(program: &[libc::sock_filter], call: &Call) -> Answer {
     panic!("the filter does not end");
 }
 
-/// What the policy says, computed without the compiler.
+/// The answer that the policy declares, computed without the compiler.
 fn declared(entries: &BTreeMap<u32, Entry>, call: &Call) -> Answer {
     if call.arch != NATIVE_ARCH || call.number >= X32_BIT {
         return Answer::Kill;
@@ -167,7 +167,7 @@ fn answer(profile: Profile, number: i64, arguments: &[u64]) -> Answer {
     )
 }
 
-/// Arguments that sit on the edges of what the policy tests.
+/// Arguments on the edges of the policy's tests.
 fn edges(entries: &[Entry]) -> Vec<u64> {
     let mut values = BTreeSet::from([0, 1, u64::from(u32::MAX), 1 << 32, u64::MAX, 1 << 63]);
     for entry in entries {
@@ -343,7 +343,7 @@ fn memory_that_no_limit_counts_cannot_be_taken() {
         let advise = |advice: i32| answer(profile, libc::SYS_madvise, &[4096, 4096, advice as u64]);
         assert_eq!(advise(libc::MADV_DONTNEED), Answer::Allow);
         assert_eq!(advise(libc::MADV_MERGEABLE), Answer::Errno(libc::EINVAL));
-        // The kernel looks at the lower half of the register alone.
+        // The kernel reads only the lower half of the register.
         let wide = (1 << 32) | libc::MADV_MERGEABLE as u64;
         let answered = answer(profile, libc::SYS_madvise, &[4096, 4096, wide]);
         assert_eq!(answered, Answer::Errno(libc::EINVAL));
@@ -427,7 +427,7 @@ fn e70_no_request_for_a_lock_reaches_the_kernel() {
             (libc::F_OFD_GETLK, Answer::Errno(libc::EPERM)),
             (libc::F_SETLEASE, Answer::Errno(libc::EPERM)),
         ] {
-            // The kernel takes the command as a number of 32 bits.
+            // The kernel reads the command as a number of 32 bits.
             for upper in [0, 1 << 32, u64::MAX << 32] {
                 let arguments = [3, command as u64 | upper, 0];
                 let answer = answer(profile, libc::SYS_fcntl, &arguments);

@@ -1,4 +1,4 @@
-//! Ends a process tree that has no namespace to die with.
+//! Ends a process tree that has no pid namespace to end it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,15 +8,15 @@ use std::{
 
 use crate::sys::{self, Forked};
 
-/// How likely the kernel is to choose a script when the machine runs out of memory.
+/// The score by which the kernel chooses a script when the machine runs out of memory.
 pub(super) const FIRST_VICTIM: &str = "900";
 
-/// What the kernel would write into a core file of a script without a pid namespace. Of scripts it
-/// writes none, so that this is a mark: each descendant inherits it, and can change it only by way of
-/// /proc, which it does not reach.
+/// The core file filter of a script without a pid namespace. The kernel writes no core file of a
+/// script, so the filter serves as a mark: each descendant inherits it, and can change it only by
+/// way of /proc, which it does not reach.
 pub(super) const SCRIPT: u32 = 0x155;
 
-/// The same of the supervisor of such a script.
+/// The mark of the supervisor of such a script.
 pub(super) const SUPERVISOR: u32 = 0x0aa;
 
 /// Marks a process.
@@ -34,7 +34,7 @@ fn is_of_a_script(pid: i32) -> bool {
     marked(pid) == Some(SCRIPT) && victim().trim() == FIRST_VICTIM
 }
 
-/// Kills every process of a script that has no supervisor any more; returns how many were seen.
+/// Kills every process of a script whose supervisor has died; returns the number of processes seen.
 pub(crate) fn kill_leftovers() -> usize {
     let processes: BTreeMap<i32, Seen> = processes().map(|seen| (seen.pid, seen)).collect();
     let scripts: BTreeSet<i32> = processes
@@ -43,7 +43,7 @@ pub(crate) fn kill_leftovers() -> usize {
         .filter(|pid| is_of_a_script(*pid))
         .collect();
     let is_left = |pid: &&i32| {
-        // Numbers that were used again since the look may lead round in circles.
+        // Process ids that were reused since the walk may form a circle.
         let mut above = **pid;
         for _ in 0..processes.len() {
             match processes.get(&above) {
@@ -62,20 +62,20 @@ pub(crate) fn kill_leftovers() -> usize {
     left.len()
 }
 
-/// A process, as it was when it was looked at.
+/// A process as the walk saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     pid: i32,
     parent: i32,
     group: i32,
-    /// In ticks since the machine has started: distinguishes two processes that have had one number.
+    /// In ticks since the machine has started: distinguishes two processes with the same id.
     started: u64,
 }
 
-/// Kills every descendant of this process; returns how many were seen alive.
+/// Kills every descendant of this process; returns the number seen alive.
 ///
 /// A user that only this run has is swept first, in one call that no fork can outrun. The walk over
-/// the tree then finds those of a shared user; it is to be repeated until none is seen.
+/// the tree then finds the processes of a shared user; repeat it until none is seen.
 pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     if let Some(user) = user {
         sweep(user);
@@ -85,18 +85,19 @@ pub(super) fn kill_descendants(user: Option<u32>) -> u32 {
     let mut seen = 0;
     for process in descendants() {
         seen += 1;
-        // A script begins in a group of its own, and every process of a group gets a signal at once: who
-        // forks at this moment takes no child along. One by one, a bomb would outrun the blows.
+        // A script begins in a group of its own, and every process of a group gets a signal at
+        // once: a process that forks at this moment leaves no child behind. One by one, a fork bomb
+        // would outrun the signals.
         let together = process.group != own_group && groups.insert(process.group);
         kill(&process, together);
     }
     seen
 }
 
-/// Kills the children of this process; returns how many there are. Only this process reaps them, so that
-/// their numbers are theirs until then.
+/// Kills the children of this process; returns their number. Only this process reaps them, so that
+/// their ids stay theirs until then.
 pub(super) fn kill_children() -> usize {
-    // A kernel without the list has the walk over all processes.
+    // Where the kernel has no such list, the walk over all processes finds them.
     let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     let children = list.split_whitespace().filter_map(|pid| pid.parse().ok());
     children
@@ -107,9 +108,8 @@ pub(super) fn kill_children() -> usize {
         .count()
 }
 
-/// Kills a process or its group, if it still is the one that was seen: between the look and the blow
-/// it may have ended, and its number may be that of a stranger. The number is held before it is
-/// looked at again.
+/// Kills a process or its group, if it is still the one that was seen: it may have ended since, and
+/// another process may have its id. The process is opened before it is compared again.
 fn kill(process: &Seen, together: bool) {
     let Ok(held) = sys::hold(process.pid) else {
         return;
@@ -119,12 +119,12 @@ fn kill(process: &Seen, together: bool) {
     }
     let killed = together && sys::kill_held(held.as_fd(), libc::SIGKILL, true).is_ok();
     if !killed {
-        // Who has ended since needs no blow.
+        // A process that has ended since needs no signal.
         let _ = sys::kill_held(held.as_fd(), libc::SIGKILL, false);
     }
 }
 
-/// Becomes the user in a child and kills all that this user may kill.
+/// Becomes the user in a child and kills all processes that this user may kill.
 fn sweep(user: u32) {
     match sys::fork(0) {
         Ok(Forked::Child) => {
@@ -164,16 +164,17 @@ fn processes() -> impl Iterator<Item = Seen> {
     processes.filter_map(|entry| look(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// Looks at a process; `None` if it has ended.
+/// Reads the state of a process; `None` if it has ended.
 fn look(pid: i32) -> Option<Seen> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     read(pid, &stat)
 }
 
-/// Reads a line of /proc/PID/stat. The name before the fields may hold anything. `None` if nothing of
-/// the process lives: one whose first thread has ended is shown as dead while others continue.
+/// Reads a line of /proc/PID/stat. The name before the fields may hold anything. `None` if no
+/// thread of the process lives: a process whose first thread has ended is shown as dead while
+/// others continue.
 fn read(pid: i32, stat: &str) -> Option<Seen> {
-    /// How many fields are between the group and the number of threads.
+    /// The number of fields between the group and the number of threads.
     const BEFORE_THREADS: usize = 14;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;
@@ -183,7 +184,7 @@ fn read(pid: i32, stat: &str) -> Option<Seen> {
         pid,
         parent,
         group,
-        // Behind a field that means nothing any more.
+        // After a field that is obsolete.
         started: fields.nth(1)?.parse().ok()?,
     };
     (state != "Z" || threads > 1).then_some(seen)
@@ -229,7 +230,7 @@ mod tests {
             ..seen.clone()
         };
         kill(&earlier, false);
-        // Nothing was sent, so that it ends as it wants to.
+        // No signal was sent, so it ends by itself.
         drop(child.stdin.take());
         assert!(child.wait().expect("it is ours").success());
         kill(&seen, false);

@@ -1,4 +1,4 @@
-//! The launcher when a layer cannot be set up: it says which one, and nothing runs.
+//! The launcher when a layer cannot be set up: it reports the layer, and no program runs.
 //!
 //! Failures are real: the launcher is started under a filter that makes one system call fail, as a
 //! poorer kernel or a stricter container would.
@@ -90,8 +90,8 @@ impl Fault {
     }
 }
 
-/// Users of this process alone: ending a script without namespaces ends all that its user runs. The
-/// name that says so is free again when the process has ended.
+/// Users of this process alone: ending a script without namespaces ends all processes of its user.
+/// The name that reserves a user is free again when the process has ended.
 static USER: LazyLock<(u32, UnixListener)> = LazyLock::new(|| lease(61_000..62_000));
 static REDUCED_USER: LazyLock<(u32, UnixListener)> = LazyLock::new(|| lease(62_000..63_000));
 
@@ -152,7 +152,7 @@ fn with_root(change: impl FnOnce(&mut RootPlan)) -> LaunchPlan {
     plan
 }
 
-/// Runs a launcher; returns its reports and what the script wrote.
+/// Runs a launcher; returns its reports and the script's output.
 fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
     let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let ((stdin, _), (stdout, script_stdout)) = (pipe(), pipe());
@@ -219,7 +219,8 @@ fn launch(plan: &LaunchPlan, fault: Option<Fault>) -> (Vec<Report>, String) {
     (reports, said)
 }
 
-/// The layer is named, and neither does the script start nor does it say anything.
+/// Checks that the launcher names the layer, and that the script neither starts nor writes
+/// anything.
 fn fails(plan: &LaunchPlan, fault: Option<Fault>, layer: Layer) {
     let (reports, said) = launch(plan, fault);
     let failed = reports.iter().find_map(|report| match report {
@@ -266,9 +267,10 @@ fn e97_each_namespace_that_is_refused_is_named() {
         (libc::CLONE_NEWUTS, Layer::UtsNamespace),
     ];
     for (bit, layer) in table {
-        // The one call that asks for all fails on this bit; the search for the culprit, which asks
-        // one by one through another call, must not find it allowed. As a filter has one call here,
-        // the first layer is what is named unless the search fails in the same way.
+        // The one call that requests all namespaces fails on this bit; the search for the culprit,
+        // which requests them one by one through another call, must not find it allowed. As a
+        // filter has one call here, the first layer is named unless the search fails in the same
+        // way.
         let (reports, said) = launch(
             &plan(),
             Some(Fault::with_bits(libc::SYS_clone, 0, bit, libc::EPERM)),
@@ -361,7 +363,7 @@ fn a_keyring_that_cannot_be_made_is_reported_as_missing() {
         });
         started.unwrap()
     };
-    // Older kernels lack something without that.
+    // Older kernels lack a layer even without the fault.
     let otherwise = missing(None);
     let mut found = missing(Some(Fault::always(libc::SYS_keyctl, libc::ENOSYS)));
     found.retain(|layer| !otherwise.contains(layer));
@@ -416,7 +418,7 @@ fn the_reduced_level_fails_closed_as_well() {
         std::fs::create_dir(&path).unwrap();
         std::os::unix::fs::chown(&path, user, user).unwrap();
     }
-    // The directory of the test is private; the script's user has to get through.
+    // The directory of the test is private; the script's user has to traverse it.
     std::fs::set_permissions(
         directory.path(),
         std::os::unix::fs::PermissionsExt::from_mode(0o711),
@@ -471,7 +473,7 @@ fn garbage_for_a_plan_starts_nothing() {
             .stdin(OwnedFd::from(launcher_control))
             .spawn()
             .unwrap();
-        // A launcher that has seen enough may be gone before it has read all.
+        // A launcher that rejects the data may have ended before it has read all.
         let _ = (&control).write_all(garbage);
         control.shutdown(std::net::Shutdown::Write).unwrap();
         let mut said = String::new();

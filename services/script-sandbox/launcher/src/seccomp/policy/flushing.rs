@@ -1,8 +1,8 @@
 //! Commands to files: waiting for the disk, going around its cache, and locks.
 //!
-//! Where scratch files are in memory, flushing them is free. On a disk of the host it is not: a script that
-//! flushes a byte at a time makes every process on that disk wait. A script's files need not outlive the
-//! machine, so that there a flush is answered as done without being carried out.
+//! Where scratch files are in memory, flushing them is free. On a disk of the host, a script that
+//! flushes a byte at a time makes every process on that disk wait. A script's files need not
+//! outlive the machine, so a flush there is answered as done without being carried out.
 
 use libc::{EINVAL, ENOLCK, EPERM, c_int, c_long};
 
@@ -11,7 +11,7 @@ use super::{Answer, Condition, Entry, Profile, tables};
 /// Answers that a flush has been done.
 const DONE: Answer = Answer::Errno(0);
 
-/// Calls that do nothing but flush.
+/// Calls that only flush.
 const FLUSHES: [c_long; 4] = [
     libc::SYS_fsync,
     libc::SYS_fdatasync,
@@ -19,8 +19,8 @@ const FLUSHES: [c_long; 4] = [
     libc::SYS_syncfs,
 ];
 
-/// The flags of an open file each of whose writes is flushed. The kernel takes either as both, and
-/// `O_SYNC` of the C library holds both.
+/// The flags of an open file that flush each write. The kernel treats either as both, and `O_SYNC`
+/// of the C library holds both.
 const WRITES_FLUSH: [u64; 2] = [0o10_000, 0o4_000_000];
 
 /// Flushing and opening.
@@ -50,21 +50,22 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
 /// A request for a lock that reports at once whether it was granted, as databases make it.
 const LOCK_AT_ONCE: u64 = libc::F_SETLK as u64;
 
-/// Requests for locks that wait, or that belong to an open file: these are made to keep processes from
-/// each other, so a program must see that it does not get them.
+/// Requests for locks that wait, or that belong to an open file: they are made to exclude
+/// processes, so a program must see that it does not get them.
 const EXCLUDING_LOCKS: [u64; 3] = [
     libc::F_SETLKW as u64,
     libc::F_OFD_SETLK as u64,
     libc::F_OFD_SETLKW as u64,
 ];
 
-/// Commands to descriptors. One can make writes go around the cache afterwards, and some lock parts
+/// Commands to descriptors. One of them makes later writes go around the cache, and some lock parts
 /// of files.
 ///
 /// No lock reaches the kernel: every script could take one on a program, a library or a device that
-/// all scripts share, where others see it and the host waits for it, and a filter cannot tell whose
-/// file a descriptor leads to. A database insists on its locks but has its files to itself, so the
-/// request that it makes is answered as granted. Asking for locks is harmless once no process has any.
+/// all scripts share, where other scripts see it and the host waits for it, and a filter cannot
+/// determine the owner of a descriptor's file. A database insists on its locks but has its files to
+/// itself, so its request is answered as granted. Queries of locks are harmless once no process has
+/// any.
 pub(super) fn commands(profile: Profile) -> Entry {
     let is = |value: u64| Condition::is(1, value);
     let set_direct = vec![is(libc::F_SETFL as u64), Condition::has(2, DIRECT)];
@@ -83,10 +84,10 @@ pub(super) fn commands(profile: Profile) -> Entry {
 
 const DIRECT: u64 = libc::O_DIRECT as u64;
 
-/// What is refused of the flags that a file is opened with: as a file system does that cannot go
-/// around its cache, and as none does that can flush.
+/// The refused flags of opening a file: with the error of a file system that cannot go around its
+/// cache, and with an error for flushing, which no file system returns.
 fn flags_of_opening(argument: u32) -> Vec<(Vec<Condition>, Answer)> {
-    // The kernel takes flags as 32-bit numbers, and all of these are below.
+    // The kernel reads flags as 32-bit numbers, and all of these are below.
     let case = |flag, errno| (vec![Condition::has(argument, flag)], Answer::Errno(errno));
     let flushed = WRITES_FLUSH.map(|flag| case(flag, EPERM));
     flushed.into_iter().chain([case(DIRECT, EINVAL)]).collect()

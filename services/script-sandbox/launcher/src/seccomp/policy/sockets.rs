@@ -1,4 +1,4 @@
-//! Sockets: which can be made, and what can be set on them.
+//! Sockets: the kinds that can be made, and the options that can be set.
 
 use libc::*;
 
@@ -12,11 +12,11 @@ const ADDRESSED_SOCKET_CALLS: [c_long; 5] =
 const SO_RCVTIMEO_NEW: c_int = 66;
 const SO_SNDTIMEO_NEW: c_int = 67;
 
-/// What may be set and asked, by level: times and modes of the socket itself. Not: filters,
-/// which the kernel compiles into a store that the whole machine shares (that of the system call
-/// filters, so that a script that fills it keeps every process from being confined), protocols and
-/// algorithms that are loaded as modules, groups, routes and tables of a network, and zero-copy and
-/// time-stamp queues, which hold memory that is not counted.
+/// The options that may be set and read, by level: times and modes of the socket itself. Not:
+/// filters, which the kernel compiles into a pool that the whole machine shares (the pool of the
+/// system call filters, so that a script that fills it keeps every process from being confined),
+/// protocols and algorithms that are loaded as modules, groups, routes and tables of a network, and
+/// zero-copy and time-stamp queues, which hold memory that is not counted.
 #[rustfmt::skip] // a level per paragraph
 const SETTABLE: &[(c_int, &[c_int])] = &[
     (SOL_SOCKET, &[
@@ -31,7 +31,7 @@ const SETTABLE: &[(c_int, &[c_int])] = &[
     (IPPROTO_IP, &[IP_TOS, IP_TTL]),
 ];
 
-/// What may only be asked. Larger buffers are memory that no limit of a process counts.
+/// The options that may only be read. Larger buffers are memory that no limit of a process counts.
 #[rustfmt::skip] // a level per paragraph
 const ASKABLE: &[(c_int, &[c_int])] = &[
     (SOL_SOCKET, &[
@@ -39,14 +39,14 @@ const ASKABLE: &[(c_int, &[c_int])] = &[
     ]),
 ];
 
-/// Internet sockets in a network of one's own, and unnamed local pairs.
+/// Internet sockets in a script's own network, and unnamed local pairs.
 ///
 /// No local socket with a name: a path leads to the sockets of the host beneath every tree that a
-/// script sees, which neither a read-only mount nor a network of one's own nor Landlock keeps from
-/// being connected to. A pair of datagram sockets can be given another peer and send to any name, so
+/// script sees, and neither a read-only mount nor a network namespace nor Landlock prevents
+/// connecting to them. A pair of datagram sockets can get another peer and send to any name, so
 /// pairs are of the kinds that stay connected for life.
 pub(super) fn entries(profile: Profile) -> Vec<Entry> {
-    // The type's low four bits say what it is, the others are flags.
+    // The type's low four bits hold the kind, the others are flags.
     const TYPE_BITS: u64 = 0xf;
     let is = |argument: u32, value: i32| Condition::is(argument, value as u64);
     let kind = |kind: i32| Condition::masked(1, TYPE_BITS, kind as u64);
@@ -74,8 +74,8 @@ pub(super) fn entries(profile: Profile) -> Vec<Entry> {
     entries
 }
 
-/// The rule for `socket` where attempts to use a network are reported: every family is one but those
-/// that speak to this machine's own kernel and processes.
+/// The rule for `socket` where attempts to use a network are reported: every family counts as one,
+/// except the families for this machine's own kernel and processes.
 fn reported_sockets(profile: Profile) -> Entry {
     let errno = if profile.own_network {
         EAFNOSUPPORT
@@ -94,8 +94,8 @@ fn reported_sockets(profile: Profile) -> Entry {
     }
 }
 
-/// Setting and asking options, by level and name. The kernel takes both as 32-bit numbers and does
-/// not look at the upper halves of the registers, so neither does the filter.
+/// Setting and reading options, by level and name. The kernel reads both as 32-bit numbers and
+/// ignores the upper halves of the registers, so the filter ignores them, too.
 fn options() -> [Entry; 2] {
     let is = |argument: u32, value: c_int| {
         Condition::masked(argument, LOWER_HALF, u64::from(value as u32))

@@ -1,9 +1,9 @@
-//! The calls by name. Each list says why its members are in it.
+//! The calls by name. Each list gives the reason for its members.
 
 use libc::*;
 
-/// What CPython, Node.js, Bash and the usual small tools need, and what cannot reach beyond the
-/// script's own processes, files and memory.
+/// The calls that CPython, Node.js, Bash and the usual small tools need, and calls that cannot
+/// reach beyond the script's own processes, files and memory.
 #[rustfmt::skip] // a paragraph for each group
 pub(super) const ALLOWED: &[c_long] = &[
     // Files and directories.
@@ -30,16 +30,16 @@ pub(super) const ALLOWED: &[c_long] = &[
     SYS_execve, SYS_exit, SYS_exit_group, SYS_wait4, SYS_waitid, SYS_futex, SYS_set_tid_address,
     SYS_set_robust_list, SYS_rseq, SYS_sched_yield, SYS_getpid, SYS_getppid, SYS_gettid,
     SYS_setpgid, SYS_setsid, SYS_getrusage,
-    // Who am I, where am I.
+    // Identity of the process and of the machine.
     SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getresuid, SYS_getresgid, SYS_getgroups,
     SYS_uname, SYS_sysinfo, SYS_getrandom,
-    // Connected sockets; making one is another matter.
+    // Connected sockets; the rules for making one are separate.
     SYS_sendto, SYS_recvfrom, SYS_sendmsg, SYS_recvmsg, SYS_shutdown, SYS_getsockname,
     SYS_getpeername,
 ];
 
-/// What needs rights that a script never has, and what acts on other processes or the machine.
-/// Programs ask for these and carry on when they are refused.
+/// Calls that need rights a script never has, and calls that act on other processes or the machine.
+/// Programs try these and continue when they are refused.
 #[rustfmt::skip] // a paragraph for each group
 pub(super) const ANSWERED_EPERM: &[c_long] = &[
     // Mounts and roots.
@@ -68,7 +68,7 @@ pub(super) const ANSWERED_EPERM: &[c_long] = &[
     SYS_fanotify_mark,
 ];
 
-/// Extended attributes: libraries that copy files take this answer as `the file system has none`.
+/// Extended attributes: libraries that copy files read this answer as `the file system has none`.
 #[rustfmt::skip] // a paragraph for each group
 pub(super) const ANSWERED_ENOTSUP: &[c_long] = &[
     SYS_getxattr, SYS_lgetxattr, SYS_fgetxattr, SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr,
@@ -76,31 +76,32 @@ pub(super) const ANSWERED_ENOTSUP: &[c_long] = &[
     SYS_fremovexattr,
 ];
 
-/// What no library probes for and no interpreter calls: a script that does has no honest reason.
+/// Calls that no library probes for and no interpreter makes: a script that makes one has no honest
+/// reason.
 #[rustfmt::skip] // a paragraph for each group
 pub(super) const DEADLY: &[c_long] = &[
     SYS_ioperm, SYS_uselib, SYS_nfsservctl, SYS__sysctl, SYS_afs_syscall, SYS_tuxcall, SYS_security,
     SYS_vserver, SYS_getpmsg, SYS_putpmsg, SYS_lookup_dcookie,
 ];
 
-/// Questions to terminals and pipes, and the two flags that have an ioctl form.
+/// Queries of terminals and pipes, and the two flags that have an ioctl form.
 #[rustfmt::skip] // a paragraph
 pub(super) const IOCTLS: &[u64] = &[
     TCGETS, TIOCGWINSZ, TIOCGPGRP, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX,
 ];
 
-/// Flags, copies, the question for locks, and questions to pipes. Not: leases, notifications and
-/// owners, which act on files that others share and on other processes; nor larger pipes, which take
-/// from what the kernel grants to all processes of a user together; nor seals, as nothing that could
-/// be sealed can be made. Locks have rules of their own.
+/// Flags, copies, queries of locks, and queries of pipes. Not: leases, notifications and owners,
+/// which act on files that others share and on other processes; nor larger pipes, which take from
+/// the kernel's allowance for all processes of a user together; nor seals, as no file that could be
+/// sealed can be made. Locks have rules of their own.
 #[rustfmt::skip] // a paragraph
 pub(super) const FCNTLS: &[u64] = &[
     F_DUPFD as u64, F_DUPFD_CLOEXEC as u64, F_GETFD as u64, F_SETFD as u64, F_GETFL as u64,
     F_SETFL as u64, F_GETLK as u64, F_GETPIPE_SZ as u64, F_GET_SEALS as u64,
 ];
 
-/// Names of threads, and questions. Not: names of mappings, which the kernel keeps outside of what it
-/// counts for anybody; allocators ask for them and do without.
+/// Names of threads, and queries. Not: names of mappings, which the kernel stores in memory that it
+/// charges to no process; allocators try to set them and do without.
 #[rustfmt::skip] // a paragraph
 pub(super) const PRCTLS: &[u64] = &[
     PR_SET_PDEATHSIG as u64, PR_GET_PDEATHSIG as u64, PR_GET_DUMPABLE as u64,
@@ -114,7 +115,7 @@ const ARCH_GET_FS: u64 = 0x1003;
 /// The thread pointer.
 pub(super) const ARCH_PRCTLS: &[u64] = &[ARCH_SET_FS, ARCH_GET_FS];
 
-/// Asking, and the private barrier with its registration.
+/// The query, and the private barrier with its registration.
 #[rustfmt::skip] // a paragraph
 pub(super) const MEMBARRIERS: &[u64] = &[
     MEMBARRIER_CMD_QUERY as u64, MEMBARRIER_CMD_PRIVATE_EXPEDITED as u64,

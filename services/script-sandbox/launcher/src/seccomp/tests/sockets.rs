@@ -1,4 +1,4 @@
-//! Which sockets can be made, and what can be set on them.
+//! The sockets that can be made, and the options that can be set.
 
 use std::collections::BTreeSet;
 
