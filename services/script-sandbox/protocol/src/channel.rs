@@ -20,11 +20,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::MAX_PLAN_BYTES;
 
-/// The script's own descriptors, and the one of its init.
+/// The script's own descriptors, and the descriptor of its init.
 pub struct ScriptDescriptors<Fd> {
-    /// Each in the place of the number under which the script finds it: its standard streams,
-    /// [`crate::plan::RESULT_FD`], [`crate::plan::PROGRESS_FD`], [`crate::plan::JOB_FD`]. The last is
-    /// unused when the interpreter starts after its files.
+    /// The script's descriptors, in the order of their numbers: its standard streams,
+    /// [`crate::plan::RESULT_FD`], [`crate::plan::PROGRESS_FD`], [`crate::plan::JOB_FD`]. The last
+    /// is unused when the interpreter starts after its files.
     pub script: [Fd; 6],
     /// Read by the init: deliveries of files.
     pub files: Fd,
@@ -69,7 +69,7 @@ pub fn send_head(
 /// Receives a plan and the descriptors that come with it.
 ///
 /// # Errors
-/// When the socket ends early, the descriptors are not there, or the plan cannot be read.
+/// When the socket ends early, the descriptors are missing, or the plan cannot be read.
 pub fn receive<T: DeserializeOwned>(
     socket: &UnixStream,
 ) -> io::Result<(T, ScriptDescriptors<OwnedFd>)> {
@@ -98,11 +98,11 @@ pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::R
     send(socket.as_fd(), &[0], &[descriptor], &mut space)
 }
 
-/// Takes a descriptor that was sent by itself. It never waits: the caller knows that the other
+/// Receives a descriptor that was sent by itself. Never blocks: the caller knows that the other
 /// side has sent it, or never will.
 ///
 /// # Errors
-/// When none is there.
+/// When none has arrived.
 pub fn take_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut taken = take(socket, &mut [0], &mut space, RecvFlags::DONTWAIT)?;

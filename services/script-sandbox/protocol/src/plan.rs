@@ -1,7 +1,7 @@
-//! What the service orders the launcher to do.
+//! The service's orders to the launcher.
 //!
-//! The plan holds everything but the content of files, and is the only input: the launcher reads no
-//! arguments, no environment and no configuration of its own.
+//! The plan holds everything except the content of files, and is the only input: the launcher reads
+//! no arguments, no environment and no configuration of its own.
 
 use std::path::PathBuf;
 
@@ -28,41 +28,42 @@ pub const INPUT_DIRECTORY: &str = "/input";
 /// The largest plan that the launcher reads, in bytes.
 pub const MAX_PLAN_BYTES: usize = 4 << 20;
 
-/// Everything that one run needs to know.
+/// The plan of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPlan {
-    /// How the script is kept apart.
+    /// The confinement of the script.
     pub confinement: Confinement,
-    /// The user outside as which the script runs, and the group of that number; it owns nothing. `None`
-    /// when the launcher is no root: the script then keeps the launcher's own user.
+    /// The user outside of the script's namespace as which it runs, and the group of that number;
+    /// it owns no file. `None` when the launcher is not root: the script then keeps the launcher's
+    /// own user.
     pub outside_user: Option<u32>,
     /// The program and its arguments; the first one is an absolute path inside the script's root.
     pub command: Vec<String>,
     /// The script's whole environment.
     pub environment: Vec<(String, String)>,
-    /// Limits that the kernel keeps for each process.
+    /// Limits that the kernel enforces for each process.
     pub limits: ProcessLimits,
-    /// The `cgroup.procs` files that the script's first process is written to. None, if the launcher
-    /// is in the cgroups already.
+    /// The `cgroup.procs` files to which the id of the script's first process is written. Empty if
+    /// the launcher is in the cgroups already.
     pub cgroups: Vec<PathBuf>,
-    /// When the interpreter starts.
+    /// The condition for the start of the interpreter.
     pub start: Start,
     /// Whether the first attempt to use a network ends the script.
     #[serde(default)]
     pub report_network: bool,
-    /// How many watches by epoll the script may add, where the kernel counts them together with those
-    /// of the service. None, if the script has a user of its own.
+    /// The number of watches by epoll that the script may add, where the kernel counts them
+    /// together with those of the service. `None` if the script has a user of its own.
     #[serde(default)]
     pub epoll_watches: Option<u64>,
 }
 
-/// How the script is kept apart.
+/// The confinement of a script.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
     /// In namespaces with a root of its own.
     Namespaces(RootPlan),
-    /// In the host's root, held by landlock and seccomp.
+    /// In the host's root, restricted by landlock and seccomp.
     Reduced(ReducedPlan),
 }
 
@@ -73,9 +74,9 @@ pub struct RootPlan {
     pub proc: bool,
     /// Host paths that appear read-only in the same place, with everything below them.
     pub binds: Vec<PathBuf>,
-    /// Symbolic links of the root, such as `/bin`, and what they point to.
+    /// Symbolic links of the root, such as `/bin`, with their targets.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Small files of the root, such as `/etc/passwd`, and what is in them.
+    /// Small files of the root, such as `/etc/passwd`, with their content.
     pub files: Vec<(PathBuf, String)>,
     /// Size of the scratch file system that carries /work, /tmp and /dev/shm, in bytes.
     pub scratch_bytes: u64,
@@ -83,7 +84,7 @@ pub struct RootPlan {
     pub scratch_files: u64,
 }
 
-/// What a script may see of the host's own root.
+/// The part of the host's own root that a script may see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReducedPlan {
     /// The working directory, empty and owned by the script's user.
@@ -96,7 +97,7 @@ pub struct ReducedPlan {
     pub readable: Vec<PathBuf>,
 }
 
-/// Limits that the kernel keeps for each process.
+/// Limits that the kernel enforces for each process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
     /// Processor seconds of one process.
@@ -111,7 +112,7 @@ pub struct ProcessLimits {
     pub data_bytes: u64,
 }
 
-/// When the interpreter starts.
+/// The condition for the start of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
@@ -119,8 +120,8 @@ pub enum Start {
     AfterFiles,
     /// At once; it then reads its job from [`JOB_FD`], and files may come at any time.
     AtOnce,
-    /// After the first delivery of files, which holds what it needs to wait; it then reads its job
-    /// from [`JOB_FD`], and more files may come at any time.
+    /// After the first delivery of files, which holds everything needed to wait; it then reads its
+    /// job from [`JOB_FD`], and more files may come at any time.
     Waiting,
 }
 
@@ -129,8 +130,8 @@ pub enum Start {
 pub struct Delivery {
     /// The files.
     pub files: Vec<DeliveredFile>,
-    /// A signal for the script's process group, once the files are in place. A delivery of nothing
-    /// but a signal is not reported.
+    /// A signal for the script's process group, once the files are in place. A delivery with only a
+    /// signal is not reported.
     #[serde(default)]
     pub signal: Option<i32>,
 }
@@ -138,11 +139,11 @@ pub struct Delivery {
 /// One file of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveredFile {
-    /// Which directory it goes to.
+    /// Its directory.
     pub area: Area,
     /// The path below that directory.
     pub path: String,
-    /// How many bytes follow for it.
+    /// The number of bytes that follow for it.
     pub size: u64,
     /// Whether it may be executed.
     pub executable: bool,

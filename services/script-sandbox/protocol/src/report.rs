@@ -1,4 +1,4 @@
-//! What the launcher reports to the service, one JSON text per line.
+//! The launcher's reports to the service, one JSON text per line.
 
 use std::{fmt, io, time::Duration};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Report {
     /// The interpreter runs.
     Started {
-        /// Layers that this run does not have although the plan asked for its level.
+        /// Layers that this run lacks although the plan requires its level.
         missing: Vec<Layer>,
     },
     /// A delivery of files is in place.
@@ -19,15 +19,15 @@ pub enum Report {
     Failed(Failure),
     /// The script tried to use a network, and by the plan this ends it.
     NetworkAttempted {
-        /// How many attempts had been seen by then.
+        /// The number of attempts seen by then.
         attempts: u64,
     },
     /// The script's first process ended.
     Ended {
-        /// How.
+        /// The end.
         end: End,
     },
-    /// Every process of the script is gone; nothing that follows means anything.
+    /// Every process of the script has ended; later reports are meaningless.
     Gone {
         /// Processor time of all processes that were waited for, in microseconds.
         cpu_micros: u64,
@@ -49,7 +49,7 @@ impl Report {
     }
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
@@ -105,12 +105,12 @@ pub enum Layer {
     DiskQuota,
 }
 
-/// Why the isolation could not be set up.
+/// A failure to set up the isolation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// The layer that failed.
     pub layer: Layer,
-    /// What was being done.
+    /// The failed step.
     pub message: String,
     /// The kernel's error number; 0 if there was none.
     pub errno: i32,
