@@ -1,13 +1,13 @@
-//! Whose a blob is.
+//! The owner of a blob.
 
 use crate::digest::BlobDigest;
 
-/// Whose blobs are meant, in a form that is a valid file name whatever the caller's name.
+/// The owner of blobs, in a form that is a valid file name whatever the caller's name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Caller(String);
 
 impl Caller {
-    /// How many characters of the digest of the name tell callers apart.
+    /// The number of characters of the name's digest that distinguish callers.
     const CHARACTERS: usize = 40;
 
     /// The caller of this name; the empty name is a caller like any other.

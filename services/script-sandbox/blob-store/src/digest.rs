@@ -1,4 +1,4 @@
-//! What a blob is called.
+//! The name of a blob.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Blobs on disk: `<caller>/<digest>-<size>`, and `incoming/` for what is not whole yet.
+//! Blobs on disk: `<caller>/<digest>-<size>`, and `incoming/` for incomplete ones.
 //!
-//! The directory is held open and everything is reached beneath it. A blob appears by one rename,
-//! so that a crash leaves either the whole of it or a file in `incoming/`, which the next start
+//! The directory is held open and all files are reached beneath it. A blob appears by one rename,
+//! so that a crash leaves either the whole blob or a file in `incoming/`, which the next start
 //! removes.
 
 use std::{
@@ -23,17 +23,18 @@ use rustix::{
 
 use crate::{caller::Caller, digest::BlobDigest, error::OpenError, key::Key};
 
-/// Where a blob is while it is being taken in.
+/// The directory of a blob while it is being received.
 const INCOMING: &str = "incoming";
 
-/// How directories for temporary blobs begin.
+/// The beginning of the names of directories for temporary blobs.
 const TEMPORARY: &str = "tavern-blobs-";
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// The name of a blob's file. It has the size, so that a file that was cut is known by a look.
+/// The name of a blob's file. It includes the size, so that a truncated file is recognized by its
+/// metadata.
 #[derive(Clone, Debug)]
 pub(crate) struct FileName {
     caller: String,
@@ -48,7 +49,7 @@ impl FileName {
     }
 }
 
-/// A blob that lies in the directory.
+/// A blob that is stored in the directory.
 #[derive(Debug)]
 pub(crate) struct BlobFile {
     pub(crate) key: Key,
@@ -56,7 +57,7 @@ pub(crate) struct BlobFile {
     pub(crate) used: SystemTime,
 }
 
-/// The directory of the blobs; vanishes with all it holds when it is dropped, if it is temporary.
+/// The directory of the blobs; a temporary one is removed with its content when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
@@ -97,13 +98,13 @@ impl Directory {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     #[cfg(test)]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Everything that is whole, the least recently used first. What is not is removed.
+    /// The complete blobs, the least recently used first. Incomplete ones are removed.
     pub(crate) fn scan(&self) -> Result<Vec<BlobFile>, OpenError> {
         let mut found = Vec::new();
         self.look(&mut found).map_err(|error| OpenError::Unusable {
@@ -138,7 +139,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Makes a file for a blob that is being taken in; returns its name.
+    /// Makes a file for a blob that is being received; returns its name.
     pub(crate) fn begin(&self) -> io::Result<(String, File)> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let name = format!("{INCOMING}/{number}");
@@ -148,7 +149,7 @@ impl Directory {
         Ok((name, file.into()))
     }
 
-    /// Gives a file that is whole its final name.
+    /// Gives a complete file its final name.
     pub(crate) fn finish(&self, incoming: &str, blob: &FileName) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.root, blob.caller.as_str(), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -185,7 +186,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes down when a blob was used.
+    /// Records the time of a use of a blob.
     pub(crate) fn touch(&self, blob: &FileName, now: SystemTime) -> io::Result<()> {
         let since = now
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -230,8 +231,9 @@ fn make(path: &Path) -> io::Result<()> {
         .create(path)
 }
 
-/// Makes and claims a directory below `parent` whose name begins with `prefix` and the process's id, and
-/// cannot be guessed: who knows a path can ask for the size and the times of what is there.
+/// Makes and claims a directory below `parent` whose name begins with `prefix` and the process's
+/// id, and cannot be guessed: a process that knows a path can read the sizes and times of the files
+/// there.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -246,15 +248,15 @@ pub fn claim_new(parent: &Path, prefix: &str, mode: u32) -> io::Result<(PathBuf,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         }
-        // A process that starts just now may have taken it for one that was left.
+        // A process that starts at this moment may have taken it for a leftover.
         if let Some(directory) = claim(&path)? {
             return Ok((path, directory));
         }
     }
 }
 
-/// Opens and locks a directory; `None` where another process has locked or removed it. The kernel takes
-/// the lock away when the process dies, however it does.
+/// Opens and locks a directory; `None` where another process has locked or removed it. The kernel
+/// releases the lock when the process dies in any way.
 ///
 /// # Errors
 /// When it cannot be opened.
@@ -273,7 +275,7 @@ pub fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(there.then_some(directory))
 }
 
-/// The same of a directory that an earlier process of our user may have left.
+/// Does the same for a directory that an earlier process of our user may have left.
 ///
 /// # Errors
 /// When it cannot be opened.
@@ -284,8 +286,8 @@ pub fn claim_left(path: &Path) -> io::Result<Option<OwnedFd>> {
     Ok(claim(path)?.filter(is_own))
 }
 
-/// Removes the temporary directories of processes that were killed. One that cannot be removed is
-/// left alone.
+/// Removes the temporary directories of processes that were killed, and skips those that cannot be
+/// removed.
 fn remove_abandoned() {
     let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
     for path in entries.flatten().map(|entry| entry.path()) {
@@ -313,12 +315,12 @@ fn remove(root: &OwnedFd, path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Another blob of the caller keeps the directory, which is no failure.
+/// Removes a caller's directory unless another blob keeps it, which is no failure.
 fn remove_if_empty(root: &OwnedFd, caller: &str) {
     let _ = rustix::fs::unlinkat(root, caller, AtFlags::REMOVEDIR);
 }
 
-/// The names in a directory; those that are no UTF-8 are none of ours.
+/// The names in a directory; a name that is no UTF-8 is not ours.
 fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -332,7 +334,7 @@ fn names(directory: &OwnedFd) -> Result<Vec<String>, Errno> {
     Ok(names)
 }
 
-/// Reads the name of a file and holds it against the file; `None` if it is not a whole blob.
+/// Reads the name of a file and compares it with the file; `None` if it is not a complete blob.
 fn read_blob(directory: &OwnedFd, caller: &Caller, name: &str) -> Result<Option<BlobFile>, Errno> {
     let parts = name.split_once('-');
     let parts = parts

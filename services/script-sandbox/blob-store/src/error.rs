@@ -1,42 +1,42 @@
-//! Why a blob could not be stored or read, or the store could not be opened.
+//! The failures of storing or reading a blob, and of opening the store.
 
 use std::{io, path::PathBuf};
 
 use crate::digest::BlobDigest;
 
-/// Why a blob could not be stored or read.
+/// A failure to store or read a blob.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     /// No blob of this caller has the digest.
     #[error("there is no blob {0}; upload it")]
     NotFound(BlobDigest),
-    /// What lies on the disk is not what the digest says. It has been removed.
+    /// The content on the disk does not match the digest. It has been removed.
     #[error("the blob {0} was damaged and has been removed; upload it again")]
     Corrupt(BlobDigest),
     /// More bytes than a blob may have.
     #[error("blob exceeds the maximum size of {maximum} bytes")]
     TooLarge {
-        /// How many it may have.
+        /// The most bytes that it may have.
         maximum: u64,
-        /// How many came, or were announced.
+        /// The number of bytes received or announced.
         observed: u64,
     },
-    /// No room, even without everything that may go.
+    /// No room, even without everything that may be evicted.
     #[error(
         "limit reached: bytes in blobs of {whose} (maximum {maximum}); blobs in use are not evicted"
     )]
     NoRoom {
-        /// Whose budget is used up.
+        /// The owner of the exhausted budget.
         whose: &'static str,
         /// The budget.
         maximum: u64,
-        /// What would be in use with one more.
+        /// The bytes that would be in use with this blob.
         observed: u64,
     },
-    /// The content is not what was announced.
+    /// The content does not match the announced digest.
     #[error("content has the digest {observed}")]
     OtherContent {
-        /// What came.
+        /// The digest of the received content.
         observed: BlobDigest,
     },
     /// The disk failed.
@@ -44,7 +44,7 @@ pub enum BlobError {
     Disk(#[from] io::Error),
 }
 
-/// Why the directory could not be opened.
+/// A failure to open the directory.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be made, read or written.
@@ -52,7 +52,7 @@ pub enum OpenError {
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Another process uses it.

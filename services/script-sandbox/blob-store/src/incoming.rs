@@ -1,4 +1,4 @@
-//! A blob that is being taken in.
+//! A blob that is being received.
 
 use std::{fs::File, io::Write, sync::Arc, time::SystemTime};
 
@@ -9,7 +9,7 @@ use crate::{
     inner::Inner, key::Key, pinned::Pin,
 };
 
-/// A blob that is being taken in; nothing of it is left if it is dropped before it is finished.
+/// A blob that is being received; it leaves nothing behind if it is dropped before it is finished.
 #[derive(Debug)]
 pub struct Incoming {
     inner: Arc<Inner>,
@@ -18,11 +18,11 @@ pub struct Incoming {
     hasher: Sha256,
     size: u64,
     file: File,
-    /// The file's name as long as it is not a blob's.
+    /// The file's name until it is a blob's.
     name: Option<String>,
 }
 
-/// A blob that was taken in. It is not removed before this is dropped.
+/// A stored blob. It is not removed before this is dropped.
 #[derive(Debug)]
 pub struct Stored {
     /// Its digest.
@@ -48,7 +48,7 @@ impl Incoming {
         })
     }
 
-    /// Takes the next piece.
+    /// Writes the next piece.
     ///
     /// # Errors
     /// When the blob becomes too large, there is no room, or the disk fails.
@@ -61,15 +61,15 @@ impl Incoming {
         Ok(())
     }
 
-    /// How many bytes have come.
+    /// The number of bytes written.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Makes it a blob. `expected` is the digest that it must have, if one was announced.
+    /// Stores it as a blob. `expected` is the announced digest, if there is one.
     ///
     /// # Errors
-    /// When the content is another one, or the disk fails.
+    /// When the content differs from `expected`, or the disk fails.
     pub fn finish(mut self, expected: Option<BlobDigest>) -> Result<Stored, BlobError> {
         let digest = BlobDigest::finished(std::mem::take(&mut self.hasher));
         if expected.is_some_and(|expected| expected != digest) {
@@ -85,7 +85,7 @@ impl Incoming {
             if let Some(name) = &self.name {
                 let blob = FileName::new(&key, self.size);
                 self.inner.directory.finish(name, &blob)?;
-                // The file system's own time is too coarse to tell uses apart.
+                // The file system's own time is too coarse to distinguish uses.
                 if let Err(error) = self.inner.directory.touch(&blob, now) {
                     tracing::debug!(%error, "the time of a blob could not be set");
                 }

@@ -1,6 +1,6 @@
-//! Which blobs there are, and which of them go.
+//! The list of blobs, and the choice of blobs to evict.
 //!
-//! Nothing here touches the disk and no clock is asked: the caller does what is answered.
+//! This module touches no disk and reads no clock: the caller carries out its answers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,7 +26,7 @@ pub(crate) struct Index {
     /// All blobs by their last use, the oldest first.
     order: BTreeMap<u64, Key>,
     callers: HashMap<Caller, Account>,
-    /// Bytes of all blobs, and of what is being taken in.
+    /// Bytes of all blobs, stored or being received.
     bytes: u64,
     /// The number of the next use.
     next: u64,
@@ -40,20 +40,20 @@ struct Entry {
     pins: u32,
 }
 
-/// What one caller has.
+/// The blobs of one caller.
 #[derive(Debug, Default)]
 struct Account {
     bytes: u64,
     order: BTreeMap<u64, BlobDigest>,
 }
 
-/// Reservation for a blob that is being taken in. It must be given back by [`Index::release`] or turned
-/// into a blob by [`Index::settle`].
+/// Reservation for a blob that is being received. It must be returned by [`Index::release`] or
+/// turned into a blob by [`Index::settle`].
 #[derive(Debug)]
 pub(crate) struct Reservation {
     caller: Caller,
     size: u64,
-    /// What it takes of the budgets.
+    /// Its charge to the budgets.
     charged: u64,
 }
 
@@ -67,16 +67,16 @@ impl Reservation {
     }
 }
 
-/// What came of asking for room.
+/// The result of enlarging a reservation.
 #[derive(Debug)]
 pub(crate) struct Enlarged {
-    /// Blobs that were let go for it, with their sizes; their files must be removed.
+    /// Evicted blobs, with their sizes; their files must be removed.
     pub(crate) gone: Vec<(Key, u64)>,
-    /// Whether there is room now.
+    /// Whether there is room now, or the error.
     pub(crate) fits: Result<(), BlobError>,
 }
 
-/// What a blob of `size` bytes takes.
+/// The charge of a blob of `size` bytes.
 fn charge(size: u64) -> u64 {
     size.div_ceil(BLOCK).max(1).saturating_mul(BLOCK)
 }
@@ -96,14 +96,14 @@ impl Index {
         }
     }
 
-    /// Enters a blob that was found on disk. They must come in the order of their last use.
+    /// Adds a blob that was found on disk. Blobs must be added in the order of their last use.
     pub(crate) fn found(&mut self, key: Key, size: u64, used: SystemTime) {
         self.charge(&key.caller, charge(size));
         self.enter(key, size, used, 0);
     }
 
-    /// Makes `room` larger by `bytes`. The oldest blobs go for it, of the same caller if that
-    /// caller's budget is used up, else of anyone; none that is in use.
+    /// Enlarges `room` by `bytes`. The oldest blobs are evicted for it, of the same caller if that
+    /// caller's budget is used up, otherwise of any; none that is in use.
     pub(crate) fn enlarge(&mut self, room: &mut Reservation, bytes: u64) -> Enlarged {
         let mut gone = Vec::new();
         let fits = self.try_enlarge(room, bytes, &mut gone);
@@ -146,7 +146,7 @@ impl Index {
         Ok(())
     }
 
-    /// `None`: no blob could go.
+    /// Evicts a blob. `None`: no blob could be evicted.
     fn let_go(&mut self, oldest: Option<Key>, gone: &mut Vec<(Key, u64)>) -> Option<()> {
         let key = oldest?;
         let size = self.remove(&key)?;
@@ -154,13 +154,13 @@ impl Index {
         Some(())
     }
 
-    /// Gives room back.
+    /// Returns a reservation.
     pub(crate) fn release(&mut self, room: &mut Reservation) {
         self.discharge(&room.caller, room.charged);
         (room.size, room.charged) = (0, 0);
     }
 
-    /// Turns room into a blob of exactly that size, and pins it once.
+    /// Turns a reservation into a blob of exactly that size, and pins it once.
     pub(crate) fn settle(&mut self, room: &mut Reservation, digest: BlobDigest, now: SystemTime) {
         let size = room.size;
         // An empty blob takes a block as well, which was not reserved.
@@ -176,7 +176,7 @@ impl Index {
         Some(size)
     }
 
-    /// Takes a pin off.
+    /// Removes a pin.
     pub(crate) fn unpin(&mut self, key: &Key) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.pins = entry.pins.saturating_sub(1);
@@ -186,7 +186,7 @@ impl Index {
     /// Counts a use; returns the blob's size.
     pub(crate) fn touch(&mut self, key: &Key, now: SystemTime) -> Option<u64> {
         let entry = self.entries.get_mut(key)?;
-        // What has aged is gone, even before anybody has looked for it.
+        // An expired blob is gone, even before a sweep has removed it.
         if entry.pins == 0 && has_aged(entry.used, now, self.time_to_live) {
             return None;
         }
@@ -212,7 +212,7 @@ impl Index {
         Some(entry.size)
     }
 
-    /// Forgets what has not been used for too long and is not in use.
+    /// Forgets blobs that have not been used for too long and are not in use.
     pub(crate) fn take_aged(&mut self, now: SystemTime) -> Vec<(Key, u64)> {
         let is_aged = |key: &&Key| {
             let entry = self.entries.get(*key);
@@ -235,7 +235,7 @@ impl Index {
         self.entries.insert(key, entry);
     }
 
-    /// Makes a blob the one that was used last, under the number of the next use.
+    /// Makes a blob the most recently used one, under the number of the next use.
     fn enter_order(&mut self, key: &Key) {
         self.order.insert(self.next, key.clone());
         let account = self.callers.entry(key.caller.clone()).or_default();
@@ -277,7 +277,7 @@ impl Index {
     }
 }
 
-/// A clock that was set back makes nothing older.
+/// Returns whether a blob has expired. A clock that was set back makes no blob older.
 fn has_aged(used: SystemTime, now: SystemTime, time_to_live: Duration) -> bool {
     now.duration_since(used).is_ok_and(|age| age > time_to_live)
 }
@@ -306,7 +306,7 @@ mod tests {
         Key::new(&Caller::named(caller), BlobDigest::of(content.as_bytes()))
     }
 
-    /// Takes a blob of some blocks in and lets it go; returns which others went for it.
+    /// Stores a blob of some blocks and releases it; returns the blobs evicted for it.
     fn put(index: &mut Index, caller: &str, content: &str, blocks: u64, now: u64) -> Vec<Key> {
         let mut room = Reservation::none(Caller::named(caller));
         let enlarged = index.enlarge(&mut room, blocks * BLOCK);
@@ -375,7 +375,7 @@ mod tests {
         ];
         for room in &mut rooms {
             index.enlarge(room, BLOCK).fits.unwrap();
-            // The rest of a block that is there already is free.
+            // The rest of an allocated block is free.
             index.enlarge(room, 0).fits.unwrap();
         }
         assert!(index.enlarge(&mut rooms[0], 1).fits.is_ok());

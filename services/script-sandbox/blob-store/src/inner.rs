@@ -1,4 +1,4 @@
-//! What every clone of a store shares: the index in memory and the directory on disk.
+//! The state that all clones of a store share: the index in memory and the directory on disk.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,22 +13,22 @@ use crate::{
     settings::BlobSettings,
 };
 
-/// What is known of a blob.
+/// The properties of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobInfo {
-    /// Its size.
+    /// Its size in bytes.
     pub size: u64,
-    /// How long it is kept if it is not used again.
+    /// The time for which it is kept if it is not used again.
     pub time_to_live: Duration,
 }
 
-/// What every clone of a store shares.
+/// The state that all clones of a store share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) settings: BlobSettings,
     pub(crate) directory: Directory,
-    /// Held for a change together with the one system call that makes it true on disk, so that the
-    /// two never part; never while content is read or written.
+    /// Locked for a change together with the one system call that makes it true on disk, so that
+    /// the two never differ; never while content is read or written.
     pub(crate) index: Mutex<Index>,
 }
 
@@ -38,14 +38,14 @@ impl Inner {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes what has aged.
+    /// Removes expired blobs.
     pub(crate) fn sweep(&self) {
         let mut index = self.index();
         let aged = index.take_aged(SystemTime::now());
         self.remove_all(&aged);
     }
 
-    /// Makes `room` larger, for which others may have to go.
+    /// Enlarges `room`, for which other blobs may be evicted.
     pub(crate) fn enlarge(&self, room: &mut Reservation, bytes: u64) -> Result<(), BlobError> {
         self.sweep();
         let mut index = self.index();

@@ -1,9 +1,9 @@
 //! Content kept by its digest.
 //!
-//! Each caller has a store of its own, so that a digest does not reveal what other callers have. The
-//! store is bounded in bytes, in all and for each caller, and blobs age out: `index` decides that in
-//! memory, `directory` does it on disk, `incoming` takes a new blob in and `pinned` keeps one that is in
-//! use.
+//! Each caller has a store of its own, so that a digest does not reveal the blobs of other callers.
+//! The store is bounded in bytes, in all and for each caller, and blobs expire: `index` decides
+//! that in memory, `directory` carries it out on disk, `incoming` receives a new blob and `pinned`
+//! keeps a blob that is in use.
 //!
 //! Everything here blocks, if briefly; an async caller goes through `spawn_blocking`.
 

@@ -12,10 +12,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{digest::BlobDigest, directory::FileName, error::BlobError, inner::Inner, key::Key};
 
-/// One read.
+/// The size of one read, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// A blob whose content is what its digest says, and which stays until this is dropped.
+/// A blob whose content matches its digest, and which stays until this is dropped.
 #[derive(Debug)]
 pub struct PinnedBlob {
     size: u64,
@@ -64,7 +64,7 @@ impl PinnedBlob {
         self.size
     }
 
-    /// Fills `buffer` with what begins at an offset.
+    /// Fills `buffer` with the content from an offset on.
     ///
     /// # Errors
     /// When the disk fails, or the blob ends before.
@@ -73,7 +73,7 @@ impl PinnedBlob {
     }
 }
 
-/// The digest and the length of what a file holds.
+/// The digest and the length of a file's content.
 fn content_of(file: &mut File) -> io::Result<(BlobDigest, u64)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; PIECE];
@@ -98,12 +98,12 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// Takes over a pin that the index has counted.
+    /// Adopts a pin that the index has counted.
     pub(crate) fn already(inner: Arc<Inner>, key: Key) -> Self {
         Self { inner, key }
     }
 
-    /// Removes the blob in spite of all pins: readers that have its content open keep that.
+    /// Removes the blob in spite of all pins: readers that have its content open keep it.
     fn remove(&self, name: &FileName) {
         let mut index = self.inner.index();
         index.remove(&self.key);

@@ -6,17 +6,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-/// What a blob takes at least, as a file system counts.
+/// The least charge of a blob in bytes, as a file system allocates.
 pub(crate) const BLOCK: u64 = 4096;
 
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 
-/// Where blobs are and how much of them is kept.
+/// The directory and the quotas of blobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct BlobSettings {
-    /// The directory that holds them; it is made if it is not there, and one process uses it at a
+    /// The directory that holds them; it is made if it does not exist, and one process uses it at a
     /// time. Empty: a directory for temporary files, whose blobs end with the process. Default
     /// empty.
     pub directory: PathBuf,
@@ -29,7 +29,7 @@ pub struct BlobSettings {
     /// The largest blob. Default `64MiB`.
     #[serde(with = "settings::SizeText")]
     pub largest: usize,
-    /// How long an unused blob is kept. Default `1d`.
+    /// The time for which an unused blob is kept. Default `1d`.
     #[serde(with = "settings::DurationText")]
     pub time_to_live: Duration,
 }
@@ -47,7 +47,7 @@ impl Default for BlobSettings {
 }
 
 impl BlobSettings {
-    /// Adds everything that is wrong, with keys below `key`.
+    /// Adds every fault of these settings, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
         const MOST: usize = 1024 * GIB;
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);

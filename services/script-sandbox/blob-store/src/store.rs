@@ -1,4 +1,4 @@
-//! The store: blobs come in, are held and age out.
+//! The store: blobs are received, pinned and expire.
 
 use std::{
     sync::{Arc, Mutex, Weak},
@@ -18,7 +18,7 @@ use crate::{
     settings::BlobSettings,
 };
 
-/// How often what has aged is looked for in the absence of requests.
+/// The interval at which expired blobs are removed in the absence of requests.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Content kept by its digest. Clones are the same store.
@@ -28,7 +28,7 @@ pub struct BlobStore {
 }
 
 impl BlobStore {
-    /// Opens the store and counts what is there.
+    /// Opens the store and counts the blobs that it holds.
     ///
     /// # Errors
     /// When the directory cannot be made, read or written, or another process uses it.
@@ -49,7 +49,7 @@ impl BlobStore {
         Ok(blobs)
     }
 
-    /// Removes what has aged, again and again, until the store is dropped. Must be called within a
+    /// Removes expired blobs, again and again, until the store is dropped. Must be called within a
     /// runtime.
     pub fn sweep_in_background(&self) {
         let inner: Weak<Inner> = Arc::downgrade(&self.inner);
@@ -81,16 +81,16 @@ impl BlobStore {
         Incoming::begin(self.inner.clone(), caller.clone())
     }
 
-    /// Holds a blob whose content has been held against its digest. It is not removed before it is
-    /// let go.
+    /// Pins a blob whose content has been compared with its digest. It is not removed before it is
+    /// unpinned.
     ///
     /// # Errors
-    /// When it is not there or was damaged.
+    /// When it does not exist or was damaged.
     pub fn hold(&self, caller: &Caller, digest: BlobDigest) -> Result<PinnedBlob, BlobError> {
         PinnedBlob::verified(self.inner.clone(), Key::new(caller, digest))
     }
 
-    /// Describes a blob, which counts as a use; `None` if it is not there.
+    /// Describes a blob, which counts as a use; `None` if it does not exist.
     pub fn stat(&self, caller: &Caller, digest: BlobDigest) -> Option<BlobInfo> {
         self.inner.touch(&Key::new(caller, digest))
     }

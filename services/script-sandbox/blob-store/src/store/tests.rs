@@ -35,7 +35,7 @@ fn content(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> Result<Vec
     Ok(bytes)
 }
 
-/// Every file below a directory but the lock.
+/// Every file below a directory except the lock.
 fn files(directory: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
@@ -118,7 +118,7 @@ fn a_crash_leaves_no_half_blob() {
     let digest = put(&blobs, &caller(), &[7; 9000]);
     let kept = put(&blobs, &caller(), b"kept");
     drop(blobs);
-    // What a process that was killed, and a machine that lost its power, can leave.
+    // The leftovers of a process that was killed, and of a machine that lost its power.
     fs::write(directory.path().join("incoming/5"), "half").unwrap();
     let cut = files(directory.path())
         .into_iter()
@@ -213,7 +213,7 @@ fn temporary_blobs_end_with_their_store() {
     put(&blobs, &caller(), b"short");
     let path = blobs.inner.directory.path().to_owned();
     assert!(path.is_dir());
-    // A second store neither takes the first for abandoned nor shares anything with it.
+    // A second store neither takes the first for abandoned nor shares its blobs.
     let other = BlobStore::open(&BlobSettings::default()).unwrap();
     assert_eq!(other.stat(&caller(), BlobDigest::of(b"short")), None);
     assert!(path.is_dir());
