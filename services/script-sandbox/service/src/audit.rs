@@ -1,17 +1,17 @@
-//! The audit log: who had what run, and how that ended.
+//! The audit log: the scripts that ran, their callers and their ends.
 //!
-//! There are two records for each script, streamed script and cell that ran, one when it starts and one
-//! when it has ended, and one for each that was refused although its request was sound, but for request
-//! ids that have other content and cells that their session does not take. A start without an end is
-//! what a service leaves that was killed. A session has two, one when it can be used and one when it has
-//! ended. A
-//! repeated request that is answered from memory has none of its own, as nothing ran; the interpreters
-//! of the self-test and those that wait have none either, as no caller asked for them.
+//! There are two records for each script, streamed script and cell that ran, one at its start and
+//! one at its end, and one for each valid request that was refused. Request ids with other content
+//! and cells that their session does not accept leave none. A start without an end is left by a
+//! service that was killed. A session has two records, one when it can be used and one when it has
+//! ended. A repeated request that is answered from memory has none of its own, as no script ran;
+//! the interpreters of the self-test and the waiting ones have none either, as no caller requested
+//! them.
 //!
-//! A record is a log event of the target [`telemetry::AUDIT_TARGET`]. It holds names, figures and the
-//! digest of the source, and nothing that a script wrote, was given or kept secret. Names of callers
-//! are printable ASCII; whatever else stands in a field is ours. A [`Record`] that is dropped writes
-//! itself, so that a task that panics or is thrown away leaves its record as well.
+//! A record is a log event of the target [`telemetry::AUDIT_TARGET`]. It holds names, figures and
+//! the digest of the source, and no text that a script wrote, received or kept secret. Names of
+//! callers are printable ASCII; all other content of a field is ours. A [`Record`] that is dropped
+//! writes itself, so that a task that panics or is dropped leaves its record as well.
 
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ use crate::{
     metrics,
 };
 
-/// The longest name of a runtime that is recorded before it is known.
+/// The longest name of a runtime that is recorded before the runtime is known.
 const MAX_RUNTIME_BYTES: usize = 64;
 
-/// What a record is about: a script whose answer comes at its end.
+/// The kind of a record about a script whose answer comes at its end.
 pub(crate) const SCRIPT: &str = "script";
 /// A streamed script.
 pub(crate) const STREAM: &str = "stream";
@@ -46,7 +46,7 @@ const SESSION: &str = "session";
 /// A cell of a session.
 const CELL: &str = "cell";
 
-/// A record that is still to be made; it is made once.
+/// A pending record; it is made once.
 #[derive(Debug)]
 #[must_use = "a record that is dropped reports the run as lost"]
 pub(crate) struct Record {
@@ -59,22 +59,22 @@ pub(crate) struct Record {
     runtime: String,
     /// `None` also if audit records are not collected.
     source_sha256: Option<String>,
-    /// The span of the call, which the record belongs to whatever task makes it.
+    /// The span of the call to which the record belongs, in whatever task it is made.
     span: Span,
     state: RecordState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordState {
-    /// Nothing runs so far.
+    /// No code runs so far.
     Waiting,
     /// It runs, or is about to.
     Running,
-    /// The record is made, or there is to be none.
+    /// The record is made, or none is wanted.
     Recorded,
 }
 
-/// What a record says of an event.
+/// The content of a record about an event.
 #[derive(Debug, Default)]
 struct Facts {
     verdict: &'static str,
@@ -118,7 +118,7 @@ impl Record {
         record
     }
 
-    /// The record of a cell that is begun for the call with this span.
+    /// The record of a cell that runs for the call with this span.
     pub(crate) fn of_cell(session: &SessionInfo, number: u64, source: &str, span: Span) -> Self {
         let mut record = Self::of(CELL, &session.caller, &session.runtime, span);
         record.session_id.clone_from(&session.id);
@@ -146,7 +146,7 @@ impl Record {
         }
     }
 
-    /// It is about to run, in the runtime of this name.
+    /// Records that it is about to run, in the runtime of this name.
     pub(crate) fn admitted(&mut self, runtime: &str) {
         runtime.clone_into(&mut self.runtime);
         self.state = RecordState::Running;
@@ -156,7 +156,7 @@ impl Record {
         }
     }
 
-    /// It is refused. A request that was never sound leaves no record.
+    /// Records a refusal. An invalid request leaves no record.
     pub(crate) fn refused(&mut self, refusal: Refusal) -> Refusal {
         self.state = RecordState::Recorded;
         if let Some(verdict) = class_of(&refusal) {
@@ -176,12 +176,12 @@ impl Record {
         );
     }
 
-    /// The answer is that of an earlier request, which has its record.
+    /// Drops the record: the answer is the one of an earlier request, which has its own.
     pub(crate) fn replayed(mut self) {
         self.state = RecordState::Recorded;
     }
 
-    /// A script has ended.
+    /// Records the end of a script.
     pub(crate) fn ended(mut self, outcome: &Outcome) {
         self.end(&Facts {
             isolation: outcome.isolation,
@@ -190,7 +190,7 @@ impl Record {
         });
     }
 
-    /// A session can be used; its end is another record.
+    /// Records that a session can be used; its end is another record.
     pub(crate) fn opened(&self, session: &SessionInfo) {
         let facts = Facts {
             isolation: Some(session.isolation),
@@ -200,7 +200,7 @@ impl Record {
         self.record("opened", &facts);
     }
 
-    /// A session has ended.
+    /// Records the end of a session.
     pub(crate) fn session_ended(mut self, session: &SessionInfo, end: &SessionEnd) {
         self.end(&Facts {
             reason: Some(end.reason),
@@ -210,7 +210,8 @@ impl Record {
         });
     }
 
-    /// A cell has ended. Memory and processor time are recorded for its session, which is one process.
+    /// Records the end of a cell. Memory and processor time are recorded for its session, which is
+    /// one process.
     pub(crate) fn cell_ended(
         &mut self,
         outcome: CellOutcome,
@@ -286,7 +287,7 @@ impl Drop for Record {
     }
 }
 
-/// Returns whether a record goes anywhere at all.
+/// Returns whether audit records are collected.
 fn is_heard() -> bool {
     tracing::enabled!(target: telemetry::AUDIT_TARGET, tracing::Level::INFO)
 }
@@ -311,7 +312,7 @@ fn some(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// Why something sound was refused; `None` for what was never accepted.
+/// The reason for refusing a valid request; `None` for one that was never accepted.
 fn class_of(refusal: &Refusal) -> Option<&'static str> {
     match refusal {
         Refusal::Runtime { .. } => Some("runtime_unavailable"),

@@ -1,3 +1,3 @@
-//! What the service decides without touching the system.
+//! The decisions of the service, made without touching the system.
 
 pub mod session;

@@ -1,22 +1,22 @@
-//! Why a request was refused, or the sandbox could not be built.
+//! The reasons for refusing a request, and for failing to build the sandbox.
 
 use blob_store::{BlobError, OpenError};
 use sandbox_engine::domain::violation::Violation;
 
 use crate::domain::session::SessionEnd;
 
-/// Why the sandbox could not be built.
+/// A failure to build the sandbox.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing can be run.
+    /// The engine cannot be built.
     #[error(transparent)]
     Engine(#[from] sandbox_engine::BuildError),
-    /// The blobs cannot be kept.
+    /// The blobs cannot be stored.
     #[error(transparent)]
     Blobs(#[from] OpenError),
 }
 
-/// Why a request was refused. Nothing was run.
+/// The reason for refusing a request. No script ran, unless the variant reports otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// Fields are wrong.
@@ -25,19 +25,19 @@ pub enum Refusal {
     /// The runtime is unknown or cannot be used.
     #[error("the runtime `{runtime}` cannot be used: {problem}")]
     Runtime {
-        /// What was asked for.
+        /// The requested name.
         runtime: String,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
-    /// The host does not reach the isolation that is demanded.
+    /// The host does not reach the demanded isolation.
     #[error("the script requires {what} `{wanted}`, but this host provides `{available}`")]
     Isolation {
         /// `isolation` or `memory enforcement`.
         what: &'static str,
-        /// What is demanded.
+        /// The demanded level.
         wanted: &'static str,
-        /// What there is.
+        /// The available level.
         available: &'static str,
         /// The layers that keep the host from reaching more.
         missing: Vec<String>,
@@ -45,7 +45,7 @@ pub enum Refusal {
     /// Too many scripts wait already.
     #[error("{waiting} requests are already waiting")]
     Busy {
-        /// How many.
+        /// Their number.
         waiting: u32,
     },
     /// The request id was used with other content.
@@ -54,15 +54,15 @@ pub enum Refusal {
         /// The id.
         request_id: String,
     },
-    /// Files of the request are blobs that cannot be given: the place of each, and why.
+    /// Files of the request are blobs that are not available: the position of each, and its error.
     #[error("{} files of the request are blobs that cannot be given", .0.len())]
     Blobs(Vec<(usize, BlobError)>),
-    /// The caller, or all callers together, have as much as they may.
+    /// The caller, or all callers together, have reached a quota.
     #[error("limit reached: {maximum} {limit}")]
     Quota {
-        /// What is counted.
+        /// The name of the quota.
         limit: &'static str,
-        /// How many there may be.
+        /// The most that there may be.
         maximum: usize,
     },
     /// The session is unknown.
@@ -76,7 +76,7 @@ pub enum Refusal {
     SessionEnded {
         /// The id.
         id: String,
-        /// How.
+        /// The end.
         end: Box<SessionEnd>,
     },
     /// The session runs a cell.
@@ -93,10 +93,10 @@ pub enum Refusal {
         if *begun { "the script had begun, and has been ended" } else { "nothing was run" }
     )]
     ShutDown {
-        /// Whether the script had begun, and has been ended.
+        /// Whether the script had begun, and was ended.
         begun: bool,
     },
-    /// The task that ran the script is gone, which ends the script.
+    /// The task that ran the script has died, which ends the script.
     #[error("the run was lost")]
     Lost,
 }

@@ -1,13 +1,13 @@
 //! Serves untrusted code: admits scripts and sessions, and answers with their verdicts.
 //!
-//! [`build`] opens the blobs and builds the engine (the crate `sandbox-engine`), which knows how a
-//! script is isolated, limited and run. This crate is what stands around it.
+//! [`build`] opens the blobs and builds the engine (the crate `sandbox-engine`), which isolates,
+//! limits and runs each script. This crate is the service around it.
 //!
 //! - [`settings`], [`error`], [`service`]: putting the service together.
-//! - [`domain`]: what is decided about sessions.
+//! - [`domain`]: decisions about sessions.
 //! - [`runner`]: admitting requests and carrying them out; streams and sessions.
 //! - [`rpc`]: the wire.
-//! - `audit`, `metrics`: what was run, and for whom, in the audit log, and counted.
+//! - `audit`, `metrics`: the runs and their callers, in the audit log, and counted.
 
 mod audit;
 pub mod domain;

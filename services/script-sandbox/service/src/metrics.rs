@@ -1,4 +1,4 @@
-//! Counts what ran and what was refused.
+//! Counts runs and refusals.
 //!
 //! The audit record of a run counts it, so that log and metrics agree. Attributes take few values each:
 //! never the name of a caller, nor that of an unknown runtime.
@@ -20,7 +20,7 @@ const SECONDS: [f64; 18] = [
     600.0, 3600.0,
 ];
 
-/// Made when first needed, which is after telemetry has been set up.
+/// Made on first use, which is after telemetry has been set up.
 static RUNS: LazyLock<Runs> = LazyLock::new(|| Runs::new(&telemetry::meter()));
 
 struct Runs {
@@ -64,7 +64,7 @@ impl Runs {
     }
 }
 
-/// Counts something that has ended; without a time its duration is unknown.
+/// Counts an end; without a time its duration is unknown.
 pub(crate) fn ended(
     what: &'static str,
     runtime: &str,
@@ -74,7 +74,7 @@ pub(crate) fn ended(
 ) {
     let runtime = KeyValue::new(SCRIPT_RUNTIME, runtime.to_owned());
     let kind = [KeyValue::new(SANDBOX_WHAT, what), runtime.clone()];
-    // What has not begun took no time, and would only improve the picture.
+    // A run that never began took no time, and would only improve the picture.
     if let Some(time) = wall_time.filter(|time| !time.is_zero()) {
         RUNS.duration.record(time.as_secs_f64(), &kind);
     }
@@ -88,7 +88,7 @@ pub(crate) fn ended(
     RUNS.ended.add(1, &[what, runtime, verdict]);
 }
 
-/// Counts a request that was refused although it was sound.
+/// Counts a valid request that was refused.
 pub(crate) fn refused(what: &'static str, why: &'static str) {
     let what = KeyValue::new(SANDBOX_WHAT, what);
     RUNS.refused.add(1, &[what, KeyValue::new(ERROR_TYPE, why)]);

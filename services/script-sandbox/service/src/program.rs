@@ -1,4 +1,4 @@
-//! The script sandbox as a program: what grpc-kit needs to start and end it.
+//! The script sandbox as a program that grpc-kit starts and ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use telemetry::TelemetrySettings;
 
 use crate::{Sandbox, SandboxSettings, service};
 
-/// The sandbox, which its sessions and calls share.
+/// The sandbox, shared by its sessions and calls.
 #[derive(Debug)]
 pub struct SandboxProgram(Arc<Sandbox>);
 

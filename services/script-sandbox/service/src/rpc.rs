@@ -23,7 +23,7 @@ mod outward;
 mod sessions;
 mod streaming;
 
-/// When to come back if too many scripts wait, or too many transfers are under way.
+/// The delay before a retry if too many scripts wait, or too many transfers are in progress.
 const BUSY_DELAY: Duration = Duration::from_secs(1);
 
 pub(crate) use blobs::{BlobRpc, LONGEST};
@@ -85,7 +85,7 @@ impl ScriptSandboxService for Rpc {
     }
 }
 
-/// When a call must be over: the caller's deadline, and `longest` from now at the latest.
+/// The deadline of a call: the caller's, or `longest` from now if that is earlier.
 fn deadline_of<T>(request: &Request<T>, longest: Duration) -> Instant {
     let ours = Instant::now() + longest;
     let context = request.extensions().get::<grpc_kit::CallContext>();
@@ -93,8 +93,8 @@ fn deadline_of<T>(request: &Request<T>, longest: Duration) -> Instant {
     theirs.map_or(ours, |theirs| theirs.min(ours))
 }
 
-/// The first message of a caller's stream, which may not take long: until it comes, the purpose of
-/// the stream is unknown.
+/// The first message of a caller's stream, which must arrive soon: the purpose of the stream is
+/// unknown before.
 async fn in_time<T>(first: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     const FIRST_MESSAGE: Duration = Duration::from_secs(10);
     match tokio::time::timeout(FIRST_MESSAGE, first).await {
@@ -113,7 +113,7 @@ fn invalid(problems: Vec<Violation>) -> Status {
     failure.into_status()
 }
 
-/// What is wrong with a message that is in this field of another.
+/// The violations of a message that is in this field of another.
 fn below(field: &str, mut problems: Vec<Violation>) -> Vec<Violation> {
     for problem in &mut problems {
         problem.field = format!("{field}.{}", problem.field);
@@ -162,7 +162,7 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::ShutDown { begun } => {
             let failure = Failure::new(Code::Unavailable, ErrorReason::Draining, message);
             let failure = failure.retry_after(BUSY_DELAY);
-            // Who asked decides whether the script may run once more.
+            // The caller decides whether the script may run once more.
             match begun {
                 true => failure.after_sending(),
                 false => failure,

@@ -1,8 +1,8 @@
-//! What carries scripts out.
+//! Carries scripts out.
 //!
-//! [`sandbox`] admits requests within the bounds of [`admission`], `idempotency` remembers what request
-//! ids were answered with, [`streaming`] connects a caller with a running script, [`session`] keeps an
-//! interpreter for many cells.
+//! [`sandbox`] admits requests within the bounds of [`admission`], `idempotency` remembers the
+//! answers to request ids, [`streaming`] connects a caller with a running script, [`session`] keeps
+//! an interpreter for many cells.
 
 pub mod admission;
 mod idempotency;

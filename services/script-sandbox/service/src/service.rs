@@ -1,4 +1,4 @@
-//! The service put together.
+//! Builds the service.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
     settings::SandboxSettings,
 };
 
-/// How long a session may take to be ready, and a cell to be interrupted.
+/// The longest time that a session may take to become ready, and a cell to be interrupted.
 const SET_UP: Duration = Duration::from_secs(120);
 
-/// Looks at the host and builds a sandbox. A host that reaches no level gives a sandbox that refuses
-/// every script and says why.
+/// Examines the host and builds a sandbox. A host that reaches no level yields a sandbox that
+/// refuses every script and reports the reason.
 ///
 /// # Errors
 /// When the launcher program or a runtime profile is missing or wrong.
@@ -34,7 +34,7 @@ pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, Error> {
     Ok(Sandbox::new(settings, blobs, engine))
 }
 
-/// Logs what can be run, and what keeps the rest from running.
+/// Logs the runtimes that can be used, and the problems of the others.
 fn log(engine: &Engine, lowest: IsolationLevel) {
     let report = &engine.report;
     for (level, failure) in &report.failures {
@@ -60,7 +60,7 @@ fn log(engine: &Engine, lowest: IsolationLevel) {
     }
 }
 
-/// Returns what the sandbox needs to do its work: that it may run scripts at all.
+/// Returns the need of the sandbox: that it may run scripts at all.
 pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
     let sandbox = Arc::clone(sandbox);
     Need::condition("scripts", move || {
@@ -72,7 +72,7 @@ pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
     })
 }
 
-/// The services of a sandbox, with the time that its scripts may take.
+/// The services of a sandbox, with the longest times of their calls.
 pub fn services(sandbox: Arc<Sandbox>) -> Services {
     let longest = sandbox.longest_request();
     let blobs = BlobRpc::new(sandbox.blobs().clone());

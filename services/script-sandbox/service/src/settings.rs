@@ -23,7 +23,7 @@ pub use sessions::SessionSettings;
 #[serde(default)]
 pub struct SandboxSettings {
     /// The server. Default address 127.0.0.1:7404. When the service is ordered to end, scripts that
-    /// outlast three quarters of its `drain_grace` are ended, and their callers receive that.
+    /// outlast three quarters of its `drain_grace` are ended, and their callers are informed.
     pub server: grpc_kit::ServerSettings,
     /// Traces, metrics and logs.
     pub telemetry: telemetry::TelemetrySettings,
@@ -38,36 +38,36 @@ pub struct SandboxSettings {
     pub lowest_memory_enforcement: MemoryEnforcement,
     /// Whether cgroups are used where they can be written. Default true.
     pub use_cgroups: bool,
-    /// The launcher program. Empty: beside the running program or one directory above it. Default
+    /// The launcher program. Empty: next to the running program or one directory above it. Default
     /// empty.
     pub launcher_path: PathBuf,
     /// A directory of further runtime profiles, `*.toml`; one with the name of a built-in runtime
     /// replaces it. Empty: only the built-in ones. Default empty.
     pub profiles_directory: PathBuf,
-    /// Where the reduced level makes its working directories. Default: the system's directory for
-    /// temporary files.
+    /// The directory in which the reduced level makes its working directories. Default: the
+    /// system's directory for temporary files.
     pub scratch_directory: PathBuf,
-    /// How many scripts run at once. More wait. Default 16.
+    /// The most scripts that run at once. More wait. Default 16.
     pub concurrent_scripts: u32,
-    /// How many interpreters of one kind wait for a script at most, started ahead. The first is started
-    /// when the first script of its kind was; they count apart from `concurrent_scripts`. 0: none.
-    /// Default 4.
+    /// The most interpreters of one kind that wait for a script, started ahead. The first is
+    /// started when the first script of its kind was; they count apart from `concurrent_scripts`.
+    /// 0: none. Default 4.
     pub warm_interpreters: u32,
-    /// What all waiting interpreters together may keep in memory. Default 256MiB.
+    /// The most memory of all waiting interpreters together. Default 256MiB.
     #[serde(with = "settings::SizeText")]
     pub warm_memory: usize,
-    /// How many scripts wait. Beyond it a request is refused with a retry hint. Default 64.
+    /// The most scripts that wait. Beyond it a request is refused with a retry hint. Default 64.
     pub waiting_scripts: u32,
-    /// The first of 1000 user ids that scripts are given when the service runs as root. They must own
-    /// nothing on this host. Services on one host share them out among themselves. Default 64000.
+    /// The first of 1000 user ids that scripts get when the service runs as root. They must be
+    /// unused on this host. Services on one host share them out among themselves. Default 64000.
     pub first_user: u32,
-    /// Files that are too large for messages: where they are and how much is kept.
+    /// Files that are too large for messages: their directory and quotas.
     pub blobs: BlobSettings,
     /// Sessions.
     pub sessions: SessionSettings,
     /// Limits of a request that names none.
     pub default_limits: Limits,
-    /// The most that a request can ask for.
+    /// The greatest limits that a request can choose.
     pub maximum_limits: Limits,
 }
 
@@ -134,7 +134,7 @@ impl settings::Settings for SandboxSettings {
 }
 
 impl SandboxSettings {
-    /// How the engine is built.
+    /// The settings of the engine.
     pub(crate) fn engine(&self) -> EngineSettings {
         EngineSettings {
             launcher_path: self.launcher_path.clone(),

@@ -1,4 +1,4 @@
-//! What is decided about sessions.
+//! The decisions about sessions.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use sandbox_engine::domain::{
     violation::Violation,
 };
 
-/// How long a session may go without a cell.
+/// The default and the maximum time that a session may go without a cell.
 pub const IDLE_TIME: TimeRange = TimeRange::minutes(10, 60);
 
-/// How long a session may live.
+/// The default and the maximum lifetime of a session.
 pub const TOTAL_TIME: TimeRange = TimeRange::minutes(60, 12 * 60);
 
-/// How much processor time a session may use; its other limits are those of scripts.
+/// The default and the maximum processor time of a session; its other limits are those of scripts.
 pub const CPU_TIME: TimeRange = TimeRange::minutes(5, 60);
 
 /// A time that a request may name.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeRange {
-    /// What a request gets that names none.
+    /// The time of a request that names none.
     pub default: Duration,
-    /// The most that a request can ask for.
+    /// The longest that a request can choose.
     pub maximum: Duration,
 }
 
@@ -43,46 +43,46 @@ impl TimeRange {
     }
 }
 
-/// Why a session ended.
+/// The reason for the end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
-    /// The interpreter ended; the verdict says how.
+    /// The interpreter ended; the verdict has the details.
     Interpreter,
     /// No cell ran for the idle time.
     Idle,
-    /// The total lifetime was over.
+    /// The total lifetime had passed.
     Lifetime,
     /// A caller deleted it.
     Deleted,
     /// A cell did not obey its interruption.
     NotInterrupted,
-    /// The driver's channel carried something that is not a message of it.
+    /// The driver's channel carried a malformed or unexpected message.
     ChannelBroken,
     /// The interpreter did not become ready.
     NotReady,
     /// The service is ending.
     Shutdown,
-    /// Another session needed its place.
+    /// Another session needed its slot.
     Evicted,
 }
 
-/// How a session ended.
+/// The end of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionEnd {
-    /// Why.
+    /// The reason.
     pub reason: EndReason,
-    /// How the interpreter ended.
+    /// The verdict on the interpreter.
     pub verdict: Verdict,
-    /// What was used.
+    /// The usage.
     pub usage: Usage,
-    /// More about it; may be empty.
+    /// Further detail; may be empty.
     pub detail: String,
-    /// When it ended, in nanoseconds since the Unix epoch.
+    /// The time of the end, in nanoseconds since the Unix epoch.
     pub at: i64,
 }
 
 impl SessionEnd {
-    /// One sentence.
+    /// Returns the end as one sentence.
     pub fn message(&self) -> String {
         let sentence = match self.reason {
             EndReason::Interpreter => "the interpreter ended",
@@ -103,7 +103,7 @@ impl SessionEnd {
     }
 }
 
-/// Whether a session can be used.
+/// The state of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionState {
     /// The interpreter is being started.
@@ -116,50 +116,50 @@ pub enum SessionState {
     Ended(Box<SessionEnd>),
 }
 
-/// What callers may know of a session.
+/// A session as callers see it.
 #[derive(Clone, Debug)]
 pub struct SessionInfo {
     /// The id.
     pub id: String,
-    /// Whose it is.
+    /// Its caller.
     pub caller: String,
     /// The runtime's own name.
     pub runtime: String,
     /// Its name among the sessions of its caller and runtime; may be empty.
     pub key: String,
-    /// Whether it can be used.
+    /// The state.
     pub state: SessionState,
     /// The limits.
     pub limits: Limits,
-    /// How long it may go without a cell.
+    /// The longest time without a cell.
     pub idle_time: Duration,
-    /// How long it may live.
+    /// The longest lifetime.
     pub total_time: Duration,
-    /// When it was made, in nanoseconds since the Unix epoch.
+    /// The time of its start, in nanoseconds since the Unix epoch.
     pub created: i64,
-    /// How many cells were begun.
+    /// The number of cells begun.
     pub cells: u64,
-    /// When it last became idle, in nanoseconds since the Unix epoch; 0 before.
+    /// The time when it last became idle, in nanoseconds since the Unix epoch; 0 before.
     pub idle_since: i64,
-    /// Whether another session may take its place while it is idle.
+    /// Whether it may be ended for another session while it is idle.
     pub evictable: bool,
     /// The level.
     pub isolation: IsolationLevel,
-    /// Layers that it does not have.
+    /// Layers that it lacks.
     pub missing: Vec<MissingLayer>,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
 }
 
 impl SessionInfo {
-    /// Whether it has the key of another session, of the same caller and runtime.
+    /// Whether it has the same key as another session, of the same caller and runtime.
     pub fn has_key_of(&self, other: &Self) -> bool {
         !self.key.is_empty()
             && (&self.caller, &self.runtime, &self.key)
                 == (&other.caller, &other.runtime, &other.key)
     }
 
-    /// Why it ended; `None` if it has not.
+    /// The end; `None` if it has not ended.
     pub fn end(&self) -> Option<&SessionEnd> {
         match &self.state {
             SessionState::Ended(end) => Some(end),
@@ -168,7 +168,7 @@ impl SessionInfo {
     }
 }
 
-/// How a cell ended.
+/// The outcome of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellOutcome {
     /// It ran to its end.
@@ -177,9 +177,9 @@ pub enum CellOutcome {
     Raised,
     /// It was interrupted.
     Interrupted,
-    /// It ran too long.
+    /// It exceeded its wall time.
     WallExceeded,
-    /// It wrote too much.
+    /// It exceeded its output.
     OutputExceeded,
     /// The session ended.
     SessionEnded,
@@ -199,14 +199,14 @@ impl CellOutcome {
     }
 }
 
-/// Why a cell was interrupted.
+/// The reason for interrupting a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// It ran too long.
+    /// It exceeded its wall time.
     Wall,
-    /// It wrote too much.
+    /// It exceeded its output.
     Output,
-    /// A caller asked for it, or the caller of the cell has gone.
+    /// A caller requested it, or the caller of the cell has gone.
     Asked,
 }
 
@@ -227,27 +227,27 @@ impl Interruption {
     }
 }
 
-/// How a cell ended, as its driver reports it.
+/// The outcome of a cell, as its driver reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriverOutcome {
-    /// To its end.
+    /// It ran to its end.
     Ok,
-    /// With an error.
+    /// It ended with an error.
     Error,
-    /// By an interruption.
+    /// It was interrupted.
     Interrupted,
 }
 
-/// How a cell ended, from what its driver says and why it was interrupted. A limit that was passed
-/// is reported whatever the cell made of it.
+/// The outcome of a cell, from its driver's report and the reason for its interruption. An exceeded
+/// limit is reported whatever the driver's report.
 pub fn cell_outcome(reported: DriverOutcome, interruption: Option<Interruption>) -> CellOutcome {
     match (interruption, reported) {
         (Some(Interruption::Wall), _) => CellOutcome::WallExceeded,
         (Some(Interruption::Output), _) => CellOutcome::OutputExceeded,
         (_, DriverOutcome::Ok) => CellOutcome::Succeeded,
         (Some(Interruption::Asked), DriverOutcome::Interrupted) => CellOutcome::Interrupted,
-        // Code can raise what an interruption raises.
+        // Code can raise the error of an interruption itself.
         (_, DriverOutcome::Error | DriverOutcome::Interrupted) => CellOutcome::Raised,
     }
 }

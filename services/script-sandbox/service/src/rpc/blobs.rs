@@ -19,10 +19,10 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
 use crate::runner::admission::{Admission, Permit};
 
-/// How long one transfer may take.
+/// The longest time of one transfer.
 pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 
-/// How many uploads and downloads are in progress at most. Each holds a piece in memory.
+/// The most uploads and downloads in progress. Each holds a piece in memory.
 const MAX_TRANSFERS: u32 = 64;
 
 /// The size of a piece of a download, in bytes.
@@ -144,7 +144,7 @@ impl BlobService for BlobRpc {
 }
 
 impl BlobRpc {
-    /// The answer to an upload whose content is there already.
+    /// The answer to an upload whose content is stored already.
     async fn known(
         &self,
         caller: &Caller,
@@ -195,7 +195,7 @@ impl BlobRpc {
     }
 }
 
-/// A download under way.
+/// A download in progress.
 struct Download {
     held: PinnedBlob,
     offset: u64,
@@ -251,7 +251,7 @@ fn other_size(observed: u64) -> Status {
     )
 }
 
-/// Does what blocks on a thread that may.
+/// Runs work on a thread that may block.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, Status> {
@@ -261,8 +261,8 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// What blobs that a request refers to and that cannot be given are on the wire: the failure of the
-/// first, and the fields of all.
+/// The status for blobs of a request that are not available: the failure of the first, and the
+/// fields of all.
 pub(super) fn absent(absent: &[(usize, BlobError)]) -> Status {
     let first = absent.first();
     let failure = first.map_or_else(Failure::invalid_fields, |(_, error)| failure(error));
@@ -277,7 +277,7 @@ pub(super) fn absent(absent: &[(usize, BlobError)]) -> Status {
     absent.iter().fold(failure, name).into_status()
 }
 
-/// What a failure of the store is on the wire.
+/// The status for a failure of the store.
 fn status(error: BlobError) -> Status {
     failure(&error).into_status()
 }

@@ -1,4 +1,4 @@
-//! From the wire to the domain. What a field may hold by itself, the contract has checked.
+//! From the wire to the domain. The contract has checked each field by itself.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::runner::sandbox::Sandbox;
 
-/// What distinguishes two requests of the same id: everything in them, the order of variables aside.
-/// The request is as it was afterwards.
+/// The digest that distinguishes two requests of the same id: of everything in them, independent of
+/// the order of variables. The request is unchanged afterwards.
 pub(super) fn digest<M: Message>(
     request_id: &str,
     request: &mut M,
@@ -45,7 +45,7 @@ pub(super) fn digest<M: Message>(
 /// Reads a request whose limits take the default and are at most the maximum.
 ///
 /// # Errors
-/// Everything that is wrong, what is `known` already included.
+/// Every violation, including the `known` ones.
 pub(super) fn script(
     sandbox: &Sandbox,
     request: ExecuteRequest,
@@ -133,7 +133,7 @@ fn collect_spec(
     blobs: &BlobSettings,
     problems: &mut Vec<Violation>,
 ) -> Option<CollectSpec> {
-    /// How long collecting may take.
+    /// The longest time that collecting may take.
     const LONGEST: Duration = Duration::from_secs(30);
     let asked = collect.max_time.map(span);
     let default = Caps::DEFAULT.within(blobs);
@@ -153,7 +153,7 @@ pub(super) fn span(duration: prost_types::Duration) -> Span {
     Span { seconds, nanos }
 }
 
-/// The number of a signal that may be sent; the contract lets no other value in.
+/// The number of a signal that may be sent; the contract rejects any other value.
 pub(super) fn signal(signal: wire::ScriptSignal) -> i32 {
     use wire::ScriptSignal as Wire;
     match signal {

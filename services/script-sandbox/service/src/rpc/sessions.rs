@@ -26,10 +26,10 @@ use crate::{
 
 mod outward;
 
-/// How long a cell may take to stop after an interrupt, by default.
+/// The default of the time that a cell may take to stop after an interrupt.
 const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
-/// The longest that a request can allow it.
+/// The longest such time that a request can choose.
 const MAXIMUM_GRACE: Duration = Duration::from_secs(30);
 
 #[tonic::async_trait]
@@ -146,7 +146,7 @@ impl SessionService for Rpc {
             page_token,
             caller_id,
         } = request.into_inner();
-        // A token of another caller's list leads nowhere in this one.
+        // A token of another caller's list is invalid here.
         let list = format!("SessionService/ListSessions {caller_id:?}");
         let token = PageToken::decode(&list, &page_token);
         let token = token.map_err(|error| wrong("page_token", error.to_string()))?;
@@ -180,7 +180,7 @@ fn named<'a>(caller: &'a str, id: &'a str) -> SessionName<'a> {
     SessionName { caller, id }
 }
 
-/// Reads a request with everything that is wrong with it.
+/// Reads a request, or returns all its violations.
 fn read_request(
     sandbox: &Sandbox,
     request: CreateSessionRequest,
@@ -196,7 +196,7 @@ fn read_request(
         request.minimum_memory_enforcement(),
     );
     let limits = inward::limits(request.limits, sandbox.session_limits(), &mut problems);
-    // The wall time of a request is that of a cell; the driver lives as long as the session.
+    // The wall time of a request limits a cell; the driver lives as long as the session.
     let of_driver = Limits {
         wall_time: total_time,
         ..limits

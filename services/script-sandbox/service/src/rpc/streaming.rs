@@ -23,7 +23,7 @@ use crate::runner::streaming::{Input, StdinState, StreamEvent, StreamHandle, out
 /// The answers of a stream.
 pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// How long a stream is silent before it reports that the script still runs.
+/// The time of silence after which a stream reports that the script still runs.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 
 /// Starts the script that the first message describes.
@@ -46,7 +46,7 @@ pub(super) async fn execute(
     let limits = rpc.sandbox.streamed_limits();
     let script = inward::script(&rpc.sandbox, start, limits, known);
     let script = script.map_err(|problems| invalid(below("start", problems)))?;
-    // One message in each hand is enough: what waits is bounded behind this.
+    // A buffer of one message is enough: the queue behind it is bounded.
     let (say, input) = mpsc::channel(1);
     let stream = rpc
         .sandbox
@@ -64,7 +64,7 @@ pub(super) async fn execute(
     Ok(Response::new(answers(stream, pump, fault)))
 }
 
-/// Hands the caller's messages on until there are no more.
+/// Forwards the caller's messages until the end of its stream.
 async fn hand_on(
     messages: &mut Streaming<ExecuteStreamRequest>,
     say: &mpsc::Sender<Input>,
@@ -73,7 +73,7 @@ async fn hand_on(
     while let Some(message) = messages.message().await? {
         let input = read(message, &mut ended)?;
         if say.send(input).await.is_err() {
-            // The script has gone; its answers say how.
+            // The script has ended; its answers report that.
             return Ok(());
         }
     }
@@ -95,14 +95,14 @@ fn read(message: ExecuteStreamRequest, ended: &mut bool) -> Result<Input, Status
     }
 }
 
-/// What the responses are made from.
+/// The source of the responses.
 struct Responses {
     stream: StreamHandle<StreamEvent>,
     fault: oneshot::Receiver<Status>,
     sequence: u64,
     started: Option<Instant>,
     over: bool,
-    /// Ends with the answers.
+    /// Forwards the caller's messages; ends with the answers.
     _pump: JoinSet<()>,
 }
 

@@ -1,8 +1,8 @@
-//! Admission: how many requests run at once, and how many wait.
+//! Admission: bounds the requests that run at once and those that wait.
 //!
-//! A request takes a [`Permit`]; where none is free it waits in a queue whose length is bounded, first
-//! come, first served. One more is refused, which the contract reports as OVERLOADED with a delay after
-//! which to retry.
+//! A request takes a [`Permit`]; where none is free it waits in a bounded queue, first come, first
+//! served. Beyond the bound a request is refused, which the contract reports as OVERLOADED with a
+//! delay before a retry.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::error::Refusal;
 pub struct Admission {
     permits: Arc<Semaphore>,
     places: Arc<Semaphore>,
-    /// How many permits and places there are.
+    /// The number of permits and of places.
     most: (u32, u32),
 }
 
-/// The right to run, given back on drop.
+/// The right to run, returned on drop.
 #[derive(Debug)]
 pub struct Permit {
     _permit: OwnedSemaphorePermit,
@@ -49,17 +49,17 @@ impl Admission {
         };
         let _place = self.places.try_acquire().map_err(|_| full())?;
         let permit = self.permits.clone().acquire_owned().await;
-        // Nothing closes the semaphore.
+        // The semaphore is never closed.
         let permit = permit.map_err(|_| full())?;
         Ok(Permit { _permit: permit })
     }
 
-    /// How many permits are in use.
+    /// The number of permits in use.
     pub fn running(&self) -> u32 {
         taken(&self.permits, self.most.0)
     }
 
-    /// How many requests are waiting.
+    /// The number of waiting requests.
     pub fn waiting(&self) -> u32 {
         taken(&self.places, self.most.1)
     }
@@ -107,7 +107,7 @@ mod tests {
         let mut waiting = Box::pin(admission.acquire());
         assert!(poll!(&mut waiting).is_pending());
         drop(running);
-        // The permit was handed to a request that is dropped before it sees it.
+        // The permit was granted to a request that is dropped before it sees it.
         drop(waiting);
         assert!(admission.acquire().now_or_never().unwrap().is_ok());
     }

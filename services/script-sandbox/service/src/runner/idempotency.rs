@@ -1,8 +1,8 @@
 //! Remembers the answers to request ids, so that a repeated request does not run twice.
 //!
-//! An id belongs to its caller: what one has asked is nothing to another who happens to use, or has
-//! guessed, the same id. An id whose script waits or runs is never forgotten; there are no more of
-//! those than scripts that wait or run. Of the answers that are there as many are kept as fit, the newest.
+//! An id belongs to its caller: another caller who happens to use, or has guessed, the same id
+//! learns nothing. An id whose script waits or runs is never forgotten; the number of these is the
+//! number of scripts that wait or run. Of the answers the newest that fit are kept.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,34 +12,35 @@ use std::{
 use sandbox_engine::domain::outcome::Outcome;
 use tokio::sync::watch;
 
-/// How many answers are remembered.
+/// The most answers that are remembered.
 const REMEMBERED: usize = 256;
 
 /// The most bytes of answers that are remembered, whatever their number.
 const REMEMBERED_BYTES: usize = 64 << 20;
 
-/// What identifies the content of a request.
+/// The digest of the content of a request.
 pub(crate) type Digest = [u8; 32];
 
-/// An answer that is there or will be. Its sender is gone without one if the request was refused.
+/// An answer that is published or will be. Its sender is dropped without one if the request was
+/// refused.
 pub(crate) type Pending = watch::Receiver<Option<Arc<Outcome>>>;
 
 /// The answers of one sandbox.
 #[derive(Debug)]
 pub(crate) struct IdempotencyStore {
-    /// How many answers are kept, and how many bytes of them.
+    /// The most answers, and the most bytes of them.
     bounds: (usize, usize),
-    /// Held for a look or an entry only, never while anything is awaited.
+    /// Locked for a look-up or an insertion only, never across an await.
     known: Mutex<Known>,
 }
 
-/// Whose id it is, and the id.
+/// The caller, and the id.
 type Key = (String, String);
 
 #[derive(Debug, Default)]
 struct Known {
     entries: HashMap<Key, Remembered>,
-    /// The ids that are answered, the oldest first.
+    /// The answered ids, the oldest first.
     answered: VecDeque<Key>,
     /// Bytes of all answers.
     bytes: usize,
@@ -49,44 +50,44 @@ struct Known {
 struct Remembered {
     digest: Digest,
     pending: Pending,
-    /// How large the answer is, once it is there.
+    /// The size of the answer, once it is published.
     bytes: usize,
 }
 
 impl Remembered {
-    /// No answer is there, and the task that would give one is gone.
+    /// Returns whether there is no answer, and the task that would publish it has died.
     fn is_lost(&self) -> bool {
         self.pending.has_changed().is_err() && self.pending.borrow().is_none()
     }
 }
 
-/// What is known about a request id.
+/// The result of looking up a request id.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// Nothing: the caller is to run the request.
+    /// The id is new: the caller must run the request.
     New(IdempotencyGuard),
     /// The same request runs or ran.
     InFlight(Pending),
-    /// The same request ran, and its answer was lost with the task that ran it: to run it again could
-    /// be to do again what it has done.
+    /// The same request ran, and its answer was lost with the task that ran it: running it again
+    /// could repeat its effects.
     Lost,
     /// Another request has the id.
     Conflict,
 }
 
-/// The right to answer for a request id. Dropping it without an answer gives the id back, unless the
+/// The right to answer for a request id. Dropping it without an answer releases the id, unless the
 /// script has begun.
 #[derive(Debug)]
 pub(crate) struct IdempotencyGuard {
     answers: Arc<IdempotencyStore>,
-    /// `None` if nothing is to be remembered, or all is done.
+    /// `None` if no answer is to be remembered, or it was published.
     key: Option<Key>,
     publish: watch::Sender<Option<Arc<Outcome>>>,
     begun: bool,
 }
 
 impl IdempotencyGuard {
-    /// The script begins: from here on the id is not given back.
+    /// Records that the script begins: from here on the id is not released.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -96,8 +97,8 @@ impl IdempotencyGuard {
         self.publish.subscribe()
     }
 
-    /// Gives the answer to every caller that waits, and keeps it for later ones. The first caller may
-    /// have gone.
+    /// Publishes the answer to every waiting caller, and keeps it for later ones. The first caller
+    /// may have gone.
     pub(crate) fn publish(mut self, outcome: Outcome) {
         let bytes = outcome.bytes();
         self.publish.send_replace(Some(Arc::new(outcome)));
@@ -112,7 +113,7 @@ impl Drop for IdempotencyGuard {
         let Some(key) = self.key.take() else {
             return;
         };
-        // Those who wait learn that no answer comes only after this, and then look again.
+        // Waiting callers learn only after this that no answer comes, and then look again.
         let mut known = self.answers.lock();
         if self.begun {
             known.settle(key, 0, self.answers.bounds);
@@ -134,7 +135,7 @@ impl IdempotencyStore {
         })
     }
 
-    /// Looks an id of a caller up and, if it is new, takes it.
+    /// Looks up the id of a caller and, if it is new, claims it.
     pub(crate) fn look_up(
         self: &Arc<Self>,
         caller: &str,
@@ -176,7 +177,7 @@ impl IdempotencyStore {
 }
 
 impl Known {
-    /// Notes that an answer is there, and lets others go for it.
+    /// Records that an answer is published, and forgets the oldest ones beyond the bounds.
     fn settle(&mut self, key: Key, bytes: usize, (most, most_bytes): (usize, usize)) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;

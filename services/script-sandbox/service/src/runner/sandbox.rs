@@ -39,11 +39,11 @@ mod gauges;
 mod sessions;
 mod streaming;
 
-/// How many calls wait for the result of an earlier call with the same request id. Each holds its
-/// request, of a few MiB at most.
+/// The most calls that wait for the result of an earlier call with the same request id. Each holds
+/// its request, of a few MiB at most.
 const MAX_REPEATS: u32 = 512;
 
-/// Runs scripts; shared by everything that serves it.
+/// Runs scripts; shared by all services of the program.
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
@@ -60,7 +60,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Makes a sandbox of an engine, whose levels are observed from now on.
+    /// Makes a sandbox of an engine, and observes its levels from now on.
     pub(crate) fn new(settings: SandboxSettings, blobs: BlobStore, engine: Engine) -> Arc<Self> {
         let sandbox = Arc::new(Self {
             blobs,
@@ -76,7 +76,7 @@ impl Sandbox {
         sandbox
     }
 
-    /// What the self-test found.
+    /// The findings of the self-test.
     pub fn report(&self) -> &Report {
         &self.engine.report
     }
@@ -91,41 +91,41 @@ impl Sandbox {
         &self.engine.runtimes
     }
 
-    /// The files that are kept for scripts and of scripts.
+    /// The store of the files for scripts and from scripts.
     pub fn blobs(&self) -> &BlobStore {
         &self.blobs
     }
 
-    /// How the waiting interpreters of a runtime are.
+    /// The state of the waiting interpreters of a runtime.
     pub fn pool_state(&self, runtime: &Runtime) -> PoolState {
         let pool = self.engine.pool.as_ref();
         pool.map(|pool| pool.state(&runtime.profile.name))
             .unwrap_or_default()
     }
 
-    /// How many scripts run, and how many requests wait until theirs may.
+    /// The number of running scripts, and of requests that wait for a permit.
     pub fn load(&self) -> (u32, u32) {
         (self.slots.running(), self.slots.waiting())
     }
 
-    /// Ends every session and every script that waits. Scripts that run are ended by
+    /// Ends every session and every waiting interpreter. Running scripts are ended by
     /// [`Self::end_scripts`], or by losing their callers.
     pub async fn shutdown(&self) {
         self.sessions.shutdown().await;
         self.engine.shutdown().await;
     }
 
-    /// The limits that a request takes that names none, and the most that it can ask for.
+    /// The limits of a request that names none, and the greatest that it can choose.
     pub fn limits(&self) -> (Limits, Limits) {
         (self.settings.default_limits, self.settings.maximum_limits)
     }
 
-    /// Runs a script to its end. Dropping the future ends every process of the script. The flag says
-    /// that the answer is that of an earlier request with the same id.
+    /// Runs a script to its end. Dropping the future ends every process of the script. The flag
+    /// reports that the answer was computed for an earlier request with the same id.
     ///
     /// # Errors
-    /// When the request is refused; nothing was run then. [`Refusal::ShutDown`] and [`Refusal::Lost`]
-    /// when it was run and has no answer.
+    /// When the request is refused and no script ran. [`Refusal::ShutDown`] and [`Refusal::Lost`]
+    /// when it ran and has no answer.
     pub async fn execute(
         &self,
         digest: Digest,
@@ -142,7 +142,8 @@ impl Sandbox {
                     }
                     let _permit = self.repeats.acquire().await?;
                     let answer = pending.wait_for(Option::is_some).await;
-                    // Where the first one was refused there is no answer, and this one is the first.
+                    // If the first request was refused there is no answer, and this one becomes the
+                    // first.
                     if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {
                         return Ok((self.unless_shut_down(outcome)?, true));
                     }
@@ -183,7 +184,7 @@ impl Sandbox {
         Ok((self.unless_shut_down(outcome)?, false))
     }
 
-    /// Admits a script, and notes whether it was.
+    /// Admits a script, and records whether it was admitted.
     async fn admit(
         &self,
         script: Script,
@@ -221,14 +222,14 @@ impl Sandbox {
         Ok((tools.clone(), job, slot))
     }
 
-    /// The refusal of a request for which there is no room.
+    /// The refusal of a request when the queue is full.
     fn busy(&self) -> Refusal {
         Refusal::Busy {
             waiting: self.slots.waiting(),
         }
     }
 
-    /// Holds the blobs that a script is given, and sees that they leave room.
+    /// Pins the blobs that a script reads, and checks that they leave room.
     async fn hold_blobs(&self, script: &Arc<Script>) -> Result<HeldBlobs, Refusal> {
         let given = |file: &InputFile| matches!(file.content, Content::Blob(_));
         if !script.files.iter().any(given) {
@@ -244,7 +245,7 @@ impl Sandbox {
         }
     }
 
-    /// What a script is run with.
+    /// The tools, the runtime and the interpreter for a script.
     fn means_for(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
         self.still_serves()?;
         let tools = self.tools_for(script)?;
@@ -257,7 +258,7 @@ impl Sandbox {
         Ok((tools, runtime, interpreter))
     }
 
-    /// The tools, if what they reach is enough for operator and request.
+    /// The tools, if their level is enough for operator and request.
     fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
         let (settings, report) = (&self.settings, &self.engine.report);
         let refuse = |what, wanted, available, missing| Refusal::Isolation {
@@ -304,7 +305,7 @@ impl Sandbox {
         })
     }
 
-    /// How long a request may take at most, with waiting and set-up.
+    /// The longest time of a request, with waiting and set-up.
     pub fn longest_request(&self) -> Duration {
         const SET_UP_AND_WAITING: Duration = Duration::from_secs(120);
         self.settings.maximum_limits.wall_time + SET_UP_AND_WAITING

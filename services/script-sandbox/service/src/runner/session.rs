@@ -1,8 +1,8 @@
 //! Sessions: confined interpreters that run one cell after the other.
 //!
-//! [`Sessions`] knows them all and counts them. Each is an [`actor`]: a task that owns the channels
-//! of one interpreter, hands cells to the driver inside, and ends it when its time is over. Inside
-//! runs a driver, which is data of the runtime's profile; [`frames`] reads what it says.
+//! [`Sessions`] holds and counts all of them. Each is an [`actor`]: a task that owns the channels
+//! of one interpreter, sends cells to the driver inside, and ends it when its time is over. The
+//! driver is data of the runtime's profile; [`frames`] reads its messages.
 
 use std::{
     collections::BTreeMap,
@@ -35,62 +35,62 @@ use crate::{
 pub(crate) use actor::{Actor, session_io};
 use command::{Command, SessionOrder};
 
-/// What is asked of a new session.
+/// A request for a new session.
 #[derive(Debug)]
 pub struct SessionRequest {
     /// The driver, with the caller, runtime, files, variables and limits.
     pub script: Script,
     /// The limits, of which the wall time and the output are those of a cell.
     pub limits: Limits,
-    /// How long it may go without a cell.
+    /// The longest time without a cell.
     pub idle_time: Duration,
-    /// How long it may live.
+    /// The longest lifetime.
     pub total_time: Duration,
-    /// Whether another session may take its place while it is idle.
+    /// Whether it may be ended for another session while it is idle.
     pub evictable: bool,
     /// Its name among the sessions of its caller and runtime; may be empty.
     pub key: String,
 }
 
-/// A session as its caller names it.
+/// The name of a session in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionName<'a> {
-    /// Whose it is.
+    /// The caller.
     pub caller: &'a str,
     /// The id.
     pub id: &'a str,
 }
 
-/// Something that happens to a cell, its output aside.
+/// An event of a cell, except its output.
 #[derive(Clone, Debug)]
 pub enum CellEvent {
-    /// It was handed to the interpreter.
+    /// It was sent to the interpreter.
     Started {
         /// Its number.
         cell: u64,
-        /// How long it may run.
+        /// Its wall time.
         wall_time: Duration,
-        /// How much it may write.
+        /// Its limit on output, in bytes.
         output: usize,
     },
-    /// What its last expression gave.
+    /// The value of its last expression.
     Value(frames::Value),
-    /// What went wrong.
+    /// Its error.
     Error(frames::CellError),
     /// It has ended.
     Ended(Box<CellEnd>),
 }
 
-/// How a cell ended.
+/// The end of a cell.
 #[derive(Clone, Debug)]
 pub struct CellEnd {
-    /// How.
+    /// The outcome.
     pub outcome: CellOutcome,
     /// The reason of its interruption, if it was interrupted.
     pub interruption: Option<Interruption>,
-    /// Why the session ended, if it did.
+    /// The end of the session, if it ended.
     pub session_end: Option<SessionEnd>,
-    /// How long it ran.
+    /// Its wall time.
     pub wall_time: Duration,
     /// The figures of standard output, and the end of the part that was not sent.
     pub stdout: Captured,
@@ -105,15 +105,16 @@ pub struct CellRequest {
     pub source: String,
     /// The session's limits, with the wall time and the output of this cell.
     pub limits: Limits,
-    /// When its caller goes at the latest.
+    /// The deadline of its caller.
     pub deadline: Instant,
 }
 
-/// What is known of one session.
+/// One session as the list holds it.
 #[derive(Debug)]
 struct SessionEntry {
     view: watch::Receiver<SessionInfo>,
-    /// `None` once the session was ordered to end. One order waits, more wait at their senders.
+    /// `None` once the session was ordered to end. One order waits in the channel, more wait at
+    /// their senders.
     orders: Option<mpsc::Sender<SessionOrder>>,
     request: Option<(String, [u8; 32])>,
 }
@@ -122,7 +123,7 @@ struct SessionEntry {
 #[derive(Debug)]
 pub struct Sessions {
     settings: SessionSettings,
-    /// Held for a look or an entry only, never while anything is awaited.
+    /// Locked for a look-up or an insertion only, never across an await.
     entries: Mutex<BTreeMap<String, SessionEntry>>,
 }
 
@@ -131,29 +132,29 @@ pub struct Sessions {
 pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<SessionOrder>,
-    /// The end of the previous session of the same key, if that is remembered.
+    /// The end of the previous session of the same key, if it is remembered.
     pub(crate) predecessor: Option<SessionEnd>,
 }
 
-/// What a request for a session came to.
+/// The result of looking up a session.
 pub(crate) enum SessionLookup {
-    /// It is new.
+    /// The session is new.
     New(Admitted),
-    /// It was made by the same request before; its id.
+    /// The same request made it before; its id.
     Replayed(String),
-    /// One of the same key lives; its id.
+    /// A session of the same key lives; its id.
     Found(String),
 }
 
 /// The origin of a session.
 #[derive(Debug)]
 pub enum SessionOrigin {
-    /// It was made.
+    /// The request made it.
     New {
-        /// The end of the previous session of the same key, if that is remembered.
+        /// The end of the previous session of the same key, if it is remembered.
         predecessor: Option<SessionEnd>,
     },
-    /// An earlier request with the same id has made it.
+    /// An earlier request with the same id made it.
     Replayed,
     /// It was found by its key.
     Found,
@@ -170,7 +171,7 @@ impl Sessions {
         }
     }
 
-    /// Takes a place for a session.
+    /// Claims a place for a session.
     pub(crate) fn look_up(
         &self,
         request_id: &str,
@@ -233,9 +234,9 @@ impl Sessions {
         }))
     }
 
-    /// Makes room below the limit that a request of `caller` has met: ends the evictable session that
-    /// has been idle longest, of that caller or of all, and waits until it has ended. Returns false if
-    /// there is none.
+    /// Makes room below the limit that a request of `caller` has reached: ends the evictable
+    /// session that has been idle longest, of that caller or of all, and waits for its end. Returns
+    /// false if there is none.
     pub(crate) async fn make_room(&self, limit: &str, caller: &str) -> bool {
         let counts = |view: &SessionInfo| limit != OF_CALLER || view.caller == caller;
         loop {
@@ -254,14 +255,14 @@ impl Sessions {
             let ordered = self
                 .order(&id, SessionOrder { command, answer }, done)
                 .await;
-            // One that runs a cell by now answers, and stays.
+            // A session that runs a cell by now refuses, and stays.
             if ordered.is_err() {
                 return true;
             }
         }
     }
 
-    /// Waits until a session can be used, or never can.
+    /// Waits until a session is ready or has ended.
     pub(crate) async fn ready(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
         let mut view = self.view(name)?;
         let started = |view: &SessionInfo| view.state != SessionState::Starting;
@@ -269,12 +270,12 @@ impl Sessions {
         view.map_err(|_| Refusal::Lost)
     }
 
-    /// How many sessions have not ended.
+    /// The number of sessions that have not ended.
     pub fn alive(&self) -> usize {
         alive(&self.lock(), None)
     }
 
-    /// A session as it is now.
+    /// The present state of a session.
     ///
     /// # Errors
     /// When it is unknown.
@@ -282,7 +283,7 @@ impl Sessions {
         Ok(self.view(name)?.borrow().clone())
     }
 
-    /// So many sessions behind `after`, by id, of one caller or of all, and whether there are more.
+    /// The next sessions after `after`, by id, of one caller or of all, and whether there are more.
     pub fn list(
         &self,
         caller: Option<&str>,
@@ -305,7 +306,7 @@ impl Sessions {
     /// Runs a cell. Dropping the handle interrupts it.
     ///
     /// # Errors
-    /// When the session is not there, has ended, or runs a cell.
+    /// When the session is unknown, has ended, or runs a cell.
     pub async fn run(
         &self,
         name: SessionName<'_>,
@@ -332,10 +333,10 @@ impl Sessions {
         Err(Refusal::SessionBusy { id, cell })
     }
 
-    /// Interrupts the cell that runs, and waits for its end. False: none runs.
+    /// Interrupts the running cell, and waits for its end. False: none runs.
     ///
     /// # Errors
-    /// When the session is not there or has ended before.
+    /// When the session is unknown or has ended before.
     pub async fn interrupt(&self, name: SessionName<'_>, grace: Duration) -> Result<bool, Refusal> {
         self.view(name)?;
         let (answer, done) = oneshot::channel();
@@ -353,7 +354,7 @@ impl Sessions {
         let (answer, done) = oneshot::channel();
         let command = Command::End(EndReason::Deleted);
         let order = SessionOrder { command, answer };
-        // One that has ended already needs no order.
+        // An ended session needs no order.
         let _ = self.order(name.id, order, done).await;
         let ended = view.wait_for(|view| view.end().is_some()).await;
         let ended = ended.map(|view| view.clone()).map_err(|_| Refusal::Lost);
@@ -365,17 +366,17 @@ impl Sessions {
     pub async fn shutdown(&self) {
         let mut views = Vec::new();
         for entry in self.lock().values_mut() {
-            // Without anybody to give it orders, a session ends.
+            // A session without a sender of orders ends.
             entry.orders = None;
             views.push(entry.view.clone());
         }
         for mut view in views {
-            // A session whose task is gone has ended as well.
+            // A session whose task has died has ended as well.
             let _ = view.wait_for(|view| view.end().is_some()).await;
         }
     }
 
-    /// Gives an order and waits for its answer.
+    /// Sends an order and waits for its answer.
     async fn order(
         &self,
         id: &str,
@@ -393,7 +394,7 @@ impl Sessions {
         {
             return Ok(answer);
         }
-        // The task has taken no more orders, which its last view reports.
+        // The task accepts no more orders, and its last view reports the end.
         let ended = view.wait_for(|view| view.end().is_some()).await;
         match ended.as_ref().map(|view| view.end()) {
             Ok(Some(end)) => Err(Refusal::SessionEnded {
@@ -435,7 +436,7 @@ fn alive(entries: &BTreeMap<String, SessionEntry>, caller: Option<&str>) -> usiz
     entries.values().filter(counts).count()
 }
 
-/// Forgets ended ones until there is room for one more, those that ended first.
+/// Forgets ended sessions until there is room for one more; the first to end is forgotten first.
 fn forget(entries: &mut BTreeMap<String, SessionEntry>, most: usize) {
     let ended = entries.iter().filter_map(|(id, entry)| {
         let view = entry.view.borrow();

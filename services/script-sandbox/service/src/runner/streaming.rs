@@ -1,8 +1,8 @@
-//! Streaming: a script's output is sent to its caller as it comes, and its input and
-//! signals come from the caller.
+//! Streaming: a script's output is sent to its caller as it arrives, and its input and signals come
+//! from the caller.
 //!
-//! [`output_queue`] is what lies between a script and a reader that may be slow, [`output_reader`] takes a pipe into
-//! it, [`input`] feeds the script, and [`stream_io`] puts them together for one run.
+//! [`output_queue`] holds the output between a script and a slow reader, [`output_reader`] reads a
+//! pipe into it, [`input`] feeds the script, and [`stream_io`] combines them for one run.
 
 pub mod output_queue;
 
@@ -26,12 +26,12 @@ use tokio::{
 pub use input::{Input, StdinProgress, StdinState};
 use output_queue::{Item, OutputQueue};
 
-/// Something that happens to a script, its output aside.
+/// An event of a script, except its output.
 #[derive(Clone, Debug)]
 pub enum StreamEvent {
     /// The interpreter runs.
     Started(Started),
-    /// Input was handed over, or is closed.
+    /// Input was written, or is closed.
     Stdin(StdinProgress),
     /// It reported its progress.
     Progress(ScriptProgress),
@@ -39,16 +39,16 @@ pub enum StreamEvent {
     Ended(Arc<Outcome>),
 }
 
-/// The interpreter runs.
+/// The start of the interpreter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Started {
     /// The runtime's own name.
     pub runtime: String,
     /// The level.
     pub isolation: IsolationLevel,
-    /// Layers that the run does not have.
+    /// Layers that the run lacks.
     pub missing: Vec<MissingLayer>,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub enforcement: MemoryEnforcement,
     /// The limits in force.
     pub limits: Limits,
@@ -69,10 +69,10 @@ impl<E> StreamHandle<E> {
         (stream, gone)
     }
 
-    /// The next thing that happened, or nothing if no more will come, waited for at most this long.
+    /// The next item, or `None` if no more will come, waited for at most `patience`.
     ///
     /// # Errors
-    /// When nothing has happened in that time.
+    /// When none arrives in that time.
     pub async fn next(&self, patience: Duration) -> Result<Option<Item<E>>, Elapsed> {
         tokio::time::timeout(patience, self.queue.take()).await
     }

@@ -4,18 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-/// What an operator can choose about sessions.
+/// Settings of sessions.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
-    /// How many sessions live at once. One more takes the place of an evictable one that is idle, or is
-    /// refused. They are not counted in
-    /// `concurrent_scripts`. 0: none. Default 16.
+    /// The most sessions that live at once. One more replaces an evictable idle one, or is refused.
+    /// They do not count in `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
-    /// The most sessions of one caller at once. One more takes the place of an idle, evictable session of the
+    /// The most sessions of one caller at once. One more replaces an evictable idle session of the
     /// same caller, or is refused. Default 8.
     pub per_caller: u32,
-    /// How many sessions are remembered that have ended; the oldest is forgotten first. Default 256.
+    /// The most ended sessions that are remembered; the oldest is forgotten first. Default 256.
     pub remembered: u32,
 }
 
@@ -30,7 +29,7 @@ impl Default for SessionSettings {
 }
 
 impl SessionSettings {
-    /// Adds everything that is wrong.
+    /// Adds every fault of these settings.
     pub(crate) fn check(&self, problems: &mut Problems) {
         for (name, value, least) in [
             ("maximum", self.maximum, 0),

@@ -1,4 +1,4 @@
-//! Who is admitted, who waits and who is refused.
+//! Requests that are admitted, wait or are refused.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn e102_a_request_id_of_one_caller_is_nothing_to_another() {
         let again = host.run(of("a", asked.clone())).await;
         assert_eq!((&again.stdout, again.replayed), (&first.stdout, true));
         for other in ["b", ""] {
-            // Neither learns the answer, nor is kept from an id of its own.
+            // Neither the answer nor an id of its own is affected for the other caller.
             let answer = host.run(of(other, asked.clone())).await;
             expect_class(&answer, &["exited 0"]);
             assert!(!answer.replayed && answer.stdout != first.stdout);
@@ -49,7 +49,8 @@ fn e102_a_request_id_of_one_caller_is_nothing_to_another() {
     });
 }
 
-/// Asks with a deadline that passes before a place is free: whether it could wait until then.
+/// Sends a request with a deadline that passes before a place is free; returns whether it could
+/// wait until then.
 async fn could_wait(host: &Host) -> bool {
     let mut asked = Request::new(request("bash", "true"));
     asked.set_timeout(Duration::from_millis(50));
@@ -73,7 +74,7 @@ fn e94_a_caller_that_stops_waiting_leaves_the_queue() {
         let waiting = tokio::spawn({
             let host = host.clone();
             async move {
-                // Those who only look may have the one place in the queue.
+                // Probing requests may hold the one place in the queue.
                 let asked = || of("b", request("bash", "true"));
                 while host.client.clone().execute(asked()).await.is_err() {
                     tokio::task::yield_now().await;
@@ -81,7 +82,7 @@ fn e94_a_caller_that_stops_waiting_leaves_the_queue() {
             }
         });
         while could_wait(&host).await {}
-        // The time of waiting is the caller's own, and one who has gone waits no more.
+        // The wait ends with the caller, and a caller that has gone waits no more.
         waiting.abort();
         while !could_wait(&host).await {}
         assert!(could_wait(&host).await);
@@ -93,7 +94,7 @@ fn e94_a_caller_that_stops_waiting_leaves_the_queue() {
 
 #[test]
 fn a_transfer_beyond_the_bound_is_refused_and_can_be_retried() {
-    /// As many as the service allows.
+    /// The most that the service allows.
     const TRANSFERS: usize = 64;
     as_every_user(async || {
         let sandbox = script_sandbox::build(SandboxSettings::default())

@@ -1,4 +1,4 @@
-//! The audit log, and the oracle that looks at it: one record for each run, with the same verdict.
+//! The audit log, and the oracle that checks it: one record for each run, with the same verdict.
 
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ mod records;
 /// A record by the names of its fields.
 pub(crate) type Record = BTreeMap<String, String>;
 
-/// What was heard and has not been looked at.
+/// The records that were captured and not yet checked.
 static HEARD: Mutex<Vec<Record>> = Mutex::new(Vec::new());
 
 struct Hearing;
@@ -47,7 +47,7 @@ fn heard() -> std::sync::MutexGuard<'static, Vec<Record>> {
     HEARD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hears the audit log from here on.
+/// Captures the audit log from here on.
 pub(crate) fn listen() {
     let own = filter_fn(|about| about.target() == telemetry::AUDIT_TARGET);
     telemetry::init_for_tests_with(
@@ -55,7 +55,7 @@ pub(crate) fn listen() {
     );
 }
 
-/// Makes a call in a trace of its own, by whose id its records are known.
+/// Makes a call in a trace of its own, whose id identifies its records.
 pub(crate) async fn traced<T>(call: impl Future<Output = T>) -> (T, String) {
     let span = tracing::info_span!("call");
     let trace = telemetry::context::trace_id(&span);
@@ -63,7 +63,7 @@ pub(crate) async fn traced<T>(call: impl Future<Output = T>) -> (T, String) {
     (call.instrument(span).await, trace)
 }
 
-/// The records of a trace; they are looked at once.
+/// Takes the captured records of a trace.
 pub(crate) fn of_trace(trace: &str) -> Vec<Record> {
     let own = |record: &mut Record| record.get("trace_id").is_some_and(|id| id == trace);
     let records: Vec<Record> = heard().extract_if(.., own).collect();
@@ -73,7 +73,7 @@ pub(crate) fn of_trace(trace: &str) -> Vec<Record> {
     records
 }
 
-/// The record of the end of the one run that a trace has, and before it that of its start.
+/// The record of the end of the one run in a trace, after the record of its start.
 #[track_caller]
 pub(crate) fn the_only(trace: &str) -> Record {
     let records = of_trace(trace);
@@ -92,7 +92,7 @@ pub(crate) fn the_only(trace: &str) -> Record {
     end.clone()
 }
 
-/// O2 and more: no record has the secret, or anything that would end its line.
+/// O2 and more: no record has the secret, or a character that would end its line.
 #[track_caller]
 fn tells_nothing_it_must_not(record: &Record) {
     let secret = secret();
@@ -105,7 +105,7 @@ fn tells_nothing_it_must_not(record: &Record) {
     }
 }
 
-/// O7: the trace has one record, and it is what the answer says. An answer that is a replay has none.
+/// O7: the trace has one record, which agrees with the answer. A replayed answer has none.
 #[track_caller]
 pub(crate) fn one_record(trace: &str, what: &str, response: &ExecuteResponse) {
     if response.replayed {
@@ -128,7 +128,7 @@ pub(crate) fn number(record: &Record, name: &str) -> Option<u64> {
     Some(record.get(name)?.parse().unwrap())
 }
 
-/// The limit, what was observed, and the code of a verdict.
+/// The limit, the observed value, and the code of a verdict.
 fn figures_of(verdict: &Kind) -> [Option<u64>; 3] {
     let milliseconds = |time: Option<prost_types::Duration>| {
         let time = time.unwrap();

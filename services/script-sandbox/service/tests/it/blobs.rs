@@ -142,7 +142,7 @@ async fn what_is_known_is_answered_without_its_content() {
     };
     let answer = host.upload(known.clone(), &[]).await.unwrap();
     assert_eq!((answer.existed, answer.size_bytes), (true, 4));
-    // Another caller has to bring it.
+    // Another caller has to upload it.
     let foreign = UploadBlobHeader {
         caller_id: "b".to_owned(),
         ..known
@@ -282,7 +282,7 @@ async fn blobs_that_cannot_be_placed_are_refused_before_anything_runs() {
     }
     let status = execute(asked(file(&large, b""), "b")).await.unwrap_err();
     expect_refusal(&status, Code::NotFound, ErrorReason::BlobNotFound);
-    // All that have to be uploaded are named at once.
+    // All blobs that have to be uploaded are named at once.
     let missing = |path: &str, content: &[u8]| InputFile {
         path: path.to_owned(),
         blob_sha256: digest(content),

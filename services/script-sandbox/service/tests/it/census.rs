@@ -1,4 +1,4 @@
-//! Every way to have code run ends in the sandbox.
+//! Every RPC that runs code runs it in the sandbox.
 
 use std::{collections::BTreeSet, fs};
 
@@ -12,10 +12,10 @@ use crate::{
     support::{Host, eventually, marker, processes_with, python},
 };
 
-/// The ways to have code run; a session takes two calls.
+/// The RPCs that run code; a session takes two calls.
 const WAYS: [&str; 4] = ["Execute", "ExecuteStream", "CreateSession", "RunCell"];
 
-/// What never runs a caller's code.
+/// The RPCs that never run a caller's code.
 const OTHERS: [&str; 9] = [
     "DeleteSession",
     "DownloadBlob",
@@ -28,7 +28,7 @@ const OTHERS: [&str; 9] = [
     "UploadBlob",
 ];
 
-/// The names of all RPCs of the sandbox, out of the contract.
+/// The names of all RPCs of the sandbox, from the contract.
 fn methods() -> BTreeSet<String> {
     let files = prost_types::FileDescriptorSet::decode(contracts::FILE_DESCRIPTOR_SET).unwrap();
     let own = |file: &prost_types::FileDescriptorProto| file.package() == "tavern.sandbox.v1";
@@ -37,7 +37,7 @@ fn methods() -> BTreeSet<String> {
     methods.map(|method| method.name().to_owned()).collect()
 }
 
-/// Has the code run and waits for its end, which does not come by itself.
+/// Runs the code and waits for its end, which does not come by itself.
 async fn take(host: Host, way: &str, source: String) {
     match way {
         "Execute" => drop(host.run(python(&source)).await),
@@ -70,7 +70,7 @@ async fn take(host: Host, way: &str, source: String) {
     }
 }
 
-/// Looks at a process from outside.
+/// Examines a process from outside.
 fn expect_confined(host: &Host, way: &str, pid: u32) {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
     let status = read("status");
@@ -86,8 +86,8 @@ fn expect_confined(host: &Host, way: &str, pid: u32) {
     ];
     for (name, value) in expected {
         let line = format!("{name}:\t{value}\n");
-        // Who was never root has rights in the bounding set that mean nothing to a program that
-        // can gain none.
+        // A process that was never root has rights in the bounding set that are useless to a
+        // program that can gain none.
         let bounds = name == "CapBnd" && host.shares_its_user();
         assert!(
             bounds || status.contains(&line),
@@ -108,7 +108,7 @@ fn e105_every_way_to_code_ends_in_the_sandbox() {
         .collect();
     assert_eq!(methods(), known, "is the new RPC a way to have code run?");
     everywhere(async |host| {
-        // A session is had by the last two together.
+        // The last two take a session together.
         for way in &WAYS[..3] {
             let marker = marker();
             let source = format!("import subprocess; subprocess.run(['sleep', '{marker}'])");

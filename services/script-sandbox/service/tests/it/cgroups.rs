@@ -51,7 +51,7 @@ fn take_names(number: u64) -> Vec<PathBuf> {
 #[test]
 fn a_script_never_runs_with_less_than_the_service_reports() {
     as_every_user(async || {
-        // Interpreters that wait have their cgroups already.
+        // Waiting interpreters have their cgroups already.
         let host = Host::with(SandboxSettings {
             warm_interpreters: 0,
             ..SandboxSettings::default()
@@ -62,7 +62,7 @@ fn a_script_never_runs_with_less_than_the_service_reports() {
             return;
         }
         expect_class(&host.python("print(1)").await, &["exited 0"]);
-        // A few names that are taken are passed over.
+        // A few taken names are skipped.
         let taken = take_names(20);
         for mebibytes in 100..104 {
             let response = host
@@ -71,7 +71,7 @@ fn a_script_never_runs_with_less_than_the_service_reports() {
             expect_class(&response, &["exited 0"]);
             assert_eq!(response.memory_enforcement(), reported);
         }
-        // If all are taken, nothing runs.
+        // If all are taken, no script runs.
         let more = take_names(1000);
         let mut refused = 0;
         for mebibytes in 104..116 {

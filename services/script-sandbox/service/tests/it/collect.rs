@@ -1,4 +1,4 @@
-//! Files that scripts leave, and what hostile ones leave instead.
+//! Files that scripts leave, and the files of hostile ones.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
@@ -69,7 +69,7 @@ except OSError: pass
             .map(|file| file.executable)
             .collect();
         assert_eq!(executable, [false, false, true]);
-        // A caller that does not ask gets nothing.
+        // A caller that does not request files gets none.
         let response = host.python("open('file', 'w').write('x')").await;
         assert_eq!(response.collected, None);
     });
@@ -206,7 +206,7 @@ while not os.path.lexists('ready') or not os.path.lexists('out'): pass
         for _ in 0..5 {
             let response = host.run(collecting(python(source))).await;
             expect_class(&response, &["exited 0"]);
-            // Whatever stood there last: a link is refused, and no other content is ever read.
+            // Whatever the final file: a link is refused, and no other content is ever read.
             for (path, content) in taken(&response) {
                 let expected: &[&[u8]] = match path {
                     "ready" => &[b""],
@@ -254,7 +254,7 @@ print(sum(os.stat(name).st_size > 0 for name in os.listdir('.')))
     });
 }
 
-/// Names to deceive a reader.
+/// Names that deceive a reader.
 pub(crate) const ODD_NAMES: &str = "
 import os
 for name in (b'\\xff', b'a\\nb', b'-rf', b'x' * 255, '\\u202egnp'.encode(), b'Twin', b'twin', b'\\x1b[2J'):
@@ -335,7 +335,7 @@ for level in range(1500):
     everywhere(async |host| {
         let name = host.kind;
         let response = host.run(collecting(python(source))).await;
-        // Where the quota is measured, what is too deep to measure counts as too much.
+        // Where the quota is measured, a tree too deep to measure counts as too much.
         expect_class(&response, &["exited 0", "disk"]);
         let kinds = refused(&response);
         let deep = "d/".repeat(17);

@@ -1,4 +1,4 @@
-//! The control of hostile programs: what they can do without a sandbox.
+//! The control of hostile programs: their abilities without a sandbox.
 
 use std::{
     os::unix::{fs::chown, process::CommandExt},
@@ -7,11 +7,11 @@ use std::{
 
 use crate::rounds::is_root;
 
-/// A user who owns nothing and who is no other user.
+/// A user id that owns no file and belongs to no other user.
 const THROW_AWAY: u32 = 60_999;
 
-/// Runs a program as a user like any other, without a sandbox and in a directory of that user's own;
-/// returns what it wrote.
+/// Runs a program as an ordinary user, without a sandbox and in a directory of that user's own;
+/// returns its output.
 pub(crate) fn unconfined(program: &str, arguments: &[&str]) -> String {
     let own = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);

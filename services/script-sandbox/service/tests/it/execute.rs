@@ -33,8 +33,8 @@ fn every_runtime_prints_on_every_level() {
     });
 }
 
-/// Programs in Python that end without a last word of their interpreter: the lines that end them, the
-/// limits that do, and the verdict.
+/// Programs in Python that end without a last word of their interpreter: the lines that end them,
+/// their limits, and the verdict.
 pub(crate) fn sudden_ends() -> Vec<(&'static str, Limits, &'static str)> {
     let wall = Limits {
         wall_time: seconds(3.0),
@@ -63,7 +63,8 @@ pub(crate) fn sudden_ends() -> Vec<(&'static str, Limits, &'static str)> {
     ]
 }
 
-/// Prints a line, half a line, and what a child of the same interpreter prints before its sudden end.
+/// Prints a line, half a line, and the output of a child of the same interpreter before its sudden
+/// end.
 pub(crate) const PRINTS: &str = "import os, subprocess, sys
 print('a line')
 print('half', 'a line', end='')

@@ -1,4 +1,4 @@
-//! What is reported and demanded.
+//! The isolation that is reported and demanded.
 
 use std::{
     fs::{self, Permissions},
@@ -84,7 +84,7 @@ fn of_several_interpreters_the_fastest_is_used() {
             fs::write(profiles.join("shimmed.toml"), profile).unwrap();
             let host = Host::with(SandboxSettings {
                 profiles_directory: profiles,
-                // At `full` no script sees what lies below /tmp.
+                // At `full` no script sees the files below /tmp.
                 ..reduced_settings()
             })
             .await;

@@ -1,4 +1,4 @@
-//! What becomes of scripts when their service is killed.
+//! The fate of scripts when their service is killed.
 
 use std::{
     fs::{self, File},
@@ -20,14 +20,14 @@ use crate::{
 /// A service in a process of its own, killed when it is dropped.
 pub(crate) struct Service {
     process: Child,
-    /// Where it listens, as an address for clients.
+    /// Its address for clients.
     pub(crate) uri: String,
     client: Client,
     log: PathBuf,
 }
 
 impl Service {
-    /// Starts one at a level, with its files below a directory.
+    /// Starts a service at a level, with its files below a directory.
     pub(crate) async fn start(level: &str, directory: &Path) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
@@ -74,7 +74,7 @@ impl Drop for Service {
     }
 }
 
-/// Three processes: one that was first, one that goes with it, and one that has left its group.
+/// Three processes: the first one, one that ends with it, and one that has left its group.
 async fn begin(service: &Service) -> String {
     let marker = marker();
     let source = format!("setsid sleep {marker} & sleep {marker} & echo ready; sleep {marker}");
@@ -135,12 +135,13 @@ fn a_service_ends_and_removes_what_a_killed_one_has_left() {
             let scratch = scratch(directory.path());
             let mut service = Service::start(level, directory.path()).await;
             let marker = begin(&service).await;
-            // A living service beside it loses nothing to the one that comes.
+            // The start of another service takes nothing from a living neighbour.
             let neighbour = Service::start(level, directory.path()).await;
             let beside = begin(&neighbour).await;
             let id = service.process.id();
             let launchers = launchers_of(id);
-            // As with a whole process group or container: no process is left that could end the script.
+            // As when a whole process group or container is killed: no process is left that could
+            // end the script.
             for launcher in launchers {
                 let pid = Pid::from_raw(i32::try_from(launcher).unwrap()).unwrap();
                 kill_process(pid, Signal::STOP).unwrap();

@@ -1,4 +1,4 @@
-//! Beginnings and ends: cancellation, crowds, what is left.
+//! Starts and ends: cancellation, crowds, leftovers.
 
 use std::{collections::HashSet, time::Duration};
 

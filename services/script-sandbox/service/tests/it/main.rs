@@ -1,7 +1,6 @@
 //! The sandbox from outside: real scripts through the RPCs.
 //!
-//! Every test that begins with `e` and a number is a hostile program of the list that the sandbox is
-//! held against.
+//! Every test that begins with `e` and a number is a hostile program of the list in ABUSE.md.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod abuse;

@@ -1,5 +1,5 @@
-//! Odd requests: each is refused with the fields that are wrong, or runs and has an honest verdict.
-//! None is a failure of the launcher.
+//! Odd requests: each is refused with its invalid fields, or runs and has an honest verdict. None
+//! is a failure of the launcher.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ use crate::{
     support::{Host, class, expect_output, patient, python, request, seconds},
 };
 
-/// What became of an odd request.
+/// The result of an odd request.
 #[derive(Debug, PartialEq, Eq)]
 enum Came {
-    /// Fields of it are wrong.
+    /// Fields of it are invalid.
     Refused(Vec<String>),
-    /// It ran, and ended like this.
+    /// It ran, with this class of verdict.
     Ran(String),
 }
 
@@ -68,8 +68,8 @@ fn with(files: Vec<InputFile>, limits: Limits) -> ExecuteRequest {
     }
 }
 
-/// The strongest host and, in the whole matrix, those of every level; at the end of each the next script
-/// runs.
+/// Runs a body on the strongest host or, in the whole matrix, on hosts of every level; after each
+/// the next script runs.
 async fn on_every_host(body: impl AsyncFn(&Host)) {
     for host in hosts().await {
         body(&host).await;
@@ -206,7 +206,7 @@ fn e25_files_leave_room_or_are_refused() {
                 let case = format!("{} files, {limits:?}, {}", files.len(), host.kind);
                 assert_eq!(ask(host, with(files, limits)).await, expected, "{case}");
             }
-            // The largest file that a script may write says nothing about those that it is given.
+            // The limit on files that a script writes does not apply to files that it receives.
             let file_bytes = Limits {
                 file_bytes: Some(1),
                 ..patient()
@@ -217,10 +217,10 @@ fn e25_files_leave_room_or_are_refused() {
     });
 }
 
-/// A limit that is set to something.
+/// A limit and its value.
 type Set = (&'static str, fn(&mut Limits));
 
-/// The smallest limits that are taken.
+/// The smallest limits that are accepted.
 const SMALLEST: [Set; 10] = [
     ("wall_time", |limits| limits.wall_time = seconds(0.001)),
     ("cpu_time", |limits| limits.cpu_time = seconds(0.001)),
@@ -236,7 +236,7 @@ const SMALLEST: [Set; 10] = [
     ("result_bytes", |limits| limits.result_bytes = Some(1)),
 ];
 
-/// Limits that are not.
+/// Limits that are too small.
 const TOO_SMALL: [Set; 6] = [
     ("memory_bytes", |limits| limits.memory_bytes = Some(1)),
     ("processes", |limits| limits.processes = Some(0)),
@@ -269,7 +269,7 @@ fn e25_the_smallest_limits_have_an_honest_verdict() {
                             panic!("refused: {case}");
                         };
                         let own = name.split('_').next().unwrap();
-                        // Node cannot live without threads and files of its own, and says so.
+                        // Node cannot run without threads and files of its own, and reports that.
                         let broken = runtime == "node" && class.starts_with("signalled");
                         assert!(
                             class == "exited 0" || class == own || broken,
@@ -309,7 +309,7 @@ fn e25_a_blob_larger_than_the_memory_has_an_honest_verdict() {
             let Came::Ran(class) = ask(host, with(vec![blob], limits)).await else {
                 panic!("it is refused");
             };
-            // Where nothing counts what lies in files, it fits.
+            // Where the content of files is not counted, it fits.
             assert!(["exited 0", "memory"].contains(&class.as_str()), "{class}");
         })
         .await;
@@ -339,7 +339,7 @@ fn e25_more_than_the_memory_in_files_is_the_memory_s_verdict() {
     });
 }
 
-/// A service that may itself open fewer files than a request asks for gives what it has.
+/// A service that may itself open fewer files than a request wants grants its own limit.
 #[test]
 fn a_limit_above_that_of_the_service_is_cut_to_it() {
     as_every_user(async || {
@@ -439,7 +439,7 @@ fn odd_requests_are_refused_or_run() {
     const CASES: usize = 150;
     as_every_user(async || {
         on_every_host(async |host| {
-            // The same requests each time: a test that fails shows what it has found again.
+            // The same requests each time: a test that fails shows the same failure again.
             let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
             let mut runner = TestRunner::new_with_rng(Config::default(), rng);
             let mut ran = 0;

@@ -1,8 +1,8 @@
-//! What must be true of the machine and of the service once a hostile program has ended.
+//! Invariants of the machine and of the service once a hostile program has ended.
 //!
-//! The oracles are numbered as in the list of hostile programs: O1 files outside, O2 secrets, O3 what
-//! is left behind, O4 the service itself, O5 its other callers, O8 the machine. O6, the verdict, is
-//! each test's own, and O7, the audit record, is looked at with each answer.
+//! The oracles are numbered as in the list of hostile programs: O1 files outside, O2 secrets, O3
+//! leftovers, O4 the service itself, O5 its other callers, O8 the machine. O6, the verdict, is each
+//! test's own, and O7, the audit record, is checked with each answer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,8 @@ use contracts::tavern::sandbox::v1::{ExecuteResponse, GetIsolationRequest};
 
 use crate::support::{Host, eventually, expect_output, processes_with, request};
 
-/// Has the secret in the environment of a round, where the service reads it like any other.
+/// The variable with the secret in the environment of a round, where the service reads it like any
+/// other.
 pub(crate) const SECRET: &str = "TAVERN_TEST_SECRET";
 
 /// The secret that no script may ever learn.
@@ -24,7 +25,7 @@ pub(crate) fn secret() -> String {
     std::env::var(SECRET).unwrap_or_else(|_| format!("canary-{}", std::process::id()))
 }
 
-/// O2: the secret is in nothing that comes out of a script.
+/// O2: no output of a script has the secret.
 #[track_caller]
 pub(crate) fn tells_no_secret(response: &ExecuteResponse) {
     let secret = secret();
@@ -40,13 +41,14 @@ pub(crate) fn tells_no_secret(response: &ExecuteResponse) {
     }
 }
 
-/// Files with the secret that any user on the host may read, so that only the sandbox is in the way.
+/// Files with the secret that any user on the host may read, so that only the sandbox protects
+/// them.
 pub(crate) struct Canaries {
     directory: tempfile::TempDir,
 }
 
 impl Canaries {
-    /// Plants them.
+    /// Writes them.
     pub(crate) fn plant() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let set = |path: &Path, mode| {
@@ -71,7 +73,7 @@ impl Canaries {
         Self { directory }
     }
 
-    /// Where they are.
+    /// Their directory.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -89,7 +91,8 @@ pub(crate) struct Before {
     clock: (SystemTime, Instant),
 }
 
-/// O3: what a script could leave behind, as far as it can be distinguished from what others do here.
+/// O3: the possible leftovers of a script, as far as they can be distinguished from those of other
+/// programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     launchers: usize,
@@ -101,7 +104,7 @@ pub(crate) struct Left {
 }
 
 impl Before {
-    /// Looks at everything, after the host has run something and has what it keeps.
+    /// Records everything, after the host has run a script and holds its usual resources.
     pub(crate) async fn look(host: &Host) -> Self {
         let (one, other) = tokio::join!(neighbour(host), neighbour(host));
         assert_eq!((one, other), ((), ()));
@@ -118,16 +121,17 @@ impl Before {
         }
     }
 
-    /// Where the canaries are.
+    /// The directory of the canaries.
     pub(crate) fn canaries(&self) -> &Path {
         self.canaries.path()
     }
 
-    /// Holds what is there now against what was.
+    /// Compares the present state with the recorded one.
     pub(crate) async fn compare(self, host: &Host) {
         assert_eq!(tree(self.canaries.path()), self.tree, "O1: the canaries");
         neighbour(host).await;
-        // Users of scripts and threads of the runtime may have been added; a leak has no end.
+        // Users of scripts and threads of the runtime may have been added; a leak grows without
+        // end.
         const SLACK: usize = 48;
         const SLACK_BYTES: u64 = 48 << 20;
         eventually("O4: descriptors and threads are back", || {
@@ -141,7 +145,7 @@ impl Before {
             "O4: {} bytes of memory before, {resident} after",
             self.resident_bytes
         );
-        // The caller that waits for a script is none of the program's.
+        // The test's own caller that waits for a script is not part of the program.
         host.sandbox.shutdown().await;
         let before = &self.left;
         eventually("O3: nothing is left behind", || {
@@ -171,7 +175,7 @@ pub(crate) async fn neighbour(host: &Host) {
 }
 
 impl Left {
-    /// Looks at this process's launchers and directories, and at the machine.
+    /// Counts this process's launchers and directories, and the leftovers on the machine.
     pub(crate) fn look() -> Self {
         let users = own_users();
         // The columns of the owners.
@@ -205,8 +209,8 @@ impl Left {
     }
 }
 
-/// The users that this process gives to scripts: those whose names in the abstract socket space it
-/// holds. Other services of this machine have others.
+/// The users that this process assigns to scripts: it holds their names in the abstract socket
+/// namespace. Other services of this machine have others.
 fn own_users() -> BTreeSet<u32> {
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let held: BTreeSet<PathBuf> = open
@@ -242,8 +246,8 @@ fn lines(path: &str, counts: impl Fn(&str) -> bool) -> usize {
     text.lines().filter(|line| counts(line)).count()
 }
 
-/// Networks other than our own that something of this process keeps: a descriptor, a mount, or a
-/// process among its launchers and their descendants. The kernel keeps none without an owner.
+/// Network namespaces other than our own that this process keeps by a descriptor, by a mount, or by
+/// a process among its launchers and their descendants. The kernel keeps none without an owner.
 fn network_namespaces() -> usize {
     let network = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
     let own = network("self");
@@ -254,8 +258,8 @@ fn network_namespaces() -> usize {
     let mut family: BTreeSet<u32> = own_launchers().into_iter().collect();
     let mut found: BTreeSet<PathBuf> = held.collect();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        // A child has its number after its parent, but for those after the highest one; they are
-        // found when their parents have ended, which is when they would be left behind.
+        // A child usually has a higher number than its parent. The others are found when their
+        // parents have ended, which is when they would be left behind.
         let Some(pid) = entry
             .file_name()
             .to_str()
@@ -326,8 +330,8 @@ fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Everything that is kept about each file of a tree, the time of the last change included, which
-/// no program can set.
+/// All metadata of each file of a tree, including the time of the last change, which no program can
+/// set.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Vec<i64>> {
     let mut found = BTreeMap::new();
     let mut open = vec![root.to_owned()];
@@ -358,7 +362,7 @@ fn facts(is: &fs::Metadata) -> Vec<i64> {
     ]
 }
 
-/// O8: what only an administrator of the machine changes, its record of oopses included.
+/// O8: state that only an administrator of the machine changes, including its record of oopses.
 fn machine() -> Vec<(&'static str, String)> {
     [
         "/proc/sys/kernel/hostname",

@@ -1,11 +1,11 @@
 //! Each test in processes of its own: once as the present user and, in the whole matrix and where
-//! that user is root, once more as a user who is not.
+//! that user is root, once more as an ordinary user.
 //!
 //! `make test` runs every test once, on the strongest host. `make test-hosts` sets [`MATRIX`] and runs
 //! it on every kind of host as every user.
 //!
-//! A test that looks at what its sandbox left behind must be alone in its process, and where the
-//! service is no root the user namespace maps its own user and nothing can be given away. So a test
+//! A test that looks for leftovers of its sandbox must be alone in its process, and where the
+//! service is not root the user namespace maps its own user and no other can be assigned. So a test
 //! starts its own program again for each user, and only there its body runs.
 
 use std::{
@@ -27,20 +27,20 @@ use crate::{
     support::Host,
 };
 
-/// Says to a process that it is a round of a test.
+/// The variable that marks a process as a round of a test.
 const ROUND: &str = "TAVERN_TEST_ROUND";
 
-/// The variable that asks for the whole matrix of hosts and users, by the value [`WHOLE`].
+/// The variable that enables the whole matrix of hosts and users, by the value [`WHOLE`].
 const MATRIX: &str = "TAVERN_TEST_HOSTS";
 
 /// The value of [`MATRIX`].
 const WHOLE: &str = "all";
 
-/// Where the sandbox of a round finds interpreters. A host whose `PATH` has more of them tries and
-/// measures each one when its sandbox starts, which here happens in every test.
+/// The directories in which the sandbox of a round finds interpreters. A host whose `PATH` has more
+/// of them tries and measures each one when its sandbox starts, which here happens in every test.
 const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Users who own nothing; below those that scripts are given.
+/// Ordinary user ids that own no file; below the ids of scripts.
 const ORDINARY_USERS: std::ops::Range<u32> = 63_000..64_000;
 
 /// Runs a test's body as the present user and, in the whole matrix, as every user.
@@ -53,7 +53,7 @@ pub(crate) fn as_every_user<B: AsyncFn()>(body: B) {
 }
 
 /// Runs a test's body on the strongest host as the present user and, in the whole matrix, on every
-/// kind of host as every user. Holds what it leaves behind against every oracle.
+/// kind of host as every user. Checks its leftovers by every oracle.
 pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     if is_round() {
         runtime().block_on(async {
@@ -66,7 +66,7 @@ pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
                     canaries: before.canaries().to_owned(),
                     ..host
                 };
-                // O5 holds while the program runs, and not only when it has ended.
+                // O5 holds while the program runs, not only when it has ended.
                 tokio::join!(body(host.clone()), neighbour(&host));
                 before.compare(&host).await;
             }
@@ -76,7 +76,7 @@ pub(crate) fn everywhere<B: AsyncFn(Host)>(body: B) {
     }
 }
 
-/// The hosts of a round: every kind in the whole matrix, else the strongest.
+/// The hosts of a round: every kind in the whole matrix, otherwise the strongest.
 pub(crate) async fn hosts() -> Vec<Host> {
     if is_whole_matrix() {
         Host::all().await
@@ -101,7 +101,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Runtime::new().unwrap()
 }
 
-/// The name of a test: that of the closure that it hands over, without the crate's.
+/// The name of a test: the name of its closure, without the crate's.
 fn name_of<B>() -> &'static str {
     let name = std::any::type_name::<B>();
     let name = name.split("::{{").next().unwrap();
@@ -131,10 +131,10 @@ fn rounds(test: &str) {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Makes a command one that runs a round.
+/// Turns a command into one that runs a round.
 fn round(mut command: Command, test: &str) -> Command {
     let secret = format!("canary-secret-{}-{test}", std::process::id());
-    // A test that must not run is a way to have the secret among the arguments.
+    // The name of a test to skip is a way to have the secret among the arguments.
     command
         .args([test, "--exact", "--test-threads", "1", "--skip", &secret])
         .env(ROUND, "1")
@@ -149,7 +149,7 @@ fn own_round(test: &str) -> Output {
     round(command, test).output().unwrap()
 }
 
-/// A program that was built with this one.
+/// The path of a program that was built with this one.
 pub(crate) fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let mut places = own.ancestors().skip(1).take(2).map(|path| path.join(name));
@@ -164,7 +164,7 @@ fn ordinary_round(test: &str) -> Output {
     for path in [directory.path(), &temporary] {
         chown(path, Some(user), Some(user)).unwrap();
     }
-    // The programs may lie where only root can reach them.
+    // The programs may be stored where only root can reach them.
     let own = std::env::current_exe().unwrap();
     let [launcher, service] = ["sandbox-launcher", "script-sandbox"].map(program);
     let [own, ..] = [own, launcher, service].map(|path| {
@@ -186,7 +186,7 @@ fn ordinary_round(test: &str) -> Output {
     round(command, test).env(MATRIX, WHOLE).output().unwrap()
 }
 
-/// A user that no other test of this host is at the moment: without a namespace the kernel counts
+/// A user that no other test of this host has at the moment: without a namespace the kernel counts
 /// the processes of all of them together.
 fn ordinary_user() -> (u32, UnixListener) {
     ORDINARY_USERS

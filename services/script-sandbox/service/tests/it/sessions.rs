@@ -25,7 +25,7 @@ mod node;
 mod python;
 mod quotas;
 
-/// A cell that has run, with everything that it gave.
+/// A cell that has run, with its whole output.
 #[derive(Debug)]
 struct Ran {
     stdout: String,
@@ -131,12 +131,12 @@ fn cell(session: &Session, source: &str) -> RunCellRequest {
     }
 }
 
-/// Follows a cell to its end and looks at the order of everything.
+/// Follows a cell to its end and checks the order of the events.
 async fn follow(answers: Streaming<RunCellResponse>) -> Ran {
     follow_with(answers, async || ()).await
 }
 
-/// Follows a cell, and does something when its first output has come.
+/// Follows a cell, and runs `at_first_output` when its first output has come.
 async fn follow_with(
     mut answers: Streaming<RunCellResponse>,
     at_first_output: impl AsyncFnOnce(),
@@ -418,7 +418,7 @@ fn a_caller_that_goes_interrupts_its_cell() {
         let session = host.session("python3").await;
         let source = "import time\ntry: print('begun', flush=True); time.sleep(60)\nfinally: seen = 'interrupted'";
         let mut running = host.begin(&session, source).await;
-        // Before the cell has come to its `try` there is nothing that an interruption could be seen by.
+        // Before the cell has reached its `try` it cannot handle an interruption.
         while !matches!(
             running.message().await.unwrap().unwrap().event,
             Some(Event::Output(_))
@@ -430,7 +430,7 @@ fn a_caller_that_goes_interrupts_its_cell() {
             .gives(CellOutcome::Succeeded, "", Some("'interrupted'"));
         let mut asked = tonic::Request::new(cell(&session, "time.sleep(60)"));
         asked.set_timeout(Duration::from_secs(3));
-        // The answers are not read, and the deadline holds all the same.
+        // The answers are not read, and the deadline holds nevertheless.
         let unread = host.sessions.clone().run_cell(asked).await.unwrap();
         until(&host, &session, |now| now.state() == SessionState::Idle).await;
         drop(unread);
@@ -449,7 +449,8 @@ fn output_between_cells_comes_with_the_next_one_and_a_slow_reader_slows_it() {
         host.cell(&session, "go.set()").await;
         let ran = host.cell(&session, "done.wait(60)").await;
         assert_eq!(ran.value.as_deref(), Some("True"));
-        // Whichever of the two cells it came with, a child of the cell writes to the same streams.
+        // The late output may belong to either cell. A child of the cell writes to the same
+        // streams.
         let ran = host.cell(&session, "import os, subprocess\nsubprocess.run(['echo', 'child'], check=True)\nos.write(2, b'direct')").await;
         assert_eq!(
             (ran.stdout.as_str(), ran.stderr.as_str()),

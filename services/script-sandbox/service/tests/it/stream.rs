@@ -34,7 +34,7 @@ struct Talk {
     sequence: u64,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// By which its audit record is known.
+    /// The trace that identifies its audit record.
     trace: String,
 }
 
@@ -77,7 +77,7 @@ impl Talk {
         self.say(Message::Signal(SendSignal { signal })).await;
     }
 
-    /// The next event; its place is looked at, and output is kept at its offset.
+    /// The next event; its sequence is checked, and output is kept at its offset.
     async fn next(&mut self) -> Event {
         let answer = self.answers.message().await.unwrap().unwrap();
         self.sequence += 1;
@@ -96,7 +96,7 @@ impl Talk {
         event
     }
 
-    /// Waits until standard output holds this.
+    /// Waits until standard output contains this text.
     async fn hears(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.stdout).contains(text) {
             let event = self.next().await;
@@ -104,7 +104,7 @@ impl Talk {
         }
     }
 
-    /// Follows the script to its end; nothing comes behind it.
+    /// Follows the script to its end; no event comes after it.
     async fn end(&mut self) -> ExecuteResponse {
         loop {
             if let Event::Ended(ended) = self.next().await {
@@ -232,7 +232,7 @@ fn signals_reach_the_script_and_its_children() {
         let ended = talk.end().await;
         assert_eq!(class(&ended), "signalled SIGTERM", "{name}");
 
-        // A signal that is ignored ends no process, and input that is not read holds none up.
+        // An ignored signal ends no process, and unread input blocks none.
         let source = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('interrupted')";
         let mut talk = Talk::begin(&host, python(source)).await;
         talk.hears("ready").await;
@@ -262,14 +262,14 @@ fn a_slow_reader_slows_the_script_and_loses_nothing() {
         start.arguments = vec![marker.clone()];
         let mut talk = Talk::begin(&host, start).await;
         assert!(matches!(talk.next().await, Event::Started(_)));
-        // No handler reads, and the script comes to rest in its write: it is asleep, and not at its end.
+        // No handler reads, and the script sleeps in its write: it has not ended.
         let mut rests = 0;
         eventually("the script waits", || {
             let asleep = |pid: &u32| {
                 std::fs::read_to_string(format!("/proc/{pid}/stat"))
                     .is_ok_and(|stat| stat.contains(") S "))
             };
-            // There is nothing else for which it could sleep so long.
+            // No other cause could make it sleep so long.
             rests = if processes_with(marker).iter().any(asleep) {
                 rests + 1
             } else {
@@ -306,7 +306,7 @@ fn the_wall_limit_ends_a_script_that_waits_in_its_write() {
         eventually("the script is ended", || !writes()).await;
         let ended = talk.end().await;
         expect_class(&ended, &["wall"]);
-        // What the outbox holds, what was being added, and what the pipes held.
+        // The content of the outbox, one pending addition, and the content of the pipes.
         let most = BUDGET + (1 << 20);
         assert!(talk.stdout.len() < most, "{name}: {}", talk.stdout.len());
     });
@@ -362,7 +362,7 @@ fn e94_a_talk_that_ends_takes_every_process_along() {
             if way == "drop" {
                 drop(answers);
             } else {
-                // The reader has stopped reading, and the deadline holds all the same.
+                // The reader has stopped reading, and the deadline holds nevertheless.
                 eventually("the deadline ends it", || processes_with(&nap).is_empty()).await;
                 let status = loop {
                     match answers.message().await {
@@ -465,12 +465,12 @@ async fn small_chunks_that_no_handler_reads_leave_the_connection_to_others() {
     let directory = tempfile::tempdir().unwrap();
     scratch(directory.path());
     let service = Service::start("full", directory.path()).await;
-    // What is sent back to this client byte by byte must not exhaust its own budget.
+    // Data sent back to this client byte by byte must not exhaust its own budget.
     let channel = Endpoint::from_shared(service.uri.clone())
         .unwrap()
         .initial_connection_window_size(128 << 20);
     let mut client = ScriptSandboxServiceClient::new(channel.connect().await.unwrap());
-    // More than the service takes, and than the window of a stream has room for.
+    // More than the service accepts, and than the window of a stream has room for.
     let mut unread = Vec::new();
     for _ in 0..3 {
         unread.push(byte_by_byte(&mut client, "exec sleep 600", 20 * MANY).await);

@@ -30,17 +30,17 @@ use crate::{audit, oracle::tells_no_secret};
 /// Client of a sandbox in this process.
 pub(crate) type Client = ScriptSandboxServiceClient<Outbound>;
 
-/// The wall time of programs that something else has to end. No verdict of theirs may depend on how
-/// busy the machine is.
+/// The wall time of programs that another limit has to end. Their verdicts may not depend on the
+/// load of the machine.
 pub(crate) const PATIENT: f64 = 300.0;
 
-/// How long a condition is waited for before a test gives up.
+/// The longest wait for a condition before a test gives up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A sandbox with its client.
 #[derive(Clone)]
 pub(crate) struct Host {
-    /// Which kind it is.
+    /// The name of its kind.
     pub(crate) kind: &'static str,
     /// Files of the host that hold a secret, on hosts that an oracle watches.
     pub(crate) canaries: PathBuf,
@@ -64,7 +64,7 @@ impl Host {
         }
     }
 
-    /// The level `full`, or what this machine has below it.
+    /// The level `full`, or the strongest that this machine has below it.
     pub(crate) async fn full() -> Host {
         Host::with(SandboxSettings::default()).await
     }
@@ -84,7 +84,7 @@ impl Host {
         .await
     }
 
-    /// The kinds of host that every hostile program meets. Only root has cgroups for sure; without
+    /// The kinds of host that every hostile program meets. Only root certainly has cgroups; without
     /// them the first two are one.
     pub(crate) async fn all() -> Vec<Host> {
         let named = |kind, host: Host| Host { kind, ..host };
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// The strongest of them.
+    /// The strongest of these hosts.
     pub(crate) async fn strongest() -> Host {
         let (kind, host) = match crate::rounds::is_root() {
             true => ("full", Host::full().await),
@@ -111,8 +111,8 @@ impl Host {
         Host { kind, ..host }
     }
 
-    /// Returns whether scripts are of the service's own user, so that the kernel cannot tell their
-    /// processes from others: what one script may have is then only measured.
+    /// Returns whether scripts have the service's own user, so that the kernel cannot distinguish
+    /// their processes from others: the limits of one script are then only measured.
     pub(crate) fn shares_its_user(&self) -> bool {
         self.kind == "reduced" && !crate::rounds::is_root()
     }
@@ -125,14 +125,14 @@ impl Host {
         self.run(python(source)).await
     }
 
-    /// What the sandbox reports of its isolation.
+    /// The sandbox's report of its isolation.
     pub(crate) async fn isolation(&self) -> GetIsolationResponse {
         let mut client = self.client.clone();
         let isolation = client.get_isolation(GetIsolationRequest {}).await;
         isolation.unwrap().into_inner()
     }
 
-    /// Asks for a script and for a session, which are both refused; returns how.
+    /// Requests a script and a session, which are both refused; returns the statuses.
     pub(crate) async fn refuses_all(&self, code: Code, reason: ErrorReason) -> [Status; 2] {
         let script = self.client.clone().execute(python("print(1)")).await;
         let wish = CreateSessionRequest {
@@ -147,7 +147,7 @@ impl Host {
         refusals
     }
 
-    /// A script of this caller that sleeps already, and does so until its caller goes.
+    /// A script of this caller that sleeps already, until its caller goes.
     pub(crate) async fn sleeper(&self, caller: &str) -> Sleeper {
         let marker = marker();
         let asked = ExecuteRequest {
@@ -180,12 +180,12 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// The number of its process.
+    /// The id of its process.
     pub(crate) fn process(&self) -> u32 {
         self.process
     }
 
-    /// Its caller goes; no process of it may be left.
+    /// Ends its caller; no process of it may be left.
     pub(crate) async fn end(self) {
         self.call.abort();
         eventually("the sleeper is gone", || {
@@ -201,7 +201,7 @@ pub(crate) fn expect_refusal(status: &Status, code: Code, reason: ErrorReason) {
     assert_eq!(grpc_kit::reason(status), Some(reason), "{status:?}");
 }
 
-/// Runs a script and holds its answer against what holds for every one of them.
+/// Runs a script and checks the invariants of every answer.
 pub(crate) async fn execute(
     client: &Client,
     request: ExecuteRequest,
@@ -230,7 +230,7 @@ pub(crate) fn request(runtime: &str, source: &str) -> ExecuteRequest {
     }
 }
 
-/// Times that only a program passes that means to; everything else by default.
+/// Long times, which a program passes only on purpose; everything else by default.
 pub(crate) fn patient() -> Limits {
     Limits {
         wall_time: seconds(PATIENT),
@@ -239,7 +239,7 @@ pub(crate) fn patient() -> Limits {
     }
 }
 
-/// The same, and so many MiB of memory.
+/// The same, with so many MiB of memory.
 pub(crate) fn memory_of(mebibytes: u64) -> Limits {
     Limits {
         memory_bytes: Some(mebibytes << 20),
@@ -264,7 +264,7 @@ pub(crate) fn verdict(response: &ExecuteResponse) -> &Kind {
     response.verdict.as_ref().unwrap().kind.as_ref().unwrap()
 }
 
-/// The kind of a verdict with what distinguishes its members.
+/// The kind of a verdict with the details that distinguish its members.
 pub(crate) fn class(response: &ExecuteResponse) -> String {
     match verdict(response) {
         Kind::Exited(exited) => format!("exited {}", exited.code),
@@ -302,14 +302,14 @@ pub(crate) fn expect_class(response: &ExecuteResponse, allowed: &[&str]) {
     );
 }
 
-/// The script ended well and wrote this.
+/// Checks that the script ended well with this output.
 #[track_caller]
 pub(crate) fn expect_output(response: &ExecuteResponse, expected: &str) {
     expect_class(response, &["exited 0"]);
     assert_eq!(stdout(response), expected);
 }
 
-/// A number of seconds that no other process on this machine sleeps for.
+/// A number of seconds for which no other process on this machine sleeps.
 pub(crate) fn marker() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -331,12 +331,13 @@ pub(crate) fn processes_with(marker: &str) -> Vec<u32> {
         .collect()
 }
 
-/// How many threads of this machine carry a name, whatever became of the first ones of their processes.
+/// The number of threads of this machine with a name, even if the first threads of their processes
+/// have ended.
 pub(crate) fn threads_named(name: &str) -> usize {
     let directories = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten();
     directories("/proc".into())
         .flatten()
-        // Beside the numbers stand second names for the process that asks.
+        // Entries that are not numbers are aliases for the process that reads the directory.
         .filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit())
         .flat_map(|entry| directories(entry.path().join("task")).flatten())
         .filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
@@ -344,7 +345,8 @@ pub(crate) fn threads_named(name: &str) -> usize {
         .count()
 }
 
-/// How many processes of this machine carry a name, the dead included that no parent has waited for.
+/// The number of processes of this machine with a name, including dead ones that no parent has
+/// waited for.
 pub(crate) fn processes_named(name: &str) -> usize {
     let name = format!("({name})");
     let stats = std::fs::read_dir("/proc").unwrap().flatten();

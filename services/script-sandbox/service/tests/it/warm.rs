@@ -1,4 +1,5 @@
-//! Interpreters that waited for their script: no script notices, and nothing is left of them.
+//! Interpreters that waited for their script: no script notices, and none of their processes is
+//! left.
 
 use std::time::Duration;
 
@@ -15,11 +16,10 @@ use crate::support::{
     stdout,
 };
 
-/// How long an interpreter may take to wait. A machine may be very busy.
+/// The longest time until an interpreter waits. A machine may be very busy.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A script that only its own end ends, and that asks for nothing that takes more than a waiting
-/// interpreter has.
+/// A script that ends by itself, and whose limits are not above those of a waiting interpreter.
 fn request(runtime: &str, source: &str) -> ExecuteRequest {
     let limits = Limits {
         wall_time: seconds(PATIENT),
@@ -99,7 +99,7 @@ fn file(path: &str, content: &str, executable: bool) -> InputFile {
     }
 }
 
-/// What the caller gets of a run, but for what differs from one run to the next.
+/// The result of a run for its caller, except the parts that differ from one run to the next.
 fn gist(response: &ExecuteResponse) -> (String, String, String, i32, String) {
     (
         class(response),
@@ -110,7 +110,7 @@ fn gist(response: &ExecuteResponse) -> (String, String, String, i32, String) {
     )
 }
 
-/// A text in which dots stand for what is between these.
+/// A text in which dots replace everything between these delimiters.
 fn without(text: &str, begin: &str, end: char) -> String {
     let parts = text.split(begin).enumerate().map(|(index, part)| {
         let cut = (index > 0).then(|| part.split_once(end)).flatten();
@@ -119,7 +119,7 @@ fn without(text: &str, begin: &str, end: char) -> String {
     parts.collect::<Vec<_>>().join("...")
 }
 
-/// A text without the trace contexts of calls, of which no two are the same.
+/// A text without the trace contexts of calls, of which no two are equal.
 fn without_traces(text: &str) -> String {
     const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
     let mut kept = String::new();
@@ -214,7 +214,7 @@ const BASH: &[&str] = &[
     "set -u; echo $boot_word",
 ];
 
-/// Everything about a script that could depend on how its interpreter was started.
+/// Scripts that observe every property that could depend on the start of their interpreter.
 fn scripts() -> Vec<ExecuteRequest> {
     let each = [("python3", PYTHON), ("node", NODE), ("bash", BASH)];
     let sources = each
@@ -310,7 +310,7 @@ fn profile_of(runtime: &str, interpreter: &Interpreter) -> String {
 
 async fn check_same(settings: SandboxSettings, level: &str, runtime: &str) {
     let cold = Host::with(cold_settings(settings.clone())).await;
-    // Each host measures which interpreter is the fastest. On a busy machine two hosts can choose
+    // Each host measures its fastest interpreter. On a busy machine two hosts can choose
     // differently, and scripts see which one runs them.
     let interpreter = chosen(&cold, runtime);
     let profiles = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Sessions and what happens to cells, on the wire.
+//! Sessions and the events of cells, on the wire.
 
 use std::time::Instant;
 

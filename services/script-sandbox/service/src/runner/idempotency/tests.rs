@@ -44,7 +44,7 @@ fn first(answers: &Arc<IdempotencyStore>, caller: &str, request_id: &str) -> Ide
 }
 
 fn is_known(answers: &Arc<IdempotencyStore>, caller: &str, request_id: &str) -> bool {
-    // A caller that finds nothing gives the id back at once.
+    // A caller that gets a new id releases it at once.
     !matches!(answers.look_up(caller, request_id, [0; 32]), Lookup::New(_))
 }
 
@@ -75,7 +75,7 @@ fn what_has_begun_and_was_lost_does_not_run_again() {
         answers.look_up("", "a", [2; 32]),
         Lookup::Conflict
     ));
-    // It takes the place of one answer.
+    // It replaces one answer.
     for id in ["b", "c"] {
         first(&answers, "", id).publish(outcome(1));
     }
@@ -87,7 +87,8 @@ fn an_id_of_one_caller_is_nothing_to_another() {
     let answers = answers(4, 1000);
     first(&answers, "a", "once").publish(outcome(1));
     assert!(is_known(&answers, "a", "once"));
-    // Neither the same content nor other content meets what the other caller has.
+    // The caller's requests with the same and with other content do not meet the other caller's
+    // answer.
     for digest in [[0; 32], [1; 32]] {
         let found = answers.look_up("b", "once", digest);
         assert!(matches!(found, Lookup::New(_)), "{found:?}");
@@ -120,7 +121,7 @@ fn what_runs_is_never_forgotten() {
 fn answers_that_no_caller_waits_for_are_weighed_as_well() {
     let answers = answers(100, 1000);
     for number in 0..100 {
-        // The guard is all there is: no receiver waits.
+        // Only the guard exists: no receiver waits.
         first(&answers, "", &number.to_string()).publish(outcome(400));
     }
     let known = answers.lock();

@@ -57,5 +57,5 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
     );
 }
 
-/// Looks at a level of a sandbox.
+/// Reads a level of a sandbox.
 type Observe = fn(&Sandbox, &dyn AsyncInstrument<u64>);

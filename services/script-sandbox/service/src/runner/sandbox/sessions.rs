@@ -29,7 +29,7 @@ impl Sandbox {
         &self.sessions
     }
 
-    /// The limits that a session takes that names none, and the most that it can ask for.
+    /// The limits of a session that names none, and the greatest that it can choose.
     pub fn session_limits(&self) -> (Limits, Limits) {
         let (default, maximum) = self.streamed_limits();
         let cpu_time = |cpu_time, limits| Limits { cpu_time, ..limits };
@@ -92,7 +92,7 @@ impl Sandbox {
             }
         };
         let predecessor = admitted.predecessor.take();
-        // A caller that goes and cannot come back for the session leaves none behind.
+        // If the caller goes and cannot return to the session, the session is forgotten.
         let mut forget = ForgetOnDrop {
             sessions: &self.sessions,
             id: Some(&id),
@@ -122,7 +122,7 @@ impl Sandbox {
         Ok((ready, SessionOrigin::New { predecessor }))
     }
 
-    /// What a session is run with.
+    /// The tools, the runtime and the interpreter for a session.
     fn session_means(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
         let means = self.means_for(script)?;
         let (_, runtime, _) = means;
@@ -153,7 +153,7 @@ impl Sandbox {
     }
 }
 
-/// Refuses a session that has ended before it was of use.
+/// Refuses a session that has ended before it became ready.
 fn living(view: SessionInfo) -> Result<SessionInfo, Refusal> {
     match view.end().cloned() {
         None => Ok(view),
@@ -164,7 +164,7 @@ fn living(view: SessionInfo) -> Result<SessionInfo, Refusal> {
     }
 }
 
-/// Forgets a session when it is dropped, which ends it, unless that was called off.
+/// Forgets a session when it is dropped, which ends the session, unless it was disarmed.
 struct ForgetOnDrop<'a> {
     sessions: &'a Sessions,
     id: Option<&'a str>,

@@ -21,12 +21,12 @@ use crate::{
     },
 };
 
-/// The most output of a script that is streamed, in bytes on each stream. The limits of the settings
-/// are for output that is kept.
+/// The most output of a script that is streamed, in bytes on each stream. The limits of the
+/// settings bound the output that is kept.
 const MAXIMUM_OUTPUT: usize = 64 << 20;
 
 impl Sandbox {
-    /// The limits that a streamed request takes that names none, and the most that it can ask for.
+    /// The limits of a streamed request that names none, and the greatest that it can choose.
     pub fn streamed_limits(&self) -> (Limits, Limits) {
         let (default, maximum) = self.limits();
         let output = MAXIMUM_OUTPUT;
@@ -36,7 +36,7 @@ impl Sandbox {
     /// Starts a script and streams its events. It ends with the handle, and at the deadline.
     ///
     /// # Errors
-    /// When the request is refused; nothing was run then.
+    /// When the request is refused; no script ran then.
     pub async fn execute_stream(
         &self,
         script: Script,

@@ -23,10 +23,10 @@ use crate::{
     domain::session::{EndReason, SessionEnd, SessionInfo, SessionState},
 };
 
-/// How long a driver may take to become ready once its interpreter runs.
+/// The longest time that a driver may take to become ready once its interpreter runs.
 const READY: Duration = Duration::from_secs(30);
 
-/// How long the end of an interpreter is waited for whose channel has closed.
+/// The longest wait for the end of an interpreter whose channel has closed.
 const CLOSED: Duration = Duration::from_secs(10);
 
 /// The I/O handler of a session, and the receiver of its channels.
@@ -44,13 +44,13 @@ pub(crate) struct Actor {
     /// Dropped to end the run.
     pub(crate) cancel: oneshot::Sender<()>,
     pub(crate) channels: oneshot::Receiver<SessionChannels>,
-    /// How the run ended, once it has; nothing within if its task was lost.
+    /// The outcome of the run, once it has ended; `Some(None)` if its task was lost.
     pub(crate) outcome: Option<Option<Outcome>>,
     pub(crate) record: Record,
 }
 
 impl Actor {
-    /// Lives until the session has ended and every process of it is gone.
+    /// Runs until the session has ended and all its processes are gone.
     pub(crate) async fn live(mut self) {
         let mut unfinished = None;
         let stop = match self.begin().await {
@@ -74,7 +74,7 @@ impl Actor {
         if let Some((cell, mut channels)) = unfinished {
             cell.cut_off(&mut channels, end);
         }
-        // A caller that still waits for an answer finds the end in the view.
+        // A caller that still waits for an answer reads the end from the view.
         drop(self.orders);
     }
 
@@ -121,7 +121,7 @@ impl Actor {
         Ok(channels)
     }
 
-    /// The run is over before it was of any use, or about to be.
+    /// Stops a run that has ended, or is about to end, before it became ready.
     async fn not_ready(&mut self) -> Stop {
         self.await_outcome(CLOSED).await;
         let detail = match &self.outcome {
@@ -178,7 +178,7 @@ impl Actor {
                     let record =
                         Record::of_cell(&self.view.borrow(), number, &request.source, span);
                     let mut cell = Cell::begin(number, request, queue, gone, channels, record);
-                    // A caller that has gone meanwhile is noticed by the cell.
+                    // The cell notices a caller that has gone meanwhile.
                     let _ = answer.send(true);
                     let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
                     let ended = ended.await;
@@ -213,13 +213,13 @@ impl Actor {
     }
 }
 
-/// Notes that a session waits for a cell.
+/// Records that a session waits for a cell.
 fn idle(view: &mut SessionInfo) {
     view.state = SessionState::Idle;
     view.idle_since = SystemClock.now().unix_nanos();
 }
 
-/// Refuses orders until one ends the session.
+/// Refuses orders until an order ends the session.
 async fn refuse(orders: &mut mpsc::Receiver<SessionOrder>) -> Stop {
     loop {
         match orders.recv().await {

@@ -29,16 +29,16 @@ use crate::{
     },
 };
 
-/// After what time an interruption is repeated, and then after twice as long each time: one that comes
-/// before the code has begun says nothing to the driver, but one that comes just as the code ends can
+/// The pause before an interruption is repeated, doubled each time. A signal before the code has
+/// begun does not reach the cell, so it must be repeated; but a signal just as the code ends can
 /// end the interpreter, and on a busy machine the end takes its time.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a cell may take to end when a limit of its own, or the loss of its caller, has interrupted
-/// it. Then the session ends.
+/// The longest time that a cell may take to end after one of its limits, or the loss of its caller,
+/// has interrupted it. Then the session ends.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
-/// A cell that runs.
+/// A running cell.
 #[derive(Debug)]
 pub(super) struct Cell {
     number: u64,
@@ -51,7 +51,7 @@ pub(super) struct Cell {
     wall_end: Instant,
     deadline: Instant,
     interrupted: Option<Interrupted>,
-    /// Who waits for the end of an interrupted cell.
+    /// The answers to the callers that wait for the end of an interrupted cell.
     waiting: Vec<oneshot::Sender<bool>>,
 }
 
@@ -63,21 +63,21 @@ struct Interrupted {
     until: Instant,
 }
 
-/// How a cell ended.
+/// The exit from a running cell.
 pub(super) enum CellExit {
-    /// Its driver says so.
+    /// Its driver reports its end.
     Done(Box<Done>),
-    /// The session is to end.
+    /// The session has to end.
     Stop(Stop),
     /// The interpreter has ended.
     Run(Option<Box<Outcome>>),
-    /// The driver has closed its channel, or is gone.
+    /// The driver has closed its channel, or has died.
     Closed,
-    /// The driver's channel is of no more use.
+    /// The driver's channel is unusable.
     Broken(String),
 }
 
-/// One thing that happens while a cell runs.
+/// One input of a running cell.
 enum CellInput {
     Message(Result<FromDriver, Broken>),
     Moved(Moved),
@@ -88,7 +88,7 @@ enum CellInput {
 }
 
 impl Cell {
-    /// Hands the code to the driver.
+    /// Sends the code to the driver.
     pub(super) fn begin(
         number: u64,
         request: CellRequest,
@@ -201,7 +201,7 @@ impl Cell {
         }
     }
 
-    /// Interrupts the code. The first reason is the one that is reported, the shortest grace counts.
+    /// Interrupts the code. The first reason is reported, the shortest grace counts.
     async fn interrupt(
         &mut self,
         why: Interruption,
@@ -232,9 +232,9 @@ impl Cell {
         }
     }
 
-    /// Reports how the cell ended.
+    /// Reports the end of the cell.
     pub(super) fn done(self, done: Done, channels: &mut SessionChannels) {
-        // The driver has flushed before it spoke, so what belongs to the cell is in the pipes.
+        // The driver has flushed before its report, so the output of the cell is in the pipes.
         channels.stdout.drain(&self.queue);
         channels.stderr.drain(&self.queue);
         let done = done.bounded(self.limits.result);

@@ -24,7 +24,7 @@ use tokio::{
 use super::frames::{Broken, Frames, FromDriver, ToDriver};
 use crate::runner::streaming::output_reader::OutputReader;
 
-/// Hands the channels of the interpreter to the session's task.
+/// Passes the channels of the interpreter to the session's task.
 #[derive(Debug)]
 pub(super) struct SessionIo {
     pub(super) task: oneshot::Sender<SessionChannels>,
@@ -36,7 +36,7 @@ pub(crate) struct SessionChannels {
     pub(super) stdout: OutputReader,
     pub(super) stderr: OutputReader,
     pub(super) channel: Channel,
-    /// Deliveries of files and signals.
+    /// Accepts deliveries of files and signals.
     pub(super) files: UnixStream,
     /// The session's files. There may be none: their delivery is also the sign that the interpreter is
     /// in use.
@@ -65,10 +65,10 @@ impl IoHandler for SessionIo {
             missing: context.missing,
             enforcement: context.enforcement,
         };
-        // Without the task the interpreter is not needed, and its run is about to be ended.
+        // Without the task the interpreter is not needed, and its run is about to end.
         let _ = self.task.send(channels);
-        // What is written belongs to the cells; for the run there is nothing to keep. Standard input
-        // is dropped here: there is none.
+        // The output belongs to the cells; the run keeps none. Standard input is dropped here:
+        // there is none.
         IoTasks {
             outputs: [(); 3].map(|()| tokio::spawn(async { Captured::default() })),
             progress_reader: tokio::spawn(follow(io.progress, |_| {})),
@@ -88,13 +88,13 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Takes a cell for the driver; it is sent by and by.
+    /// Queues a cell for the driver; [`Self::next`] sends it.
     pub(super) fn say(&mut self, message: &ToDriver<'_>) -> io::Result<()> {
         self.outgoing = sandbox_protocol::channel::frame(message)?;
         Ok(())
     }
 
-    /// Sends while it listens for the next message. Nothing is lost if it is given up.
+    /// Sends while it waits for the next message. Safe to cancel.
     pub(super) async fn next(&mut self) -> Result<FromDriver, Broken> {
         let mut part = [0; 4096];
         loop {
@@ -117,7 +117,7 @@ impl Channel {
     }
 }
 
-/// Sends some of what is to be sent, and waits for ever when there is nothing.
+/// Sends some of the queued bytes; pends forever if none are queued.
 async fn send(job: Option<&UnixStream>, outgoing: &mut Vec<u8>) {
     let Some(job) = job.filter(|_| !outgoing.is_empty()) else {
         return std::future::pending().await;
@@ -129,7 +129,7 @@ async fn send(job: Option<&UnixStream>, outgoing: &mut Vec<u8>) {
     match sent {
         Ok(sent) => drop(outgoing.drain(..sent)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        // A driver that is gone is noticed where it is listened to.
+        // The receiving side notices a dead driver.
         Err(_) => outgoing.clear(),
     }
 }

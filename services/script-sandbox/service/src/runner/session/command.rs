@@ -1,4 +1,4 @@
-//! What a session can be ordered to do.
+//! The orders to a session.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,17 +8,17 @@ use tracing::Span;
 use super::{CellEvent, CellRequest};
 use crate::{domain::session::EndReason, runner::streaming::output_queue::OutputQueue};
 
-/// Something that a session is to do, and where the answer goes. No answer: it has ended.
+/// An order to a session, and the sender of its answer. No answer: the session has ended.
 #[derive(Debug)]
 pub(crate) struct SessionOrder {
     pub(super) command: Command,
     pub(super) answer: oneshot::Sender<bool>,
 }
 
-/// Something that a session is to do.
+/// A command to a session.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Run a cell; the answer says whether it does.
+    /// Run a cell; the answer reports whether it runs.
     Run {
         request: CellRequest,
         queue: Arc<OutputQueue<CellEvent>>,
@@ -26,9 +26,9 @@ pub(crate) enum Command {
         /// The span of the call.
         span: Span,
     },
-    /// Interrupt the cell that runs; the answer comes when it has ended and says whether one ran.
+    /// Interrupt the running cell; the answer comes at its end and reports whether one ran.
     Interrupt {
-        /// How long it may take.
+        /// The longest time that it may take.
         grace: Duration,
     },
     /// End, unless a cell runs.
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     End(EndReason),
 }
 
-/// Why a session is to end.
+/// The reason for ending a session.
 #[derive(Debug)]
 pub(super) struct Stop {
     pub(super) reason: EndReason,

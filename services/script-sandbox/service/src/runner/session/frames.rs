@@ -1,7 +1,7 @@
 //! The messages of a session's driver.
 //!
-//! What comes from there may have been written by the code of a cell as well: it is believed as far
-//! as that session's own cells go, and its size is bounded whatever it says about itself.
+//! The code of a cell may have written these messages as well: they are trusted only for that
+//! session's own cells, and their size is bounded whatever they declare.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,14 +11,14 @@ mod traceback;
 
 pub use traceback::{Frame, MAX_TRACEBACK_FRAMES, Traceback};
 
-/// The longest frame: a value or an error of the largest size, and what JSON adds to it.
+/// The longest frame: a value or an error of the largest size, with the overhead of JSON.
 pub const MAX_FRAME_BYTES: usize = 4 << 20;
 
-/// The longest name of an error's type that is handed on, and the longest message where values are
+/// The longest name of an error's type that is passed on, and the longest message where values are
 /// shorter, in bytes.
 const MAX_ERROR_TEXT: usize = 16 << 10;
 
-/// What is said to a driver.
+/// A message to a driver.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToDriver<'a> {
     /// The number of the cell.
@@ -29,7 +29,7 @@ pub struct ToDriver<'a> {
     pub limit: usize,
 }
 
-/// What a driver says.
+/// A message from a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromDriver {
@@ -39,65 +39,65 @@ pub enum FromDriver {
     Done(Done),
 }
 
-/// How a cell ended.
+/// The end of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Done {
     /// Its number.
     pub cell: u64,
-    /// How.
+    /// The outcome.
     pub outcome: DriverOutcome,
-    /// What its last expression gave.
+    /// The value of its last expression.
     #[serde(default)]
     pub value: Option<Value>,
-    /// What went wrong.
+    /// The error.
     #[serde(default)]
     pub error: Option<CellError>,
 }
 
-/// What an expression gave.
+/// The value of an expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Value {
-    /// How it is shown.
+    /// Its text.
     pub text: String,
-    /// How many bytes were cut.
+    /// The number of bytes cut.
     #[serde(default)]
     pub truncated: u64,
 }
 
-/// What went wrong.
+/// An error of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CellError {
     /// The type.
     pub r#type: String,
-    /// What it says.
+    /// The message.
     pub message: String,
-    /// Where it happened.
+    /// The traceback.
     pub frames: Traceback,
-    /// How many were left out in the middle.
+    /// The number of frames left out in the middle.
     pub omitted: u32,
-    /// The same as text.
+    /// The error as text.
     pub text: String,
 }
 
-/// Why a driver's channel is of no more use.
+/// The reason why a driver's channel is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// The driver has closed it, or is gone.
+    /// The driver has closed it, or has died.
     #[error("the driver's channel was closed")]
     Closed,
-    /// It would be too long.
+    /// A frame is too long.
     #[error("a message of {declared} bytes")]
     TooLong {
-        /// What its head says.
+        /// The length in its head.
         declared: usize,
     },
-    /// It is not JSON, or not of the right form.
+    /// A message is not JSON, or not of the right form.
     #[error("a message that cannot be read")]
     Malformed,
 }
 
-/// Bytes that have come, until they make up messages.
+/// Received bytes that do not yet make up a message.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -109,10 +109,10 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Takes the next whole message; `None` if it has not come yet.
+    /// Takes the next whole message; `None` if it has not arrived yet.
     ///
     /// # Errors
-    /// When what has come is not a message; nothing after it can be read either.
+    /// When the bytes are not a message; later messages cannot be read either.
     pub fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
             return Ok(None);
@@ -131,8 +131,8 @@ impl Frames {
 }
 
 impl Done {
-    /// Cuts everything to what may be handed on, with texts of at most `limit` bytes. A driver keeps
-    /// to it by itself.
+    /// Cuts everything to the bounds for passing on, with texts of at most `limit` bytes. An honest
+    /// driver already keeps to them.
     #[must_use]
     pub fn bounded(mut self, limit: usize) -> Self {
         if let Some(value) = &mut self.value {
@@ -149,7 +149,7 @@ impl Done {
     }
 }
 
-/// Cuts a text at a character, and gives back the room that it took; returns how many bytes were cut.
+/// Cuts a text at a character, and frees the room that it took; returns the number of bytes cut.
 fn cut(text: &mut String, most: usize) -> u64 {
     let before = text.len();
     text.truncate(text.floor_char_boundary(most));

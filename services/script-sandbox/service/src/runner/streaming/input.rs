@@ -1,4 +1,4 @@
-//! What a caller says to a running script.
+//! The input from a caller to a running script.
 
 use std::{collections::VecDeque, io, pin::pin, sync::Arc};
 
@@ -12,10 +12,10 @@ use tokio::{
 use super::StreamEvent;
 use crate::runner::streaming::output_queue::OutputQueue;
 
-/// How much input may wait for the script before no more is taken from the caller.
+/// The most bytes of input that wait for the script before no more is accepted from the caller.
 const WAITING: usize = 256 << 10;
 
-/// One thing that is said.
+/// One input from the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// More standard input.
@@ -26,21 +26,21 @@ pub enum Input {
     Signal(i32),
 }
 
-/// What became of standard input.
+/// The progress of standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StdinProgress {
-    /// How many bytes were handed over.
+    /// The number of bytes written.
     pub written: u64,
-    /// Whether it is open.
+    /// The state of the stream.
     pub state: StdinState,
-    /// How many bytes were dropped.
+    /// The number of bytes dropped.
     pub dropped: u64,
 }
 
-/// Whether standard input is open.
+/// The state of standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdinState {
-    /// More can be said.
+    /// More input is accepted.
     Open,
     /// The caller has ended it.
     Ended,
@@ -51,7 +51,7 @@ pub enum StdinState {
 /// Sends a signal to the script's process group.
 ///
 /// # Errors
-/// When the launcher is gone, and the script with it.
+/// When the launcher has ended, and the script with it.
 pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()> {
     let order = Delivery {
         files: Vec::new(),
@@ -60,9 +60,9 @@ pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()
     files.write_all(&channel::frame(&order)?).await
 }
 
-/// Hands on what the caller says, until everything is said. It begins with `first` as standard input. What
-/// is said is taken from the beginning, and handed on once `ready` has given the way to the launcher. A
-/// launcher that is gone, and a script that does not read, are none of its concern.
+/// Feeds the caller's input to the script until its end, beginning with `first` as standard input.
+/// Input is accepted from the beginning, and written once `ready` returns the stream to the
+/// launcher. A dead launcher, and a script that does not read, are no errors.
 pub(crate) async fn feed(
     pipe: pipe::Sender,
     mut input: mpsc::Receiver<Input>,
@@ -113,7 +113,7 @@ pub(crate) async fn feed(
     }
 }
 
-/// The script's standard input, with what waits for it.
+/// The script's standard input, with the bytes that wait for it.
 struct Stdin {
     /// `None` once it is closed from either side.
     pipe: Option<pipe::Sender>,
@@ -145,7 +145,7 @@ impl Stdin {
         self.close_if_done();
     }
 
-    /// Writes some of what waits. Nothing is lost if it is given up.
+    /// Writes some of the waiting bytes. Safe to cancel.
     async fn write(&mut self) {
         let Some(pipe) = &self.pipe else {
             return;

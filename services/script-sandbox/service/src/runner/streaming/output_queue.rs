@@ -1,8 +1,8 @@
-//! What lies between a script and a reader that may be slow.
+//! The queue of output between a script and a reader that may be slow.
 //!
-//! Output waits here in bounded space: a producer takes [`QueueSpace`] first, and without
-//! room its pipe is not read, so that in the end the script waits in its own write. Events are few
-//! and need no room.
+//! Output waits here in bounded space: a producer takes [`QueueSpace`] first, and without space its
+//! pipe is not read, so that in the end the script waits in its own write. Events are few and need
+//! no space.
 
 use std::{
     collections::VecDeque,
@@ -12,47 +12,47 @@ use std::{
 use sandbox_engine::domain::stream::Stream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// The most bytes that are taken from a pipe at once.
+/// The most bytes that are read from a pipe at once.
 pub const CHUNK: usize = 32 << 10;
 
-/// The most bytes of one chunk as it is given to the reader.
+/// The most bytes of one chunk for the reader.
 const MERGED: usize = 64 << 10;
 
-/// How much output waits at most, with [`OVERHEAD`] for every chunk.
+/// The most bytes of output that wait, with [`OVERHEAD`] for every chunk.
 pub const BUDGET: usize = 256 << 10;
 
-/// What a chunk costs beside its bytes, so that a great many small ones are bounded as well.
+/// The cost of a chunk in addition to its bytes, so that many small ones are bounded as well.
 const OVERHEAD: usize = 256;
 
-/// Some output.
+/// A chunk of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where it was written.
+    /// Its stream.
     pub stream: Stream,
-    /// How many bytes of the stream came before.
+    /// The number of bytes of the stream before it.
     pub offset: u64,
-    /// What was written.
+    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// One thing for the reader.
+/// One item for the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item<E> {
     /// Output.
     Output(Chunk),
-    /// Anything else.
+    /// An event.
     Event(E),
 }
 
-/// The right to add one chunk. Without a permit it is bounded by something else, such as what a pipe can
-/// hold.
+/// The right to add one chunk. Without a permit another bound holds, such as the capacity of a
+/// pipe.
 #[derive(Debug, Default)]
 pub struct QueueSpace(Option<OwnedSemaphorePermit>);
 
-/// What waits for a reader, in order.
+/// The items that wait for a reader, in order.
 #[derive(Debug)]
 pub struct OutputQueue<E> {
-    /// Held for a look or an entry only, never while anything is awaited.
+    /// Locked for a look or an insertion only, never across an await.
     state: Mutex<QueueState<E>>,
     changed: Notify,
     budget: Arc<Semaphore>,
@@ -60,13 +60,13 @@ pub struct OutputQueue<E> {
 
 #[derive(Debug)]
 struct QueueState<E> {
-    /// Each item with what it costs of the budget.
+    /// Each item with its cost to the budget.
     items: VecDeque<(Item<E>, usize)>,
     closed: bool,
 }
 
 impl<E> OutputQueue<E> {
-    /// An empty one.
+    /// Makes an empty queue.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(QueueState {
@@ -84,7 +84,7 @@ impl<E> OutputQueue<E> {
         QueueSpace(self.budget.clone().acquire_many_owned(cost).await.ok())
     }
 
-    /// Adds output. What follows directly on waiting output of the same stream is joined to it.
+    /// Adds output. It is joined to waiting output of the same stream that it directly continues.
     pub fn output(&self, room: QueueSpace, chunk: Chunk) {
         let cost = match room.0 {
             Some(mut permit) => {
@@ -117,7 +117,7 @@ impl<E> OutputQueue<E> {
         self.changed.notify_one();
     }
 
-    /// Adds an event, and takes away the last one that still waits and is `outdated` by it.
+    /// Adds an event, and removes the last waiting one if it is `outdated`.
     pub fn put_latest(&self, event: E, outdated: impl Fn(&E) -> bool) {
         let mut state = self.lock();
         let is_outdated =
@@ -130,18 +130,18 @@ impl<E> OutputQueue<E> {
         self.changed.notify_one();
     }
 
-    /// Lifts the bounds: what can still come is bounded by what the pipes hold.
+    /// Lifts the bounds: the capacity of the pipes bounds the rest.
     pub fn lift(&self) {
         self.budget.close();
     }
 
-    /// Closes the queue: nothing more will come.
+    /// Closes the queue: no more items will come.
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
     }
 
-    /// Takes the next item, waiting for it; `None` when nothing more will come. For one reader.
+    /// Takes the next item, waiting for it; `None` when no more will come. For one reader.
     pub async fn take(&self) -> Option<Item<E>> {
         loop {
             {

@@ -7,7 +7,8 @@ use tokio::net::unix::pipe;
 
 use crate::runner::streaming::output_queue::{CHUNK, Chunk, OutputQueue, QueueSpace};
 
-/// One stream with what was read of it. Its figures can be begun anew, while the stream continues.
+/// One stream with the figures of the bytes read. The figures can restart while the stream
+/// continues.
 #[derive(Debug)]
 pub(crate) struct OutputReader {
     stream: Stream,
@@ -19,7 +20,7 @@ pub(crate) struct OutputReader {
     ended: bool,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     /// Some bytes.
@@ -48,26 +49,26 @@ impl OutputReader {
         self.ended
     }
 
-    /// How many bytes were read since the figures were begun.
+    /// The number of bytes read since the figures restarted.
     pub(crate) fn read(&self) -> u64 {
         self.figures.read()
     }
 
-    /// Begins the figures anew, with the limits of a cell.
+    /// Restarts the figures, with the limits of a cell.
     pub(crate) fn renew(&mut self, limits: &Limits) {
         self.limit = limits.kept(self.stream) as u64;
         self.flood = limits.flood(self.stream);
         self.figures = Captured::default();
     }
 
-    /// The figures and the end of what was not sent; begins them anew.
+    /// Returns the figures and the end of the bytes that were not sent, and restarts them.
     pub(crate) fn take_captured(&mut self) -> Captured {
         std::mem::take(&mut self.figures)
     }
 
-    /// Moves one chunk, waiting for it and for room. Nothing is lost if it is given up.
+    /// Moves one chunk, waiting for it and for space. Safe to cancel.
     pub(crate) async fn step<E>(&mut self, queue: &OutputQueue<E>) -> Moved {
-        // What is over the limit is read and counted, so that the script does not hang.
+        // Bytes over the limit are read and counted, so that the script does not hang.
         let room = match self.figures.truncated {
             0 => queue.room().await,
             _ => QueueSpace::default(),
@@ -88,12 +89,12 @@ impl OutputReader {
         }
     }
 
-    /// Moves what the pipe holds at this moment, without waiting for room: no more than a pipe can
-    /// hold.
+    /// Moves the present content of the pipe, without waiting for space: at most the capacity of a
+    /// pipe.
     pub(crate) fn drain<E>(&mut self, queue: &OutputQueue<E>) {
         let mut left = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         while left > 0 {
-            // Past the runtime, which may not have heard yet that the pipe can be read.
+            // Bypasses the runtime, which may not know yet that the pipe is readable.
             match rustix::io::read(&self.pipe, &mut *self.buffer) {
                 Ok(read) if read > 0 => {
                     self.take(read, QueueSpace::default(), queue);

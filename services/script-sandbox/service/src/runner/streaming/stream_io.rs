@@ -1,4 +1,4 @@
-//! Streams the output of a script, and feeds it what its caller sends.
+//! Streams the output of a script, and feeds it the input from its caller.
 
 use std::sync::Arc;
 
@@ -29,16 +29,16 @@ use super::{
 };
 use crate::runner::streaming::output_queue::OutputQueue;
 
-/// Hands a script's output on as it comes, and to the script what the caller says.
+/// Streams a script's output as it arrives, and feeds the script its caller's input.
 #[derive(Debug)]
 pub(crate) struct StreamIo {
     /// The runtime's own name.
     pub(crate) runtime: String,
     /// The level.
     pub(crate) isolation: IsolationLevel,
-    /// Where everything goes.
+    /// The queue that receives everything.
     pub(crate) queue: Arc<OutputQueue<StreamEvent>>,
-    /// What the caller says.
+    /// The caller's input.
     pub(crate) input: mpsc::Receiver<Input>,
 }
 
@@ -82,7 +82,7 @@ impl IoHandler for StreamIo {
         let mut helpers = JoinSet::new();
         helpers.spawn(async move {
             let ready = async move {
-                // If it fails, the launcher's reports tell why.
+                // If it fails, the launcher's reports give the reason.
                 let _ = delivery.send(&mut files).await;
                 let _ = heard.wait_for(|announced| *announced).await;
                 files
@@ -106,7 +106,7 @@ async fn announce(
     announced: watch::Sender<bool>,
 ) {
     let reached = |stage| move |progress: &Progress| progress.stage >= stage;
-    // The sender is gone only if the run is, and then nothing waits either.
+    // The sender is dropped only if the run has ended, and then no task waits either.
     if let Ok(seen) = progress.wait_for(reached(Stage::Started)).await
         && seen.started
     {
@@ -119,7 +119,7 @@ async fn announce(
     queue.lift();
 }
 
-/// Puts what the script reports of its progress into the queue, behind its start.
+/// Puts the script's reports of progress into the queue, after its start.
 async fn report(
     pipe: pipe::Receiver,
     mut announced: watch::Receiver<bool>,
@@ -145,7 +145,7 @@ async fn relay(
             Moved::Some => {}
             Moved::Flood => {
                 let observed = reader.read();
-                // The channel has room for one message of each stream.
+                // The channel has a slot for one message of each stream.
                 let _ = overflow.try_send(Stopped::Output { stream, observed });
             }
             Moved::End => return reader.take_captured(),

@@ -132,7 +132,7 @@ except OSError: print('unknown')
     });
 }
 
-/// Looks for a listener, and makes one.
+/// Searches for a listener, and makes one.
 pub(super) const OWN_LISTENER: &str = "
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -160,8 +160,8 @@ print(found, own, new_listener, max(stolen), traced)
 
 #[test]
 fn e76_the_listener_cannot_be_reached_or_replaced() {
-    // The script looks for a listener in itself and in every process it can see, tries to take one over,
-    // and to install a filter with a listener of its own.
+    // The script searches for a listener in itself and in every process it can see, tries to take
+    // one over, and to install a filter with a listener of its own.
     everywhere(async |host| {
         let name = host.kind;
         let response = host.run(ending(python(OWN_LISTENER))).await;

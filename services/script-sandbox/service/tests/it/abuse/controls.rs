@@ -1,4 +1,4 @@
-//! What hostile programs can do without a sandbox, so that a refusal inside of it means something.
+//! Hostile programs without a sandbox: their success gives meaning to a refusal inside.
 
 mod list;
 
@@ -10,18 +10,18 @@ use crate::{
     support::marker,
 };
 
-/// A program and what it says when it succeeds.
+/// A program and its output on success.
 pub(crate) struct Control {
     pub(crate) number: u32,
-    /// Runs the source, which follows.
+    /// The command that runs the source, which follows.
     command: &'static [&'static str],
     source: &'static str,
-    /// What is another one outside: numbers above the limit inside instead of ones without end.
+    /// Replacements for a run outside: numbers above the limit inside instead of loops without end.
     instead: &'static [(&'static str, &'static str)],
-    /// What the program does in the end, so that it can be seen how far it came.
+    /// The last step of the program, which shows its progress.
     after: &'static str,
     says: &'static str,
-    /// How often it says so at least.
+    /// The least number of times that it prints its line.
     times: usize,
 }
 
@@ -55,7 +55,7 @@ impl Control {
         Self { times, ..self }
     }
 
-    /// The program as it is outside.
+    /// The program for a run outside.
     fn outside(&self) -> String {
         let mut source = self.source.to_owned();
         for (inside, outside) in self.instead {
@@ -65,7 +65,7 @@ impl Control {
         source + self.after
     }
 
-    /// Runs it; what is wrong, if it did not do what it tries inside.
+    /// Runs it; returns the fault, if it did not achieve its purpose.
     fn run(&self) -> Option<String> {
         let (canaries, marker) = (Canaries::plant(), marker());
         let at = |text: &str| {
@@ -95,7 +95,7 @@ fn the_programs_succeed_without_a_sandbox() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A machine's own files may be many and large, and its processes are none of a test's business.
+/// A machine's own files may be many and large, and its processes are no concern of a test.
 #[test]
 fn no_program_goes_through_what_the_machine_holds_without_a_sandbox() {
     for control in CONTROLS {
@@ -128,8 +128,8 @@ fn traces_are_found_without_a_sandbox() {
     assert!(said.contains("/tmp"), "E47: {said}");
 }
 
-/// What an ordinary user may not, the root of a namespace of its own may: what is refused inside is
-/// therefore refused by the sandbox.
+/// The root of a namespace of its own has rights that an ordinary user lacks: a refusal inside is
+/// therefore one by the sandbox.
 #[test]
 fn calls_for_root_succeed_in_a_namespace_of_ones_own() {
     let calls = format!(

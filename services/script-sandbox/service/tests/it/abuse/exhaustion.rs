@@ -10,7 +10,8 @@ use crate::{
     },
 };
 
-/// The wall time alone is short. Only what would never end by itself may be ended by it.
+/// Limits with a short wall time only. It must end only programs that would never end by
+/// themselves.
 fn wall(limit: f64) -> Limits {
     Limits {
         wall_time: seconds(limit),
@@ -18,7 +19,7 @@ fn wall(limit: f64) -> Limits {
     }
 }
 
-/// Runs a program and holds it against the verdicts that are allowed.
+/// Runs a program and checks that its verdict is one of the allowed ones.
 pub(super) async fn ends(
     host: &Host,
     runtime: &str,
@@ -80,14 +81,14 @@ fn e02_double_forks_in_new_sessions_die_with_the_rest() {
     let source = DOUBLE_FORKS.replace("MARKER", &marker);
     everywhere(async |host| {
         expect_output(&host.python(&source).await, "parent\n");
-        // The answer comes after the last process has gone, so nothing has to be waited for.
+        // The answer comes after the end of the last process, so no wait is needed.
         let left = processes_with(&marker);
         assert!(left.is_empty(), "{left:?}");
     });
 }
 
-/// Runs as the child of one that has ended, again and again and each time in a session of its own,
-/// is gone before a look at all processes is over.
+/// The program runs as the child of a process that has ended, again and again and each time in a
+/// session of its own, and is gone before a walk over all processes is over.
 #[test]
 fn e02_who_runs_from_process_to_process_is_caught() {
     let source = "
@@ -116,7 +117,7 @@ print('parent')
     });
 }
 
-/// Threads until one is refused.
+/// Starts threads until one is refused.
 pub(super) const THREADS: &str = "
 import threading
 started = 0
@@ -166,7 +167,7 @@ print('done')
     });
 }
 
-/// Spins, whatever signal comes.
+/// Spins, ignoring every signal.
 pub(super) const SPINNING: &str = "
 import signal
 for n in (signal.SIGTERM, signal.SIGXCPU, signal.SIGALRM): signal.signal(n, signal.SIG_IGN)
@@ -238,7 +239,7 @@ while True:
     });
 }
 
-/// Uses nothing but time.
+/// Uses only time.
 pub(super) const SLEEPING: &str = "import time; time.sleep(600)";
 
 #[test]
@@ -383,7 +384,7 @@ fn output_above_its_limit_is_cut_but_for_its_end_and_the_script_continues() {
     });
 }
 
-/// A byte now and then.
+/// Writes a byte now and then.
 pub(super) const TRICKLE: &str =
     "import sys, time\nwhile True: sys.stdout.write('.'); sys.stdout.flush(); time.sleep(0.05)";
 
@@ -439,7 +440,7 @@ for n in range(600):
             processes: Some(64),
             ..patient()
         };
-        // A burst may run into the limit for a moment; it must neither hang nor get round it.
+        // A burst may reach the limit for a moment; it must neither hang nor bypass it.
         let allowed = ["exited 0", "exited 1"];
         ends(&host, "python3", orphans, limits, &allowed).await;
         let response = host.run(limited(python(ZOMBIES), limits)).await;
@@ -475,7 +476,7 @@ print('inotify', libc.inotify_init() >= 0)
     });
 }
 
-/// Calls for more of the processor.
+/// System calls for a larger share of the processor.
 pub(super) const LARGER_SHARE: &str = "
 import os
 def refused(what):

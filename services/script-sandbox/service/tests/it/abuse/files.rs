@@ -1,4 +1,4 @@
-//! Programs that go after files.
+//! Programs that attack files.
 
 use std::{fs, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{
     support::{Host, expect_class, expect_output, python, reduced_settings, request, stdout},
 };
 
-/// What every host has, and no test has planted.
+/// Paths that every host has, and no test has planted.
 pub(super) const OF_THE_HOST: &str = "'/etc/shadow', '/proc/1/environ', '/proc/1/root/etc/shadow', \
      '/var/log', '/home', '/boot', '/etc/hostname', '/run', '/proc/kcore', '/sys/kernel', '/dev/sda', \
      '/dev/mem', '/dev/kmsg', '/dev/tty'";
@@ -79,14 +79,14 @@ for path in ['CANARIES', 'CANARIES/runs.db', 'CANARIES/program', '..', '/tmp']:
         except OSError: pass
 ";
 
-/// Landlock guards neither modes nor times, and where the service is no root and there are no
-/// namespaces, its files are those of the script's user.
+/// Landlock guards neither modes nor times, and where the service is not root and there are no
+/// namespaces, the script's user owns the service's files.
 #[test]
 fn e36_modes_and_times_of_the_hosts_files_stay() {
     everywhere(async |host| {
         let source = MODES_AND_TIMES.replace("CANARIES", host.canaries.to_str().unwrap());
         let reported = stdout(&host.python(&source).await);
-        // What is the script's own, as /tmp is where there is a root of its own, it may change.
+        // A script may change its own files, such as /tmp where there is a root of its own.
         let canary = host.canaries.to_str().unwrap();
         assert!(!reported.contains(canary), "{reported}");
     });
@@ -162,7 +162,7 @@ print('deep')
             ..reduced_settings()
         })
         .await;
-        // Where the quota is measured, depth alone is no use of it.
+        // Where the quota is measured, depth alone does not count.
         expect_output(&host.python(source).await, "deep\n");
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
     });
@@ -189,7 +189,7 @@ print('deep')
     });
 }
 
-/// Marks on files that could mean more than what is in them.
+/// Bits and attributes that give files a meaning beyond their content.
 pub(super) const BITS_AND_ATTRIBUTES: &str = "
 import os, shutil, subprocess
 shutil.copyfile('/usr/bin/id', 'mine')
@@ -249,7 +249,7 @@ for place in ['/tmp', '/var/tmp', '/dev/shm', '/run/lock', os.environ['HOME'], o
     except OSError: pass
 ";
 
-/// Looks for it.
+/// Looks for these files.
 pub(super) const LOOKS_FOR_TRACES: &str = "
 import os
 found = []

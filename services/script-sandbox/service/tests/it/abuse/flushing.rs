@@ -1,4 +1,4 @@
-//! Programs that make others wait for the disk.
+//! Programs that make other processes wait for the disk.
 
 use contracts::tavern::sandbox::v1::{Collect, ExecuteRequest};
 
@@ -9,7 +9,7 @@ use crate::{
 
 #[test]
 fn e21_nothing_is_flushed_to_a_disk_that_others_use() {
-    // A flush that is carried out fails where there is nothing to flush; one that is not, cannot.
+    // An executed flush fails where there is no data to flush; a suppressed one cannot fail.
     let source = "
 import ctypes, mmap, os, sqlite3
 libc = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-//! The processor that scripts share: what is reported of it.
+//! The report of the processor that scripts share.
 //!
 //! No program here tries a flaw; whether it works depends on the machine.
 

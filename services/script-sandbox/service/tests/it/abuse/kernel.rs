@@ -1,4 +1,4 @@
-//! Programs that go after the kernel and other processes.
+//! Programs that attack the kernel and other processes.
 
 use crate::{
     control::unconfined_python,
@@ -36,8 +36,8 @@ pub(super) async fn refused(host: &Host, preamble: &str, calls: &[(&str, &str)],
     }
 }
 
-/// The control: outside of the sandbox the same probes get through, so that a refusal inside means
-/// something.
+/// The control: outside of the sandbox the same probes succeed, so that a refusal inside is
+/// meaningful.
 #[test]
 fn the_probes_succeed_without_a_sandbox() {
     let probes = [
@@ -109,7 +109,7 @@ fn e41_e43_e51_e52_e74_calls_beyond_a_script_are_refused() {
     });
 }
 
-/// Asks a process of the host for all that the kernel answers about any process.
+/// Queries everything about a process of the host that the kernel reports of any process.
 const QUESTIONS: &str = "
 import ctypes, os, struct, time
 PID = SERVICE
@@ -183,7 +183,7 @@ print('tried')
 
 #[test]
 fn e49_signals_do_not_leave_the_script() {
-    // The script's neighbour and its service must survive; that they do is that this test ends.
+    // The script's neighbour and its service must survive; the end of this test shows that they do.
     let mut neighbour = std::process::Command::new("sleep")
         .arg("600")
         .spawn()
@@ -338,7 +338,7 @@ print(os.path.exists('/sys'))
     });
 }
 
-/// Programs that give more rights.
+/// Programs that grant more rights.
 pub(super) const MORE_RIGHTS: &str = "
 mount -t tmpfs none /tmp && echo mounted
 su -c 'echo root' < /dev/null && echo su

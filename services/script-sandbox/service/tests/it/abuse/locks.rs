@@ -11,7 +11,7 @@ use crate::{
     support::{eventually, expect_output, marker, processes_with, python},
 };
 
-/// Opens files of the host, and devices, which every script and the host have in common.
+/// Opens files of the host, and devices, which all scripts and the host share.
 const SHARED: &str = "
 import fcntl, os, struct
 opened = [(os.path.join('DIRECTORY', name), os.O_RDONLY) for name in os.listdir('DIRECTORY')]

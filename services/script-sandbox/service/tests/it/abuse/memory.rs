@@ -26,8 +26,8 @@ fn e04_a_limit_above_or_below_the_default_holds() {
     };
     everywhere(async |host| {
         let isolation = host.isolation().await;
-        // Each start leaves a launcher behind that waits in a cgroup with the default limits, which
-        // the next script has raised or lowered.
+        // Each start leaves a waiting launcher in a cgroup with the default limits, which the next
+        // script raises or lowers.
         for (limit, fits, does_not) in [(768, 600, 1200), (96, 32, 300), (640, 560, 900)] {
             for (mebibytes, expected) in [(fits, "exited 0"), (does_not, "memory")] {
                 let asked = limited(python(&taking(mebibytes)), memory_of(limit));
@@ -40,7 +40,8 @@ fn e04_a_limit_above_or_below_the_default_holds() {
     });
 }
 
-/// Fills the buffers of connections to itself, which it does not read; says how many MiB they hold.
+/// Fills the buffers of connections to itself, which it does not read; prints the MiB that they
+/// hold.
 const UNREAD_CONNECTIONS: &str = "
 import socket
 held, kept = 0, []
@@ -67,7 +68,7 @@ fn e04_buffers_of_connections_are_bounded() {
         expect_class(&response, &["exited 0"]);
         let held = mebibytes(&stdout(&response));
         assert_eq!(held > 0, host.kind != "reduced");
-        // A connection always gets a little, so that it does not stand still.
+        // A connection always gets a little, so that it makes progress.
         assert!(held <= 32, "{held}");
     });
 }
@@ -119,7 +120,7 @@ for pid in pids: os.waitpid(pid, 0)
     });
 }
 
-/// Files where they are memory.
+/// Files in memory.
 pub(super) const FILLS_MEMORY_FILES: &str = "
 import os, time
 place = 'PLACE'
@@ -163,7 +164,7 @@ fn e22_memory_cannot_be_locked_or_taken_from_the_host_and_limits_not_raised() {
     });
 }
 
-/// Memory of Node.js beside its heap.
+/// Memory of Node.js outside of its heap.
 pub(super) const OFF_HEAP: &str = "let all = []; for (;;) all.push(Buffer.alloc(16 << 20, 1));";
 
 #[test]

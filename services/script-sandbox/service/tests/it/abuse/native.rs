@@ -14,7 +14,7 @@ mod files;
 
 static PROGRAM: LazyLock<Vec<u8>> = LazyLock::new(|| built(include_str!("native/hostile.c")));
 
-/// A program without libraries, so that it runs wherever it is put.
+/// A program without libraries, so that it runs from any directory.
 fn built(text: &str) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("hostile.c");
@@ -50,7 +50,7 @@ async fn run(host: &Host, what: &str, limits: Limits) -> ExecuteResponse {
     host.run(limited(asks(what), limits)).await
 }
 
-/// What the program can do without a sandbox.
+/// The output of the program without a sandbox.
 fn alone(what: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("hostile");
@@ -154,7 +154,7 @@ fn e41_e43_e50_e51_e52_e54_e55_e58_e59_e70_e73_e75_no_call_of_a_native_program_g
 
 #[test]
 fn e61_a_program_cannot_come_out_of_a_descriptor() {
-    // The program becomes another one, and has nothing more to say.
+    // The program becomes another one, and prints nothing more.
     assert_eq!(alone("execveat"), "");
     everywhere(async |host| {
         let response = run(&host, "execveat", patient()).await;

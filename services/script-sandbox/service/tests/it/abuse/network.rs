@@ -1,4 +1,4 @@
-//! Programs that want out.
+//! Programs that try to reach a network.
 
 use std::net::TcpListener;
 
@@ -95,7 +95,7 @@ except OSError: pass
 os.execvp('sleep', ['sleep', 'MARKER'])
 ";
 
-/// Looks for who listens.
+/// Looks for listeners.
 const CONNECTS: &str = "
 import socket
 for make, address in ((lambda: socket.socket(), ('127.0.0.1', PORT)), (lambda: socket.socket(socket.AF_UNIX), '\\0meet-MARKER')):
@@ -103,14 +103,14 @@ for make, address in ((lambda: socket.socket(), ('127.0.0.1', PORT)), (lambda: s
     except OSError: pass
 ";
 
-/// The two programs, with a port and a name that nothing else on this machine has.
+/// The two programs, with a port and a name that no other program on this machine has.
 fn two_programs(marker: &str) -> [String; 2] {
     let free = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = free.local_addr().unwrap().port().to_string();
     [LISTENS, CONNECTS].map(|it| it.replace("PORT", &port).replace("MARKER", marker))
 }
 
-/// Two programs that want to meet, of which the first one stays until they have.
+/// Two programs that want to meet, of which the first runs until they have.
 pub(super) fn two_who_meet(marker: &str) -> String {
     let [listens, connects] = two_programs(marker);
     format!(

@@ -5,14 +5,14 @@ mod limits;
 
 use crate::support::{Host, expect_output, request};
 
-/// A program whose output says what it could do, and something that it says outside.
+/// A program that prints its successes, and a text that it prints outside.
 struct Probe {
     source: &'static str,
     outside: &'static str,
 }
 
 impl Probe {
-    /// The program with what is only known when it runs.
+    /// The program with the values that are only known when it runs.
     fn with(&self, replaced: &[(&str, &str)]) -> String {
         let with = |source: String, (name, value): &(&str, &str)| source.replace(name, value);
         replaced.iter().fold(self.source.to_owned(), with)
@@ -25,7 +25,7 @@ impl Probe {
         assert!(said.contains(self.outside), "{said}");
     }
 
-    /// Inside it has nothing to tell.
+    /// Inside, it prints nothing.
     async fn tells_nothing(&self, host: &Host, replaced: &[(&str, &str)]) {
         let response = host.run(request("node", &self.with(replaced))).await;
         expect_output(&response, "");

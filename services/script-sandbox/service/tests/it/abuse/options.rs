@@ -1,4 +1,4 @@
-//! What scripts set on sockets and pipes.
+//! Options of sockets and pipes that scripts set.
 
 use super::kernel::{CALL, refused};
 use crate::{
@@ -35,8 +35,8 @@ const FILTERS: [(&str, &str); 5] = [
 
 #[test]
 fn e76_no_filter_is_compiled_for_a_socket() {
-    // The control attaches one filter, which goes with its socket. Never more: what all sockets of
-    // the machine have together is bounded, and so are the filters that confine scripts.
+    // The control attaches one filter, which is freed with its socket. Never more: the total for
+    // all sockets of the machine is bounded, and so are the filters that confine scripts.
     let (name, attach) = FILTERS[0];
     let control = unconfined_python(&format!("{CALL}{OBJECTS}print('{name}', call({attach}))"));
     assert_eq!(control, "SO_ATTACH_FILTER allowed\n");

@@ -8,8 +8,8 @@ use crate::{
     support::{class, expect_class, expect_output, python, request, stdout},
 };
 
-/// Looks wherever a secret of the service could be: at its processes, at its files, and where its
-/// scripts have theirs. What else the host holds is no secret here.
+/// Searches every place where a secret of the service could be: its processes, its files, and the
+/// directories of its scripts. The rest of the host holds no secret here.
 pub(super) const LOOKS_FOR_SECRETS: &str = "
 import glob, os, re
 wanted = re.compile(rb'canary-sec' + rb'ret-[0-9]+')

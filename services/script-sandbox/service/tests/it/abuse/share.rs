@@ -1,4 +1,4 @@
-//! Programs that want more than their share, or to be counted wrongly.
+//! Programs that want more than their share, or want to be counted wrongly.
 
 use std::{fs, time::Duration};
 
@@ -19,7 +19,8 @@ fn e20_many_processes_get_no_more_than_one_script_gets() {
             // Without cgroups the kernel shares among processes.
             return;
         }
-        // How much each gets is up to what else runs here; that no group is preferred is not.
+        // The part that each gets depends on other programs here; that no group is preferred does
+        // not.
         let (one, other) = (host.sleeper("a").await, host.sleeper("b").await);
         let (first, second) = (share_of(one.process()), share_of(other.process()));
         assert_ne!(first.0, second.0, "each script has a group of its own");
@@ -80,7 +81,7 @@ print(sum(os.times()[:4]))
         };
         let (cpu, wall) = (seconds(usage.cpu_time), seconds(usage.wall_time));
         assert!(own >= 1.9, "{own}");
-        // Setting up the sandbox is in the figure of a cgroup and is none of the script's own.
+        // The figure of a cgroup includes the set-up of the sandbox, which is not the script's own.
         assert!((own * 0.9..own * 1.1 + 0.5).contains(&cpu), "{own} {cpu}");
         assert!(wall >= own * 0.9, "{own} {wall}");
         let memory = usage.max_memory_bytes;

@@ -11,14 +11,15 @@ use script_sandbox::SandboxSettings;
 
 use crate::support::{Host, reduced_settings};
 
-/// Makes a directory that any user may enter, where scripts have none of their own.
+/// Makes a directory that any user may enter, outside the directories that scripts have of their
+/// own.
 pub(super) fn planted() -> tempfile::TempDir {
     let tree = tempfile::tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(tree.path(), Permissions::from_mode(0o755)).unwrap();
     tree
 }
 
-/// A host of each kind, whose Python is shown a directory.
+/// A host of each kind, whose Python sees a directory.
 pub(super) async fn hosts_that_show(tree: &Path) -> Vec<Host> {
     let profiles = tempfile::tempdir().unwrap();
     let mounts = format!("mounts = [\"{}\"]\nproof =", tree.display());

@@ -1,4 +1,4 @@
-//! Programs that use what is easily left out when a script's use is summed up.
+//! Programs that use resources which a sum of a script's usage easily omits.
 
 use contracts::tavern::sandbox::v1::Limits;
 use sandbox_engine::domain::isolation::MemoryEnforcement;
@@ -67,7 +67,7 @@ headless(crowd)
     });
 }
 
-/// Files that take the scratch space, so many of 8 MiB each.
+/// Files that fill the scratch space, so many of 8 MiB each.
 fn files(number: u32) -> String {
     format!(
         "
@@ -88,7 +88,7 @@ fn room_for_files(memory: u64) -> Limits {
 #[test]
 fn e06_scratch_files_in_memory_count_as_memory() {
     everywhere(async |host| {
-        // On the host's disk they are no memory.
+        // On the host's disk they do not count as memory.
         let (after, expected) = match host.kind {
             "reduced" => ("", "exited 0"),
             _ => ("time.sleep(600)", "memory"),
@@ -114,7 +114,7 @@ time.sleep(0.5)
     });
 }
 
-/// Whether a cgroup counts what scripts of a host use.
+/// Whether a cgroup counts the usage of a host's scripts.
 fn has_cgroup(host: &Host) -> bool {
     is_root() && host.kind != "sampled"
 }
@@ -170,7 +170,7 @@ fn e103_time_of_children_that_no_parent_waits_for_is_counted_by_a_cgroup_and_nev
     });
 }
 
-/// Files of 1 MiB each that are made in a way and stay open.
+/// Files of 1 MiB each that are made in the given way and stay open.
 fn hidden(make: &str) -> String {
     format!(
         "
@@ -320,7 +320,7 @@ for _ in range(4):
     )
 }
 
-/// Opens what the kernel keeps in memory that is no process's, as often as it may.
+/// Opens as many objects as it may that the kernel keeps in memory of no process.
 const OPEN_OBJECTS: &str = "
 def count():
     kept = []
@@ -369,7 +369,7 @@ def count():
 
 #[test]
 fn e19_watches_that_are_counted_with_those_of_the_service_are_bounded() {
-    /// What a script may add that has the service's user.
+    /// The most watches that a script may add where it has the service's user.
     const MOST: u64 = 16_384;
     let sum = |text: &str| -> u64 { text.lines().map(|line| line.parse::<u64>().unwrap()).sum() };
     let all = sum(&unconfined_python(&in_four_processes(WATCHES)));
@@ -386,7 +386,7 @@ fn e19_watches_that_are_counted_with_those_of_the_service_are_bounded() {
     });
 }
 
-/// Sends so many descriptors that no process takes, and stays.
+/// Sends as many descriptors as possible that no process receives, and stays.
 const DESCRIPTORS_ON_THEIR_WAY: &str = "
 import array, os, socket
 kept = []

@@ -1,4 +1,4 @@
-//! What the audit log records of whom.
+//! The content of the audit log for each caller.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ fn a_session_tells_of_its_opening_its_cells_and_its_end() {
             verdict: end.verdict,
             ..ExecuteResponse::default()
         });
-        // What belongs to a session belongs to the call that has made it.
+        // The records of a session belong to the call that has made it.
         let records = of_trace(&opening);
         assert_eq!(all(&records, "event"), ["opened", "ended"]);
         assert_eq!(all(&records, "what"), ["session"; 2]);
@@ -162,7 +162,7 @@ fn a_caller_that_goes_away_leaves_one_record() {
             !records.is_empty()
         })
         .await;
-        // Whatever could make a second one is gone with the script.
+        // No process is left that could make a second one.
         eventually("no process is left", || processes_with(&marker).is_empty()).await;
         records.extend(of_trace(&trace));
         assert_eq!(all(&records, "verdict"), ["cancelled"]);

@@ -1,9 +1,9 @@
-//! How sessions end, and that nothing is left of them.
+//! The ends of sessions, which leave nothing behind.
 
 use super::*;
 use crate::support::patient;
 
-/// Runs a cell that ends its session; every later call says why.
+/// Runs a cell that ends its session; every later call reports the reason.
 async fn check(
     host: Host,
     limits: Limits,
@@ -109,7 +109,7 @@ fn a_cell_that_ignores_its_interruption_takes_the_session_along() {
         let stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('deaf', flush=True)\nwhile True: time.sleep(1)";
         let session = host.session("python3").await;
         let running = host.begin(&session, stubborn).await;
-        // Before its first word it does not ignore anything yet.
+        // Before its first output it does not ignore any signal yet.
         let interrupt = async || {
             let answer = host.interrupt(&session, 0.5).await;
             assert!(answer.interrupted);
@@ -162,7 +162,7 @@ fn e91_forged_messages_end_their_own_session_only() {
             .gives(CellOutcome::Succeeded, "", Some("7"));
         host.delete(&neighbour).await;
 
-        // A well-formed lie is believed for the liar's own cell, and found out with the next one.
+        // A well-formed lie is believed for the liar's own cell, and detected with the next one.
         let session = host.session("python3").await;
         let lie = "import os, struct; b = b'{\"done\": {\"cell\": 1, \"outcome\": \"ok\", \"value\": {\"text\": \"lie\"}}}'; os.write(3, struct.pack('<I', len(b)) + b)";
         host.cell(&session, lie)
@@ -262,7 +262,7 @@ fn deleting_and_shutting_down_leave_no_process() {
                 _ => SessionEndReason::Shutdown,
             };
             assert_eq!(reason, expected);
-            // The answer comes when no process is left, so nothing has to be waited for.
+            // The answer comes when no process is left, so no wait is needed.
             assert!(processes_with(&nap).is_empty(), "{name} {way}");
         }
         nothing_is_left(&host).await;
@@ -282,7 +282,7 @@ fn fifty_sessions_come_and_go_and_leave_nothing() {
         host.delete(&session).await;
         let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();
-        // A user that was given to a session once stays leased.
+        // A user that a session had once stays leased.
         const LEASES: usize = 10;
         for round in 0..5 {
             let lives = (0..10).map(|number| {

@@ -1,4 +1,4 @@
-//! What is different in Node.js.
+//! The differences of sessions in Node.js.
 
 use super::*;
 
@@ -78,7 +78,7 @@ fn a_cell_of_node_can_be_mended_and_run_again() {
                 "",
                 Some("5"),
             ),
-            // The driver and what prints continue with their own.
+            // The driver and the printing functions continue with their own.
             (
                 "const process = 'mine', require = 0, Buffer = 1, JSON = 2, Promise = 3; console.log(process)",
                 Succeeded,
@@ -156,8 +156,8 @@ fn an_interrupted_node_keeps_its_variables() {
     });
 }
 
-/// Interrupts a cell of Node.js. False: the session has ended with it, as an interrupt that finds no
-/// listener ends Node.js, which its profile says.
+/// Interrupts a cell of Node.js. False: the session has ended with it, as an interrupt without a
+/// listener ends Node.js; its profile documents that.
 async fn survives(host: &Host, stuck: &str) -> bool {
     let session = host.session("node").await;
     host.cell(&session, "let x = 21; undefined").await;
@@ -187,7 +187,7 @@ fn node_prints_after_an_interrupt_in_the_middle_of_printing() {
             let interrupt = async || assert!(host.interrupt(&session, 20.0).await.interrupted);
             let ran = follow_with(running, interrupt).await;
             if ran.ended.outcome() == CellOutcome::SessionEnded {
-                // An interrupt that finds no listener ends Node.js, as its profile says.
+                // An interrupt without a listener ends Node.js; its profile documents that.
                 session = host.session("node").await;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Sessions as Python differs in them.
+//! The differences of sessions in Python.
 
 use super::*;
 use crate::execute::{PRINTS, sudden_ends};

@@ -1,4 +1,4 @@
-//! How many sessions there may be, and finding them again.
+//! The quotas of sessions, and finding sessions again.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn there_are_as_many_sessions_as_may_be_and_an_end_makes_room() {
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert_eq!(grpc_kit::metadata(&refused)["limit"], "sessions");
 
-        // A session that has ended counts no more, whether it is remembered or not.
+        // An ended session no longer counts, whether it is remembered or not.
         host.cell(&first, "import os; os._exit(0)").await;
         let fourth = host.session_with(of("c")).await;
         host.delete(&second).await;
@@ -82,7 +82,7 @@ fn there_are_as_many_sessions_as_may_be_and_an_end_makes_room() {
         }
         assert_eq!(paged, all.sessions);
 
-        // Only so many that have ended are remembered.
+        // Only so many ended sessions are remembered.
         for session in [&third, &fourth] {
             host.cell(session, "import os; os._exit(0)").await;
         }
@@ -334,7 +334,7 @@ fn the_evictable_session_that_waited_longest_makes_room_and_no_other() {
                 SessionState::Idle
             );
         }
-        // One that runs a cell keeps its place, and so do those that are not evictable.
+        // A session that runs a cell stays, and so do sessions that are not evictable.
         let _running = host.begin(&used, "import time\ntime.sleep(600)").await;
         let refused = host.sessions.clone().create_session(of("d")).await;
         assert_eq!(refused.unwrap_err().code(), Code::ResourceExhausted);

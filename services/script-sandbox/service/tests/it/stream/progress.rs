@@ -1,4 +1,4 @@
-//! What scripts report of their progress.
+//! The progress that scripts report.
 
 use contracts::tavern::sandbox::v1::{ScriptProgress, execute_stream_response::Event};
 

@@ -15,7 +15,7 @@ fn done(cell: u64, text: &str) -> String {
     )
 }
 
-/// Reads everything; the error stands last.
+/// Reads everything; an error comes last.
 fn read(frames: &mut Frames) -> (Vec<FromDriver>, Option<Broken>) {
     let mut found = Vec::new();
     loop {

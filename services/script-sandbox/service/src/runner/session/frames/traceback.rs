@@ -1,4 +1,4 @@
-//! The frames of an error, of which a few are kept however many come.
+//! The frames of an error, of which a bounded number is kept.
 
 use std::{collections::VecDeque, fmt};
 
@@ -9,20 +9,22 @@ use serde::{
 
 use super::cut;
 
-/// The most frames of a traceback that are handed on: half of them the outermost, half the innermost.
+/// The most frames of a traceback that are passed on: half of them the outermost, half the
+/// innermost.
 pub const MAX_TRACEBACK_FRAMES: usize = 100;
 
-/// The longest path, function or line of a frame that is handed on, in bytes. With all frames it is
-/// well below what one message may have.
+/// The longest path, function or line of a frame that is passed on, in bytes. With all frames it is
+/// well below the bound of a message.
 pub(super) const MAX_FRAME_TEXT: usize = 2000;
 
-/// Where an error happened. Millions of frames that a cell has forged take no more room, while they
-/// are read, than those that are kept.
+/// The frames of an error. However many a cell has forged, reading them takes no more room than the
+/// kept ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traceback {
     /// The outermost frame first.
     pub frames: Vec<Frame>,
-    /// How many were left out in the middle here, beside those that the driver has left out itself.
+    /// The number of frames left out in the middle here, in addition to those that the driver has
+    /// left out.
     pub omitted: u32,
 }
 
@@ -45,7 +47,7 @@ pub struct Frame {
 }
 
 impl Traceback {
-    /// Cuts the texts to what may be handed on.
+    /// Cuts the texts to their bounds.
     pub(super) fn cut(&mut self) {
         for frame in &mut self.frames {
             frame.cut();

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The numbers whose tests run their program, or a call of it, without a sandbox by themselves, and
-/// those of this module's tests that need more than one program.
+/// the numbers of this module's tests that need several programs.
 pub(crate) const IN_THEIR_TESTS: [u32; 20] = [
     4, 19, 27, 36, 43, 47, 50, 51, 52, 54, 58, 59, 61, 63, 70, 74, 77, 79, 81, 85,
 ];
@@ -25,7 +25,7 @@ const PYTHON_THEN_LOOK: &[&str] = &[
     "python3 -c \"$0\" > /dev/null 2>&1; pgrep -xf 'sleep MARKER'; pkill -xf 'sleep MARKER'",
 ];
 
-/// Bash that does.
+/// Bash that leaves processes behind, likewise.
 const BASH_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
@@ -34,7 +34,7 @@ until [ $(pgrep -cxf 'sleep MARKER') = 2 ]; do sleep 0.05; done
 pgrep -xf 'sleep MARKER'; pkill -xf 'sleep MARKER'",
 ];
 
-/// Python beside a process of the same user that has a secret.
+/// Python next to a process of the same user that has a secret.
 const PYTHON_BESIDE_A_SECRET: &[&str] = &[
     "bash",
     "-c",
@@ -43,7 +43,7 @@ until grep -q canary /proc/$!/environ; do sleep 0.01; done
 python3 -c \"${0//NEIGHBOUR/$!}\"; kill $!",
 ];
 
-/// Python beside a process of the same user that it may end.
+/// Python next to a process of the same user that it may end.
 const PYTHON_BESIDE_A_VICTIM: &[&str] = &[
     "bash",
     "-c",
@@ -55,7 +55,7 @@ echo 'print(\"poisoned\")' > sitecustomize.py
 PYTHONPATH=. python3 -c 'print(\"ran\")'
 ";
 
-/// Every program that is the same inside and outside, but for how much is too much.
+/// Every program that is the same inside and outside, except for the number that is too much.
 pub(crate) const CONTROLS: &[Control] = &[
     control(1, PYTHON, exhaustion::FORKS, "forked")
         .instead(&[("while True:", "for _ in range(6):")])

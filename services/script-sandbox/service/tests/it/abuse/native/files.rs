@@ -1,4 +1,4 @@
-//! Native programs that use up files, output and time, or leave something behind.
+//! Native programs that use up files, output and time, or leave files behind.
 
 use std::sync::LazyLock;
 
@@ -45,7 +45,7 @@ fn e11_e12_e13_e17_files_of_a_native_program_meet_their_limits() {
             ..patient()
         };
         ends(&host, "many", files, "disk").await;
-        // No file became too long, so that it is reported as the signal that it is.
+        // No file became too long, so the signal is reported as such.
         ends(&host, "giant", patient(), "signalled SIGXFSZ").await;
         expect_output(&host.run(asks("open")).await, "EMFILE 1\n");
     });
@@ -75,7 +75,7 @@ fn e09_e15_e16_output_and_time_of_a_native_program_are_bounded() {
 fn e29_e33_e39_what_a_native_program_leaves_is_refused_by_kind() {
     everywhere(async |host| {
         let response = host.run(collecting(asks("oddities"))).await;
-        // Where the quota is measured, what is too deep to measure counts as too much.
+        // Where the quota is measured, a tree too deep to measure counts as too much.
         expect_class(&response, &["exited 0", "disk"]);
         assert_eq!(taken(&response), []);
         let kinds = refused(&response);

@@ -1,4 +1,4 @@
-//! Programs that go after the host, its files, processes and networks.
+//! Programs that attack the host, its files, processes and networks.
 
 use std::net::TcpListener;
 
@@ -50,7 +50,7 @@ for (const place of ['CANARIES/open-to-all', DIRECTORIES]) {
 
 #[test]
 fn e27_e28_e32_e36_e38_e46_e63_node_reaches_no_file_of_the_host() {
-    // Outside, only what is planted here is read or changed.
+    // Outside, only files planted here are read or changed.
     let nothing = [("HOST", ""), ("FILES", ""), ("DIRECTORIES", "")];
     for probe in [READING, CHANGING] {
         let others = Canaries::plant();
@@ -99,7 +99,7 @@ for (const set of [() => process.setuid(0), () => process.setgid(0), () => proce
 
 #[test]
 fn e49_e50_e75_node_touches_no_other_process() {
-    // Of the same user outside, as the caller is.
+    // A process of the same user outside, as the caller is.
     let ask = "const { spawn, execFileSync } = require('child_process');
         const other = spawn('sleep', ['600']);
         const source = process.argv[1].replaceAll('SERVICE', other.pid);
@@ -182,7 +182,7 @@ look('environment', JSON.stringify(process.env));
 fn e88_node_finds_no_secret_of_the_service() {
     everywhere(async |host| {
         let canaries = ("CANARIES", host.canaries.to_str().unwrap());
-        // The control: by a path that any user may read the secret is there to be found.
+        // The control: by a path that any user may read the secret can be found.
         SECRETS.succeeds_outside(&[canaries, ("HOST", ""), ("PROCESSES", "[]")]);
         let scratch = host.sandbox.settings().scratch_directory.display();
         let places = format!("'/input', '/work', '/tmp', '/dev/shm', '{scratch}'");
