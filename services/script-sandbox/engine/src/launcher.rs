@@ -348,7 +348,7 @@ fn serve(program: &Path, orders: &mpsc::Receiver<SpawnerOrder>) {
     }
 }
 
-/// The pause between two looks at ending supervisors.
+/// The interval at which ending supervisors are polled.
 const STEP: Duration = Duration::from_millis(2);
 
 /// The longest time that a supervisor may take to end every process before it is killed. Longer

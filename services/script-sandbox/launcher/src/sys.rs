@@ -168,7 +168,7 @@ pub(crate) fn kill_held(process: BorrowedFd<'_>, signal: c_int, group: bool) -> 
     unsafe { call(libc::SYS_pidfd_send_signal, arguments) }.map(drop)
 }
 
-/// Asks the kernel to kill this process when its parent thread ends.
+/// Makes the kernel kill this process when its parent thread ends.
 pub(crate) fn die_with_parent() -> io::Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(
         Signal::KILL,
@@ -232,7 +232,7 @@ pub(crate) fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -
 /// Joins a new anonymous session keyring.
 pub(crate) fn new_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: c_long = 1;
-    // SAFETY: a null name asks for an anonymous keyring.
+    // SAFETY: a null name requests an anonymous keyring.
     unsafe { call(libc::SYS_keyctl, [JOIN_SESSION_KEYRING, 0, 0, 0, 0]) }.map(drop)
 }
 
@@ -327,7 +327,7 @@ fn only(signal: c_int) -> libc::sigset_t {
 /// Blocks SIGCHLD and returns a descriptor that becomes readable when a child ends.
 pub(crate) fn child_events() -> io::Result<OwnedFd> {
     let set = only(libc::SIGCHLD);
-    // SAFETY: the set is a live local; the old set is not asked for.
+    // SAFETY: the set is a live local; the old set is not requested.
     check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) }.into())?;
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: the set is a live local.

@@ -110,7 +110,7 @@ impl Limits {
         }
     }
 
-    /// Names every value that is zero, below what an interpreter needs, or above `maximum`.
+    /// Returns every value that is zero, below the need of an interpreter, or above `maximum`.
     pub fn problems(&self, maximum: &Limits) -> Vec<Violation> {
         let asked = RequestedLimits {
             wall_time: Some(Span::from(self.wall_time)),

@@ -131,7 +131,7 @@ fn rounds(test: &str) {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Turns a command into one that runs a round.
+/// Makes a command run a round.
 fn round(mut command: Command, test: &str) -> Command {
     let secret = format!("canary-secret-{}-{test}", std::process::id());
     // The name of a test to skip is a way to have the secret among the arguments.

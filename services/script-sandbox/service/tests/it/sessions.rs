@@ -136,7 +136,7 @@ async fn follow(answers: Streaming<RunCellResponse>) -> Ran {
     follow_with(answers, async || ()).await
 }
 
-/// Follows a cell, and runs `at_first_output` when its first output has come.
+/// Follows a cell, and runs `at_first_output` when its first output has arrived.
 async fn follow_with(
     mut answers: Streaming<RunCellResponse>,
     at_first_output: impl AsyncFnOnce(),

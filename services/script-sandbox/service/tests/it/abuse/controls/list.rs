@@ -18,14 +18,14 @@ const BASH: &[&str] = &["bash", "-c"];
 /// Python below a process of the same user.
 const PYTHON_BELOW: &[&str] = &["bash", "-c", "python3 -c \"$0\"; true"];
 
-/// Python that leaves processes behind, which are looked for when it has ended.
+/// Python that leaves processes behind, and a search for them after its end.
 const PYTHON_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
     "python3 -c \"$0\" > /dev/null 2>&1; pgrep -xf 'sleep MARKER'; pkill -xf 'sleep MARKER'",
 ];
 
-/// Bash that leaves processes behind, likewise.
+/// Bash that leaves processes behind, and a search for them after its end.
 const BASH_THEN_LOOK: &[&str] = &[
     "bash",
     "-c",
