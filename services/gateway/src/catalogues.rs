@@ -13,16 +13,16 @@ use crate::domain::scope::Scope;
 use crate::peers::{Clients, Peers};
 use crate::renewed::Renewed;
 
-/// The time for which a catalogue is used before the registry is asked again.
+/// The time for which a catalogue is used before the registry is queried again.
 const FRESH_FOR: Duration = Duration::from_secs(1);
 
-/// The greatest age of a catalogue that is used while the registry is asked.
+/// The greatest age of a catalogue that is used while the registry is queried.
 const STALE_FOR: Duration = Duration::from_secs(30);
 
 /// The number of tools that the registry returns in a page.
 const PAGE: i32 = 500;
 
-/// The most ids that the registry takes at once.
+/// The most ids that the registry accepts at once.
 const MAX_BATCH: usize = 500;
 
 /// The most tools that one text may choose from.
@@ -30,15 +30,15 @@ const MAX_TOOLS: usize = 20_000;
 
 /// Returns the catalogue of a scope, at most a second old, or older while it is renewed.
 ///
-/// A text whose call is not known asks for a catalogue that is really new, so a tool can be
-/// called as soon as it is registered.
+/// A text whose call is unknown loads a current catalogue, so a tool can be called as soon as it is
+/// registered.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogues {
     peers: Clients,
     renewed: Renewed<Scope, Loaded>,
 }
 
-/// The tools of a scope as they are now.
+/// The present tools of a scope.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) catalogue: Catalogue,
@@ -46,7 +46,7 @@ pub(crate) struct Loaded {
     pub(crate) missing: Vec<String>,
 }
 
-/// The tools that a scope takes.
+/// The tools that a scope selects.
 #[derive(Debug, Default)]
 struct Taken {
     named: NamedTools,
@@ -69,7 +69,7 @@ impl Catalogues {
         Ok(loaded.catalogue)
     }
 
-    /// Returns the tools of a scope as they are now.
+    /// Returns the present tools of a scope.
     pub(crate) async fn load(&self, key: Scope) -> Result<Loaded, Status> {
         self.renewed.load(&key, || self.loading(&key)).await
     }
@@ -100,8 +100,8 @@ impl Catalogues {
         Ok(Loaded { catalogue, missing })
     }
 
-    /// Returns the tools that the scope takes: those that it names, and of an agent's inventory only those;
-    /// nothing means every tool.
+    /// Returns the tools that the scope selects: the tools that it names, and only those in an
+    /// agent's inventory; `None` means every tool.
     async fn taken(&self, key: &Scope) -> Result<Option<Taken>, Status> {
         if key.profile_id.is_empty() {
             let named = self.named(&key.tool_ids).await?;
@@ -158,13 +158,13 @@ impl Catalogues {
 }
 
 impl Taken {
-    /// Returns the id that the agent has for a name, or else the name itself.
+    /// Returns the agent's id for a name, or else the name itself.
     fn id_of<'a>(&'a self, name: &'a str) -> &'a str {
         let listed = self.listed.iter().find(|(listed, _)| listed == name);
         listed.map_or(name, |(_, id)| id)
     }
 
-    /// Returns the names that only the agent has for its tools, with the ids of these tools.
+    /// Returns the names that only the agent uses for its tools, with the ids of these tools.
     fn names(&self) -> Vec<(String, String)> {
         let tools = self.named.tools.iter();
         let names = tools.flat_map(|(id, tool)| {
@@ -175,7 +175,7 @@ impl Taken {
         names.collect()
     }
 
-    /// Keeps of the agent's tools those that are asked for; names of others are missing.
+    /// Keeps the requested ones of the agent's tools; names of other tools are missing.
     fn keep(&mut self, asked: NamedTools) {
         let beyond = asked
             .tools

@@ -1,3 +1,3 @@
-//! What the gateway decides without asking another service.
+//! The decisions that the gateway makes without calling another service.
 
 pub(crate) mod scope;

@@ -1,15 +1,15 @@
-//! The edges: every way into the gateway beside gRPC, on the same port.
+//! The edges: every way into the gateway apart from gRPC, on the same port.
 //!
 //! An edge translates a request to gRPC, calls the same services as gRPC callers do, and translates
 //! the answer back. It decides nothing.
 //!
-//! - `guard`: which hosts and origins may call; runs before everything else.
+//! - `guard`: the hosts and origins that may call; runs before everything else.
 //! - `public`: the address that a client reached, behind a proxy too.
-//! - `front`: what a person sees who looks.
+//! - `front`: the page for a person who opens the address.
 //! - `method`: the methods of the services, each at its gRPC path.
 //! - `connect`, `grpc_web`: the protocols that a method speaks.
 //! - `events`: the records of a run, by `sse` or `websocket`; `watch` reads them.
-//! - `session`: what a chat page does, over one WebSocket.
+//! - `session`: everything that a chat page needs, over one WebSocket.
 //! - `openai`: the chat API of OpenAI.
 //! - `a2a`: agents for clients of A2A.
 //! - `console`: the page for people, which uses the edges above.
@@ -45,7 +45,7 @@ use axum::{
 use crate::settings::HttpSettings;
 use guard::Guard;
 
-/// Returns what answers requests other than gRPC for a server that serves `services`, given by their
+/// Returns the router for requests other than gRPC, for a server with `services`, given by their
 /// full names.
 pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
     let guard = Arc::new(Guard::new(settings));

@@ -1,6 +1,6 @@
-//! Why the gateway cannot start.
+//! The reasons why the gateway cannot start.
 
-/// Why the gateway cannot start.
+/// The reason why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address of another service cannot be used.
@@ -8,7 +8,7 @@ pub enum Error {
     Peer {
         /// The service.
         service: &'static str,
-        /// What is wrong with the address.
+        /// The fault of the address.
         #[source]
         source: grpc_kit::TransportError,
     },

@@ -33,7 +33,7 @@ use tower::{Service, ServiceExt};
 
 use crate::{Error, GatewaySettings};
 
-/// The longest that a call passed on may take: its service has a limit of its own.
+/// The longest time of a forwarded call: its service has a limit of its own.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
 /// Methods that may take longer than calls usually do.
@@ -45,7 +45,7 @@ const LONG: [&str; 5] = [
     "tavern.sandbox.v1.SessionService/InterruptCell",
 ];
 
-/// The services that are passed on.
+/// The services whose methods are forwarded.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardedServices {
     pub(crate) registry: Transport,
@@ -55,7 +55,7 @@ pub(crate) struct ForwardedServices {
 }
 
 impl ForwardedServices {
-    /// Takes the services where the settings say they are; none of them is called yet.
+    /// Connects to the services at the addresses of the settings; calls none of them yet.
     pub(crate) fn remote(settings: &GatewaySettings) -> Result<Self, Error> {
         let connect = |service, client: &ClientSettings| {
             grpc_kit::remote(client).map_err(|source| Error::Peer { service, source })
@@ -68,7 +68,7 @@ impl ForwardedServices {
         })
     }
 
-    /// Returns the public services of the others.
+    /// Returns the public methods of the other services.
     pub(crate) fn services(&self) -> Services {
         let services = Services::new()
             .add(Forward::<ToolRegistryServiceServer<()>>::to(&self.registry))

@@ -1,12 +1,12 @@
 //! The network face of the text dialects.
 //!
-//! The gateway reads what a model wrote, lets the owner of the new run carry it out, and follows
-//! the run for its caller. It stores nothing: a run's id says which service owns it, so any
-//! replica can follow any run.
+//! The gateway reads a model's text, lets the owner of the new run carry it out, and follows the
+//! run for its caller. It stores nothing: a run's id names the service that owns it, so any replica
+//! can follow any run.
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
-//! - `domain`: which tools a text may speak of.
-//! - `catalogues`: the tools of a scope, asked for and remembered; `renewed`: loaded once for all callers.
+//! - `domain`: the tools that a text may call.
+//! - `catalogues`: the tools of a scope, loaded and cached; `renewed`: loads once for all callers.
 //! - `rpc`: the wire; `edge`: every other way in.
 //! - `forward`: the methods of the other services, passed on to them.
 

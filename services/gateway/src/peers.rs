@@ -1,4 +1,4 @@
-//! The services that the gateway talks to.
+//! The services that the gateway calls.
 
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::registry::v1::{
@@ -28,7 +28,7 @@ pub(crate) struct Clients {
 }
 
 impl Peers {
-    /// Takes the services behind the given transports.
+    /// Makes clients for the services behind the given transports.
     pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
         Self {
             registry,

@@ -1,4 +1,4 @@
-//! The gateway as a program: what grpc-kit needs to start and end it.
+//! The gateway as a program that grpc-kit starts and ends.
 
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
@@ -6,7 +6,7 @@ use telemetry::TelemetrySettings;
 use crate::forward::ForwardedServices;
 use crate::{Gateway, GatewaySettings, Peers};
 
-/// The gateway as a program of its own, which passes on the methods of the other services.
+/// The gateway as a program of its own, which forwards the methods of the other services.
 #[derive(Debug)]
 pub struct GatewayProgram {
     gateway: Gateway,

@@ -1,4 +1,4 @@
-//! Values that are expensive to load, kept for a while and loaded once for all who ask at the same time.
+//! Values that are expensive to load, cached and loaded once for all callers at the same time.
 
 #[cfg(test)]
 mod tests;
@@ -18,13 +18,13 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// The most values that are kept.
 const MAX_KEPT: usize = 256;
 
-/// Values by key. Each key has at most one load under way, whose callers all get its end; a caller that goes away
-/// ends no load.
+/// Values by key. Each key has at most one load in progress, whose callers all get its result; a
+/// caller that goes away ends no load.
 #[derive(Debug)]
 pub(crate) struct Renewed<K, V> {
     /// The time for which a value is used before it is loaded again, from the end of its load.
     fresh_for: Duration,
-    /// The greatest age of a value that is used while its next load is under way.
+    /// The greatest age of a value that is used while its next load is in progress.
     stale_for: Duration,
     /// Locked for a look-up or a change, never across an await.
     entries: Arc<Mutex<HashMap<K, Entry<V>>>>,
@@ -53,7 +53,7 @@ struct Known<V> {
     ended: Instant,
 }
 
-/// A load under way.
+/// A load in progress.
 #[derive(Clone, Debug)]
 struct Load<V> {
     begun: Instant,
@@ -79,7 +79,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Keeps nothing yet; ages count from the end of a load.
+    /// Makes an empty cache; ages count from the end of a load.
     pub(crate) fn new(fresh_for: Duration, stale_for: Duration) -> Self {
         Self {
             fresh_for,
@@ -88,7 +88,7 @@ where
         }
     }
 
-    /// Returns a value that is fresh, or that another caller renews at the moment; loads it otherwise.
+    /// Returns a value that is fresh, or that another caller is renewing; loads it otherwise.
     ///
     /// # Errors
     /// The failure of the load.
@@ -115,7 +115,7 @@ where
         under_way.end().await
     }
 
-    /// Returns a value whose load began after this call, or when another caller's did.
+    /// Returns a value whose load began after this call, or after another caller's.
     ///
     /// # Errors
     /// The failure of the load.
@@ -165,7 +165,7 @@ where
         entry.load = Some(under_way.clone());
         let (renewed, key) = (self.clone(), key.clone());
         let work = async move {
-            // Also where the load panics, the next caller begins another one.
+            // Even if the load panics, the next caller begins another one.
             let is_over = IsOver {
                 renewed: &renewed,
                 key: &key,

@@ -19,8 +19,8 @@ use tonic::{Request, Response, Status};
 use crate::catalogues::Catalogues;
 use crate::peers::Peers;
 
-/// Bytes that a request may have beyond its text: untrusted texts, native calls and a catalogue, or
-/// the messages from before a turn.
+/// Bytes that a request may have in addition to its text: untrusted texts, native calls and a
+/// catalogue, or the messages from before a turn.
 pub(crate) const REQUEST_HEADROOM: usize = (2 << 20) + catalogue::MAX_BYTES + (256 << 10);
 
 /// The methods of the gateway.

@@ -23,7 +23,7 @@ pub fn build(settings: GatewaySettings, peers: Peers) -> Gateway {
 }
 
 impl Gateway {
-    /// Returns what a server serves.
+    /// Returns the services of a server.
     pub fn services(&self) -> Services {
         let max_request = self.settings.max_text.saturating_add(REQUEST_HEADROOM);
         Services::new()
@@ -32,8 +32,8 @@ impl Gateway {
             .max_request_message(gateway_service_server::SERVICE_NAME, max_request)
     }
 
-    /// Returns what answers requests other than gRPC for a server that serves `services`, those of
-    /// the gateway among them.
+    /// Returns the router for requests other than gRPC, for a server with `services`, which include
+    /// the gateway's.
     pub fn http(&self, services: &Services) -> axum::Router {
         edge::router(&self.settings.http, services.names())
     }

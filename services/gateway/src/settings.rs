@@ -24,11 +24,11 @@ pub struct GatewaySettings {
     pub registry: ClientSettings,
     /// The address of workflow-execution. Default: http://127.0.0.1:7403.
     pub workflow: ClientSettings,
-    /// The address of script-sandbox, whose methods the gateway passes on. Default: http://127.0.0.1:7404.
+    /// The address of script-sandbox, whose methods are forwarded. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
     /// The address of agent-runtime. Default: http://127.0.0.1:7405.
     pub agent: ClientSettings,
-    /// Access by all protocols but gRPC.
+    /// Access by all protocols except gRPC.
     pub http: HttpSettings,
     /// The largest text that is read, in bytes. Default and most: 1MiB.
     #[serde(with = "settings::SizeText")]
@@ -40,19 +40,20 @@ pub struct GatewaySettings {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HttpSettings {
-    /// Names of the server beside those of loopback, without port, such as `tavern.example.com`.
-    /// Requests for other hosts are refused with 421. Default: none.
+    /// Names of the server in addition to those of loopback, without port, such as
+    /// `tavern.example.com`. Requests for other hosts are refused with 421. Default: none.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may call, such as `https://app.example.com`, beside the pages that
-    /// the gateway serves itself. Requests from other pages are refused with 403. Default: none.
+    /// Origins of web pages that may call, such as `https://app.example.com`, in addition to the
+    /// pages that the gateway serves itself. Requests from other pages are refused with 403.
+    /// Default: none.
     pub origins: Vec<String>,
     /// Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their
-    /// `x-forwarded-proto` and `x-forwarded-host` state at which address a client reached the gateway, so
-    /// that its own pages may call over https; a listed proxy must overwrite both headers of its clients.
-    /// Headers of other peers are ignored. Default: none.
+    /// `x-forwarded-proto` and `x-forwarded-host` state the address at which a client reached the
+    /// gateway, so that its own pages may call over https; a listed proxy must overwrite both
+    /// headers of its clients. Headers of other peers are ignored. Default: none.
     pub proxies: Vec<String>,
-    /// The profile id of the agent whose card stands at `/.well-known/agent-card.json`; every agent has one
-    /// below `/a2a/AGENT` too. Default: the first agent by id.
+    /// The profile id of the agent whose card is served at `/.well-known/agent-card.json`; every
+    /// agent has one below `/a2a/AGENT` too. Default: the first agent by id.
     pub a2a_agent: String,
 }
 

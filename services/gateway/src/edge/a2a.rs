@@ -35,7 +35,7 @@ const SERVICE: &str = "lf.a2a.v1.A2AService";
 /// The well-known path of a card: of the server, or of an agent below its address.
 const CARD: &str = "/.well-known/agent-card.json";
 
-/// Returns the routes; `agent` names the agent whose card stands at the root, and may be empty.
+/// Returns the routes; `agent` names the agent whose card is served at the root, and may be empty.
 pub(super) fn routes(agent: &str) -> Router {
     let root = Extension(CardAtRoot::of(agent));
     Router::new()

@@ -7,7 +7,7 @@ use grpc_kit::Failure;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tonic::Status;
 
-/// How long a client may take to send a body that is read whole.
+/// The longest time that a client may take to send a body that is read whole.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Reads a body whole.

@@ -9,7 +9,7 @@ use super::frames::Frames;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// Headers that speak of the HTTP request itself and do not belong to the call.
+/// Headers that describe the HTTP request itself and do not belong to the call.
 const OF_HTTP: [HeaderName; 14] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
@@ -41,8 +41,8 @@ pub(super) fn metadata(headers: &HeaderMap) -> HeaderMap {
         .collect()
 }
 
-/// Removes what speaks of a browser's HTTP request and not of the gRPC request in it, whose body has
-/// another length.
+/// Removes headers that describe a browser's HTTP request and not the gRPC request in it, whose
+/// body has another length.
 pub(super) fn remove_headers_of_http(headers: &mut HeaderMap) {
     for name in OF_HTTP.iter().filter(|name| **name != header::CONTENT_TYPE) {
         headers.remove(name);
@@ -71,7 +71,7 @@ impl Answer {
     pub(super) async fn of(calls: Calls, path: &str, metadata: HeaderMap, body: Body) -> Self {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
-        // A path comes from a descriptor, and its characters may all stand in an address.
+        // A path comes from a descriptor, and all its characters are valid in a URI.
         *request.uri_mut() = path.parse().unwrap_or_default();
         *request.version_mut() = http::Version::HTTP_2;
         *request.headers_mut() = metadata;
@@ -84,17 +84,16 @@ impl Answer {
         }
     }
 
-    /// Returns why the method refused the request, where that is known before its first message.
+    /// Returns the status of a refusal, if it is known before the first message.
     pub(super) fn refusal(&mut self) -> Option<Status> {
         self.early
             .take_if(|status| status.code() != tonic::Code::Ok)
     }
 
-    /// Returns the next message; `None` at the end of the answer. Nothing is lost if it is not awaited
-    /// to its end.
+    /// Returns the next message; `None` at the end of the answer. Safe to cancel.
     ///
     /// # Errors
-    /// What the method reported, or what went wrong on the way.
+    /// The failure that the method reported, or a failure of the connection.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         if let Some((_, message)) = self.frames.next().await? {
             return Ok(Some(message));

@@ -43,7 +43,7 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// Makes protobuf of a message as it came.
+    /// Converts a message as it arrived to protobuf.
     fn read(self, descriptor: &MessageDescriptor, bytes: Bytes) -> Result<Bytes, Status> {
         match self {
             Self::Proto => Ok(bytes),
@@ -51,7 +51,8 @@ impl Encoding {
         }
     }
 
-    /// Makes a message as the client reads it. The answer frees what bounds `bytes` when it is sent.
+    /// Converts a message to the client's encoding. The bound on `bytes` is released when the
+    /// answer is sent.
     pub(super) fn write(
         self,
         descriptor: &MessageDescriptor,
@@ -77,7 +78,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Keeps the message that a text was made from until the text is sent.
+    /// Keeps the message of a text until the text is sent.
     pub(super) fn until_sent(text: String, message: Bytes) -> Bytes {
         Bytes::from_owner(Self {
             text,
@@ -95,7 +96,7 @@ impl AsRef<[u8]> for Written {
 /// Parses JSON.
 ///
 /// # Errors
-/// `INVALID_FIELDS` for what is not JSON, names a key twice or is nested too deep.
+/// `INVALID_FIELDS` for text that is not JSON, names a key twice or is nested too deep.
 pub(super) fn parse_json(bytes: &[u8]) -> Result<Value, Status> {
     let invalid = |problem: String| Status::from(Failure::invalid_fields().violation("", problem));
     let text =
@@ -104,7 +105,7 @@ pub(super) fn parse_json(bytes: &[u8]) -> Result<Value, Status> {
         .map_err(|error| invalid(format!("it is not valid JSON: {error}")))
 }
 
-/// Makes protobuf of a JSON value.
+/// Converts a JSON value to protobuf.
 ///
 /// # Errors
 /// `INVALID_FIELDS` with every field that is wrong, by its path.

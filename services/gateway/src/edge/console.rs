@@ -1,9 +1,9 @@
-//! The page at `/console`, from what `make console` built.
+//! The page at `/console`, as `make console` built it.
 
 use axum::response::{IntoResponse, Redirect};
 use http::header;
 
-/// The page takes everything from this server, and nothing may take the page into its own.
+/// The page loads everything from this server, and no page may embed it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -11,7 +11,7 @@ pub(super) async fn page() -> impl IntoResponse {
     asset("text/html", include_str!("../../console/index.html"))
 }
 
-/// Leads an address that ends with a slash to the page.
+/// Redirects an address that ends with a slash to the page.
 pub(super) async fn moved() -> impl IntoResponse {
     Redirect::permanent("/console")
 }

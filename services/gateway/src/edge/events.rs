@@ -16,7 +16,7 @@ use super::{call, sse, websocket};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// What stands behind the `?`.
+/// The query parameters.
 #[derive(Debug, Deserialize)]
 pub(super) struct Parameters {
     #[serde(default)]

@@ -14,13 +14,14 @@ const HEAD: usize = 5;
 /// A message is compressed.
 pub(super) const COMPRESSED: u8 = 1;
 
-/// Messages as they come in a body.
+/// The messages of a body, as they arrive.
 #[derive(Debug)]
 pub(super) struct Frames {
     body: Body,
-    /// What has come and is not cut yet, still in one piece with its origin.
+    /// Bytes that have arrived and are not cut into messages yet, still in one piece with their
+    /// origin.
     whole: Bytes,
-    /// The beginning of a message that has come in several pieces.
+    /// The beginning of a message that has arrived in several pieces.
     partial: BytesMut,
     maximum: usize,
     trailers: HeaderMap,
@@ -41,7 +42,7 @@ impl Frames {
     /// Returns the flags and bytes of the next message; `None` at the end of the body.
     ///
     /// # Errors
-    /// A message that is too long, a body that breaks off.
+    /// A message that is too long, or a body that breaks off.
     pub(super) async fn next(&mut self) -> Result<Option<(u8, Bytes)>, Status> {
         loop {
             if let Some(message) = self.cut()? {
@@ -97,7 +98,7 @@ impl Frames {
         Ok(Some((flags, message)))
     }
 
-    /// Returns the length of the message at the begin of `bytes`, its head included, if it is
+    /// Returns the length of the message at the start of `bytes`, its head included, if it is
     /// complete.
     fn length(&self, bytes: &[u8]) -> Result<Option<usize>, Status> {
         let Some((&[_, a, b, c, d], _)) = bytes.split_first_chunk() else {

@@ -7,7 +7,7 @@ use http::{StatusCode, Uri};
 use super::openai;
 use super::public::PublicAddress;
 
-/// Says what this is and where to go.
+/// Describes the server and lists its endpoints.
 pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl IntoResponse {
     format!(
         "Tavern {version} turns what language models write into work that really happens.\n\
@@ -29,21 +29,21 @@ pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl I
     )
 }
 
-/// Answers a path that leads nowhere.
+/// Answers a path that does not exist.
 pub(super) async fn not_found(uri: Uri) -> Response {
-    // A path is as long as its client likes.
+    // The client chooses the length of the path.
     let path: String = uri.path().chars().take(200).collect();
     let line = format!("{path} does not exist; GET / lists the endpoints");
     refuse(&uri, StatusCode::NOT_FOUND, line)
 }
 
-/// Answers a verb that a path does not take; the `allow` header names those that it does.
+/// Answers a verb that a path does not accept; the `allow` header names the accepted ones.
 pub(super) async fn method_not_allowed(uri: Uri) -> Response {
     let line = "this path takes another verb; the header `allow` names it";
     refuse(&uri, StatusCode::METHOD_NOT_ALLOWED, line.to_owned())
 }
 
-/// Refuses a request in words, or as clients of OpenAI's API expect it below their base URL.
+/// Refuses a request in plain text, or below their base URL as clients of OpenAI's API expect it.
 fn refuse(uri: &Uri, status: StatusCode, line: String) -> Response {
     match uri.path().starts_with("/v1/") {
         true => openai::error::of_path(status, &line),

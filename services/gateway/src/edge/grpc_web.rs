@@ -11,12 +11,12 @@ use tower::{Layer, ServiceExt};
 
 use super::call;
 
-/// Answers a request whose content type is that of gRPC-Web.
+/// Answers a request with the content type of gRPC-Web.
 pub(super) async fn answer(calls: Calls, request: Request) -> Response {
-    // A service in another process takes no gRPC that looks like a browser's.
+    // A service in another process refuses gRPC requests that look like a browser's.
     let calls = calls.map_request(|mut request: http::Request<Body>| {
         call::remove_headers_of_http(request.headers_mut());
-        // Nor may it be announced with the length of the text around it, which the layer hands on.
+        // Nor may the request keep the length of the text around it, which the layer passes on.
         request.map(|body| Body::new(body.map_frame(|frame| frame)))
     });
     let answered = GrpcWebLayer::new().layer(calls).oneshot(request).await;

@@ -1,9 +1,9 @@
 //! The hosts and origins that may call.
 //!
-//! A browser sends requests for whatever page it shows, and a page can give a name of its own to the
-//! address of this server. So a request is refused unless its host is a name of this server, and its
-//! page, if it comes from one, is a page of this server or listed. CORS alone would let simple
-//! requests, WebSockets and event streams through.
+//! A browser sends requests for any page that it shows, and a page can give a name of its own to
+//! the address of this server. So a request is refused unless its host is a name of this server,
+//! and its page, if it comes from one, is a page of this server or listed. CORS alone would let
+//! simple requests, WebSockets and event streams through.
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
@@ -100,7 +100,7 @@ impl Guard {
     }
 }
 
-/// Refuses a request, or passes it on and says in the answer which page may read it.
+/// Refuses a request, or passes it on and names in the answer the page that may read it.
 pub(super) async fn admit(
     State(guard): State<Arc<Guard>>,
     mut request: Request,
@@ -132,7 +132,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_some_and(|address| address.is_loopback())
 }
 
-/// Whether a person follows a link to a page.
+/// Whether the request is a person's navigation to a page.
 fn is_visit(request: &Request) -> bool {
     let mode = request.headers().get(SEC_FETCH_MODE);
     request.method() == Method::GET

@@ -12,7 +12,7 @@ use super::call::Answer;
 use super::connect::{self, Encoding};
 use super::{contract, frames};
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct JsonCall {
     answer: Answer,
@@ -37,10 +37,10 @@ impl JsonCall {
     }
 
     /// Returns the next message as JSON, with the bytes that count against the share of the peer until the
-    /// text is sent; `None` at the end of the answer. Nothing is lost if it is not awaited to its end.
+    /// text is sent; `None` at the end of the answer. Safe to cancel.
     ///
     /// # Errors
-    /// The failure that the method reported, or that of the connection to it.
+    /// The failure that the method reported, or a failure of the connection.
     pub(super) async fn next(&mut self) -> Result<Option<(String, Bytes)>, Status> {
         let Some(message) = self.answer.next().await? else {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! The chat API of OpenAI: a model is an agent, whose tools really run.
 //!
 //! - `request`: a chat completion as a turn of an agent.
-//! - `activity`: what a run does, as text and thought.
+//! - `activity`: the events of a run, as text and thought.
 //! - `spoken`: the text of a stream over answers that are void.
 //! - `unsupported`: parameters that are refused.
 //! - `completion`: the answer, at once or in chunks.
@@ -51,7 +51,7 @@ async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
     let bytes = body::read(body, MAX_REQUEST).await?;
     let asked = request::read(&bytes, &parts.headers)?;
     let invoke = with_metadata(asked.invoke, &parts.headers);
-    // A client with a key of its own can ask again for the answer.
+    // A client with a key of its own can request the answer again.
     let comes_back = !invoke.get_ref().request_id.is_empty();
     let cancel = (!comes_back).then(|| RunServiceClient::new(calls.clone()));
     let records = GatewayServiceClient::new(calls).invoke_text(invoke).await?;
@@ -116,7 +116,7 @@ async fn list(calls: Calls, headers: &HeaderMap) -> Result<Vec<Value>, Status> {
     Ok(models)
 }
 
-/// Describes an agent as a model. When it was made is not known.
+/// Describes an agent as a model. The time of its creation is unknown.
 fn describe(profile_id: &str) -> Value {
     json!({"id": profile_id, "object": "model", "created": 0, "owned_by": "tavern"})
 }
@@ -126,7 +126,7 @@ fn with_metadata<T>(message: T, headers: &HeaderMap) -> tonic::Request<T> {
     tonic::Request::from_parts(metadata, Extensions::default(), message)
 }
 
-/// Whether a status means that there is no such agent.
+/// Whether a status means that the agent does not exist.
 fn is_unknown_model(status: &Status) -> bool {
     grpc_kit::reason(status) == Some(ErrorReason::ProfileNotFound)
 }

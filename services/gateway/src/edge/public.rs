@@ -1,7 +1,7 @@
 //! The address of the server as the client of a request knows it.
 //!
-//! Behind a proxy that is not the address at which the request arrives. A listed proxy states it in
-//! `x-forwarded-proto` and `x-forwarded-host`; from other peers both headers are ignored.
+//! Behind a proxy it differs from the address at which the request arrives. A listed proxy states
+//! it in `x-forwarded-proto` and `x-forwarded-host`; from other peers both headers are ignored.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::settings::network;
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// The proxies whose statements are believed.
+/// The trusted proxies.
 #[derive(Debug)]
 pub(super) struct Proxies(Vec<IpNet>);
 
@@ -96,8 +96,8 @@ impl fmt::Display for PublicAddress {
     }
 }
 
-/// Returns the host and port that the request itself is for. HTTP/1.1 clients may send several; then it
-/// is not known which of them a proxy on the way has looked at.
+/// Returns the host and port of the request itself. HTTP/1.1 clients may send several hosts; then
+/// it is unknown which of them a proxy on the way has used.
 fn host(request: &Request) -> Result<Authority, &'static str> {
     let bad = "the request must have exactly one host\n";
     let host = only(request.headers(), &header::HOST).map_err(|()| bad)?;
@@ -113,7 +113,7 @@ fn plain(authority: Option<Authority>) -> Option<Authority> {
     authority.filter(|authority| !authority.as_str().contains('@'))
 }
 
-/// Returns the only value of a header, if it is there at all.
+/// Returns the only value of a header, if the header is present.
 fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

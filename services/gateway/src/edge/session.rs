@@ -1,7 +1,7 @@
-//! `/v1/session`: everything that a chat page does, over one WebSocket.
+//! `/v1/session`: everything that a chat page needs, over one WebSocket.
 //!
-//! docs/session.md states the frames. A frame that is no request is answered with an end of its own, without
-//! an id where none could be read; the open requests continue.
+//! docs/session.md specifies the frames. A frame that is no request is answered with an end of its
+//! own, without an id where none could be read; the open requests continue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const REQUESTS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Requests of one socket that may be open at once.
+/// The most requests of one socket that may be open at once.
 const MAX_OPEN: usize = 16;
 
 /// The longest id of a request, in bytes.
@@ -65,7 +65,7 @@ struct Session {
     calls: Calls,
     metadata: HeaderMap,
     ids: HashSet<Arc<str>>,
-    /// Asked for the next frame only when the one before it is sent.
+    /// Polled for the next frame only when the one before it is sent.
     open: SelectAll<BoxStream<'static, Piece>>,
 }
 
@@ -137,7 +137,7 @@ impl Session {
     /// Begins to answer a request.
     ///
     /// # Errors
-    /// The answer to a frame that is not a request; what is wrong inside a request goes to its own end.
+    /// The answer to a frame that is not a request; faults inside a request go to its own end.
     fn begin(&mut self, text: &str) -> Result<(), Value> {
         let frame = connect::parse_json(text.as_bytes()).map_err(|status| refusal(None, status))?;
         let Value::Object(mut frame) = frame else {
@@ -151,7 +151,7 @@ impl Session {
             }
         };
         if self.ids.contains(&id) {
-            // An end with the id would be read as that of the open request.
+            // The client would read an end with this id as the end of the open request.
             let problem = format!("`{id}` belongs to a request that is still open");
             return Err(refusal(None, wrong("id", &problem)));
         }
@@ -195,7 +195,7 @@ fn wrong(field: &str, problem: &str) -> Status {
     Failure::invalid_fields().violation(field, problem).into()
 }
 
-/// Writes the end of a request that is not begun, with its id where that says whose end it is.
+/// Writes the end of a request that is not begun, with its id if that identifies the request.
 fn refusal(id: Option<&str>, status: Status) -> Value {
     let mut end = json!({"end": {"error": error_to_json(&status)}});
     if let Some(id) = id {

@@ -55,7 +55,7 @@ pub(super) async fn answer(follow: Follow) -> Response {
     respond(pieces)
 }
 
-/// Answers with server-sent events, as the pieces of them come.
+/// Answers with server-sent events, as their pieces arrive.
 pub(super) fn respond<P: Into<Bytes>>(
     pieces: impl Stream<Item = Result<P, Infallible>> + Send + 'static,
 ) -> Response {
@@ -68,7 +68,7 @@ pub(super) fn respond<P: Into<Bytes>>(
     (headers, Body::from_stream(pieces)).into_response()
 }
 
-/// Answers a client that has everything: it does not ask again after this status.
+/// Answers a client that has received everything: it does not reconnect after this status.
 pub(super) fn ended() -> Response {
     StatusCode::NO_CONTENT.into_response()
 }

@@ -16,10 +16,11 @@ use super::{contract, frames};
 const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
 const RESPONSE: &str = "tavern.run.v1.WatchRunResponse";
 
-/// The end of an id that marks the end of a run: a client that returns with it has everything.
+/// The end of an id that marks the end of a run: a client that returns with it has received
+/// everything.
 pub(super) const END: &str = ".end";
 
-/// Which run a client follows, and from where.
+/// The run that a client follows, and the position from which it does.
 #[derive(Debug)]
 pub(super) struct Follow {
     pub(super) calls: Calls,
@@ -35,12 +36,12 @@ pub(super) struct Watch {
     form: Form,
 }
 
-/// How much of a record its text says.
+/// The part of a record that its text holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
     /// An object whose key is the kind of the record.
     Whole,
-    /// What the record says, without its kind.
+    /// The content of the record, without its kind.
     Content,
 }
 
@@ -62,7 +63,7 @@ impl Watch {
     /// Follows a run after the sequence `after`.
     ///
     /// # Errors
-    /// What is known to be wrong before the first record.
+    /// A fault that is known before the first record.
     pub(super) async fn start(
         calls: Calls,
         metadata: HeaderMap,
@@ -83,10 +84,10 @@ impl Watch {
         }
     }
 
-    /// Returns the next record; `None` at the end. Nothing is lost if it is not awaited to its end.
+    /// Returns the next record; `None` at the end. Safe to cancel.
     ///
     /// # Errors
-    /// What broke the watch off.
+    /// The failure that ended the watch.
     pub(super) async fn next(&mut self) -> Result<Option<Record>, Status> {
         loop {
             let Some(bytes) = self.answer.next().await? else {
@@ -97,7 +98,7 @@ impl Watch {
             };
             let response = DynamicMessage::decode(descriptor, bytes.clone());
             let response = response.map_err(|error| grpc_kit::internal(&error))?;
-            // A kind of a newer server is nothing that could be shown.
+            // A kind of a newer server cannot be shown.
             if let Some(record) = Record::of(&response, self.form, bytes) {
                 return Ok(Some(record));
             }
@@ -130,6 +131,6 @@ impl Record {
 }
 
 fn write(message: &DynamicMessage) -> String {
-    // The contract has nothing that JSON cannot express, but a time may lie beyond its years.
+    // JSON can express every value of the contract except times beyond its years.
     proto_json::to_text(message).unwrap_or_else(|_| "{}".to_owned())
 }

@@ -14,13 +14,13 @@ use super::watch::{Follow, Form, Watch};
 /// Bytes that a socket reads at once; it holds as many while it is idle.
 const READ_BUFFER: usize = 4 << 10;
 
-/// How long a client may take to answer a close.
+/// The longest time that a client may take to answer a close.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// Why a socket is closed, as its client sees it.
+/// The code with which a socket is closed, as its client sees it.
 pub(super) type CloseCode = u16;
 
-/// Bounds what a socket holds, before it is upgraded.
+/// Bounds the buffers of a socket, before it is upgraded.
 pub(super) fn bounded(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocketUpgrade {
     upgrade
         .read_buffer_size(READ_BUFFER)
@@ -29,8 +29,8 @@ pub(super) fn bounded(upgrade: WebSocketUpgrade, max_message: usize) -> WebSocke
         .max_frame_size(max_message)
 }
 
-/// Upgrades, and sends each record as a frame. A script cannot read a refused upgrade, so whatever
-/// is wrong is sent before the close.
+/// Upgrades, and sends each record as a frame. A script cannot read a refused upgrade, so any fault
+/// is sent before the close.
 pub(super) fn answer(upgrade: WebSocketUpgrade, follow: Follow) -> Response {
     bounded(upgrade, READ_BUFFER).on_upgrade(|mut socket| async move {
         let calls = follow.calls.clone();
@@ -45,7 +45,7 @@ pub(super) fn answer(upgrade: WebSocketUpgrade, follow: Follow) -> Response {
     })
 }
 
-/// Sends records until the watch ends, and returns how to close; `None` if the client has gone.
+/// Sends records until the watch ends, and returns the close code; `None` if the client has gone.
 async fn send_records(socket: &mut WebSocket, follow: Follow) -> Option<CloseCode> {
     let watch = Watch::start(
         follow.calls,
@@ -87,7 +87,7 @@ pub(super) async fn send(socket: &mut WebSocket, text: String) -> Option<()> {
     socket.send(Message::Text(text.into())).await.ok()
 }
 
-/// Sends what went wrong, and returns how to close.
+/// Sends the failure, and returns the close code.
 async fn fail(socket: &mut WebSocket, status: &Status) -> Option<CloseCode> {
     let end = json!({"end": {"error": error_to_json(status)}});
     send(socket, end.to_string()).await?;
@@ -104,7 +104,7 @@ fn code_of(code: Code) -> CloseCode {
     }
 }
 
-/// Closes, and waits until the client has: what is on its way to it would be lost else.
+/// Closes, and waits until the client has: otherwise frames in transit to it would be lost.
 pub(super) async fn close(mut socket: WebSocket, code: CloseCode) {
     let frame = CloseFrame {
         code,
@@ -115,6 +115,6 @@ pub(super) async fn close(mut socket: WebSocket, code: CloseCode) {
             while let Some(Ok(_)) = socket.recv().await {}
         }
     };
-    // A client that does not answer is left.
+    // A client that does not answer is dropped.
     let _ = tokio::time::timeout(CLOSING, closing).await;
 }

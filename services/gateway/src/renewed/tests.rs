@@ -45,7 +45,7 @@ impl Source {
     }
 }
 
-/// Asks a thousand times at once; each waits at least once.
+/// Makes a thousand requests at once; each waits at least once.
 async fn get_together(renewed: &Renewed<u8, usize>, source: &Source) -> Vec<usize> {
     let all = join_all((0..1_000).map(|_| renewed.get(&0, || source.load())));
     all.await.into_iter().map(Result::unwrap).collect()

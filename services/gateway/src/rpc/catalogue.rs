@@ -17,7 +17,7 @@ const MAX_TOOLS: usize = 500;
 /// The most bytes of all their texts together.
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
-/// Where the tools come from that a text may speak of.
+/// The source of the tools that a text may call.
 #[derive(Clone, Debug)]
 pub(super) enum ToolSource {
     /// From the registry.
@@ -26,7 +26,7 @@ pub(super) enum ToolSource {
     Caller(Catalogue),
 }
 
-/// Reads where the tools come from.
+/// Reads the source of the tools.
 pub(super) fn read_tools(
     scope: Option<ToolScope>,
     catalogue: Option<ToolCatalogue>,
@@ -66,7 +66,7 @@ pub(super) fn read_tools(
     match Catalogue::new(read, Vec::new()) {
         Ok(catalogue) => ToolSource::Caller(catalogue),
         Err(error) => {
-            // What stands twice was reported by its place.
+            // A repeated entry was reported by its position.
             if problems.is_empty() {
                 problems.add("catalogue", error.to_string());
             }

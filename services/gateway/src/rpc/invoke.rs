@@ -197,8 +197,8 @@ impl GatewayRpc {
     }
 }
 
-/// Marks the span of the call as failed where a record ends a run that failed: it begins the trace of the
-/// run.
+/// Marks the span of the call as failed if a record ends a failed run: the span begins the trace of
+/// the run.
 fn marked(record: Bytes) -> Bytes {
     if contracts::watch::is_terminal(&record)
         && let Ok(Some(Record::Terminal(end))) = contracts::watch::decode(record.clone())

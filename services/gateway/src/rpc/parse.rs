@@ -52,7 +52,7 @@ impl GatewayRpc {
         problems.or(RenderCallResponse { text })
     }
 
-    /// Returns the tools that a text may speak of as they are now.
+    /// Returns the present tools that a text may call.
     pub(super) async fn load(&self, tools: ToolSource) -> Result<Loaded, Status> {
         match tools {
             ToolSource::Registry(scope) => self.catalogues.load(scope).await,
@@ -63,8 +63,8 @@ impl GatewayRpc {
         }
     }
 
-    /// Reads a text. A call of a tool that the registry was not known to have is looked for once
-    /// more among the tools of this moment.
+    /// Reads a text. If a call names an unknown tool, the text is read once more with the
+    /// registry's present tools.
     pub(super) async fn read(
         &self,
         text: &str,
@@ -95,7 +95,7 @@ fn parse(text: &str, reading: &TextOptions, catalogue: &Catalogue) -> Parsed {
     parsed
 }
 
-/// Adds the native calls that came with a text to those that it holds.
+/// Adds the native calls that came with a text to the calls in the text.
 pub(super) fn supplement(
     parsed: &mut Parsed,
     given: &Value,

@@ -1,4 +1,4 @@
-//! How a text is read, from the wire.
+//! The policy for reading a text, from the wire.
 
 use call_catalogue::{Dialect, TrainedFormat};
 use call_text::{FencePolicy, MultiBlock, NameMatch, Policy, Repair};

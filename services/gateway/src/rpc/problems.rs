@@ -1,4 +1,4 @@
-//! Everything that is wrong with a request, collected to be refused at once.
+//! The faults of a request, collected to be refused at once.
 
 use call_catalogue::Dialect;
 use grpc_kit::Failure;
@@ -82,7 +82,7 @@ impl Problems {
         }
     }
 
-    /// Reads a field that holds JSON; empty reads as nothing.
+    /// Reads a field that holds JSON; `None` if it is empty.
     pub(super) fn json(&mut self, field: &str, text: &str) -> Option<Value> {
         if text.is_empty() {
             return None;
@@ -100,12 +100,12 @@ impl Problems {
         }
     }
 
-    /// Returns whether nothing is wrong so far.
+    /// Returns whether there is no fault so far.
     pub(super) fn is_empty(&self) -> bool {
         self.failure.is_empty()
     }
 
-    /// Returns what was checked, or the refusal that names every wrong field.
+    /// Returns the checked value, or the refusal that names every wrong field.
     pub(super) fn or<T>(self, checked: T) -> Result<T, Status> {
         self.failure.refuse_if_any().map(|()| checked)
     }

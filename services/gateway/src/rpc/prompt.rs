@@ -1,4 +1,4 @@
-//! Writing what brings a model to call tools: the section of a prompt, and a grammar.
+//! Writes the texts that bring a model to call tools: the section of a prompt, and a grammar.
 
 use call_prompt::grammar::{Unenforced, render_grammar};
 use call_prompt::prompt::render_tools;
@@ -42,7 +42,7 @@ impl GatewayRpc {
             asked.mode,
             asked.nonce.as_deref(),
         );
-        // Whatever stands in the way lies in the tools that were asked for.
+        // Any obstacle lies in the requested tools.
         let grammar = grammar
             .map_err(|error| Failure::invalid_fields().violation("scope", error.to_string()))?;
         Ok(RenderGrammarResponse {

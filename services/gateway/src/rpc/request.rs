@@ -1,4 +1,4 @@
-//! How a text is to be read and a prompt to be written, checked.
+//! Requests to read a text or to write a prompt, checked.
 
 use call_catalogue::Dialect;
 use call_prompt::grammar::Mode;
@@ -16,14 +16,14 @@ use super::catalogue::{ToolSource, read_tools};
 use super::policy::{read_nonce, read_policy};
 use super::problems::Problems;
 
-/// How a text is to be read.
+/// The options for reading a text.
 #[derive(Clone, Debug)]
 pub(super) struct TextOptions {
-    /// Which tools it may speak of.
+    /// The tools that it may call.
     pub(super) tools: ToolSource,
     /// The switches.
     pub(super) policy: Policy,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub(super) finish_reason: FinishReason,
     /// Untrusted texts that the model was shown.
     pub(super) untrusted: Vec<String>,
@@ -31,7 +31,7 @@ pub(super) struct TextOptions {
     pub(super) native: Option<Value>,
 }
 
-/// How a text is to be read, as a request gives it.
+/// The options for reading a text, as a request states them.
 #[derive(Default)]
 struct RequestOptions {
     scope: Option<ToolScope>,
@@ -78,7 +78,7 @@ pub(super) fn check_parse(
     problems.or((request.text, reading))
 }
 
-/// Checks how a text that is still being written is to be read.
+/// Checks the options for reading a text that is still being written.
 pub(super) fn check_stream(start: StreamTextStart) -> Result<TextOptions, Status> {
     let mut problems = Problems::new();
     let given = RequestOptions {

@@ -23,7 +23,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::GatewayRpc;
 
-/// Records of a watch, from any service, which are passed on as they came.
+/// Records of a watch, from any service, which are passed on unchanged.
 type Records = BoxStream<'static, Result<Bytes, Status>>;
 
 #[tonic::async_trait]
@@ -181,7 +181,7 @@ fn owner_of(run_id: &str) -> Result<RunOwner, Status> {
     })
 }
 
-/// Passes records on until this server drains; then says where to resume.
+/// Passes records on until this server drains; then sends the sequence to resume after.
 pub(super) fn until_drained(mut records: Records, after_sequence: u64, drain: Drain) -> Records {
     Box::pin(stream! {
         let mut last = Bytes::new();

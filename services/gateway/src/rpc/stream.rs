@@ -23,7 +23,7 @@ use super::request::{check_end, check_stream};
 type Answers = BoxStream<'static, Result<StreamTextResponse, Status>>;
 
 impl GatewayRpc {
-    /// Reads the start and gives the stream of what becomes known after it.
+    /// Reads the start and returns the stream of the findings after it.
     pub(super) async fn stream(
         &self,
         mut requests: Streaming<StreamTextRequest>,
@@ -184,7 +184,7 @@ fn block_closed(
     }
 }
 
-/// A text is at most 1 MiB long, so places in it fit; larger ones are held at the end.
+/// A position in a text as 32 bits. A text is at most 1 MiB long, so it fits; larger ones saturate.
 fn number(place: usize) -> u32 {
     u32::try_from(place).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Tools that come with the request: no other service is asked.
+//! Tools that come with the request: no other service is called.
 
 use contracts::tavern::common::v1::{Dialect, ParsedText};
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
@@ -81,7 +81,8 @@ async fn a_text_is_read_by_the_schemas_of_its_caller() {
     assert_eq!(wrong.calls[0].problems[0].code, "unknown_parameter");
 }
 
-/// As pydantic writes `list[Annotated[Circle | Square, Field(discriminator="kind")]]`.
+/// A schema as pydantic writes it for
+/// `list[Annotated[Circle | Square, Field(discriminator="kind")]]`.
 fn shapes() -> Value {
     let shape = |kind: &str, id: &str| {
         json!({

@@ -27,7 +27,7 @@ fn framed(flags: u8, message: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns the messages of a streamed answer as JSON, and what its end says.
+/// Returns the messages of a streamed answer as JSON, and its end.
 fn messages(answer: &Answer) -> (Vec<Value>, Value) {
     let mut rest = &*answer.body;
     let mut messages = Vec::new();

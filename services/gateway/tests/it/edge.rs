@@ -1,4 +1,4 @@
-//! A gateway on a socket, asked by plain HTTP.
+//! A gateway on a socket, called by plain HTTP.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ impl Edge {
         Self::behind(&[]).await
     }
 
-    /// Starts a gateway that believes the proxies at `addresses`.
+    /// Starts a gateway that trusts the proxies at `addresses`.
     pub(crate) async fn behind(addresses: &[&str]) -> Self {
         let nothing = || grpc_kit::local(&Services::new());
         let peers = Peers::over(nothing(), nothing(), nothing());
@@ -58,7 +58,7 @@ impl Edge {
         self.address.to_string()
     }
 
-    /// Sends a request whose headers, the host among them, are all given.
+    /// Sends a request with exactly the given headers, including the host.
     pub(crate) async fn send(&self, verb: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let length = body.len();

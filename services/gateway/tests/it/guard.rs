@@ -1,4 +1,4 @@
-//! Which hosts and origins may call by plain HTTP.
+//! The hosts and origins that may call by plain HTTP.
 
 use crate::edge::Edge;
 

@@ -14,7 +14,7 @@ use crate::edge::public::PublicAddress;
 
 const VERSION: HeaderName = HeaderName::from_static("a2a-version");
 
-/// The agent whose card stands at the root; empty for the first agent by id.
+/// The agent whose card is served at the root; empty for the first agent by id.
 #[derive(Clone, Debug)]
 pub(super) struct CardAtRoot(String);
 
@@ -52,7 +52,7 @@ pub(super) async fn at_root(
     }
 }
 
-/// Answers with the card of an agent, to clients that do not know yet which version it speaks.
+/// Answers with the card of an agent, to clients that do not know its version yet.
 pub(super) async fn of_agent(mut caller: A2aCaller, agent: &str) -> Response {
     let Some(method) = method("GetExtendedAgentCard") else {
         return error::no_such_path();
@@ -72,7 +72,7 @@ pub(super) async fn of_agent(mut caller: A2aCaller, agent: &str) -> Response {
 /// Completes the addresses of a card that begin at this server with the address that the client reached.
 ///
 /// # Errors
-/// A card that is not JSON, which the service does not make.
+/// A card that is not JSON, which the service never returns.
 pub(super) fn with_address(card: &str, address: &PublicAddress) -> Result<String, Status> {
     let mut card: Value = serde_json::from_str(card).map_err(|error| grpc_kit::internal(&error))?;
     let interfaces = card["supportedInterfaces"].as_array_mut();

@@ -1,4 +1,4 @@
-//! Answers as JSON-RPC has them.
+//! Answers in the form of JSON-RPC.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ pub(super) fn result(id: &Value, text: &str) -> String {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{text}}}")
 }
 
-/// Writes a refusal.
+/// Writes an error.
 pub(super) fn failure(id: &Value, error: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string()
 }

@@ -33,7 +33,7 @@ pub(super) fn no_such_path() -> Response {
     of_rest(&Status::not_found(message))
 }
 
-/// Answers a verb that an address does not take.
+/// Answers a verb that an address does not accept.
 pub(super) fn other_verb() -> Response {
     let body = to_json(&Status::unimplemented("this address takes another verb"));
     (StatusCode::METHOD_NOT_ALLOWED, Json(body)).into_response()
@@ -61,7 +61,7 @@ pub(super) fn of_json_rpc(status: &Status) -> Value {
         (Some((_, code)), _) => *code,
         (None, Code::InvalidArgument | Code::NotFound | Code::OutOfRange) => -32602,
         (None, Code::Internal | Code::Unknown | Code::DataLoss) => -32603,
-        // The first code that servers choose the meaning of.
+        // The first code whose meaning servers choose.
         (None, _) => -32000,
     };
     json!({"code": code, "message": status.message(), "data": written(status)})
@@ -76,7 +76,7 @@ fn reason(status: &Status) -> String {
 
 fn http_status_of(status: &Status) -> StatusCode {
     match status.code() {
-        // An operation that the protocol lets a server refuse, not one that is missing.
+        // The protocol lets a server refuse such an operation; it is not missing.
         Code::Unimplemented if !reason(status).is_empty() => StatusCode::BAD_REQUEST,
         code => http_status(code),
     }

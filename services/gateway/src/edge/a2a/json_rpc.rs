@@ -80,7 +80,7 @@ fn respond(text: String) -> Response {
 /// Reads a request.
 ///
 /// # Errors
-/// The answer that says what is wrong, with the id of the request where it has one.
+/// The answer that reports the fault, with the id of the request where it has one.
 fn read(bytes: &[u8]) -> Result<Asked, String> {
     let wrong = |id: &Value, code: i32, message: &str| {
         envelope::failure(id, &json!({"code": code, "message": message}))

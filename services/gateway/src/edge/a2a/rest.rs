@@ -94,7 +94,7 @@ async fn read(
     Ok(Value::Object(asked))
 }
 
-/// Reads the fields that stand behind the `?`, where all values are text.
+/// Reads the query parameters, whose values are all text.
 fn parameters(uri: &Uri, method: &MethodDescriptor) -> Result<Map<String, Value>, Status> {
     let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
     let Query(pairs) = pairs.map_err(|_| {

@@ -1,4 +1,4 @@
-//! The method that an address stands for: the option `google.api.http` of each method.
+//! The method of an address, by the option `google.api.http` of each method.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ struct Rule {
 #[derive(Clone, Debug)]
 enum Segment {
     Literal(String),
-    /// The value of a field, by its JSON name, and what follows it.
+    /// The value of a field, by its JSON name, and the text after it.
     Field {
         name: String,
         suffix: String,
@@ -31,9 +31,9 @@ enum Segment {
 /// The meaning of an address.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// A method, and the fields that the address has values for.
+    /// A method, and the fields whose values the address holds.
     Method(MethodDescriptor, Map<String, Value>),
-    /// An address that takes other verbs.
+    /// An address that accepts other verbs.
     OtherVerbs,
     /// No address of A2A.
     Nothing,
@@ -91,7 +91,7 @@ fn rules_of(method: MethodDescriptor) -> Vec<Rule> {
         })
         .collect();
     if method.name() == "SubscribeToTask" {
-        // The specification has a POST in the place of the proto file's GET; clients send either.
+        // The specification has POST where the proto file has GET; clients send either.
         let posts = rules.iter().map(|rule| Rule {
             verb: Method::POST,
             segments: rule.segments.clone(),
@@ -130,7 +130,7 @@ fn segments(path: &str, method: &MethodDescriptor) -> Vec<Segment> {
     parts.map(segment).collect()
 }
 
-/// Returns the values of the fields if a path fits.
+/// Returns the values of the fields if a path matches.
 fn values(segments: &[Segment], parts: &[&str]) -> Option<Map<String, Value>> {
     if segments.len() != parts.len() {
         return None;

@@ -16,7 +16,7 @@ use crate::edge::sse::{self, SILENCE};
 /// The binding whose form each message has.
 #[derive(Clone, Debug)]
 pub(super) enum Binding {
-    /// HTTP with JSON: the message as it is.
+    /// HTTP with JSON: the message itself.
     Rest,
     /// JSON-RPC: the result of the request with this id.
     JsonRpc(Value),

@@ -1,4 +1,4 @@
-//! gzip, the one compression that is spoken.
+//! gzip, the one compression that is supported.
 
 use std::io::{Read, Write};
 
@@ -12,10 +12,10 @@ use tonic::{Code, Status};
 /// The name of gzip in headers.
 pub(super) const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
-/// Smaller messages are not worth it.
+/// The size below which compressing is not worth it, in bytes.
 const WORTHWHILE: usize = 1 << 10;
 
-/// Whether the messages of a request are compressed, as the header `name` says.
+/// Whether the messages of a request are compressed, by the header `name`.
 ///
 /// # Errors
 /// A compression other than gzip.
@@ -33,7 +33,7 @@ pub(super) fn is_used(headers: &HeaderMap, name: &HeaderName) -> Result<bool, St
     }
 }
 
-/// Whether the client reads gzip, as the header `name` says.
+/// Whether the client reads gzip, by the header `name`.
 pub(super) fn is_accepted(headers: &HeaderMap, name: &HeaderName) -> bool {
     let values = headers.get_all(name).iter();
     let names = values.filter_map(|value| value.to_str().ok());
@@ -42,7 +42,8 @@ pub(super) fn is_accepted(headers: &HeaderMap, name: &HeaderName) -> bool {
         .any(|name| name.trim().split(';').next() == Some("gzip"))
 }
 
-/// Returns what was compressed, if it is no longer than `maximum`. An empty body is never compressed.
+/// Returns the decompressed bytes, if they are no longer than `maximum`. An empty body is never
+/// compressed.
 ///
 /// # Errors
 /// Bytes that are not gzip, or more than `maximum` of them.
@@ -66,7 +67,7 @@ pub(super) fn decompress(bytes: Bytes, maximum: usize) -> Result<Bytes, Status> 
     Ok(out.into())
 }
 
-/// Compresses a message if that is worth it.
+/// Compresses a message if it is long enough.
 pub(super) fn compress(bytes: &[u8]) -> Option<Bytes> {
     if bytes.len() < WORTHWHILE {
         return None;

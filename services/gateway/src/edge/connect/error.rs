@@ -68,7 +68,7 @@ pub(in crate::edge) fn details(status: &Status) -> Vec<Detail> {
 /// Returns the name of a code as Connect writes it.
 pub(in crate::edge) fn code_name(code: Code) -> &'static str {
     match code {
-        // An error is never fine.
+        // An error never has the code OK.
         Code::Ok | Code::Unknown => "unknown",
         Code::Cancelled => "canceled",
         Code::InvalidArgument => "invalid_argument",
@@ -88,7 +88,7 @@ pub(in crate::edge) fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// Returns the HTTP status that the Connect protocol gives a code.
+/// Returns the HTTP status of a code in the Connect protocol.
 pub(in crate::edge) fn http_status(code: Code) -> StatusCode {
     match code {
         Code::Cancelled => StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST),

@@ -1,4 +1,4 @@
-//! The message of a request by GET, which stands in its address.
+//! The message of a request by GET, which is part of its address.
 
 use axum::body::Bytes;
 use axum::extract::Query;
@@ -30,7 +30,7 @@ struct CallParameters {
     compression: String,
 }
 
-/// Returns the message and how it is written.
+/// Returns the message and its encoding.
 ///
 /// # Errors
 /// `INVALID_FIELDS` with the parameter that is wrong, or a message of more than `maximum` bytes.

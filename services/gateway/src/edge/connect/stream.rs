@@ -26,10 +26,10 @@ const ACCEPTED: HeaderName = HeaderName::from_static("connect-accept-encoding");
 /// The flag of the message that ends an answer.
 const END: u8 = 2;
 
-/// Longer messages leave behind their head instead of being copied behind it.
+/// The size in bytes from which a message is sent after its head instead of being copied behind it.
 const COPIED: usize = 4 << 10;
 
-/// How long a client may take to send the one message of its request.
+/// The longest time that a client may take to send the one message of its request.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The messages of a request.
@@ -42,7 +42,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// Returns the next message as gRPC has it.
+    /// Returns the next message in protobuf.
     async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         let Some((flags, mut bytes)) = self.frames.next().await? else {
             return Ok(None);
@@ -77,7 +77,7 @@ impl Requests {
         read.unwrap_or_else(|_elapsed| Err(Failure::deadline_exceeded().into()))
     }
 
-    /// Returns the messages as the body of a gRPC request, as they come.
+    /// Returns the messages as the body of a gRPC request, as they arrive.
     fn into_body(mut self) -> tonic::body::Body {
         let messages = stream! {
             loop {
@@ -108,7 +108,7 @@ pub(in crate::edge) async fn answer(
         output: method.output(),
         gzip,
     };
-    // Whatever goes wrong is the last message: a stream always answers 200.
+    // Any failure is the last message: a stream always answers 200.
     let (headers, body) = match start(method, encoding, calls, request).await {
         Ok(answer) => (answer.headers.clone(), writer.pass_on(answer)),
         Err(status) => {
@@ -163,7 +163,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes the messages as they come, and none before the client has read those before it.
+    /// Writes the messages as they arrive, each after the client has read the ones before it.
     fn pass_on(self, mut answer: Answer) -> Body {
         let pieces = stream! {
             let ended = loop {
@@ -187,7 +187,7 @@ impl Writer {
         Body::from_stream(infallible(pieces))
     }
 
-    /// Writes a message in one piece, or its head and it.
+    /// Writes a message in one piece, or its head and the message.
     fn write(&self, message: Bytes) -> Result<(Bytes, Bytes), Status> {
         let bytes = self.encoding.write(&self.output, message)?;
         let compressed = self.gzip.then(|| compression::compress(&bytes)).flatten();
@@ -226,6 +226,6 @@ fn end(ended: Result<(), &Status>, trailers: &HeaderMap) -> Bytes {
     if !metadata.is_empty() {
         end.insert("metadata".to_owned(), Value::Object(metadata));
     }
-    // What ends a stream is small.
+    // The end of a stream is small.
     frames::frame(END, Value::Object(end).to_string().as_bytes()).unwrap_or_default()
 }

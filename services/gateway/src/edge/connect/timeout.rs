@@ -1,4 +1,4 @@
-//! The time that a client gives a call.
+//! The timeout that a client sets for a call.
 
 use grpc_kit::Failure;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,10 +7,10 @@ use tonic::Status;
 const CONNECT_TIMEOUT: HeaderName = HeaderName::from_static("connect-timeout-ms");
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The largest number of milliseconds that gRPC can express as such.
+/// The largest number of milliseconds that gRPC can express in that unit.
 const MOST_MILLISECONDS: u64 = 99_999_999;
 
-/// Writes the timeout of a Connect request as that of its call.
+/// Translates the timeout of a Connect request to gRPC's.
 ///
 /// # Errors
 /// `INVALID_FIELDS` for a header that is not a timeout.

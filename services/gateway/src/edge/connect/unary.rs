@@ -26,8 +26,8 @@ pub(in crate::edge) async fn answer(
     answered.unwrap_or_else(|status| http_error(&status))
 }
 
-/// Answers a Connect request by GET, whose message stands in the address. Only methods without side
-/// effects are asked so, since browsers and proxies repeat and prefetch such requests.
+/// Answers a Connect request by GET, whose message is in the address. Only methods without side
+/// effects are called this way, since browsers and proxies repeat and prefetch such requests.
 pub(in crate::edge) async fn visit(
     method: &MethodDescriptor,
     calls: Calls,
@@ -40,7 +40,7 @@ pub(in crate::edge) async fn visit(
         Err(status) => Err(status),
     };
     let mut response = answered.unwrap_or_else(|status| http_error(&status));
-    // What it says may be otherwise the next moment.
+    // The answer may differ the next moment.
     let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()
@@ -64,7 +64,7 @@ async fn run(
     perform(method, encoding, calls, &parts.headers, bytes).await
 }
 
-/// Calls the method with a message as it came.
+/// Calls the method with a message as it arrived.
 async fn perform(
     method: &MethodDescriptor,
     encoding: Encoding,

@@ -1,4 +1,4 @@
-//! What a run does, as text and thought.
+//! The events of a run, as text and thought.
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{CallResult, CallStatus, RunEvent};
@@ -12,10 +12,10 @@ const EXCERPT: usize = 200;
 /// A piece of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnswerPiece {
-    /// What the agent says.
+    /// The agent's text.
     Text(String),
-    /// What it thinks and does, which clients show apart or ignore. Calls are never given as such:
-    /// the client would execute them.
+    /// Its thoughts and calls, which clients show apart or ignore. Calls never have their native
+    /// form: the client would execute them.
     Reasoning(String),
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// Reads the next event of the followed run; those of runs below it are not shown.
+    /// Reads the next event of the followed run; events of runs below it are not shown.
     pub(super) fn read(&mut self, event: RunEvent) -> Vec<AnswerPiece> {
         let mut pieces = match event.kind {
             Some(kind) if event.parent_path.is_empty() => self.pieces_of(kind),

@@ -26,7 +26,8 @@ use crate::edge::sse::{self, SILENCE};
 pub(super) struct Run {
     pub(super) records: Streaming<InvokeTextResponse>,
     pub(super) model: String,
-    /// The service that cancels the run if its client goes away; `None` if the client can come back for it.
+    /// The service that cancels the run if its client goes away; `None` if the client can return
+    /// for it.
     pub(super) cancel: Option<RunServiceClient<Calls>>,
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Run {
 struct Completion {
     records: Streaming<InvokeTextResponse>,
     activity: Activity,
-    /// Pieces that were read and not taken.
+    /// Pieces that were read and not yet returned.
     pieces: VecDeque<AnswerPiece>,
     model: String,
     run_id: String,
@@ -67,7 +68,7 @@ enum Next {
     Piece(AnswerPiece),
     /// The run ended with this answer, for a reason.
     Finished(String, &'static str),
-    /// It did not: the status of the answer and its body.
+    /// The run failed: the status of the answer and its body.
     Failed(StatusCode, Value),
 }
 
@@ -89,8 +90,8 @@ impl Completion {
         }
     }
 
-    /// Returns what comes next. A run that has ended, or that outlives this server, is not
-    /// cancelled any more.
+    /// Returns the next step. A run that has ended, or that outlives this server, is not cancelled
+    /// any more.
     async fn next(&mut self) -> Next {
         let next = self.read().await;
         if !matches!(next, Next::Piece(_)) {
@@ -128,7 +129,7 @@ impl Completion {
         }
     }
 
-    /// The server ends, and the run continues without it.
+    /// The failure when the server ends and the run continues without it.
     fn broken(&self) -> Next {
         let message = format!("the server ends; the run {} continues", self.run_id);
         let body = error::body(&message, "server_error", None, "draining");
@@ -163,7 +164,7 @@ fn failed(status: &Status) -> Next {
     Next::Failed(error::status_of(status), error::to_json(status))
 }
 
-/// Returns how a run ended. A budget that is used up is what `length` is for models.
+/// Returns the end of a run. An exhausted budget corresponds to `length` of models.
 fn finish(outcome: &RunOutcome) -> Next {
     let budget = matches!(
         outcome.stop_reason(),

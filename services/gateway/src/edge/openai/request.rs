@@ -15,24 +15,25 @@ use super::unsupported;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What a client asks for.
+/// A client's request for a chat completion.
 #[derive(Debug)]
 pub(super) struct ChatRequest {
     /// The agent, as the client names it.
     pub(super) model: String,
-    /// How the answer is cut into chunks; `None` for an answer in one piece.
+    /// The options of an answer in chunks; `None` for an answer in one piece.
     pub(super) chunks: Option<Chunks>,
     pub(super) invoke: InvokeTextRequest,
 }
 
-/// How an answer is cut into chunks.
+/// The options of an answer in chunks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunks {
     /// Whether the tokens are counted at the end.
     pub(super) usage: bool,
 }
 
-/// The parameters that are carried out, and all others, of which those that would change the answer are refused.
+/// The supported parameters, and all others; of these the ones that would change the answer are
+/// refused.
 #[derive(Deserialize)]
 struct CompletionParameters {
     model: String,
@@ -79,11 +80,12 @@ struct Part {
     text: String,
 }
 
-/// Reads a request. Clients send the whole conversation each time: the last message is what the user
-/// says, and those before it are history, which is data. The conversation is dropped with its turn.
+/// Reads a request. Clients send the whole conversation each time: the last message is the user's,
+/// and the messages before it are history, which is data. The conversation is dropped with its
+/// turn.
 ///
 /// # Errors
-/// Every message that is wrong, by its place, and every parameter that is not carried out, by its name.
+/// Every invalid message, by its position, and every unsupported parameter, by its name.
 pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Status> {
     let completion: CompletionParameters = serde_json::from_slice(bytes).map_err(|error| {
         let problem = format!("is not a chat completion: {error}");
@@ -139,7 +141,7 @@ pub(super) fn read(bytes: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Sta
 }
 
 impl Message {
-    /// Reads a message; `None` if it has no text or is wrong.
+    /// Reads a message; `None` if it has no text or is invalid.
     fn read(self, index: usize, failure: &mut Failure) -> Option<ChatMessage> {
         let role = match self.role.as_str() {
             "system" | "developer" => ChatRole::System,

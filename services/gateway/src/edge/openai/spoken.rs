@@ -1,21 +1,21 @@
-//! The text of a stream that cannot take anything back, over answers that are void.
+//! The text of a stream that cannot take back any text, over answers that are void.
 
-/// The text between a void answer and another one in its place.
+/// The text between a void answer and its replacement.
 const ANEW: &str = "\n\n(The text above is void. The answer follows.)\n\n";
 
-/// The text that a client has of an agent's answers.
+/// The text of an agent's answers that a client has received.
 #[derive(Debug, Default)]
 pub(super) struct Spoken {
-    /// Whether there is text from an earlier answer of the model.
+    /// Whether the client has text from an earlier answer of the model.
     before: bool,
-    /// The text of the newest answer that the client has.
+    /// The text of the newest answer that the client has received.
     sent: String,
-    /// The text of the answer that takes the place of a void one, while the client has it all.
+    /// The text of the answer that replaces a void one, while the client has all of it already.
     again: Option<String>,
 }
 
 impl Spoken {
-    /// Notes that the model is asked.
+    /// Records that the model begins an answer.
     pub(super) fn begin_answer(&mut self) {
         if self.again.is_none() {
             self.before |= !self.sent.is_empty();
@@ -23,14 +23,14 @@ impl Spoken {
         }
     }
 
-    /// Notes that the newest answer is void and that the next one takes its place.
+    /// Records that the newest answer is void and that the next one replaces it.
     pub(super) fn void_answer(&mut self) {
         if !self.sent.is_empty() {
             self.again = Some(String::new());
         }
     }
 
-    /// Takes a piece of text; returns the text that the client has not had.
+    /// Adds a piece of text; returns the text that the client has not received.
     pub(super) fn say(&mut self, text: String) -> String {
         let Some(mut again) = self.again.take() else {
             let apart = self.before && self.sent.is_empty() && !text.is_empty();
@@ -48,7 +48,7 @@ impl Spoken {
         self.replace(again)
     }
 
-    /// Notes that the answer is whole; returns text that the client lacks still.
+    /// Records the end of the answer; returns the text that the client still lacks.
     pub(super) fn end_answer(&mut self) -> String {
         match self.again.take() {
             Some(again) if again != self.sent => self.replace(again),
@@ -56,7 +56,7 @@ impl Spoken {
         }
     }
 
-    /// Lets another text stand in the place of the one that the client has.
+    /// Replaces the text that the client has received; returns the text to send.
     fn replace(&mut self, text: String) -> String {
         let sent = std::mem::replace(&mut self.sent, text);
         match self.sent.strip_prefix(&*sent) {
@@ -107,7 +107,7 @@ mod tests {
                 &["Look.", "It r", "!", "It rains."],
                 "Look.\n\nIt rains.".to_owned(),
             ),
-            // A thought was void, and nothing was said.
+            // A thought was void, and no text was sent.
             (&["", "!", "It rains."], "It rains.".to_owned()),
         ];
         for (answers, expected) in cases {

@@ -1,4 +1,4 @@
-//! Parameters of a chat completion that an agent does not carry out.
+//! Parameters of a chat completion that an agent does not support.
 
 use grpc_kit::Failure;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 /// A parameter that would change the answer.
 struct Unsupported {
     name: &'static str,
-    /// Whether a value asks for what happens anyway.
+    /// Whether a value requests the behaviour that an agent has anyway.
     is_neutral: fn(&Value) -> bool,
     remedy: &'static str,
 }
@@ -17,7 +17,7 @@ const FORMAT: &str =
     "is not carried out: an agent answers in text; ask for the format in the message";
 const MODEL: &str = "is not carried out: the agent's profile sets its model; leave it out";
 
-/// Every parameter of the chat API that is known and not carried out.
+/// Every known parameter of the chat API that is not supported.
 const ALL: [Unsupported; 19] = [
     of("n", |value| value == 1, ONE),
     of("tools", is_empty, TOOLS),
@@ -56,7 +56,7 @@ const fn of(
     }
 }
 
-/// Names every parameter that asks for something which does not happen.
+/// Names every parameter that requests unsupported behaviour.
 pub(super) fn refuse(given: &Map<String, Value>, failure: &mut Failure) {
     for Unsupported {
         name,
