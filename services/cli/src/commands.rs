@@ -1,6 +1,6 @@
-//! The commands: invoke a text, look at runs, calls, questions, conversations, goals, tools, plugins, backends,
-//! approvals, workflows, profiles, knowledge bases, projects, scenes and schedules, play transcripts, check
-//! health.
+//! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
+//! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes and
+//! schedules, play transcripts, check health.
 
 pub mod approvals;
 mod backends;
@@ -42,7 +42,7 @@ use tonic::{Code, Status};
 
 use crate::timeline::{Timeline, name};
 
-/// Where the Tavern is, and how results are printed.
+/// The address of a running Tavern, and the form of the output.
 #[derive(Args)]
 pub struct Remote {
     /// The address of the gateway, or of all services in one process.
@@ -59,7 +59,7 @@ pub struct Remote {
     json: bool,
 }
 
-/// A command to a Tavern that is running; those about runs are [`runs::Command`].
+/// A command to a running Tavern; the commands about runs are [`runs::Command`].
 #[derive(Subcommand)]
 pub enum Command {
     /// Invoke a text and follow the run to its end.
@@ -70,7 +70,7 @@ pub enum Command {
     /// List, show and call tools.
     #[command(subcommand)]
     Tools(tools::Command),
-    /// List and show the plugins that tools come from.
+    /// List and show plugins and their tools.
     #[command(subcommand)]
     Plugins(plugins::Command),
     /// List, show, store and delete the gRPC servers whose methods tools call.
@@ -82,7 +82,7 @@ pub enum Command {
     /// List, add and change the goals of agents.
     #[command(subcommand)]
     Goals(goals::Command),
-    /// List and answer what people are asked.
+    /// List and answer questions to people.
     #[command(subcommand)]
     Questions(questions::Command),
     /// List, show, follow and decide approvals of calls.
@@ -100,7 +100,7 @@ pub enum Command {
     /// List, show, store, start and delete projects.
     #[command(subcommand)]
     Projects(projects::Command),
-    /// List, start and end scenes, publish events in them, and show what their agents do.
+    /// List, start and end scenes, publish events in them, and show their agents.
     #[command(subcommand)]
     Scenes(scenes::Command),
     /// List, store, pause, resume, trigger and delete schedules, and list their firings.
@@ -127,7 +127,7 @@ impl Command {
     /// Executes the command. The exit code is 0 if the run or call succeeded.
     ///
     /// # Errors
-    /// The reason why the command did not do its work.
+    /// The reason why the command failed.
     pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         let executed = match self {
             Self::Invoke(input) => input.execute(remote).await,
@@ -191,8 +191,8 @@ impl Remote {
     }
 }
 
-/// Returns the words for a refused request: what is wrong with each field, one per line. The message
-/// of the status has the only one already.
+/// Returns the text for a refused request: the fault of each field, one per line. The message of
+/// the status has a single fault already.
 fn refusal(status: &Status) -> anyhow::Error {
     let mut violations = grpc_kit::violations(status);
     if violations.len() == 1 {
@@ -232,7 +232,7 @@ fn result_of_workflow(run: &Run) -> String {
     format!("{}\n", pretty.as_ref().unwrap_or(result))
 }
 
-/// Returns the state of a run, and the reason for which it waits where that is not a node.
+/// Returns the state of a run, and the reason for which it waits unless that is a node.
 fn state_of(run: &Run) -> String {
     let state = name(run.state().as_str_name(), "RUN_STATE_");
     match run.wait_reason() {

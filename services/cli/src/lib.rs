@@ -1,7 +1,8 @@
-//! The commands that talk to a Tavern, without any service of it.
+//! The commands that talk to a Tavern, without any of its services.
 //!
-//! The binary `tavern` has them beside its own; `tavern-cli` has them alone. A program reads its command line
-//! by [`read`], and executes a [`Command`] or a command of [`runs`] at the [`Remote`] that the line names.
+//! The binary `tavern` has them along with its own; `tavern-cli` has them alone. A program reads
+//! its command line by [`read`], and executes a [`Command`] or a command of [`runs`] at the
+//! [`Remote`] that the line names.
 
 mod commands;
 mod program;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use cli::{Remote, runs};
 
-/// Talks to a Tavern that is running.
+/// Talks to a running Tavern.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

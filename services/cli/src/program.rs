@@ -9,7 +9,7 @@ use clap::{Command, Parser};
 /// The name of the program, once its command line is read.
 static NAME: OnceLock<&str> = OnceLock::new();
 
-/// The options of [`crate::Remote`] that commands have no use for.
+/// The options of [`crate::Remote`] that commands do not use.
 const UNUSED: [(&str, &[&str]); 2] = [("play", &["json"]), ("healthcheck", &["json"])];
 
 /// Returns the name under which a person calls the program.
@@ -17,10 +17,11 @@ pub(crate) fn name() -> &'static str {
     NAME.get().copied().unwrap_or("tavern")
 }
 
-/// Reads the command line of the program `name`, and ends the program where the line is wrong or asks for help.
+/// Reads the command line of the program `name`, and ends the program if it is wrong or requests
+/// help.
 ///
-/// `unused` lists more commands with the options of [`crate::Remote`] that they have no use for: such an option
-/// is not in their help, and is refused.
+/// `unused` lists more commands with the options of [`crate::Remote`] that they do not use: such an
+/// option is not in their help, and is refused.
 pub fn read<A: Parser>(name: &'static str, unused: &[(&str, &[&str])]) -> A {
     // The help names the program; a program has one name.
     let _ = NAME.set(name);
@@ -28,9 +29,9 @@ pub fn read<A: Parser>(name: &'static str, unused: &[(&str, &[&str])]) -> A {
     parse(parser(A::command().name(name), &unused), &unused).unwrap_or_else(|error| error.exit())
 }
 
-/// Hides the options that a command has no use for.
+/// Hides the options that a command does not use.
 fn parser(mut command: Command, unused: &[(&str, &[&str])]) -> Command {
-    // Only then do the commands have the options that stand before them.
+    // Only after this do the commands have the global options.
     command.build();
     unused.iter().fold(command, |command, (name, unused)| {
         command.mut_subcommand(name, |command| {
@@ -42,7 +43,7 @@ fn parser(mut command: Command, unused: &[(&str, &[&str])]) -> Command {
     })
 }
 
-/// Parses the command line, and refuses an option that the command has no use for.
+/// Parses the command line, and refuses an option that the command does not use.
 fn parse<A: Parser>(mut command: Command, unused: &[(&str, &[&str])]) -> Result<A, clap::Error> {
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
     let name = matches.subcommand_name().unwrap_or_default();

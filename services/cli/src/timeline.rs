@@ -1,4 +1,4 @@
-//! Draws a run as a timeline, from its events and from nothing else.
+//! Draws a run as a timeline, from its events alone.
 
 mod scenes;
 mod waits;
@@ -15,7 +15,7 @@ use contracts::watch::voids_answer;
 
 pub(crate) use waits::decide_by;
 
-/// The longest line of a result that is shown where the terminal does not say how wide it is, in
+/// The longest line of a result that is shown where the width of the terminal is unknown, in
 /// characters.
 const WIDTH: usize = 100;
 
@@ -36,8 +36,8 @@ pub(crate) fn draw(events: &[RunEvent], run: &Run) -> String {
 /// The look of lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// The longest line of a result of a tool or a node, in characters; nothing where results are shown
-    /// whole, as all other texts are.
+    /// The longest line of a result of a tool or a node, in characters; `None` where results are
+    /// shown whole, as all other texts are.
     pub(crate) width: Option<usize>,
     /// Whether the kind of each line is coloured.
     pub(crate) colour: bool,
@@ -68,7 +68,7 @@ impl Style {
     }
 }
 
-/// Returns how many characters a line of the terminal holds; nothing where standard output is none.
+/// Returns the width of the terminal in characters; `None` where standard output is not a terminal.
 pub(crate) fn terminal_columns() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {
@@ -84,7 +84,8 @@ pub(crate) fn terminal_columns() -> Option<usize> {
 pub(crate) struct Timeline {
     style: Style,
     text: String,
-    /// The time at which the run began, in nanoseconds since the epoch; nothing before the first event.
+    /// The time at which the run began, in nanoseconds since the epoch; `None` before the first
+    /// event.
     start: Option<i64>,
     /// The time of the last event, in nanoseconds since the epoch.
     last: i64,
@@ -192,7 +193,7 @@ impl Timeline {
             Some(Kind::RunQueued(_)) => self.line(event, "queued", "the run waits for its turn"),
             Some(Kind::RunDequeued(_)) => self.line(event, "started", "the turn of the run came"),
             Some(Kind::RunResumed(_)) => self.line(event, "resumed", "the run continues"),
-            // It concerns the service alone.
+            // A checkpoint concerns only the service.
             Some(Kind::Checkpoint(_)) | None => {}
             Some(waiting) => self.waiting(event, waiting),
         }
@@ -393,7 +394,7 @@ impl Timeline {
         self.line(event, word, &shown.join("\n"));
     }
 
-    /// Writes one entry: when, what, and its text with every line below the first indented.
+    /// Writes one entry: time, kind, and its text with every line below the first indented.
     fn push(&mut self, at: &str, depth: usize, word: &str, text: &str) {
         let indent = "  ".repeat(depth);
         for (number, line) in text.lines().enumerate() {
@@ -406,7 +407,7 @@ impl Timeline {
     }
 }
 
-/// Returns the kind of a line, filled up to its column.
+/// Returns the kind of a line, padded to its column.
 fn coloured(word: &str, colour: bool) -> String {
     let code = match word {
         "call" | "node" | "run" => 36,
@@ -446,8 +447,8 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
     }
 }
 
-/// Returns what a call that succeeded gave, for a person to read: JSON text, and of a long output its
-/// beginning and its handle.
+/// Returns the output of a call that succeeded, for a person to read: JSON text, and of a long
+/// output its beginning and its handle.
 pub(crate) fn output_text(result: &CallResult) -> Cow<'_, str> {
     match &result.long_output {
         None => Cow::Borrowed(&result.output_json),
@@ -470,7 +471,7 @@ pub fn name(value: &str, prefix: &str) -> String {
 }
 
 fn millis(nanos: i64) -> String {
-    // Shown to a tenth; the rounding is for the eye only.
+    // Shown to a tenth; the rounding matters only for display.
     format!("{:.1} ms", nanos as f64 / 1e6)
 }
 
@@ -478,7 +479,7 @@ fn duration(duration: Option<prost_types::Duration>) -> String {
     millis(duration.map_or(0, |d| d.seconds * 1_000_000_000 + i64::from(d.nanos)))
 }
 
-/// Writes how much of a budget is used.
+/// Writes the used part of a budget.
 fn budget(reached: &common::BudgetReached) -> String {
     let name = reached.unit().as_str_name();
     let name = name.trim_start_matches("BUDGET_UNIT_").to_lowercase();

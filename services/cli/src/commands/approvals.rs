@@ -62,7 +62,7 @@ pub enum Command {
     },
 }
 
-/// What every decision needs.
+/// The arguments of every decision.
 #[derive(Args)]
 pub struct Decision {
     /// The id of the approval.
@@ -220,7 +220,7 @@ async fn decide(
     )
 }
 
-/// Decides about the arguments that the approval has now.
+/// Decides about the present arguments of the approval.
 pub(crate) async fn decide_present(
     client: &mut Client,
     request: DecideApprovalRequest,
@@ -240,7 +240,7 @@ pub(crate) async fn decide_present(
     decided.approval.context("the answer has no approval")
 }
 
-/// Returns a key that no one can guess: 244 random bits.
+/// Returns a key that cannot be guessed: 244 random bits.
 pub fn new_key() -> String {
     let random = || uuid::Uuid::new_v4().simple();
     format!("{}{}", random(), random())
@@ -250,8 +250,8 @@ fn entry(name: &str, roles: &[String], key: &str) -> Value {
     json!({"name": name, "roles": roles, "key_sha256": hex::encode(Sha256::digest(key))})
 }
 
-/// Returns the approvals file, with an approver more who has every role; an empty path stands for one
-/// without rules.
+/// Returns the approvals file, with one more approver who has every role; an empty path stands for
+/// a file without rules.
 ///
 /// # Errors
 /// A file that cannot be read as JSON.

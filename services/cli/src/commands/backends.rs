@@ -22,7 +22,8 @@ pub enum Command {
         /// The name of the backend.
         name: String,
     },
-    /// Ask the gRPC server of a file for its methods and store it, in place of the backend of the same name.
+    /// Query the gRPC server of a file for its methods and store it, in place of the backend of the
+    /// same name.
     #[command(after_help = r#"Example of a file:
   {"name": "crm", "endpoint": "http://127.0.0.1:50051"}
 

@@ -1,4 +1,4 @@
-//! `tavern calls`: the calls with an effect id, and decisions about those in doubt.
+//! `tavern calls`: the calls with an effect id, and decisions about calls in doubt.
 
 mod resolve;
 
@@ -21,7 +21,7 @@ use crate::timeline::{Style, Timeline, cut, decide_by, name, output_text};
 /// Commands for calls.
 #[derive(Subcommand)]
 pub enum Command {
-    /// List calls with an effect id, the newest first. Each attempt at a call stands for itself.
+    /// List calls with an effect id, the newest first. Each attempt at a call is listed by itself.
     #[command(after_help = format!("Example: {} calls list --state in-doubt", program::name()))]
     List {
         /// Only calls in this state.
@@ -40,7 +40,7 @@ pub enum Command {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=500))]
         limit: i32,
     },
-    /// Show a call: its arguments, how it ended and what was decided. `--json` prints the output whole.
+    /// Show a call: its arguments, its end and its decision. `--json` prints the output whole.
     Show {
         /// The effect id of the call.
         effect_id: String,
@@ -200,7 +200,7 @@ fn dispatched(call: &Call) -> String {
     time.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Returns why a call did not succeed.
+/// Returns the error of a call that did not succeed.
 fn error(call: &Call) -> String {
     let error = call
         .result
@@ -211,7 +211,7 @@ fn error(call: &Call) -> String {
     })
 }
 
-/// Returns the output, on a terminal its beginning, or its size where the call comes without it.
+/// Returns the output, on a terminal its beginning, or its size if the call has no output included.
 fn output(call: &Call) -> String {
     let result = call.result.clone().unwrap_or_default();
     let text = output_text(&result);

@@ -1,4 +1,4 @@
-//! `tavern conversations`: those of agents, and what is replaced in them by a summary.
+//! `tavern conversations`: lists conversations, and replaces their earlier turns by a summary.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ pub enum Command {
     Compact {
         /// The id of the conversation.
         conversation_id: String,
-        /// The agent that summarises. Default: that of the last turn.
+        /// The agent that summarises. Default: the agent of the last turn.
         #[arg(long)]
         agent: Option<String>,
     },

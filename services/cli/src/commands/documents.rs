@@ -1,4 +1,4 @@
-//! What the commands for documents share: files that are stored, remarks about them, their revisions.
+//! Shared parts of the commands for documents: files to store, remarks about them, their revisions.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::{json, list, print};
 
-/// The largest file that is read, in bytes: a turn that was exported.
+/// The largest file that is read, in bytes: an exported turn.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Returns the text of a file.
@@ -30,14 +30,14 @@ pub(super) fn remarks(diagnostics: &[LoadDiagnostic]) {
     }
 }
 
-/// Returns the word for where a document is.
+/// Returns the word for the origin of a document.
 pub(super) fn source(from_file: bool) -> String {
     let source = if from_file { "file" } else { "stored" };
     source.to_owned()
 }
 
-/// Prints documents as [`list::print_all`] does, and behind the table what is wrong with the files that were
-/// left out: `page` returns that too.
+/// Prints documents as [`list::print_all`] does, and after the table the findings about files that
+/// were left out, which `page` returns as well.
 ///
 /// # Errors
 /// The server refuses a page.
@@ -76,7 +76,8 @@ pub(super) fn show<T: Message + Name>(
     Ok(())
 }
 
-/// Prints the revisions of a document that are kept, the newest first. `page` is that of [`list::print_all`].
+/// Prints the revisions of a document that are kept, the newest first. `page` is as for
+/// [`list::print_all`].
 ///
 /// # Errors
 /// The server refuses a page.

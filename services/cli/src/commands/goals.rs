@@ -1,4 +1,4 @@
-//! `tavern goals`: what the agents of conversations pursue.
+//! `tavern goals`: the goals of agents in conversations.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub enum Command {
     List {
         /// The id of the conversation.
         conversation_id: String,
-        /// The agent. Default: that of the newest turn.
+        /// The agent. Default: the agent of the newest turn.
         #[arg(long)]
         agent: Option<String>,
     },
@@ -40,7 +40,7 @@ pub struct Update {
     /// The priority, 0 to 1. Default: unchanged, 0.5 for a new goal.
     #[arg(long)]
     priority: Option<f64>,
-    /// The agent. Default: that of the newest turn.
+    /// The agent. Default: the agent of the newest turn.
     #[arg(long)]
     agent: Option<String>,
     /// The request id; the same id changes the goal once.

@@ -15,10 +15,10 @@ use super::{Remote, finish, json, print, refusal};
 use crate::program;
 use crate::timeline::{Style, Timeline};
 
-/// What to invoke.
+/// The text to invoke, and its context.
 #[derive(Args)]
 pub struct Input {
-    /// What a model wrote, whose calls are executed; with `--agent`, the user's message to the
+    /// The text of a model, whose calls are executed; with `--agent`, the user's message to the
     /// agent. `-` reads standard input.
     text: String,
     /// The profile id of the agent that gets the message.

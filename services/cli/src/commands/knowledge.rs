@@ -19,7 +19,7 @@ use super::{Remote, documents, json, list, print, refusal};
 pub enum Command {
     /// List knowledge bases by id.
     List,
-    /// Store a file as a knowledge base, in place of the one with the same id.
+    /// Store a file as a knowledge base, in place of the knowledge base with the same id.
     Put {
         /// A knowledge file.
         file: PathBuf,
@@ -43,7 +43,8 @@ pub enum Command {
         /// The words.
         query: String,
     },
-    /// Write an entry that agents find, new or in place of one, such as one that an agent suggested.
+    /// Write an entry that agents find, new or in place of another, such as a suggestion of an
+    /// agent.
     Write(Write),
 }
 

@@ -1,11 +1,11 @@
-//! Lists of everything that a method returns page by page.
+//! Lists that a method returns page by page.
 
 use prost_reflect::prost::{Message, Name};
 use tonic::Status;
 
 use super::{json, print_table, refusal};
 
-/// Prints what all pages have: a table with a row for each message, or each message as a line of JSON.
+/// Prints the messages of all pages: a table with a row for each, or each as a line of JSON.
 ///
 /// `page` takes the token of a page and returns its messages, and the token of the next page, which is
 /// empty after the last.

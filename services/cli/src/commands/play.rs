@@ -28,7 +28,7 @@ use crate::timeline;
 
 use transcript::{Approval, Lines, Step, Transcript};
 
-/// Plays every transcript of `directory`. The exit code is 0 if each gave the expected result.
+/// Plays every transcript of `directory`. The exit code is 0 if each had the expected result.
 ///
 /// # Errors
 /// A transcript that cannot be read, or a gateway that does not answer.
@@ -133,7 +133,8 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
     }
 }
 
-/// Who plays: invokes texts, decides about calls that wait for a person, and answers questions.
+/// The player of a transcript: invokes texts, decides about calls that wait for a person, and
+/// answers questions.
 struct Player<'a> {
     gateway: GatewayServiceClient<Outbound>,
     scenes: SceneServiceClient<Outbound>,
@@ -144,7 +145,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Invokes a text and collects everything up to the end of the run.
+    /// Invokes a text and collects all events up to the end of the run.
     async fn follow(
         &mut self,
         request: InvokeTextRequest,
@@ -184,7 +185,7 @@ impl Player<'_> {
         bail!("the stream ended before the run did")
     }
 
-    /// Answers a question as the transcript says.
+    /// Answers a question as the transcript states.
     async fn answer(
         &mut self,
         run_id: &str,
@@ -211,7 +212,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Decides as the transcript says about a call that waits for a person.
+    /// Decides as the transcript states about a call that waits for a person.
     async fn decide(
         &mut self,
         approval_id: &str,

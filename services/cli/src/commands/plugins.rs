@@ -12,7 +12,7 @@ use super::{Remote, documents, json, list, print_fields, refusal};
 /// The commands about plugins.
 #[derive(Subcommand)]
 pub enum Command {
-    /// List plugins by directory, those included that were left out.
+    /// List plugins by directory, including the ones left out.
     List,
     /// Show a plugin: its tools, and the findings about its files.
     Show {

@@ -20,7 +20,7 @@ pub enum Command {
     Show {
         /// The id of the profile.
         profile_id: String,
-        /// The revision. Default: the one in force.
+        /// The revision. Default: the revision in force.
         #[arg(long)]
         revision: Option<u64>,
     },

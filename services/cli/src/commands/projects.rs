@@ -31,7 +31,8 @@ pub enum Command {
         /// The id of the project.
         project_id: String,
     },
-    /// Store a `project.json`, in place of the project with the same id, and print what is missing.
+    /// Store a `project.json`, in place of the project with the same id, and print its missing
+    /// documents.
     Put {
         /// A project file.
         file: PathBuf,
@@ -47,7 +48,7 @@ pub enum Command {
         #[arg(long)]
         follow: bool,
     },
-    /// Delete a project. What it names stays.
+    /// Delete a project. The documents that it names stay.
     Delete {
         /// The id of the project.
         project_id: String,

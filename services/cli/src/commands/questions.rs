@@ -1,4 +1,4 @@
-//! `tavern questions`: what people are asked, over all runs.
+//! `tavern questions`: the questions to people, over all runs.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use super::{Remote, list, runs};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// List every question that is open, those of the newest runs first.
+    /// List every open question, the questions of the newest runs first.
     List,
     /// Answer a question.
     Answer(runs::Answer),

@@ -94,7 +94,7 @@ pub enum Command {
         /// The id of the run.
         run_id: String,
     },
-    /// List what a run waits for.
+    /// List the waits of a run.
     Waits {
         /// The id of the run.
         run_id: String,
@@ -112,7 +112,7 @@ pub enum Command {
         #[arg(long)]
         id: Option<String>,
     },
-    /// Answer a question that a run is waiting on.
+    /// Answer a question of a run.
     Answer(Answer),
     /// Start a run that reuses the completed work of another: of a workflow, or with `--at` of an agent's turn.
     Fork(Fork),
@@ -124,10 +124,10 @@ pub enum Command {
 }
 
 impl Command {
-    /// Executes the command. The exit code is 0 unless a run that is followed does not succeed.
+    /// Executes the command. The exit code is 0 unless a followed run does not succeed.
     ///
     /// # Errors
-    /// The reason why the command did not do its work.
+    /// The reason why the command failed.
     pub async fn execute(self, remote: &Remote) -> anyhow::Result<ExitCode> {
         remote.located(self.answered(remote).await)
     }
@@ -318,7 +318,7 @@ async fn watch(
     )
 }
 
-/// Returns the result of a run on one line: its output, or why it did not succeed.
+/// Returns the result of a run on one line: its output, or its error.
 fn result(run: &Run) -> String {
     let Some(outcome) = &run.outcome else {
         return String::new();
@@ -329,7 +329,7 @@ fn result(run: &Run) -> String {
     }
 }
 
-/// Returns how long a run took, or has been running.
+/// Returns the duration of a run, up to now if it has not ended.
 fn duration(run: &Run) -> String {
     let nanos = |time: &prost_types::Timestamp| {
         i128::from(time.seconds) * 1_000_000_000 + i128::from(time.nanos)

@@ -29,7 +29,7 @@ pub enum Command {
         #[arg(long)]
         follow: bool,
     },
-    /// Show what the agents of a scene do and which events wait for them.
+    /// Show the agents of a scene and the events that wait for them.
     Status {
         /// The run of the scene.
         run_id: String,
@@ -56,7 +56,7 @@ pub struct Publish {
     /// The data: a JSON object.
     #[arg(default_value = "{}")]
     payload: String,
-    /// Who publishes it.
+    /// The publisher of the event.
     #[arg(long)]
     from: Option<String>,
     /// A target instance; may be given several times. Default: all that subscribe to its type.

@@ -20,7 +20,7 @@ use crate::timeline::name;
 pub enum Command {
     /// List schedules by id.
     List,
-    /// Store a schedule, in place of the one with the same id.
+    /// Store a schedule, in place of the schedule with the same id.
     Put(Put),
     /// Delete a schedule.
     Delete {
@@ -67,15 +67,15 @@ pub struct Put {
     /// The IANA time zone of the cron expression. Default: UTC.
     #[arg(long, requires = "cron")]
     zone: Option<String>,
-    /// What to do while an earlier run continues.
+    /// The action while an earlier run continues.
     #[arg(long, default_value = "skip", value_parser = words::parser(ScheduleOverlap::as_str_name))]
     overlap: ScheduleOverlap,
-    /// Which missed firings to make up for.
+    /// The missed firings to make up for.
     #[arg(long, default_value = "latest", value_parser = words::parser(ScheduleCatchUp::as_str_name))]
     catch_up: ScheduleCatchUp,
 }
 
-/// When a schedule fires.
+/// The timing of a schedule.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Firing {

@@ -1,4 +1,4 @@
-//! Tables that fit the terminal, and the fields of one thing.
+//! Tables that fit the terminal, and lists of fields.
 
 use std::iter::once;
 
@@ -17,9 +17,9 @@ const ID: usize = 13;
 /// The gap between two columns.
 const GAP: &str = "  ";
 
-/// Prints rows as a table with aligned columns. What does not fit the terminal is cut: the last column
-/// first, then those before it, then the middle of the ids in the first one. `spare` is a column that is
-/// left out before any id is cut.
+/// Prints rows as a table with aligned columns. Text that does not fit the terminal is cut: the
+/// last column first, then the columns before it, then the middle of the ids in the first one.
+/// `spare` is a column that is left out before any id is cut.
 pub(crate) fn print_table(rows: &[Vec<String>], spare: Option<usize>) {
     let width = terminal_columns().unwrap_or(usize::MAX);
     let one_line = |row: &Vec<String>| row.iter().map(|cell| first_line(cell)).collect();
@@ -29,7 +29,7 @@ pub(crate) fn print_table(rows: &[Vec<String>], spare: Option<usize>) {
     }
 }
 
-/// Returns the first line of a cell, with `…` in the place of further lines.
+/// Returns the first line of a cell, with `…` for further lines.
 fn first_line(cell: &str) -> String {
     match cell.split_once('\n') {
         Some((first, _)) => format!("{first}…"),

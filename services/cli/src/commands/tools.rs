@@ -23,14 +23,14 @@ use crate::timeline::{Style, Timeline, decide_by, name, output_text};
 pub enum Command {
     /// List tools by id.
     List,
-    /// Show a tool: what it does, its effects and the schema of its arguments.
+    /// Show a tool: its description, its effects and the schema of its arguments.
     Show {
         /// The id or alias of the tool.
         tool_id: String,
     },
     /// Print a grammar that restricts a model to well-formed calls.
     Grammar {
-        /// The tools; without any, those of the agent, or all.
+        /// The tools; without any, the tools of the agent, or all.
         tool_ids: Vec<String>,
         /// The agent whose inventory counts.
         #[arg(long)]
@@ -183,13 +183,13 @@ fn show(tool: &Tool, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns where a tool comes from, such as `builtin` or `plugin x`.
+/// Returns the origin of a tool, such as `builtin` or `plugin x`.
 fn origin(tool: &Tool) -> String {
     let origin = name(tool.origin().as_str_name(), "TOOL_ORIGIN_");
     format!("{origin} {}", tool.plugin).trim_end().to_owned()
 }
 
-/// Prints a grammar, behind what it does not enforce.
+/// Prints a grammar, after the rules that it does not enforce.
 async fn grammar(
     mut gateway: GatewayServiceClient<grpc_kit::Outbound>,
     request: RenderGrammarRequest,
@@ -201,7 +201,7 @@ async fn grammar(
         json::print_line(&grammar)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Lines of comment, which a reader of the grammar passes over; a schema leaves nothing open.
+    // Comment lines, which a reader of the grammar skips; a schema enforces every rule.
     for left in grammar.unenforced {
         print(&format!(
             "# not enforced: {} {}\n",
@@ -215,7 +215,7 @@ async fn grammar(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what each layer says; fails if the tool cannot be called.
+/// Prints the verdict of each layer; fails if the tool cannot be called.
 fn explain(tool: &ToolAvailability, as_json: bool) -> anyhow::Result<ExitCode> {
     let available = tool.verdict() == AvailabilityVerdict::Available;
     if as_json {

@@ -4,10 +4,10 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::timeline;
 
-/// How many values an enum has at most.
+/// The most values of an enum.
 const MOST_VALUES: i32 = 64;
 
-/// Reads a value by its word, which is the end of its name in lower case: `running` is
+/// Reads a value by its word: the end of its name in lower case, so `running` is
 /// `RUN_STATE_RUNNING`. A hyphen may stand for each underscore. `name` returns the name of a value.
 pub(super) fn parser<E>(name: fn(&E) -> &'static str) -> impl TypedValueParser<Value = E>
 where

@@ -27,18 +27,18 @@ pub enum Command {
         /// The id of the workflow.
         workflow_id: String,
     },
-    /// Check a file and print everything that is wrong with it.
+    /// Check a file and print every fault.
     Check {
         /// A workflow file.
         file: PathBuf,
-        /// The inputs of a run, a JSON object: also print which results it would reuse.
+        /// The inputs of a run, a JSON object: also print the results that it would reuse.
         #[arg(long)]
         inputs: Option<String>,
         /// The workflow whose cached results count.
         #[arg(long, requires = "inputs")]
         id: Option<String>,
     },
-    /// Store a file as a workflow, in place of the one with the same id.
+    /// Store a file as a workflow, in place of the workflow with the same id.
     Put {
         /// A workflow file.
         file: PathBuf,
@@ -59,7 +59,7 @@ pub enum Command {
         /// A concurrency key: runs with the same key run one at a time.
         #[arg(long)]
         key: Option<String>,
-        /// What to do while another run holds the key.
+        /// The action while another run holds the key.
         #[arg(long, value_enum, default_value_t, requires = "key")]
         on_conflict: Conflict,
         /// The priority among the runs that are queued, 0 to 9.
@@ -71,11 +71,11 @@ pub enum Command {
         /// The id of the workflow.
         workflow_id: String,
     },
-    /// List the types of nodes that workflows are made of.
+    /// List the types of nodes.
     Nodes,
 }
 
-/// What to do while another run holds the key.
+/// The action while another run holds the key.
 #[derive(Clone, Copy, Default, clap::ValueEnum)]
 pub enum Conflict {
     /// Queue the run.
@@ -83,7 +83,7 @@ pub enum Conflict {
     Queue,
     /// Refuse the run.
     Reject,
-    /// Cancel the others.
+    /// Cancel the other runs.
     CancelRunning,
 }
 
@@ -233,7 +233,7 @@ async fn check(
     })
 }
 
-/// Prints what a run may do at most.
+/// Prints the most that a run may do.
 fn print_forecast(forecast: &WorkflowForecast) {
     let head = ["NODE", "TYPE", "EFFECTS", "USES", "AT MOST", "CACHE"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
@@ -260,7 +260,7 @@ fn print_forecast(forecast: &WorkflowForecast) {
     ));
 }
 
-/// Returns what the cache has for a node.
+/// Returns the text for a node's cached result.
 fn reused(cache: &NodeCache) -> String {
     if !cache.source_run_id.is_empty() {
         return format!("from {}", cache.source_run_id);

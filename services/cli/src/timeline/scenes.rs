@@ -1,4 +1,4 @@
-//! Lines of what happens in scenes and conversations.
+//! Lines about the events of scenes and conversations.
 
 use contracts::tavern::common::v1::{EventSource, SceneEvent, run_event::Kind};
 

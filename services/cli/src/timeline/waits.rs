@@ -1,4 +1,4 @@
-//! Lines about what a run waits for.
+//! Lines about the waits of a run.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use contracts::tavern::common::v1::{
 
 use crate::program;
 
-/// Returns what a node waits for.
+/// Returns the text for a node's wait.
 pub(super) fn waiting(wait: &Wait) -> String {
     let due = wait.due.as_ref().map(ToString::to_string);
     let what = match wait.kind() {
@@ -26,7 +26,7 @@ pub(super) fn waiting(wait: &Wait) -> String {
     format!("{} {}", wait.node_id, parts.join(", "))
 }
 
-/// Returns what woke a node.
+/// Returns the text for the cause that woke a node.
 pub(super) fn woken(woken: &NodeWoken) -> String {
     let cause = match woken.cause() {
         WakeCause::Signal => format!("by a signal: {}", woken.payload_json),
@@ -39,7 +39,7 @@ pub(super) fn woken(woken: &NodeWoken) -> String {
     format!("{} {cause}", woken.node_id)
 }
 
-/// Returns what became of an approval.
+/// Returns the text for the end of an approval.
 pub(super) fn approval(ended: &ApprovalEnded) -> String {
     let by = match ended.approvers.is_empty() {
         true => "without a decision".to_owned(),
@@ -56,7 +56,7 @@ pub(super) fn approval(ended: &ApprovalEnded) -> String {
     format!("{} {verdict} {by}{reason}", ended.approval_id)
 }
 
-/// Returns why a call is in doubt, and how it is decided.
+/// Returns the text for a call in doubt: the cause, and the command that decides.
 pub(super) fn in_doubt(call: &CallInDoubt) -> String {
     let error = call.error.clone().unwrap_or_default();
     let (tool, attempt) = (&call.tool_id, call.attempt);
@@ -81,8 +81,8 @@ pub(super) fn decided(decided: &CallDecided) -> String {
     format!("{decision}{reason} ({})", decided.effect_id)
 }
 
-/// Returns the command that decides about an effect in doubt, with its alternatives. A call is not repeated
-/// whose run `has_ended`.
+/// Returns the command that decides about an effect in doubt, with its alternatives. A call whose
+/// run `has_ended` is not repeated.
 pub(crate) fn decide_by(effect_id: &str, has_ended: bool) -> String {
     let others = match has_ended {
         true => "--did-not",
@@ -93,7 +93,7 @@ pub(crate) fn decide_by(effect_id: &str, has_ended: bool) -> String {
     format!("{program} calls resolve {effect_id} --took-effect (or {others})")
 }
 
-/// Returns a text as one word of a shell, which expands nothing in it.
+/// Returns a text as one word of a shell, without any expansion.
 fn word_of_shell(text: &str) -> Cow<'_, str> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "_-./:@".contains(character);
     match text.chars().all(plain) {

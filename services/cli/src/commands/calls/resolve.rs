@@ -7,7 +7,7 @@ use super::super::{documents, refusal};
 use super::Calls;
 use crate::program;
 
-/// Returns examples, which stand behind the help of the command.
+/// Returns examples for the end of the help of the command.
 pub(super) fn examples() -> String {
     let command = format!("{} calls resolve EFFECT", program::name());
     format!(
@@ -52,7 +52,7 @@ struct DoubtDecision {
 }
 
 impl Resolve {
-    /// Decides, and returns the call as it was decided.
+    /// Decides, and returns the call with its decision.
     pub(super) async fn send(self, calls: &mut Calls) -> anyhow::Result<Option<Call>> {
         let request = ResolveCallRequest {
             effect_id: self.effect_id,
@@ -79,7 +79,7 @@ impl DoubtDecision {
     }
 }
 
-/// Returns a text, or what the file holds that it names behind an `@`.
+/// Returns a text, or the content of the file that it names after an `@`.
 fn read(output: String) -> anyhow::Result<String> {
     match output.strip_prefix('@') {
         Some(file) => documents::read(file.as_ref()),

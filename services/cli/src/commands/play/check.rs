@@ -1,4 +1,4 @@
-//! Holds what happened against what a transcript says must happen.
+//! Compares a run with the expectations of a transcript.
 
 use contracts::tavern::common::v1::{
     CallStatus, NodeState, Run, RunEvent, RunState, run_event::Kind,
@@ -9,7 +9,7 @@ use crate::timeline::name;
 
 use super::transcript::{Expectation, ExpectedCall};
 
-/// Returns every difference between what happened and what must have happened.
+/// Returns every difference between a run and the expectations.
 pub(crate) fn differences(expected: &Expectation, events: &[RunEvent], run: &Run) -> Vec<String> {
     let happened = Happened::of(events, run);
     let mut found = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn differences(expected: &Expectation, events: &[RunEvent], run: &Run
     found
 }
 
-/// Returns every difference between what the turns of an agent came to and what they must come to.
+/// Returns every difference between the turns of an agent and the expectations.
 pub(crate) fn agent_differences(
     agent: &str,
     calls: Option<&[ExpectedCall]>,
@@ -69,7 +69,7 @@ pub(crate) fn agent_differences(
     found.into_iter().map(of).collect()
 }
 
-/// What happened, in the terms of a transcript.
+/// The events of a run in the terms of a transcript.
 struct Happened {
     state: String,
     text: String,

@@ -1,4 +1,4 @@
-//! Plays a scene: publishes its events, waits for the turns that come of them, and ends it.
+//! Plays a scene: publishes its events, waits for the resulting turns, and ends it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::timeline::name;
 
-/// How long a scene may take.
+/// The longest time that a scene may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A scene while it is played.
+/// A scene in play.
 struct Stage<'a> {
     scene: &'a Scene,
     run_id: String,
@@ -31,14 +31,14 @@ struct Stage<'a> {
     acts: std::slice::Iter<'a, Act>,
     /// The turns that have ended, by agent.
     turns: BTreeMap<String, Vec<String>>,
-    /// What the present act waits for.
+    /// The turns that the present act waits for.
     awaited: Option<&'a BTreeMap<String, usize>>,
     /// Whether the end of the scene was requested.
     is_ending: bool,
     events: Vec<RunEvent>,
 }
 
-/// Plays a scene. Returns its events, its run, and every difference to what must come of it.
+/// Plays a scene. Returns its events, its run, and every difference from the expectations.
 pub(super) async fn play(
     player: &mut Player<'_>,
     scene: &Scene,
@@ -123,7 +123,7 @@ impl Stage<'_> {
         bail!("the stream ended before the scene did")
     }
 
-    /// Begins the next act, or ends the scene, if nothing is awaited any more.
+    /// Begins the next act, or ends the scene, unless turns are still awaited.
     async fn proceed(&mut self, player: &mut Player<'_>) -> anyhow::Result<()> {
         let had = |agent: &String| self.turns.get(agent).map_or(0, Vec::len);
         let mut awaited = self.awaited.into_iter().flatten();

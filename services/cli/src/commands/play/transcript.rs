@@ -1,4 +1,4 @@
-//! Transcripts: what a model or a user says, and what must come of it.
+//! Transcripts: the texts of models and users, and the expected results.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::super::documents;
 
-/// A transcript, as it stands in a file under `deploy/examples`.
+/// A transcript, as a file under `deploy/examples` holds it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Transcript {
-    /// What it shows, for the heading.
+    /// Its subject, for the heading.
     pub(crate) title: String,
-    /// The section of the design that it comes from; may be left out.
+    /// The section of the design from which it comes; may be left out.
     #[serde(default)]
     pub(crate) source: String,
     /// Its steps, which share one conversation.
@@ -34,30 +34,30 @@ pub(crate) struct Transcript {
 pub(crate) struct Scene {
     /// The scene.
     pub(crate) scene_id: String,
-    /// What happens, one after the other.
+    /// Its events, one after the other.
     pub(crate) acts: Vec<Act>,
-    /// What a person decides about each call that waits for one.
+    /// The decision of a person about each call that waits for one.
     #[serde(default)]
     pub(crate) approval: Option<Approval>,
-    /// What must come of it.
+    /// The expected result.
     pub(crate) expect: SceneExpectation,
 }
 
-/// An event, and what is awaited before the next one.
+/// An event, and the turns to wait for before the next one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Act {
     /// The type of the event.
     pub(crate) event: String,
-    /// Who publishes it.
+    /// The publisher.
     pub(crate) from: String,
     /// Its data.
     pub(crate) payload: Value,
-    /// How many turns each agent must have had since the start.
+    /// The number of turns that each agent must have had since the start.
     pub(crate) turns: BTreeMap<String, usize>,
 }
 
-/// What must come of a scene.
+/// The expected result of a scene.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SceneExpectation {
@@ -66,7 +66,7 @@ pub(crate) struct SceneExpectation {
     /// The calls of each agent, in order.
     #[serde(default)]
     pub(crate) calls: BTreeMap<String, Vec<ExpectedCall>>,
-    /// What each agent must have said, whatever else it said.
+    /// A text that each agent must have written, among others.
     #[serde(default)]
     pub(crate) said: BTreeMap<String, String>,
     /// Values of the world state at the end, by path.
@@ -74,42 +74,42 @@ pub(crate) struct SceneExpectation {
     pub(crate) world: BTreeMap<String, Value>,
 }
 
-/// One text and what must come of it.
+/// One text and its expected result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// What a model wrote; either this or `user_message`.
+    /// The text of a model; either this or `user_message`.
     #[serde(default)]
     pub(crate) model_text: Option<Lines>,
-    /// What a user says to the agent.
+    /// The message of a user to the agent.
     #[serde(default)]
     pub(crate) user_message: Option<Lines>,
     /// The agent; empty for none.
     #[serde(default)]
     pub(crate) agent: String,
-    /// The only tools that the text may speak of; empty for all. Means nothing with an agent.
+    /// The only tools that the text may call; empty for all. Ignored with an agent.
     #[serde(default)]
     pub(crate) tools: Vec<String>,
-    /// What a person decides about each call that waits for one.
+    /// The decision of a person about each call that waits for one.
     #[serde(default)]
     pub(crate) approval: Option<Approval>,
-    /// What a person answers to each question.
+    /// The answer of a person to each question.
     #[serde(default)]
     pub(crate) answer: Option<Value>,
-    /// What must come of it.
+    /// The expected result.
     pub(crate) expect: Expectation,
 }
 
-/// What a person decides.
+/// The decision of a person.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Approval {
     /// Whether the call may leave.
     pub(crate) approve: bool,
-    /// Why.
+    /// The reason.
     #[serde(default)]
     pub(crate) reason: String,
-    /// Other arguments.
+    /// Replacement arguments.
     #[serde(default)]
     pub(crate) arguments: Option<Value>,
 }
@@ -133,16 +133,16 @@ impl Lines {
     }
 }
 
-/// What must come of a step. What is left out is not looked at.
+/// The expected result of a step. Missing fields are not checked.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expectation {
     /// The state in which the run ends: `succeeded`, `failed`, `cancelled` or `unknown`.
     pub(crate) state: String,
-    /// Everything that was said to the reader, in order, as one text.
+    /// All text to the reader, in order, as one text.
     #[serde(default)]
     pub(crate) text: Option<Lines>,
-    /// Every call that ended, in order, those of child runs left out.
+    /// Every call that ended, in order, except calls of child runs.
     #[serde(default)]
     pub(crate) calls: Option<Vec<ExpectedCall>>,
     /// Every observation, in order.
@@ -165,9 +165,10 @@ pub(crate) struct ExpectedCall {
     /// Its arguments as they left.
     #[serde(default)]
     pub(crate) arguments: Option<Value>,
-    /// How it ended: `succeeded`, `failed`, `rejected`, `skipped`, `cancelled` or `unknown`.
+    /// The status at its end: `succeeded`, `failed`, `rejected`, `skipped`, `cancelled` or
+    /// `unknown`.
     pub(crate) status: String,
-    /// What it gave.
+    /// Its output.
     #[serde(default)]
     pub(crate) output: Option<Value>,
     /// The code of its error.

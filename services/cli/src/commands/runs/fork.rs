@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::{ForkEdit, ForkPlan, ForkRunRequest};
 
 use super::super::{Remote, documents, json, print, refusal};
 
-/// What is forked, and what is different.
+/// The run to fork, and the changes.
 #[derive(Args)]
 pub struct Fork {
     /// The id of the run.
@@ -35,7 +35,7 @@ pub struct Fork {
     edit: TurnEdit,
 }
 
-/// What a fork of a turn has in the place of the original.
+/// The replacement of an event in a fork of a turn.
 #[derive(Args)]
 #[group(multiple = false)]
 struct TurnEdit {

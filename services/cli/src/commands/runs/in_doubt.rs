@@ -9,7 +9,7 @@ use grpc_kit::Outbound;
 use super::super::refusal;
 use crate::timeline::decide_by;
 
-/// Returns the calls on which a run waits until they are decided, by its events up to its last.
+/// Returns the undecided calls for which a run waits, from its events up to its last.
 pub(super) async fn calls(
     runs: &mut RunServiceClient<Outbound>,
     run: &Run,
@@ -39,8 +39,8 @@ pub(super) async fn calls(
     Ok(calls)
 }
 
-/// Returns a field for each effect in doubt, with the command that decides about it: the effects on which
-/// the run waits, or with which it ended.
+/// Returns a field for each effect in doubt, with the command that decides about it: the effects
+/// for which the run waits, or with which it ended.
 pub(super) fn fields(run: &Run, waits_on: &CallsInDoubt) -> Vec<(&'static str, String)> {
     let waited = waits_on.iter().map(|call| {
         let error = call.error.clone().unwrap_or_default();

@@ -6,7 +6,7 @@ use contracts::tavern::agent::v1::{SteerTurnRequest, agent_service_client::Agent
 
 use super::super::{Remote, json, print, refusal};
 
-/// Sends a message to a turn, and prints when it took effect.
+/// Sends a message to a turn, and prints the point at which it took effect.
 pub(super) async fn run(
     remote: &Remote,
     run_id: String,

@@ -1,4 +1,4 @@
-//! What a run waits for, and what wakes it.
+//! The waits of a run, and the requests that end them.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ fn row(wait: &Wait) -> [String; 5] {
     [wait.wait_id.clone(), kind, wait.name.clone(), answers, due]
 }
 
-/// Returns what a wait can be answered with, and until when.
+/// Returns the possible answers to a wait, and its due time.
 pub(crate) fn answers_and_due(wait: &Wait) -> (String, String) {
     let answers: Vec<&str> = wait.choices.iter().map(|choice| &*choice.value).collect();
     let due = wait.due.as_ref().map(ToString::to_string);
@@ -72,9 +72,9 @@ pub struct Answer {
     run_id: String,
     /// The id of the wait, as `questions list` and `runs waits` print it.
     wait_id: String,
-    /// The answer as JSON; a text that is not JSON is taken as a string.
+    /// The answer as JSON; a text that is not JSON is used as a string.
     answer: String,
-    /// Who answers, for the log.
+    /// The person who answers, for the log.
     #[arg(long)]
     by: Option<String>,
 }
