@@ -26,7 +26,7 @@ pub struct Tavern {
     services: Services,
 }
 
-/// Returns the bounds of a service that is reached in memory: no narrower than those of the server, so
+/// Returns the bounds of a service that is reached in memory: no narrower than the server's, so
 /// that a raised limit holds on the whole way.
 fn room(server: &ServerSettings) -> ServerSettings {
     let usual = ServerSettings::default();
@@ -41,7 +41,7 @@ impl Tavern {
     /// Builds every service on the data directory of the settings.
     ///
     /// # Errors
-    /// What keeps the first service that cannot be built from being built.
+    /// The failure of the first service that cannot be built.
     pub async fn build(settings: &TavernSettings) -> anyhow::Result<Self> {
         let service = settings.services()?;
         let room = room(&settings.server);
@@ -51,8 +51,8 @@ impl Tavern {
             .context("script-sandbox")?;
         let sandbox_transport = local(&script_sandbox::services(Arc::clone(&sandbox)));
 
-        // The registry calls workflows and states of agents, workflows call tools and models, and the agent runtime calls
-        // tools: some have to be built before what they call is there.
+        // The registry calls workflows and states of agents, workflows call tools and models, and
+        // the agent runtime calls tools: some have to be built before the services that they call.
         let (workflow_transport, workflow_slot) = grpc_kit::late();
         let (agent_transport, agent_slot) = grpc_kit::late();
         let registry = tool_registry::build(
@@ -103,12 +103,12 @@ impl Tavern {
         })
     }
 
-    /// Returns what a server serves: all services.
+    /// Returns the services of a server: all of them.
     pub fn services(&self) -> Services {
         self.services.clone()
     }
 
-    /// Returns what answers requests other than gRPC.
+    /// Returns the router for requests other than gRPC.
     pub fn http(&self) -> axum::Router {
         self.gateway.http(&self.services)
     }
@@ -129,13 +129,13 @@ impl Tavern {
         ScriptSandboxServiceClient::new(grpc_kit::local(&services).outermost())
     }
 
-    /// Continues with every run that the process before this one left. What keeps one service from it keeps
-    /// no other.
+    /// Continues every run that the process before this one left. A failure of one service keeps no
+    /// other from continuing its runs.
     ///
     /// # Errors
-    /// A storage that does not work, of the first such service.
+    /// A storage failure, of the first such service.
     pub async fn recover(&self) -> anyhow::Result<()> {
-        // From the bottom up: a parent finds its children going on.
+        // From the bottom up: a parent finds its children already running.
         let workflow = self.workflow.recover().await;
         let registry = self.registry.recover().await;
         let agent = self.agent.recover().await;
@@ -144,7 +144,7 @@ impl Tavern {
         agent.map_err(tonic::Status::from).context("agent-runtime")
     }
 
-    /// Returns what the process needs to run scripts.
+    /// Returns the need of the process to run scripts.
     pub fn scripts(&self) -> grpc_kit::Need {
         script_sandbox::service::scripts(&self.sandbox)
     }

@@ -1,7 +1,7 @@
 //! All five services in one process.
 //!
-//! [`Tavern`] puts the same public types together that the single programs use, and lets them
-//! reach each other in memory. The binary `tavern` serves it, and plays transcripts against it.
+//! [`Tavern`] combines the public types that the single programs use, and lets them reach each
+//! other in memory. The binary `tavern` serves it, and plays transcripts against it.
 
 pub mod assemble;
 pub mod settings;

@@ -42,7 +42,7 @@ enum Command {
     Client(cli::Command),
 }
 
-/// The commands about runs: those of the client, and a replay, which needs the code of the agents.
+/// The commands about runs: the client's, and a replay, which needs the code of the agents.
 #[derive(Subcommand)]
 enum Runs {
     #[command(flatten)]
@@ -54,14 +54,14 @@ enum Runs {
     },
 }
 
-/// The options of [`cli::Remote`] that commands have no use for.
+/// The options of [`cli::Remote`] that commands do not use.
 const UNUSED: [(&str, &[&str]); 3] = [
     ("serve", &["address", "json"]),
     ("demo", &["address", "json"]),
     ("settings", &["address", "json"]),
 ];
 
-/// What the command line says beyond file and environment.
+/// Settings from the command line, which override file and environment.
 #[derive(Args)]
 struct Overrides {
     /// A TOML file with settings; environment variables win over it.
@@ -82,7 +82,7 @@ struct Overrides {
 }
 
 impl Overrides {
-    /// Returns the settings, or the code to exit with where they were wrong or only to be printed.
+    /// Returns the settings, or the exit code where they were wrong or only to be printed.
     fn settings(&self) -> Result<TavernSettings, ExitCode> {
         let loaded = self.load();
         let loaded = loaded.map_err(|wrong| settings::report_and_exit_code(&wrong))?;
@@ -171,6 +171,6 @@ impl Command {
 
 /// Chooses the one TLS provider of the process, which clients of model endpoints need.
 fn install_tls() {
-    // It fails only where a provider was chosen before, and nothing ran before.
+    // It fails only if a provider was installed before, and no code ran before.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

@@ -1,4 +1,4 @@
-//! `tavern runs replay`: a turn again, from the file that `tavern runs export` printed.
+//! `tavern runs replay`: repeats a turn from the file that `tavern runs export` printed.
 
 use std::path::Path;
 use std::process::ExitCode;

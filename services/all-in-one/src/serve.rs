@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use all_in_one::{Tavern, TavernSettings};
 use contracts::tavern::sandbox::v1::GetIsolationRequest;
 
-/// Serves all services until a signal comes.
+/// Serves all services until a signal arrives.
 pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> {
     let telemetry = telemetry::init(&settings.telemetry, "tavern", env!("CARGO_PKG_VERSION"))?;
     let shutdown = grpc_kit::Shutdown::on_signals()?;
@@ -27,7 +27,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says where the services are and gives a call to paste.
+/// Prints the addresses of the services and a call to paste.
 async fn greet(
     tavern: &Tavern,
     settings: &TavernSettings,
@@ -50,7 +50,7 @@ async fn greet(
     Ok(())
 }
 
-/// Returns in words how scripts are kept apart from the host.
+/// Describes the isolation of scripts from the host.
 pub(crate) async fn isolation(tavern: &Tavern) -> anyhow::Result<String> {
     let report = tavern
         .sandbox()

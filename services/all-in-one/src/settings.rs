@@ -16,13 +16,13 @@ use workflow_execution::WorkflowSettings;
 
 /// Settings of the process; environment variables begin with `TAVERN__`.
 ///
-/// What belongs to one service is set as for its single program: by its own environment variables,
-/// such as `TAVERN_SANDBOX__LOWEST_ISOLATION`, or in the file `<service>.toml` of the deploy
-/// directory.
+/// The settings of one service are made as for its single program: by its own environment
+/// variables, such as `TAVERN_SANDBOX__LOWEST_ISOLATION`, or in the file `<service>.toml` of the
+/// deploy directory.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TavernSettings {
-    /// Where and how to listen; all services share the address. Default: 127.0.0.1:7401.
+    /// The address and the bounds of the server, which all services share. Default: 127.0.0.1:7401.
     pub server: ServerSettings,
     /// Logs, traces and metrics.
     pub telemetry: TelemetrySettings,
@@ -31,7 +31,7 @@ pub struct TavernSettings {
     /// The directory with `plugins`, `workflows`, `agents`, `scenes` and `models`. Default: `deploy`.
     pub deploy_dir: PathBuf,
     /// The file with the rules for approvals and the people who decide. Default: `approvals.json` in
-    /// the deploy directory, if it is there.
+    /// the deploy directory, if it exists.
     pub approvals_file: PathBuf,
 }
 
@@ -59,7 +59,7 @@ impl settings::Settings for TavernSettings {
     }
 }
 
-/// How the settings begin that the process gives its services, whatever they are set to.
+/// The prefixes of the settings that the process gives its services, whatever their values.
 const GIVEN: [&str; 16] = [
     "server.",
     "telemetry.",
@@ -83,7 +83,7 @@ fn is_given(key: &str) -> bool {
     GIVEN.iter().any(|given| key.starts_with(given))
 }
 
-/// Returns a problem for each variable of a service that sets what the process gives it.
+/// Returns a problem for each variable of a service that sets a value given by the process.
 fn without_effect(prefix: &str, vars: impl Iterator<Item = (OsString, OsString)>) -> Vec<Problem> {
     let names = vars.filter_map(|(name, _)| name.into_string().ok());
     let problem = |name: String| {
@@ -113,7 +113,7 @@ impl TavernSettings {
     /// Reads the settings of every service and points them to the directories of this process.
     ///
     /// # Errors
-    /// [`SettingsError`] has everything that is wrong with any of them.
+    /// [`SettingsError`] has every fault of all of them.
     pub(crate) fn services(&self) -> Result<ServiceSettings, SettingsError> {
         let mut wrong = SettingsError {
             problems: Vec::new(),
@@ -177,7 +177,7 @@ impl TavernSettings {
     /// Checks the settings of every service.
     ///
     /// # Errors
-    /// [`SettingsError`] has everything that is wrong with any of them.
+    /// [`SettingsError`] has every fault of all of them.
     pub fn check_services(&self) -> Result<(), SettingsError> {
         self.services().map(drop)
     }
@@ -198,11 +198,11 @@ impl TavernSettings {
 }
 
 /// Returns the settings in force of the process and of every service, with the meaning, the source and the
-/// default of each. Directories and addresses that the process gives its services are not repeated below
-/// them.
+/// default of each. Directories and addresses that the process gives its services are not repeated
+/// with theirs.
 ///
 /// # Errors
-/// [`SettingsError`] has everything that is wrong with any of them.
+/// [`SettingsError`] has every fault of all of them.
 pub fn describe(process: &Loaded<TavernSettings>) -> Result<String, SettingsError> {
     let settings = &process.settings;
     let parts = [
