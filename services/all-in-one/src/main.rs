@@ -96,7 +96,7 @@ impl Overrides {
         Err(ExitCode::SUCCESS)
     }
 
-    /// Reads the settings of the process, and checks those of every service.
+    /// Reads the settings of the process, and checks the settings of every service.
     fn load(&self) -> Result<Loaded<TavernSettings>, SettingsError> {
         let loaded = settings::load::<TavernSettings>(self.config.as_deref(), &self.flags());
         let checked = match &loaded {

@@ -64,7 +64,7 @@ pub struct Remote {
 pub enum Command {
     /// Invoke a text and follow the run to its end.
     Invoke(invoke::Input),
-    /// List, show and follow calls, and decide about those in doubt.
+    /// List, show and follow calls, and decide about calls in doubt.
     #[command(subcommand)]
     Calls(calls::Command),
     /// List, show and call tools.

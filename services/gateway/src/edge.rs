@@ -1,7 +1,7 @@
 //! The edges: every way into the gateway apart from gRPC, on the same port.
 //!
 //! An edge translates a request to gRPC, calls the same services as gRPC callers do, and translates
-//! the answer back. It decides nothing.
+//! the answer back. It makes no decisions.
 //!
 //! - `guard`: the hosts and origins that may call; runs before everything else.
 //! - `public`: the address that a client reached, behind a proxy too.

@@ -108,7 +108,7 @@ fn host(request: &Request) -> Result<Authority, &'static str> {
     plain(authority).ok_or(bad)
 }
 
-/// Returns an authority that names nothing but a host and a port.
+/// Returns an authority that has only a host and a port.
 fn plain(authority: Option<Authority>) -> Option<Authority> {
     authority.filter(|authority| !authority.as_str().contains('@'))
 }

@@ -94,7 +94,7 @@ impl Cgroups {
     /// `with_supervisor` is set, so is the supervisor; neither counts.
     ///
     /// # Errors
-    /// When the host refuses; nothing stays behind then.
+    /// When the host refuses; no directory stays behind then.
     pub fn make(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
         let mut left = MAX_NAMES;
         loop {

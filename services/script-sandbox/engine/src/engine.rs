@@ -34,7 +34,7 @@ use crate::{
 pub struct Engine {
     /// The findings of the self-test.
     pub report: Report,
-    /// Every runtime, also those that cannot be used.
+    /// Every runtime, including unusable ones.
     pub runtimes: Vec<Runtime>,
     /// The tools that run scripts; `None` where no isolation level works.
     pub tools: Option<Tools>,

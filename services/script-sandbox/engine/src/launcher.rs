@@ -158,7 +158,7 @@ enum SpawnerOrder {
         socket: OwnedFd,
         answer: oneshot::Sender<io::Result<Child>>,
     },
-    /// Is answered when all earlier orders are done.
+    /// Answers when all earlier orders are done.
     Answer(oneshot::Sender<()>),
     /// Waits for the end of a supervisor, then removes its cgroup, if no other owner holds it.
     Collect(Child, Option<Arc<Cgroup>>),

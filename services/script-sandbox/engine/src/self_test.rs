@@ -140,7 +140,7 @@ async fn run_proof(
         blobs: HeldBlobs::default(),
         accepted: Instant::now(),
     };
-    // Nothing cancels; the sender only has to live as long.
+    // The proof is never cancelled; the sender only has to live as long.
     let (_cancel, cancelled) = oneshot::channel();
     Ok(run::run(tools, job, Box::new(Collector), cancelled).await)
 }

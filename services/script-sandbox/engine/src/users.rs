@@ -28,7 +28,7 @@ pub struct Users {
 #[derive(Clone, Copy, Debug)]
 pub struct NoUser;
 
-/// Users that this service holds, and those that it does not hold yet.
+/// Users that this service holds, and users that it does not hold yet.
 #[derive(Debug)]
 struct Known {
     free: Vec<u32>,

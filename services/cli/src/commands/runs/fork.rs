@@ -25,7 +25,7 @@ pub struct Fork {
     /// (workflows) The digest of the effects that may be repeated, as the plan shows it.
     #[arg(long, conflicts_with = "at")]
     accept: Option<String>,
-    /// (workflows) Show the plan and start nothing.
+    /// (workflows) Show the plan without starting the run.
     #[arg(long, conflicts_with = "at")]
     plan: bool,
     /// (turns) The event at which to fork: an answer, a result or a message.

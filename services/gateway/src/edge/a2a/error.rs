@@ -67,7 +67,7 @@ pub(super) fn of_json_rpc(status: &Status) -> Value {
     json!({"code": code, "message": status.message(), "data": written(status)})
 }
 
-/// Returns the reason of a status in the words of the protocol, or nothing.
+/// Returns the reason of a status in the words of the protocol; empty if there is none.
 fn reason(status: &Status) -> String {
     let details = status.get_error_details();
     let info = details.error_info().filter(|info| info.domain == DOMAIN);

@@ -9,7 +9,8 @@ use sandbox_protocol::plan::RootPlan;
 
 use crate::domain::limits::Limits;
 
-/// Directories with programs and libraries. Those that are links on this host are linked inside.
+/// Directories with programs and libraries. A directory that is a link on this host is a link
+/// inside.
 const DIRECTORIES: [&str; 10] = [
     "/usr/bin",
     "/usr/lib",

@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(180);
 pub struct PoolSizer {
     most: u32,
     target: u32,
-    /// The number of vain requests before the first is kept.
+    /// The number of unsuccessful requests before the first interpreter is kept.
     hesitation: u32,
     /// The fewest that waited in this window.
     left_over: u32,
@@ -27,8 +27,8 @@ pub struct PoolSizer {
 }
 
 impl PoolSizer {
-    /// Makes a sizer without demand. At most `most` will wait, the first after `hesitation` vain
-    /// requests.
+    /// Makes a sizer without demand. At most `most` will wait, the first after `hesitation`
+    /// unsuccessful requests.
     pub fn new(most: u32, hesitation: u32, now: Instant) -> Self {
         Self {
             most,

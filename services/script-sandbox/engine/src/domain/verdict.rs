@@ -273,8 +273,8 @@ impl Facts {
             || self.usage.max_disk_files > u64::from(self.limits.disk_files)
     }
 
-    /// Returns whether the kernel has refused a process or, where its limit for a user does not
-    /// show, must have refused the next.
+    /// Returns whether the kernel has refused a process or, where its limit by user reports no
+    /// refusal, must have refused the next.
     fn processes_were_refused(&self) -> bool {
         self.evidence.processes_refused > 0 || self.usage.max_processes >= self.limits.processes
     }

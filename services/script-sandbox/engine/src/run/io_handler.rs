@@ -45,8 +45,8 @@ pub struct RunContext {
 /// The tasks that an I/O handler has started.
 #[derive(Debug)]
 pub struct IoTasks {
-    /// Capture standard output, standard error and the result channel; each ends when every process
-    /// that could write to it has ended.
+    /// The captures of standard output, standard error and the result channel; each ends when every
+    /// process that could write to it has ended.
     pub outputs: [JoinHandle<Captured>; 3],
     /// Reads the reports of progress; ends as the outputs do.
     pub progress_reader: JoinHandle<()>,

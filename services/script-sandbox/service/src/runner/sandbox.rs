@@ -86,7 +86,7 @@ impl Sandbox {
         &self.settings
     }
 
-    /// Every runtime, also those that cannot be used.
+    /// Every runtime, including unusable ones.
     pub fn runtimes(&self) -> &[Runtime] {
         &self.engine.runtimes
     }
