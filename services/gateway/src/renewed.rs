@@ -115,7 +115,7 @@ where
         under_way.end().await
     }
 
-    /// Returns a value whose load began after this call, or after another caller's.
+    /// Returns a value whose load began after this call, for this caller or another.
     ///
     /// # Errors
     /// The failure of the load.
