@@ -1,4 +1,4 @@
-//! How much a turn may use, and what it has used (section 7 of the rules for agents).
+//! The budgets of a turn and their usage (section 7 of the rules for agents).
 
 use std::time::Duration;
 
@@ -11,32 +11,33 @@ const NEARLY_PERCENT: u64 = 80;
 const KEPT_PERCENT: u64 = 10;
 /// The shortest answer that is worth a request, in tokens (rule G702).
 pub const SHORTEST_ANSWER: u64 = 256;
-/// An answer that a model without a limit of its own may be expected to give, in tokens. Only less than
-/// that is asked for, as an endpoint refuses more than its model can give.
+/// The expected length of an answer of a model without a limit of its own, in tokens. Only a
+/// smaller limit is sent, as an endpoint refuses more than its model supports.
 const ORDINARY_ANSWER: u64 = 4_096;
 
-/// How much a turn may use.
+/// The budgets of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Budgets {
-    /// How many rounds of deliberation there may be. Default 40, at most 200.
+    /// The most rounds of deliberation. Default 40, at most 200.
     pub iterations: u32,
-    /// How many calls of one answer are carried out. Default 16, at most 64.
+    /// The most calls of one answer that are carried out. Default 16, at most 64.
     pub calls_per_response: u32,
-    /// How many calls the turn may make in all. Default 64, at most 1,000.
+    /// The most calls of the turn in all. Default 64, at most 1,000.
     pub calls: u32,
-    /// How many bytes the outputs of its calls may have in all. Default 64 MiB, at most 1 GiB.
+    /// The most bytes of the outputs of its calls in all. Default 64 MiB, at most 1 GiB.
     pub bytes: u64,
-    /// How many runs of agents and workflows may stand one below the other under the turn. Default 8,
-    /// which is the most.
+    /// The most runs of agents and workflows one below the other under the turn. Default 8, which
+    /// is the most.
     pub depth: u32,
-    /// How many tokens its requests and answers may have in all; unbounded if missing.
+    /// The most tokens of its requests and answers in all; unbounded if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// What its answers may cost, in millionths of the currency of the prices; unbounded if missing.
+    /// The highest cost of its answers, in millionths of the currency of the prices; unbounded if
+    /// missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money_micros: Option<u64>,
-    /// How many seconds it may spend on requests to models and on calls; unbounded if missing.
+    /// The most seconds that it spends on requests to models and on calls; unbounded if missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_seconds: Option<u64>,
 }
@@ -56,7 +57,7 @@ impl Default for Budgets {
     }
 }
 
-/// What one source says about budgets; a missing unit is left to the others.
+/// The budgets that one source states; a missing unit is left to the other sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// See [`Budgets::iterations`].
@@ -93,7 +94,7 @@ impl Limits {
     }
 }
 
-/// What a turn has used.
+/// The usage of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// Rounds of deliberation.
@@ -106,7 +107,7 @@ pub struct Used {
     pub tokens: u64,
     /// The cost of answers in millionths.
     pub money_micros: u64,
-    /// The time in which a request to a model or a call was under way.
+    /// The time in which a request to a model or a call was in flight.
     pub wall: Duration,
 }
 
@@ -150,7 +151,7 @@ impl Budget {
         }
     }
 
-    /// Returns what the limit counts, for "used all of its …".
+    /// Returns the limit and its unit, for "used all of its …".
     pub fn words(self) -> String {
         let limit = self.limit();
         match self {
@@ -163,7 +164,7 @@ impl Budget {
         }
     }
 
-    /// Returns the part that is used before the last answer.
+    /// Returns the limit before the last answer.
     fn before_last(self) -> u64 {
         match self {
             Self::Tokens(limit) | Self::Money(limit) => {
@@ -175,7 +176,7 @@ impl Budget {
 }
 
 impl Budgets {
-    /// The most that a caller may ask for of what has a default.
+    /// The largest value of each unit that has a default.
     pub const MOST: Self = Self {
         iterations: 200,
         calls_per_response: 64,
@@ -187,9 +188,9 @@ impl Budgets {
         wall_seconds: None,
     };
 
-    /// Settles what a turn may use. A request takes precedence over a profile, and a profile over the
-    /// service's defaults, but none of them exceeds what the profile allows, or the service's tokens,
-    /// money and time (rule G105).
+    /// Settles the budgets of a turn. A request takes precedence over a profile, and a profile over
+    /// the service's defaults, but none of them exceeds the profile, or the service's tokens, money
+    /// and time (rule G105).
     pub fn settled(defaults: &Self, profile: &Limits, request: &Limits) -> Self {
         Self {
             iterations: chosen(request.iterations, profile.iterations, defaults.iterations),
@@ -215,7 +216,7 @@ impl Budgets {
         }
     }
 
-    /// Puts other limits in the place of those that are given.
+    /// Replaces the units that `limits` states.
     pub fn edited(&self, limits: &Limits) -> Self {
         Self {
             iterations: limits.iterations.unwrap_or(self.iterations),
@@ -229,7 +230,7 @@ impl Budgets {
         }
     }
 
-    /// Lowers the budgets to what a caller grants (rule G703).
+    /// Lowers the budgets to the grant of a caller (rule G703).
     pub fn within(&self, granted: &Limits) -> Self {
         let count = |own: u32, granted: Option<u32>| granted.map_or(own, |most| own.min(most));
         Self {
@@ -242,8 +243,8 @@ impl Budgets {
         }
     }
 
-    /// Returns what is left of tokens, money and time, at least 1 of each that is bounded; of the first two
-    /// a tenth is kept for the last answer.
+    /// Returns the remaining tokens, money and time, at least 1 of each that is bounded; a tenth of
+    /// the first two is kept for the last answer.
     pub fn left(&self, used: &Used, is_last: bool) -> (Option<u64>, Option<u64>, Option<u64>) {
         let left = |budget: Budget, used: u64| {
             let limit = match is_last {
@@ -287,7 +288,7 @@ impl Budgets {
             .filter(|(_, value, most)| *value == 0 || value > most)
     }
 
-    /// Returns each budget with what is used of it, those that were asked for last.
+    /// Returns each budget with its usage, the units without a default last.
     pub fn all(&self, used: &Used) -> impl Iterator<Item = (Budget, u64)> {
         let bounded = [
             (
@@ -308,7 +309,7 @@ impl Budgets {
         bounded.into_iter().chain(asked.into_iter().flatten())
     }
 
-    /// Returns the budget that keeps a call from leaving, with what is used of it. Rounds and calls are
+    /// Returns the budget that keeps a call from leaving, with its usage. Rounds and calls are
     /// counted by the turn itself.
     pub fn spent(&self, used: &Used) -> Option<(Budget, u64)> {
         self.all(used)
@@ -316,22 +317,23 @@ impl Budgets {
             .find(|(budget, used)| *used >= budget.limit())
     }
 
-    /// Returns the budget that keeps a round from beginning, with what is used of it.
+    /// Returns the budget that keeps a round from beginning, with its usage.
     pub fn spent_before_round(&self, used: &Used) -> Option<(Budget, u64)> {
         self.all(used)
             .skip(2)
             .find(|(budget, used)| *used >= budget.before_last())
     }
 
-    /// Returns the budgets that are nearly used up, with what is used of them.
+    /// Returns the budgets that are nearly used up, with their usage.
     pub fn nearly_spent(&self, used: &Used) -> impl Iterator<Item = (Budget, u64)> {
         self.all(used).filter(|(budget, used)| {
             *used < budget.limit() && *used >= percent(budget.limit(), NEARLY_PERCENT).max(1)
         })
     }
 
-    /// Reserves tokens and money for a request, and returns how many tokens its answer may have at most;
-    /// none if neither is bounded. `affordable` says how many an amount of money buys after the request.
+    /// Reserves tokens and money for a request, and returns the most tokens of its answer; none if
+    /// neither is bounded. `affordable` returns the number of tokens that an amount of money buys
+    /// after the request.
     ///
     /// # Errors
     /// The budget that leaves too little for an answer (rule G702).
@@ -362,7 +364,7 @@ impl Budgets {
     }
 }
 
-/// Lowers the most tokens of an answer to what is reserved for it.
+/// Lowers the most tokens of an answer to its reservation.
 pub fn within(most: Option<u32>, reserved: Option<u64>) -> Option<u32> {
     let reserved = reserved.and_then(|reserved| u32::try_from(reserved).ok());
     match (most, reserved) {
@@ -372,7 +374,7 @@ pub fn within(most: Option<u32>, reserved: Option<u64>) -> Option<u32> {
     }
 }
 
-/// The longest time at work, in seconds: that of the longest run.
+/// The longest time at work, in seconds: the limit of a run.
 pub(crate) const MOST_SECONDS: u64 = 366 * 86_400;
 /// More tokens or millionths than a turn can use; exact in JSON everywhere.
 pub(crate) const MOST_COUNT: u64 = 1 << 53;

@@ -1,7 +1,8 @@
-//! The events of a scene that runs, and the queues of its agents (rules G403 to G407).
+//! The events of a running scene, and the queues of its agents (rules G403 to G407).
 //!
-//! What is decided goes into the log before it counts: [`Channel::route`] decides where an event goes, and
-//! [`Channel::publish`] notes what the log says. A replay of the log therefore comes to the same queues.
+//! A decision is logged before it takes effect: [`Channel::route`] decides on the queues of an
+//! event, and [`Channel::publish`] applies the logged decision. A replay of the log therefore
+//! builds the same queues.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +16,19 @@ use super::{
 
 /// The most events that open one turn (rule G407).
 const MAX_TAKEN: usize = 32;
-/// The most bytes of their payloads.
+/// The most bytes of their payloads in all.
 const MAX_TAKEN_BYTES: usize = 256 << 10;
 
 /// The queues.
 #[derive(Debug, Default)]
 pub struct Channel {
     members: Vec<Member>,
-    /// The events that wait somewhere, with the number of queues.
+    /// The events that wait in a queue, with the number of queues.
     waiting: BTreeMap<String, (Event, usize)>,
     arrivals: u64,
 }
 
-/// An agent that listens.
+/// An agent with its subscriptions and its queue.
 #[derive(Debug)]
 pub struct Member {
     /// Its id in the scene.
@@ -51,40 +52,40 @@ struct ChannelEntry {
     debounced: bool,
 }
 
-/// Why an event does not reach an instance, or no longer.
+/// The reason for keeping an event from an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// It came about by itself too often.
+    /// Its chain is too long, or reaches the instance too often.
     Loop,
     /// It waited too long.
     Expired,
     /// The queue was full.
     QueueFull,
-    /// A newer event of its type came soon after it.
+    /// A newer event of its type followed soon after it.
     Superseded,
     /// The scene ended.
     SceneEnded,
 }
 
-/// An event that does not reach an instance, or no longer.
+/// An event that is kept from an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// The event.
     pub event_id: String,
     /// The instance.
     pub instance_id: String,
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
-    /// The same in words.
+    /// The reason in words.
     pub detail: String,
 }
 
-/// Where an event goes.
+/// The queues of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routed {
     /// The instances in whose queues it waits.
     pub delivered_to: Vec<String>,
-    /// What is dropped, this event or others.
+    /// The events that are dropped, this one or others.
     pub dropped: Vec<Dropped>,
 }
 
@@ -94,7 +95,7 @@ pub struct Routed {
 pub struct QueueFull(pub String);
 
 impl Member {
-    /// Makes an agent that listens.
+    /// Makes an agent with an empty queue.
     pub fn new(instance_id: String, subscriptions: Vec<Subscription>, queue_limit: usize) -> Self {
         Self {
             instance_id,
@@ -106,12 +107,12 @@ impl Member {
         }
     }
 
-    /// Whether a turn with events is under way.
+    /// Whether a turn with events is in progress.
     pub fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Returns how it sleeps; none if it is awake.
+    /// Returns the conditions that wake it; none if it is awake.
     pub fn sleep(&self) -> Option<&Sleep> {
         self.sleep.as_ref()
     }
@@ -122,7 +123,8 @@ impl Member {
         queue.any(|entry| entry.event_type == event_type)
     }
 
-    /// Returns how long the type of an event must be quiet; none if the event is not for this agent.
+    /// Returns the time for which the type of an event must be quiet, in milliseconds; none if the
+    /// event is not for this agent.
     fn hears(&self, event: &Event) -> Option<u64> {
         if !event.targets.is_empty() {
             return event.targets.contains(&self.instance_id).then_some(0);
@@ -139,9 +141,9 @@ impl Member {
         }
     }
 
-    /// Returns how long the type of an event must be quiet that the agent hears.
+    /// Returns the time for which the type of an event must be quiet, in milliseconds.
     fn debounce(&self, event: &Event) -> u64 {
-        // Conditions cost much more than this.
+        // Evaluating conditions costs much more than this.
         let mut own = self.subscriptions.iter();
         match own.any(|subscription| subscription.debounce_ms > 0) {
             true => self.hears(event).unwrap_or_default(),
@@ -183,7 +185,7 @@ impl Member {
 }
 
 impl Channel {
-    /// Takes the agents of a scene.
+    /// Makes the queues of the agents of a scene.
     pub fn new(members: Vec<Member>) -> Self {
         Self {
             members,
@@ -205,7 +207,7 @@ impl Channel {
         events.map(|(event, _)| event).collect()
     }
 
-    /// Decides where an event goes. Nothing is changed.
+    /// Decides on the queues of an event. Nothing is changed.
     ///
     /// # Errors
     /// [`QueueFull`] for a critical event.
@@ -259,7 +261,7 @@ impl Channel {
         Ok(routed)
     }
 
-    /// Notes that an event was published.
+    /// Records that an event was published.
     pub fn publish(&mut self, event: Event, delivered_to: &[String]) {
         self.arrivals += 1;
         let mut queues = 0;
@@ -287,7 +289,7 @@ impl Channel {
         }
     }
 
-    /// Notes that an event no longer waits for an instance.
+    /// Records that an event no longer waits for an instance.
     pub fn drop_event(&mut self, event_id: &str, instance_id: &str) {
         self.remove(instance_id, event_id);
     }
@@ -314,7 +316,7 @@ impl Channel {
         })
     }
 
-    /// Notes that an instance takes events. Returns those that waited for it.
+    /// Records that an instance takes events. Returns the events that waited for it.
     pub fn take(&mut self, instance_id: &str, event_ids: &[String]) -> Vec<Event> {
         self.set_busy(instance_id, true);
         let taken = event_ids
@@ -323,12 +325,12 @@ impl Channel {
         taken.collect()
     }
 
-    /// Notes that the turn of an instance has ended.
+    /// Records that the turn of an instance has ended.
     pub fn handled(&mut self, instance_id: &str) {
         self.set_busy(instance_id, false);
     }
 
-    /// Notes that an instance sleeps, or is awake.
+    /// Records that an instance sleeps, or is awake.
     pub fn set_sleep(&mut self, instance_id: &str, sleep: Option<Sleep>) {
         for member in &mut self.members {
             if member.instance_id == instance_id {
@@ -337,7 +339,7 @@ impl Channel {
         }
     }
 
-    /// Returns the instances that wake now, with what wakes them (rule G410).
+    /// Returns the instances that wake now, with the cause (rule G410).
     pub fn waking(&self, now: Timestamp) -> Vec<(String, WakeCause)> {
         let mut waking = Vec::new();
         for member in &self.members {
@@ -355,7 +357,7 @@ impl Channel {
         waking
     }
 
-    /// Returns what has waited too long.
+    /// Returns the events that have waited too long.
     pub fn expired(&self, now: Timestamp) -> Vec<Dropped> {
         let mut dropped = Vec::new();
         for member in &self.members {
@@ -370,7 +372,7 @@ impl Channel {
         dropped
     }
 
-    /// Returns everything that waits when the scene ends.
+    /// Returns every event that waits when the scene ends.
     pub fn left(&self) -> Vec<Dropped> {
         let all = self.members.iter().flat_map(|member| {
             member.queue.iter().map(|entry| Dropped {
@@ -383,7 +385,7 @@ impl Channel {
         all.collect()
     }
 
-    /// Returns when an event becomes ready or expires next.
+    /// Returns the next time at which an event becomes ready or expires, or an agent wakes.
     pub fn due(&self, now: Timestamp) -> Option<Timestamp> {
         let times = self.members.iter().flat_map(|member| {
             member
@@ -410,7 +412,7 @@ impl Channel {
         }
     }
 
-    /// Takes an event out of a queue.
+    /// Removes an event from a queue.
     fn remove(&mut self, instance_id: &str, event_id: &str) -> Option<Event> {
         let mut members = self.members.iter_mut();
         let member = members.find(|member| member.instance_id == instance_id)?;

@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{ChatMessage, Role, TurnMessage};
 
-/// The part of the context that a request fills at most, in percent, if the profile does not say.
+/// The part of the context that a request fills at most, in percent, if the profile states none.
 const AT_PERCENT: u32 = 75;
-/// How many of the last turns stay as they are, if the profile does not say.
+/// The number of the last turns that stay as they are, if the profile states none.
 const KEEP_TURNS: usize = 4;
 /// The most tokens of a summary.
 pub const SUMMARY_TOKENS: u32 = 1_024;
 /// The longest summary that is kept, in bytes.
 const MAX_SUMMARY_BYTES: usize = 16 << 10;
 
-/// When a conversation is compacted.
+/// The conditions of compacting a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionSettings {
     /// The part of the context that a request fills at most, in percent.
     pub at_percent: u32,
-    /// How many of the last turns stay as they are.
+    /// The number of the last turns that stay as they are.
     pub keep_turns: usize,
     /// The workflow that summarises; the model if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ impl Default for CompactionSettings {
 }
 
 impl CompactionSettings {
-    /// Returns how many tokens a request may have to a model with a context, of which an answer takes a
+    /// Returns the most tokens of a request to a model with a context, of which an answer uses a
     /// part.
     pub fn limit(&self, context_tokens: u64, output_tokens: u64) -> u64 {
         let room = context_tokens.saturating_sub(output_tokens);
@@ -47,14 +47,14 @@ impl CompactionSettings {
     }
 }
 
-/// What earlier turns are replaced by.
+/// The replacement of earlier turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
     /// The time of the beginning of the last turn that is replaced.
     pub until: Timestamp,
-    /// The summary; empty if they are left out.
+    /// The summary; empty if the turns are left out.
     pub summary: String,
-    /// How many turns are replaced.
+    /// The number of replaced turns.
     pub turns: u32,
 }
 
@@ -64,7 +64,7 @@ impl Compaction {
         turn.first().is_some_and(|first| first.time <= self.until)
     }
 
-    /// Returns what the model reads in the place of the turns.
+    /// Returns the message that the model reads in the place of the turns.
     pub fn message(&self, language: Language) -> TurnMessage {
         let text = match (self.summary.is_empty(), language) {
             (true, Language::En) => {
@@ -97,7 +97,8 @@ pub fn tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
 }
 
-/// Asks a model to summarise turns, of which the newest that fit into `most_bytes` are given.
+/// Builds the request for a summary of turns, of which the newest that fit into `most_bytes` are
+/// included.
 pub fn request(
     turns: &[Vec<TurnMessage>],
     language: Language,

@@ -1,12 +1,12 @@
-//! What a deliberation workflow is given, and which of its outputs is the answer (rules G201 and G202).
+//! The inputs of a deliberation workflow, and the output that is its answer (rules G201 and G202).
 
 use call_catalogue::names::squash;
 use serde_json::{Map, Value, json};
 
-/// The outputs that are the answer, squashed; the first that is there.
+/// The names of an output that is the answer, squashed; the first that exists.
 const ANSWERS: [&str; 4] = ["fulltext", "llmtextoutput", "text", "response"];
 
-/// What there is to deliberate about.
+/// The situation that an agent deliberates about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Situation {
     /// The agent's private state; none if it has none.
@@ -17,11 +17,12 @@ pub struct Situation {
     pub events: Vec<Value>,
     /// The agent's goals, each with `goal_id`, `description`, `priority` and `status`.
     pub goals: Vec<Value>,
-    /// What opened the turn.
+    /// The text that opened the turn.
     pub user_query: String,
     /// The messages so far, each with `role` and `content`.
     pub conversation: Vec<Value>,
-    /// What the calls of the answer before came to, each with `tool_id`, `status`, `text` and `output`.
+    /// The results of the calls of the previous answer, each with `tool_id`, `status`, `text` and
+    /// `output`.
     pub observations: Vec<Value>,
     /// The list of tools as a prompt teaches them; empty where none may be called.
     pub manifest: String,
@@ -29,13 +30,13 @@ pub struct Situation {
     pub tools: Vec<Value>,
     /// The instructions of the agent.
     pub system_prompt: String,
-    /// Who deliberates.
+    /// The agent that deliberates.
     pub agent: Value,
-    /// What began the turn.
+    /// The cause of the turn.
     pub trigger: Value,
     /// The number of the round, from 1.
     pub iteration: u32,
-    /// How many calls are left.
+    /// The number of calls left.
     pub calls_remaining: u32,
 }
 
@@ -87,8 +88,8 @@ impl Situation {
     }
 }
 
-/// Returns why a workflow with this definition cannot deliberate: each required input without a default that
-/// no turn gives, and the lack of an output for the answer.
+/// Returns the reasons for which a workflow with this definition cannot deliberate: each required
+/// input without a default that is no input of a turn, and a missing output for the answer.
 pub fn problems(definition: &Value) -> Vec<String> {
     let side = |key: &str| definition.get(key).and_then(Value::as_object);
     let given = Situation::default();
@@ -112,7 +113,7 @@ pub fn problems(definition: &Value) -> Vec<String> {
     problems
 }
 
-/// Returns the output that is the answer: the first with a name that says so, else the only text.
+/// Returns the output that is the answer: the first with a name of an answer, else the only text.
 pub fn answer_output(interface: &Map<String, Value>) -> Option<&str> {
     let named = ANSWERS.iter().find_map(|answer| {
         let mut keys = interface.keys();

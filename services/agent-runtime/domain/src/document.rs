@@ -1,4 +1,4 @@
-//! Reads values of a JSON document, and collects everything that is wrong with them.
+//! Reads values of a JSON document, and collects all its problems.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 /// The longest id of a document, in bytes.
 pub(crate) const MAX_ID_BYTES: usize = 256;
 
-/// Everything that is wrong with a document.
+/// All problems of a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub struct DocumentError {
@@ -14,13 +14,13 @@ pub struct DocumentError {
     pub problems: Vec<DocumentProblem>,
 }
 
-/// One thing that is wrong with a document.
+/// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}{message}", .pointer, if .pointer.is_empty() { "" } else { ": " })]
 pub struct DocumentProblem {
     /// JSON pointer into the document; empty for the document as a whole.
     pub pointer: String,
-    /// What is wrong, with the remedy.
+    /// The problem, with the remedy.
     pub message: String,
 }
 
@@ -36,13 +36,13 @@ impl DocumentError {
     }
 }
 
-/// Returns where the problems are.
+/// Returns the places of the problems.
 #[cfg(test)]
 pub(crate) fn places(problems: &[DocumentProblem]) -> Vec<&str> {
     problems.iter().map(|one| one.pointer.as_str()).collect()
 }
 
-/// Collects what is wrong with a document.
+/// Collects the problems of a document.
 #[derive(Default)]
 pub(crate) struct DocumentReader {
     pub(crate) problems: Vec<DocumentProblem>,
@@ -56,7 +56,7 @@ impl DocumentReader {
         });
     }
 
-    /// Reads the id of what an object describes; an id that is not one is a problem.
+    /// Reads the id of an object; an invalid id is a problem.
     pub(crate) fn id(&mut self, object: &Map<String, Value>, place: &str, key: &str) -> String {
         let id = object.get(key).and_then(Value::as_str).unwrap_or_default();
         if id.is_empty() || id.len() > MAX_ID_BYTES || id.chars().any(char::is_control) {
@@ -97,7 +97,8 @@ impl DocumentReader {
         }
     }
 
-    /// Reads a whole number from 1; none if it is missing, none and a problem if it is something else.
+    /// Reads a whole number from 1; none if it is missing, none and a problem if it is any other
+    /// value.
     pub(crate) fn optional_count(
         &mut self,
         object: &Map<String, Value>,
@@ -138,7 +139,7 @@ impl DocumentReader {
     }
 }
 
-/// Returns what changes when the text of a document changes.
+/// Returns the etag of a text, which changes with it.
 pub(crate) fn etag(text: &str) -> String {
     hex::encode(Sha256::digest(text))
 }
@@ -149,7 +150,7 @@ pub(crate) fn label(document: &Map<String, Value>) -> String {
     label.unwrap_or_default().to_owned()
 }
 
-/// Whether a value asks for something: it is not empty.
+/// Whether a value is used: it is neither null nor empty.
 pub(crate) fn is_used(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -216,7 +217,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Notes what is wrong at a path below this part.
+    /// Records a problem at a path below this part.
     pub(crate) fn problem(&mut self, path: &str, message: impl std::fmt::Display) {
         let pointer = format!("{}/{path}", self.place);
         self.reader.problem(&pointer, message);
@@ -234,7 +235,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Reads a value; none if it is missing, none and a problem if it is not what is expected.
+    /// Reads a value; none if it is missing, none and a problem if it is not the expected kind.
     pub(crate) fn read<T>(
         &mut self,
         key: &str,

@@ -7,16 +7,16 @@ use sha2::{Digest, Sha256};
 
 /// The largest payload, in bytes of JSON (rule G401).
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 10;
-/// The most steps by which an event may have come about (rule G405).
+/// The most steps in the chain of an event (rule G405).
 pub(crate) const MAX_HOPS: usize = 16;
-/// How often one type may reach one instance in a chain (rule G405).
+/// The most times that one type reaches one instance in a chain (rule G405).
 pub(crate) const MAX_SAME_HOPS: usize = 3;
 /// The longest time that an event may wait, in seconds (rule G406).
 pub(crate) const MAX_TTL_SECONDS: u32 = 604_800;
 /// The longest payload that a model is shown of one event, in bytes.
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
-/// How urgent an event is.
+/// The urgency of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// After all others.
@@ -70,19 +70,19 @@ impl SourceKind {
     }
 }
 
-/// What published an event.
+/// The publisher of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// The kind.
     pub kind: SourceKind,
-    /// The id of the instance, task, workflow or scene, or the name that the caller gave.
+    /// The id of the instance, task, workflow or scene, or the name that the caller states.
     pub id: String,
     /// The run that published it; may be empty.
     pub run_id: String,
 }
 
 impl Source {
-    /// The source of what the scene itself publishes.
+    /// Makes the source of the scene's own events.
     pub fn scene(scene_id: &str) -> Self {
         Self {
             kind: SourceKind::Scene,
@@ -97,7 +97,7 @@ impl Source {
     }
 }
 
-/// One step by which an event came about.
+/// One step in the chain of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hop {
     /// The instance that took an event.
@@ -117,21 +117,21 @@ pub struct Event {
     pub qualified_type: String,
     /// The data: an object.
     pub payload: Value,
-    /// What published it.
+    /// The publisher.
     pub source: Source,
-    /// The instances that it is for; empty for all subscribers.
+    /// The instances that receive it; empty for all subscribers.
     pub targets: Vec<String>,
-    /// How urgent it is.
+    /// The urgency.
     pub priority: Priority,
-    /// When it was published.
+    /// The time of publication.
     pub published: Timestamp,
     /// The earliest time at which it is taken.
     pub ready: Timestamp,
-    /// When it is dropped where it still waits.
+    /// The time at which it is dropped from the queues where it still waits.
     pub expires: Timestamp,
-    /// How it came about since the last caller or task.
+    /// The steps that led to it since the last caller or task.
     pub chain: Vec<Hop>,
-    /// The caller's name for what belongs together; may be empty.
+    /// The caller's id for events that belong together; may be empty.
     pub correlation_id: String,
 }
 
@@ -165,7 +165,7 @@ impl Event {
         })
     }
 
-    /// Returns the digest of what a publisher asked for, by which a repeat with another event is known.
+    /// Returns the digest of a publisher's request, which detects a repeat with another event.
     pub fn digest(&self) -> [u8; 32] {
         let asked = json!([
             self.event_type,
@@ -187,7 +187,7 @@ pub fn is_type(text: &str) -> bool {
             .all(|word| !word.is_empty() && word.chars().all(plain))
 }
 
-/// Words events, as [`Event::to_json`] writes them, as what opens a turn.
+/// Words events, in the form of [`Event::to_json`], as the opening of a turn.
 pub fn opening(events: &[Value]) -> String {
     let line = |event: &Value| {
         let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();

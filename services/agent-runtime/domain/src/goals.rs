@@ -1,4 +1,4 @@
-//! The goals of an agent (rule G106): a JSON object by goal id, kept in versions as states are.
+//! The goals of an agent (rule G106): a JSON object by goal id, kept in versions like states.
 
 use call_prompt::observation;
 use call_prompt::prompt::Language;
@@ -16,7 +16,7 @@ const MAX_SHOWN_BYTES: usize = 4 << 10;
 /// The priority of a goal that states none.
 const DEFAULT_PRIORITY: f64 = 0.5;
 
-/// How far a goal is.
+/// The status of a goal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GoalStatus {
     /// To be pursued later.
@@ -28,7 +28,7 @@ pub enum GoalStatus {
     Completed,
     /// Not reached, and no longer pursued.
     Failed,
-    /// Given up.
+    /// Abandoned.
     Dropped,
 }
 
@@ -63,13 +63,13 @@ impl GoalStatus {
 pub struct Goal {
     /// The id.
     pub id: String,
-    /// What is to be reached; empty if it was not found.
+    /// The aim; empty if it was not found.
     pub description: String,
-    /// How far it is.
+    /// The status.
     pub status: GoalStatus,
     /// From 0 to 1.
     pub priority: f64,
-    /// What it comes from.
+    /// The origin.
     pub origin: String,
     /// The knowledge base that describes it; empty for none.
     pub kb: String,
@@ -77,28 +77,28 @@ pub struct Goal {
     pub resolved: bool,
 }
 
-/// What an agent changes of a goal; what is missing stays as it is.
+/// A change of a goal by an agent; a missing field stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GoalChange {
-    /// What is to be reached.
+    /// The aim.
     pub description: Option<String>,
-    /// How far it is.
+    /// The status.
     pub status: Option<GoalStatus>,
     /// From 0 to 1.
     pub priority: Option<f64>,
 }
 
-/// A goal that a document gives an agent.
+/// A goal that a document assigns to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GivenGoal {
-    /// What the document says.
+    /// The reference in the document.
     pub reference: GoalReference,
-    /// Whether a scene says so, and not the profile.
+    /// Whether it is declared by a scene, and not by the profile.
     pub is_of_scene: bool,
 }
 
-/// Returns the goals with which an agent begins: a goal of the scene replaces that of the profile with its
-/// id, or is added.
+/// Returns the goals with which an agent begins: a goal of the scene replaces the profile's goal
+/// with the same id, or is added.
 pub fn given(profile: &[GoalReference], scene: &[GoalReference]) -> Vec<GivenGoal> {
     let given = |reference: &GoalReference, is_of_scene| GivenGoal {
         reference: reference.clone(),
@@ -157,7 +157,7 @@ pub fn schema() -> Value {
 /// Returns the operation by which an agent changes a goal.
 ///
 /// # Errors
-/// A sentence that says why the id can be none.
+/// A sentence that describes the problem with the id.
 pub fn operation(goal_id: &str, change: &GoalChange) -> Result<Operation, String> {
     let pointer = json_schema::pointer::join("", goal_id);
     let mut fields = Map::new();
@@ -206,7 +206,7 @@ fn read(id: &str, goal: &Value) -> Goal {
     }
 }
 
-/// Returns goals as a deliberation workflow is given them (rule G201).
+/// Returns goals in the form for a deliberation workflow (rule G201).
 pub fn for_workflow(state: &Value) -> Vec<Value> {
     let goals = listed(state).into_iter().map(|goal| {
         json!({"goal_id": goal.id, "description": goal.description, "priority": goal.priority,
@@ -215,7 +215,7 @@ pub fn for_workflow(state: &Value) -> Vec<Value> {
     goals.collect()
 }
 
-/// Words what the agent pursues; none if it pursues nothing.
+/// Words the goals that the agent pursues; none if it pursues none.
 pub fn shown(state: &Value, language: Language) -> Option<String> {
     let open = listed(state)
         .into_iter()

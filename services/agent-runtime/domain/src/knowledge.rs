@@ -1,4 +1,4 @@
-//! Knowledge bases: ComfyTavern's knowledge files, and what a profile says about them.
+//! Knowledge bases: ComfyTavern's knowledge files, and the references to them in profiles.
 
 mod references;
 mod words;
@@ -26,7 +26,7 @@ pub struct KnowledgeBase {
     pub id: String,
     /// The name for people.
     pub name: String,
-    /// What it is about; may be empty.
+    /// The subject; may be empty.
     pub description: String,
     /// Its entries.
     pub entries: Vec<Entry>,
@@ -39,13 +39,13 @@ pub struct KnowledgeBase {
 pub struct Entry {
     /// The id in the knowledge base.
     pub caiu_id: String,
-    /// What kind of entry it is; may be empty.
+    /// The kind of entry; may be empty.
     pub entry_type: String,
     /// A title; may be empty.
     pub display_name: String,
     /// The text.
     pub text: String,
-    /// Words for people and for finding it.
+    /// Words for people and for the search.
     pub tags: Vec<String>,
     /// Whether agents read it.
     pub is_enabled: bool,
@@ -62,7 +62,7 @@ impl Entry {
 /// Reads a knowledge file.
 ///
 /// # Errors
-/// [`DocumentError`] with everything that is wrong.
+/// [`DocumentError`] with all problems.
 pub fn read(text: &str) -> Result<KnowledgeBase, DocumentError> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_KNOWLEDGE_BYTES,

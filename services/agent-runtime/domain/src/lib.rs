@@ -1,14 +1,14 @@
-//! What an agent is, how its turn goes and what happens in a scene, as pure functions.
+//! The definitions of agents, the course of a turn and the queues of a scene, as pure functions.
 //!
-//! Nothing in here waits, asks the time or touches a wire type, so that every history can be
-//! replayed in a test: the crate is synchronous and names no tonic, prost, sqlx or tokio. The service
-//! around it asks models, calls tools, stores and sends.
+//! No function here waits, reads the clock or names a wire type, so that every history can be
+//! replayed in a test: the crate is synchronous and names no tonic, prost, sqlx or tokio. The
+//! service around it calls models and tools, stores and sends.
 //!
-//! Reading order: [`profile`] reads an agent's file, [`plan`] freezes what a turn needs to be resumed,
-//! [`turn`] is the state machine, [`reading`] decides what the calls of an answer come to,
-//! [`observation`] words what the model reads, [`prompt`] puts a request to the model together,
-//! [`budgets`] and [`usage`] count what it costs. [`scene`] reads the file of a scene, and [`channel`]
-//! decides which events wait for which of its agents. [`state`], [`goals`] and [`knowledge`] are what
+//! Reading order: [`profile`] reads an agent's file, [`plan`] freezes the data that resume a turn,
+//! [`turn`] is the state machine, [`reading`] decides on each call of an answer, [`observation`]
+//! words the notices to the model, [`prompt`] puts a request to the model together, [`budgets`] and
+//! [`usage`] count its cost. [`scene`] reads the file of a scene, and [`channel`] decides which
+//! events wait for which of its agents. [`state`], [`goals`] and [`knowledge`] hold the data that
 //! agents read and change.
 
 pub mod budgets;

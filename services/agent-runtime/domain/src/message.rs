@@ -7,7 +7,7 @@ use core_types::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -33,17 +33,17 @@ impl Role {
     }
 }
 
-/// A message as a model is given it.
+/// A message to or from a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// Who says it.
+    /// The author.
     pub role: Role,
-    /// What is said.
+    /// The text.
     pub text: String,
     /// The native calls of an answer, by the ids of the tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<NativeCall>,
-    /// Which call a tool's message is the result of.
+    /// The call whose result a tool's message holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_of: Option<EndedCall>,
     /// The model's thought before its answer, in the form in which its API takes it back with the calls.
@@ -63,7 +63,7 @@ impl ChatMessage {
         }
     }
 
-    /// Returns how many bytes a model reads of it.
+    /// Returns the number of bytes that a model reads of it.
     pub fn bytes(&self) -> usize {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
@@ -72,7 +72,7 @@ impl ChatMessage {
         self.text.len() + calls.sum::<usize>() + reasoning
     }
 
-    /// Returns what goes back to the model with the native calls; none if there are no calls.
+    /// Returns the reasoning that is sent back with the native calls; none if there are no calls.
     pub fn reasoning_of_calls(&self) -> Option<&Value> {
         self.reasoning.as_ref().filter(|_| !self.calls.is_empty())
     }
@@ -121,12 +121,12 @@ pub struct TurnMessage {
     pub message: ChatMessage,
     /// Whether it is an observation and not the user's own.
     pub observation: bool,
-    /// When it was said.
+    /// The time of the message.
     pub time: Timestamp,
 }
 
 impl ChatMessage {
-    /// Returns the message as one that was said at a time.
+    /// Returns the message with a time.
     pub fn at(self, time: Timestamp) -> TurnMessage {
         TurnMessage {
             message: self,

@@ -1,4 +1,4 @@
-//! What the model reads besides the results of its calls, and how long it may be.
+//! The notices that the model reads alongside the results of its calls, and their bounds.
 
 use call_prompt::observation;
 use call_prompt::prompt::Language;
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::budgets::Budget;
 
-/// The longest observation of one call, in bytes. What is beyond it stays in the log.
+/// The longest observation of one call, in bytes. The rest stays in the log.
 pub const MAX_OBSERVATION_BYTES: usize = 64 << 10;
 
-/// Says how the rest of a long output is read (rule L4).
+/// The note on reading the rest of a long output (rule L4).
 pub const READ_ON: &str = "\n[The tool system:read_stream reads what is left out by the handle.]";
 
 /// Returns the observation of a call that was not started, as one before it failed.
@@ -79,7 +79,7 @@ fn state_line(words: &str, state: &Value, language: Language) -> String {
     format!("{words} {}{cut}", observation::neutralise(shown))
 }
 
-/// Keeps a text to the bound, saying how much was cut.
+/// Cuts a text to the bound, with a note of the number of bytes cut.
 pub fn bounded(text: String) -> String {
     if text.len() <= MAX_OBSERVATION_BYTES {
         return text;

@@ -1,4 +1,4 @@
-//! What a turn was started with, kept beside its log so that it can be resumed.
+//! The parameters of a turn, stored alongside its log so that it can be resumed.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -17,8 +17,8 @@ use super::{
 const AGENT: &str = "agent:";
 const AGENT_ALIAS: &str = "agent__";
 
-/// How an agent's model is offered its tools (rule G501). Calls in its text and native calls are read
-/// in any case.
+/// The form in which an agent's model is offered its tools (rule G501). Calls in its text and
+/// native calls are read in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOffer {
@@ -55,7 +55,7 @@ impl ToolOffer {
     }
 }
 
-/// What becomes of a turn that asks a person (rule G808).
+/// The behaviour of a turn that asks a person (rule G808).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interaction {
@@ -79,7 +79,7 @@ impl Interaction {
     }
 }
 
-/// The letters and digits of a nonce: those of base 32 that are not mistaken for each other.
+/// The letters and digits of a nonce: base 32 without characters that are mistaken for each other.
 const NONCE_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Makes the nonce of a turn of 40 random bits: eight characters (rule G1006).
@@ -88,19 +88,19 @@ pub fn nonce_of(random: u64) -> String {
     (0..8).map(|at| char::from(digit(at))).collect()
 }
 
-/// What a turn begins with.
+/// The opening of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Opening {
-    /// The user says something.
+    /// A message of the user.
     UserMessage(String),
-    /// Events happened.
+    /// Events of the scene.
     Events(Vec<Value>),
-    /// The caller asked the model itself and gives what it wrote.
+    /// A text that the caller obtained from the model itself.
     ModelText {
-        /// What the model wrote.
+        /// The text of the model.
         text: String,
-        /// Whether the agent's model is asked to continue afterwards.
+        /// Whether the agent's model continues afterwards.
         go_on: bool,
     },
 }
@@ -124,18 +124,18 @@ impl Sampling {
     }
 }
 
-/// What a turn is given at its start. It is in the log.
+/// The input of a turn. It is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnInput {
     /// Messages from before the turn, the oldest first, of a caller that keeps the conversation
     /// itself. They are never read for calls.
     pub history: Vec<ChatMessage>,
-    /// What the turn begins with.
+    /// The opening.
     pub opening: Opening,
 }
 
 impl Opening {
-    /// Writes what the turn begins with as the JSON of the log.
+    /// Writes the opening as the JSON of the log.
     pub fn to_json(&self) -> String {
         match self {
             Self::UserMessage(text) | Self::ModelText { text, .. } => {
@@ -151,11 +151,11 @@ impl Opening {
 pub struct SceneTurn {
     /// The scene.
     pub scene_id: String,
-    /// The run of the scene; of a fork, what its copy of the world state is kept under.
+    /// The run of the scene; of a fork, the key of its copy of the world state.
     pub run_id: String,
     /// The agent.
     pub instance_id: String,
-    /// How what the turn publishes came about.
+    /// The chain of the events that the turn publishes.
     pub chain: Vec<Hop>,
     /// The agents of the scene that the inventory names as tools, with their conversations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -165,18 +165,18 @@ pub struct SceneTurn {
     pub copy_of: Option<String>,
 }
 
-/// Everything of a turn that its log does not say. Its input is in the log.
+/// All parameters of a turn that are not in its log. Its input is in the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// How much the turn may use.
+    /// The budgets of the turn.
     pub budgets: Budgets,
-    /// Whether the model continues after a text that the caller gave.
+    /// Whether the model continues after a text of the caller.
     pub go_on: bool,
     /// Whether the conversation is dropped when the turn ends.
     pub ephemeral: bool,
-    /// The model; missing if the turn never asks one.
+    /// The model; missing if the turn never calls one.
     pub model: Option<String>,
-    /// The models that are asked in its place, in order; those of the settings if missing.
+    /// The models that are called in its place, in order; the fallbacks of the settings if missing.
     #[serde(default)]
     pub fallbacks: Option<Vec<String>>,
     /// The workflow that is run in the model's place; missing for the built-in deliberation.
@@ -202,33 +202,33 @@ pub struct Plan {
     pub formats: Option<Vec<TrainedFormat>>,
     /// The language of the list of tools.
     pub language: Language,
-    /// How the model is offered its tools.
+    /// The form in which the model is offered its tools.
     #[serde(default)]
     pub tools: ToolOffer,
     /// The sampling temperature.
     pub temperature: Option<f64>,
     /// The most tokens of one answer.
     pub max_output_tokens: Option<u32>,
-    /// Whether a request to the model is ended at the name of a tool that is not there.
+    /// Whether a request to the model is ended at the name of a tool that does not exist.
     #[serde(default)]
     pub stop_at_unknown_tool: bool,
     /// Whether the model's answers begin in a thought; its settings decide if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins_in_thought: Option<bool>,
-    /// When the conversation is compacted.
+    /// The conditions of compacting the conversation.
     #[serde(default)]
     pub compaction: CompactionSettings,
-    /// What shortens the long outputs of tools.
+    /// The workflows that shorten the long outputs of tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reduction: Vec<Reduction>,
-    /// Whether the run does nothing but replace earlier turns by a summary, as a caller asked.
+    /// Whether the run only replaces earlier turns by a summary, at the request of a caller.
     #[serde(default)]
     pub compact: bool,
-    /// What becomes of the turn where it asks a person.
+    /// The behaviour of the turn when it asks a person.
     #[serde(default)]
     pub interaction: Interaction,
-    /// What the marks that open blocks of calls must hold in this turn (rule G1006); missing where the
-    /// profile does not ask for it.
+    /// The nonce in the marks that open blocks of calls in this turn (rule G1006); missing if the
+    /// profile does not request it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
     /// The turn's place in a scene; missing outside of scenes.
@@ -253,8 +253,8 @@ impl Plan {
         ids.map(Cow::into_owned).collect()
     }
 
-    /// Names the agents of the turn's scene, with their conversations. Those that the inventory has as tools
-    /// are asked there, and the agent's rules on these tools hold for that.
+    /// Names the agents of the turn's scene, with their conversations. Calls of agents in the
+    /// inventory use these conversations, as do the agent's rules on these tools.
     pub fn know_agents(&mut self, agents: impl Iterator<Item = (String, String)>) {
         let Some(scene) = &mut self.scene else {
             return;

@@ -1,14 +1,14 @@
 //! Agent profiles: ComfyTavern's `agent_profile.json`, unmodified.
 //!
-//! Every key that ComfyTavern defines may be there, and any other; all are kept. Tavern's own
-//! settings stand under `custom_metadata.tavern`, the place that the format leaves to others:
+//! Every key that ComfyTavern defines may be present, and any other; all are kept. Tavern's own
+//! settings are under `custom_metadata.tavern`, the place that the format leaves to others:
 //!
 //! ```json
 //! {"model": "house", "dialect": "action", "language": "en", "system_prompt": "You are ..."}
 //! ```
 //!
-//! Profiles come from people, so everything that is wrong with one is reported together. What has no effect
-//! is kept, and its use is a finding, as is a key that nothing reads.
+//! Profiles come from people, so all problems of one are reported together. A key without effect is
+//! kept, and its use is a finding, as is a key that nothing reads.
 
 mod approvals;
 mod references;
@@ -35,20 +35,20 @@ pub(crate) const MAX_INVENTORY: usize = 500;
 /// The longest system prompt, in bytes.
 pub(crate) const MAX_SYSTEM_PROMPT_BYTES: usize = 64 << 10;
 
-/// Who an agent is.
+/// The declaration of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// The id.
     pub id: ProfileId,
     /// The name for people.
     pub name: String,
-    /// What the agent is; may be empty.
+    /// The description; may be empty.
     pub description: String,
     /// The author's label of the revision; may be empty.
     pub version: String,
     /// `tool_ids_inventory` as the file names it.
     pub tool_ids: Vec<String>,
-    /// Tools that the skills of `skill_workflow_ids_inventory` are known by.
+    /// The tool ids of the skills in `skill_workflow_ids_inventory`.
     pub skill_tool_ids: Vec<String>,
     /// The workflow that deliberates; the built-in deliberation if missing.
     pub deliberation: Option<String>,
@@ -64,14 +64,14 @@ pub struct Profile {
     pub subscriptions: Vec<Subscription>,
     /// `custom_metadata.tavern`.
     pub tavern: TavernSection,
-    /// What the file asks for that has no effect.
+    /// The findings on keys without effect.
     pub diagnostics: Vec<LoadDiagnostic>,
     /// The profile as it was written.
     pub text: String,
 }
 
 impl Profile {
-    /// Returns what changes when the text changes.
+    /// Returns the etag, which changes with the text.
     pub fn etag(&self) -> String {
         document::etag(&self.text)
     }
@@ -87,7 +87,7 @@ impl Profile {
         all
     }
 
-    /// Returns the instructions that the agent's model is given before the list of tools.
+    /// Returns the instructions that the agent's model reads before the list of tools.
     pub fn system_prompt(&self) -> String {
         match &self.tavern.system_prompt {
             Some(prompt) => prompt.clone(),
@@ -100,7 +100,7 @@ impl Profile {
 /// Reads a profile.
 ///
 /// # Errors
-/// [`DocumentError`] with everything that is wrong.
+/// [`DocumentError`] with all problems.
 pub fn read(text: &str) -> Result<Profile, DocumentError> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_PROFILE_BYTES,

@@ -1,5 +1,5 @@
-//! Projects: ComfyTavern's `project.json`, unmodified (rule G101). A project names what belongs together;
-//! what it names counts by its id.
+//! Projects: ComfyTavern's `project.json`, unmodified (rule G101). A project names documents that
+//! belong together, by their ids.
 
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub struct Project {
     pub id: String,
     /// The name for people.
     pub name: String,
-    /// What the project is; may be empty.
+    /// The description; may be empty.
     pub description: String,
     /// The author's label of the revision; may be empty.
     pub version: String,
@@ -32,7 +32,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Returns what changes when the text changes.
+    /// Returns the etag, which changes with the text.
     pub fn etag(&self) -> String {
         document::etag(&self.text)
     }
@@ -41,7 +41,7 @@ impl Project {
 /// Reads a project.
 ///
 /// # Errors
-/// [`DocumentError`] with everything that is wrong.
+/// [`DocumentError`] with all problems.
 pub fn read(text: &str) -> Result<Project, DocumentError> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_PROJECT_BYTES,
@@ -76,7 +76,7 @@ pub fn read(text: &str) -> Result<Project, DocumentError> {
     }
 }
 
-/// Reads what a list names, each with an id and perhaps a path.
+/// Reads the items of a list, each with an id and perhaps a path.
 fn named(
     reader: &mut DocumentReader,
     project: &Map<String, Value>,

@@ -1,8 +1,8 @@
 //! Puts a request to the model together.
 //!
-//! The system message holds the agent's instructions and the list of its tools, then come the
-//! earlier turns and the present one as they are. The same history gives the same bytes, so that
-//! endpoints can cache them and a replay can be compared: [`Prompt::digest`] says which they were.
+//! The system message holds the agent's instructions and the list of its tools, followed by the
+//! earlier turns and the present one as they are. The same history makes the same bytes, so that
+//! endpoints can cache them and a replay can be compared by [`Prompt::digest`].
 
 use sha2::{Digest, Sha256};
 
@@ -13,7 +13,7 @@ use super::message::{ChatMessage, Role, TurnMessage};
 pub struct Prompt {
     /// The messages, the oldest first.
     pub messages: Vec<ChatMessage>,
-    /// How many of the oldest turns were left out, as the history was too long.
+    /// The number of the oldest turns that were left out, as the history was too long.
     pub turns_left_out: usize,
 }
 
@@ -76,7 +76,7 @@ impl Prompt {
         hex::encode(hasher.finalize())
     }
 
-    /// Returns how many bytes the messages hold.
+    /// Returns the number of bytes of the messages.
     pub fn bytes(&self) -> usize {
         self.messages.iter().map(ChatMessage::bytes).sum()
     }

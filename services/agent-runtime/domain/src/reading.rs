@@ -1,8 +1,8 @@
-//! What the calls of an answer come to.
+//! The decisions on the calls of an answer.
 //!
-//! The parser says what a text holds; this module decides what becomes of each call before any of
-//! them leaves: it runs, or it is refused with an observation. Only the model's own text of this
-//! turn comes here.
+//! The parser reports the calls of a text; this module decides on each before any of them leaves:
+//! it runs, or it is refused with an observation. Only the model's own text of this turn is read
+//! here.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -24,7 +24,7 @@ pub(crate) const MAX_ARGUMENTS_BYTES: usize = 512 << 10;
 /// The most remarks on one answer that are recorded: they become durable together with its calls.
 const MAX_REMARKS: usize = 512;
 
-/// What the reading of an answer depends on besides the answer.
+/// The data besides the answer that its reading depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The tools of the agent.
@@ -33,9 +33,9 @@ pub struct Context<'a> {
     pub policy: &'a Policy,
     /// The dialect in which the model is shown how to call.
     pub dialect: Dialect,
-    /// How many calls of one answer are carried out.
+    /// The most calls of one answer that are carried out.
     pub per_answer: u32,
-    /// How many calls the turn has left.
+    /// The number of calls that the turn has left.
     pub left: u32,
     /// The budget because of which no call is carried out.
     pub last: Option<Budget>,
@@ -48,39 +48,39 @@ pub struct Context<'a> {
 pub struct Reading {
     /// The calls in the order in which they run.
     pub calls: Vec<CallReading>,
-    /// What the parser remarked.
+    /// The remarks of the parser.
     pub diagnostics: Vec<Diagnostic>,
-    /// What the model reads about the text as a whole.
+    /// The observation about the text as a whole.
     pub observation: Option<String>,
 }
 
-/// A call and what becomes of it.
+/// A call and the decision on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallReading {
-    /// The call as the turn knows it.
+    /// The call in the form of the turn.
     pub call: ReadCall,
-    /// The call as the parser read it, with everything that is wrong.
+    /// The call as the parser read it, with all its problems.
     pub written: Call,
-    /// Why it does not run; none if it does.
+    /// The refusal; none if it runs.
     pub refusal: Option<Refusal>,
 }
 
-/// Why a call is not carried out.
+/// The reason for not carrying out a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// How the call ends.
+    /// The status with which the call ends.
     pub status: CallStatus,
-    /// What kind of reason it is.
+    /// The kind of reason.
     pub kind: RefusalKind,
     /// A stable code.
     pub code: String,
     /// One sentence.
     pub message: String,
-    /// What the model reads; none if it is not asked again.
+    /// The observation for the model; none if it is not asked again.
     pub observation: Option<String>,
 }
 
-/// What kind of reason keeps a call from running.
+/// The kinds of reasons that keep a call from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The call is wrong.
@@ -92,7 +92,7 @@ pub enum RefusalKind {
 }
 
 impl Reading {
-    /// Names the failure if no call can run, as the turn will.
+    /// Names the failure, in the words of the turn, if no call can run.
     pub fn failure(&self) -> Option<String> {
         name_failure(
             self.calls.iter().map(|reading| &reading.call),
@@ -100,7 +100,7 @@ impl Reading {
         )
     }
 
-    /// Adds the schema and a filled example of each tool to what the model reads (rule L7).
+    /// Adds the schema and a filled example of each tool to the observation (rule L7).
     pub fn explain(&mut self, context: Context<'_>) {
         for reading in &mut self.calls {
             let Some(tool) = context.catalogue.tool(&reading.call.tool_id) else {
@@ -127,26 +127,27 @@ impl Reading {
     }
 }
 
-/// Decides what becomes of each call of a text and of the answer's structured calls.
+/// Decides on each call of a text and on the answer's structured calls.
 pub fn read(parsed: Parsed, native_calls: &[NativeCall], context: Context<'_>) -> Reading {
     Reader::default().finish(parsed, native_calls, context)
 }
 
-/// Reads an answer while it is written: a block that is closed is final, whatever follows it.
+/// Reads an answer while it is written: a closed block is final, whatever follows it.
 #[derive(Debug, Default)]
 pub struct Reader {
     /// Prepared with the first call.
     echo: Option<Echo>,
     calls: Vec<CallReading>,
     planned: u32,
-    /// How many calls, from the first, nothing that is still to come can change anything about.
+    /// The number of calls, from the first, that the rest of the answer cannot change.
     sure: usize,
-    /// The number of calls, from the first, that turned out to stand in a thought after they had become sure.
+    /// The number of calls, from the first, that were found to be in a thought after they had
+    /// become sure.
     taken_back: usize,
 }
 
 impl Reader {
-    /// Takes the calls of a block that is closed.
+    /// Adds the calls of a closed block.
     pub fn take(&mut self, block: &Block, calls: &[Arc<Call>], context: Context<'_>) {
         if !block.problems.is_empty() {
             return;
@@ -160,7 +161,7 @@ impl Reader {
         self.sure += certain.count();
     }
 
-    /// Takes back the calls so far, which turned out to stand in a thought. Those that were sure, and may have
+    /// Takes back the calls so far, which were found to be in a thought. Sure calls, which may have
     /// started, stay: they change nothing.
     pub fn take_back(&mut self) {
         self.calls.truncate(self.sure);
@@ -169,13 +170,13 @@ impl Reader {
     }
 
     /// Returns the calls, from the first, that may start before the answer is complete: their tools
-    /// are read-only, nothing was repaired in them, and nothing before them has to happen first but
-    /// calls of the same kind.
+    /// are read-only, nothing was repaired in them, and only calls of the same kind precede them.
     pub fn sure(&self) -> &[CallReading] {
         &self.calls[..self.sure]
     }
 
-    /// Decides about the rest when the answer is complete. The context is the one of before.
+    /// Decides on the remaining calls when the answer is complete. The context is the same as for
+    /// the earlier calls.
     pub fn finish(
         mut self,
         mut parsed: Parsed,
@@ -226,18 +227,18 @@ impl CallReading {
 /// A call whose tool is unknown or not available, at whose name the model was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCall {
-    /// The place of its block, of which it is the first call.
+    /// The index of its block, of which it is the first call.
     pub block: usize,
     /// The block's dialect.
     pub dialect: Dialect,
     /// The name as written.
     pub name: String,
-    /// Where the name stands.
+    /// The place of the name.
     pub span: Span,
 }
 
-/// Makes of a block that was cut at the name of an unknown tool what is wrong with it: the model is
-/// shown the name, not about an end that was made for it.
+/// Replaces the calls and problems of a block that was cut at the name of an unknown tool by that
+/// call: the model is shown the name, and not the artificial end.
 pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
     let Some(block) = parsed.blocks.get_mut(unknown.block) else {
         return;
@@ -263,7 +264,7 @@ pub fn cut_at(parsed: &mut Parsed, unknown: UnknownCall, context: Context<'_>) {
     }));
 }
 
-/// Everything that the parser remarked, in the order of the text.
+/// Returns every remark of the parser, in the order of the text.
 fn remarks(parsed: &Parsed) -> Vec<Diagnostic> {
     let tolerances = parsed.calls.iter().flat_map(|call| &call.tolerances);
     let mut remarks = parsed.diagnostics.clone();

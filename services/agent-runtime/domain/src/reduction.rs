@@ -28,7 +28,7 @@ pub fn workflow_for<'a>(reductions: &'a [Reduction], tool_id: &str) -> Option<&'
     first.map(|reduction| reduction.workflow.as_str())
 }
 
-/// Returns the inputs of a workflow that shortens an output, of those that its interface declares.
+/// Returns the declared inputs of a workflow that shortens an output.
 pub fn inputs(
     interface: &Map<String, Value>,
     tool_id: &str,

@@ -1,7 +1,7 @@
 //! Scenes: ComfyTavern's scene documents, unmodified (rule G101).
 //!
-//! Every key that ComfyTavern defines may be there, and any other; all are kept. What has no effect here,
-//! such as panels and states, is a finding.
+//! Every key that ComfyTavern defines may be present, and any other; all are kept. A key without
+//! effect here, such as panels and states, is a finding.
 
 pub mod conversation;
 mod instance;
@@ -26,7 +26,7 @@ pub use tasks::Task;
 
 /// The largest scene that is read, in bytes.
 pub const MAX_SCENE_BYTES: usize = 1 << 20;
-/// How long events wait if the scene does not say, in seconds.
+/// The time for which events wait if the scene states none, in seconds.
 const DEFAULT_TTL_SECONDS: u32 = 3_600;
 /// The longest id, in bytes.
 const MAX_ID_BYTES: usize = 128;
@@ -38,7 +38,7 @@ pub struct Scene {
     pub id: String,
     /// The name for people.
     pub name: String,
-    /// What the scene is; may be empty.
+    /// The description; may be empty.
     pub description: String,
     /// The author's label of the revision; may be empty.
     pub version: String,
@@ -48,22 +48,22 @@ pub struct Scene {
     pub first_world: Value,
     /// The JSON Schema of the world state; any object if missing.
     pub world_schema: Option<Value>,
-    /// What stands in front of the types of its events.
+    /// The namespace in front of the types of its events.
     pub namespace: String,
-    /// How long events wait, in seconds.
+    /// The time for which events wait, in seconds.
     pub ttl_seconds: u32,
     /// Its workflows by moment.
     pub workflows: Vec<Workflow>,
     /// Its timers.
     pub tasks: Vec<Task>,
-    /// What the document asks for that has no effect.
+    /// The findings on keys without effect.
     pub diagnostics: Vec<LoadDiagnostic>,
     /// The document as it was written.
     pub text: String,
 }
 
 impl Scene {
-    /// Returns what changes when the text changes.
+    /// Returns the etag, which changes with the text.
     pub fn etag(&self) -> String {
         document::etag(&self.text)
     }
@@ -83,7 +83,7 @@ impl Scene {
 /// Reads a scene.
 ///
 /// # Errors
-/// [`DocumentError`] with everything that is wrong.
+/// [`DocumentError`] with all problems.
 pub fn read(text: &str) -> Result<Scene, DocumentError> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_SCENE_BYTES,

@@ -7,10 +7,10 @@ use super::{
     subscription::matches,
 };
 
-/// What wakes an agent that sleeps, beside a user and what is for it alone.
+/// The conditions that wake a sleeping agent, in addition to users and events that target it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// When it wakes by itself.
+    /// The time at which it wakes by itself.
     pub until: Option<Timestamp>,
     /// The types of events.
     pub wake_on: Vec<String>,
@@ -18,21 +18,21 @@ pub struct Sleep {
     pub priority: Priority,
 }
 
-/// What woke an agent.
+/// The cause of an agent's waking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WakeCause {
-    /// Its time came.
+    /// The time at which it wakes.
     Timer,
     /// An event.
     Event(String),
-    /// A user said something.
+    /// A message of a user.
     Message,
     /// A caller.
     Caller,
 }
 
 impl Sleep {
-    /// Whether an event has a type that it waits for.
+    /// Whether an event has a type that wakes it.
     pub(crate) fn listens_for(&self, event: &Event) -> bool {
         let mut patterns = self.wake_on.iter();
         patterns.any(|pattern| {
@@ -42,7 +42,7 @@ impl Sleep {
 
     /// Whether an event that waits wakes the agent.
     pub fn ends_with(&self, event: &Event) -> bool {
-        // What has a target waits only where it is one.
+        // An event with targets waits only in their queues.
         !event.targets.is_empty() || event.priority >= self.priority || self.listens_for(event)
     }
 }

@@ -1,5 +1,5 @@
-//! The names under which profiles list tools of the platform (rule G307). The model sees the name that its
-//! profile has, and the registry is asked for the tool.
+//! The names under which profiles list tools of the platform (rule G307). The model sees the name
+//! in its profile, and the registry receives the id of the tool.
 
 /// The tool that asks a person.
 pub const QUESTION: &str = "RequestUserInteractionTool";
@@ -44,7 +44,7 @@ const NAMES: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// The tools by which a model uses handles. Every agent has them once a call gave a handle.
+/// The tools by which a model uses handles. Every agent has them once a call returned a handle.
 pub const HANDLE_TOOLS: [&str; 3] = ["system:read_stream", "system:list_handles", "system:cancel"];
 
 /// The tools that read and change the states of the agent itself and of its scene.

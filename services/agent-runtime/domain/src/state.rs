@@ -16,7 +16,7 @@ pub const MAX_PRIVATE_BYTES: usize = 256 << 10;
 pub const MAX_WORLD_BYTES: usize = 1 << 20;
 /// The largest value of one change, in bytes of JSON (rule G304).
 pub const MAX_VALUE_BYTES: usize = 64 << 10;
-/// How deep a state may be nested (rule G304).
+/// The deepest nesting of a state (rule G304).
 pub const MAX_DEPTH: usize = 32;
 
 /// One change (rule G302).
@@ -24,13 +24,13 @@ pub const MAX_DEPTH: usize = 32;
 pub enum Operation {
     /// Puts a value at a path; objects on the way are made.
     Set(Path, Value),
-    /// Lays an object over the one at a path, which is made if it is missing.
+    /// Merges an object into the object at a path, which is made if it is missing.
     Merge(Path, Value),
-    /// Removes what is at a path.
+    /// Removes the value at a path.
     Remove(Path),
     /// Adds a value to the end of a list; the list is made if it is missing.
     Append(Path, Value),
-    /// Adds a number to a number; one that is missing counts as zero.
+    /// Adds a number to a number; a missing number counts as zero.
     Increment(Path, Number),
     /// Fails unless a path has this value.
     Test(Path, Value),
@@ -57,22 +57,22 @@ pub struct Changed {
     pub state: Value,
     /// The paths that were changed, as JSON Pointers, in order.
     pub paths: Vec<String>,
-    /// What was at the path of the last change before it; none if nothing was.
+    /// The value at the path of the last change before it; none if there was none.
     pub previous: Option<Value>,
 }
 
-/// Why a state is not changed or read.
+/// The reason for not changing or reading a state.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StateError {
-    /// There is no value at a path.
+    /// A path without a value.
     #[error("there is no value at `{path}`{}", near_words(.near))]
     PathNotFound {
         /// The path, as it was written.
         path: String,
-        /// Keys that are there and almost the same.
+        /// Existing keys that are almost the same.
         near: Vec<String>,
     },
-    /// What is at a path is of another kind than the change needs.
+    /// A value at a path of another kind than the change needs.
     #[error("`{path}` is not {expected}")]
     WrongKind {
         /// The path, as it was written.
@@ -80,26 +80,26 @@ pub enum StateError {
         /// The kind that is needed.
         expected: &'static str,
     },
-    /// A test did not hold.
+    /// A test that did not hold.
     #[error("`{path}` does not have the expected value")]
     TestFailed {
         /// The path, as it was written.
         path: String,
     },
-    /// The state or a value would be too large.
+    /// A state or a value that would be too large.
     #[error("the {what} would be {bytes} bytes, but at most {most} are allowed")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// Its size.
         bytes: usize,
         /// The most.
         most: usize,
     },
-    /// The state would be nested too deep.
+    /// A state that would be nested too deep.
     #[error("the state would be nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// The state would break its schema; every violation.
+    /// A state that would break its schema; every violation.
     #[error("the state would break its schema: {}", violation_words(.0))]
     BreaksSchema(Vec<Violation>),
 }
@@ -124,7 +124,8 @@ fn violation_words(violations: &[Violation]) -> String {
 /// A state that breaks the schema or has more than `most` bytes.
 pub fn first(schema: Option<&Schema>, values: &Value, most: usize) -> Result<Value, StateError> {
     let mut state = Value::Object(Map::new());
-    // Once for the defaults that the values override in part, once for those inside the values.
+    // Once for the defaults that the values override in part, once for the defaults inside the
+    // values.
     fill(schema, &mut state);
     merge(&mut state, values);
     fill(schema, &mut state);
@@ -138,7 +139,7 @@ fn fill(schema: Option<&Schema>, state: &mut Value) {
     }
 }
 
-/// Lays one value over another: objects merge by key, everything else replaces (rule G106).
+/// Merges one value over another: objects merge by key, everything else replaces (rule G106).
 pub fn merge(below: &mut Value, above: &Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
@@ -153,7 +154,7 @@ pub fn merge(below: &mut Value, above: &Value) {
 /// Applies all changes or none, to at most `most` bytes.
 ///
 /// # Errors
-/// The first change that cannot be made, or what the state would break.
+/// The first change that cannot be made, or the rule that the state would break.
 pub fn change(
     state: &Value,
     operations: &[Operation],

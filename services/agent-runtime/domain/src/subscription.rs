@@ -1,4 +1,4 @@
-//! Which events an agent takes (rules G402 and G404).
+//! The events that an agent takes (rules G402 and G404).
 
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value, json};
@@ -14,14 +14,15 @@ const MAX_DEBOUNCE_MS: u64 = 60_000;
 /// The names that conditions may use.
 const NAMES: &[&str] = &["type", "payload", "source", "priority", "self"];
 
-/// What an agent listens to.
+/// A subscription of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
-    /// A type, bare or qualified; `*` as the last word matches everything below.
+    /// A type, bare or qualified; `*` as the last word matches all types below.
     pattern: String,
     /// A condition in CEL; none if every event of the type counts.
     condition: Option<Condition>,
-    /// How long the type must be quiet until the newest event of a burst is taken, in milliseconds.
+    /// The time for which the type must be quiet until the newest event of a burst is taken, in
+    /// milliseconds.
     pub debounce_ms: u64,
 }
 
@@ -30,7 +31,7 @@ pub struct Subscription {
 enum Condition {
     /// In CEL.
     Valid(String),
-    /// It cannot be compiled, and never holds.
+    /// A condition that cannot be compiled, and never holds.
     Broken,
 }
 
@@ -68,7 +69,8 @@ fn holds(source: &str, event: &Event, instance_id: &str) -> bool {
         ("priority", &priority),
         ("self", &own),
     ];
-    // An error is not a match: a payload that lacks a key is not what the author meant.
+    // An error is not a match: authors do not expect a condition to hold for a payload without its
+    // key.
     cel_guard::holds(source, &bindings).unwrap_or(false)
 }
 
@@ -153,7 +155,7 @@ fn condition(entry: &Value) -> Option<&Value> {
     written.find(|written| !written.is_null())
 }
 
-/// Whether the text is a type of events, or the beginning of types with `*` for what follows.
+/// Whether the text is a type of events, or the beginning of types with `*` for the rest.
 pub fn is_pattern(pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some("") => true,
@@ -169,7 +171,7 @@ fn compile(written: &str) -> Result<String, String> {
     Ok(source)
 }
 
-/// Writes the ancestor's spellings as CEL: `===` and `!==` compare. What stands in quotes stays as it is.
+/// Writes the ancestor's spellings as CEL: `===` and `!==` compare. Quoted text stays as it is.
 fn to_cel(written: &str) -> String {
     let (mut source, mut rest) = (String::with_capacity(written.len()), written);
     while let Some(next) = rest.chars().next() {

@@ -1,8 +1,8 @@
 //! A turn as a pure state machine.
 //!
-//! [`Turn::apply`] takes what happened, in the words of the turn's log; [`Turn::next`] says what
-//! is to be done now, from the state alone. A runner that crashed applies the log to a new turn
-//! and continues with [`Turn::next`]: nothing is decided anywhere else.
+//! [`Turn::apply`] applies an event of the turn's log; [`Turn::next`] returns the next command,
+//! from the state alone. A runner that crashed applies the log to a new turn and continues with
+//! [`Turn::next`]: no decision is made anywhere else.
 //!
 //! ```text
 //! Opening ─ user's message ──────────► Ready ─ IterationStarted ─► Begun ─ ModelRequested ─► Asked
@@ -13,8 +13,8 @@
 //!                        budget ended: Observed (the notice), ModelRequested ─┴─► Asked, for the last time
 //! ```
 //!
-//! What is read from one answer is recorded together with it, so that an answer in the log always
-//! has its calls beside it. Only calls that change nothing may be read, leave and end while the
+//! The calls of an answer are recorded together with it, so that an answer in the log always has
+//! its calls alongside it. Only calls that change nothing may be read, leave and end while the
 //! model is still writing. If that answer is lost, so are they: the model is asked again, is shown
 //! nothing of them, and the calls of its next answer have other effect ids.
 
@@ -38,20 +38,21 @@ pub use answer::{CallState, MAX_AT_ONCE, Progress};
 pub use finish::Finish;
 pub use turn_event::{CallStatus, ReadCall, TurnEvent};
 
-/// How often the same failure to call is answered before the turn is given up (rule L7).
+/// The number of times that the same failure to call is answered before the turn is ended (rule
+/// L7).
 pub(crate) const MAX_EQUAL_FAILURES: u32 = 3;
 
-/// What is to be done now.
+/// The next action of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Read the text that the caller gave.
+    /// Read the text of the caller.
     ReadOpening(String),
     /// Ask the model.
     Ask(Ask),
     /// Send a call to its tool, after recording that it leaves.
     Dispatch(ReadCall),
-    /// Find out how one of the calls went that have left, by their places: the runner waits for
-    /// them, or asks again with the same effect ids after a crash.
+    /// Wait for one of these calls that have left, by their places; after a crash the runner
+    /// repeats their requests with the same effect ids.
     Await(Vec<u32>),
     /// Settle the calls at these places, which have left, as cancelled: the answer that held them
     /// was lost.
@@ -74,10 +75,10 @@ pub enum Command {
     Finish(Finish),
 }
 
-/// How the model is asked.
+/// The kind of request to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// In a new round, whose number this is.
+    /// In a new round, of this number.
     Round(u32),
     /// For the last time, as this budget has ended: it is informed and its calls are not run.
     Last(Budget),
@@ -85,7 +86,7 @@ pub enum Ask {
     Again,
 }
 
-/// An event that cannot follow what happened before: the log is not one of this machine.
+/// An event that cannot follow the events before it: the log is not one of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event {event} does not follow from the turn's history, in which it is {phase}")]
 pub struct Divergence {
@@ -101,7 +102,7 @@ enum Phase {
     Ready,
     /// A round began.
     Begun,
-    /// The model was asked and has not answered whole. Calls of what it wrote so far may have left.
+    /// The model was asked and has not answered whole. Calls of its text so far may have left.
     Asked(Answer),
     /// An answer is carried out.
     Acting(Answer),
@@ -116,16 +117,16 @@ pub struct Turn {
     native: bool,
     rounds: u32,
     answers: u32,
-    /// How often the answer that is due was lost after calls of it had left.
+    /// The number of times that the answer that is due was lost after calls of it had left.
     lost: u32,
     dispatched: u32,
     said: String,
-    /// Whether the reader was shown something of the newest answer.
+    /// Whether the reader was shown a part of the newest answer.
     has_released: bool,
     messages: Vec<TurnMessage>,
     equal_failures: Option<(String, u32)>,
     repetition: Repetition,
-    /// How often people said something.
+    /// The number of messages from people during the turn.
     steered: u32,
     /// A budget that is used up and not counted here.
     spent: Option<Budget>,
@@ -169,10 +170,10 @@ impl Turn {
         Self { native, ..self }
     }
 
-    /// Takes what happened.
+    /// Applies an event.
     ///
     /// # Errors
-    /// [`Divergence`] when it cannot have happened now; the state is unchanged.
+    /// [`Divergence`] if it cannot follow the events so far; the state is unchanged.
     pub fn apply(&mut self, event: TurnEvent, time: Timestamp) -> Result<(), Divergence> {
         match (&mut self.phase, event) {
             (Phase::Ready, TurnEvent::IterationStarted) => self.begin_round(),
@@ -242,7 +243,7 @@ impl Turn {
                 self.phase = Phase::Acting(Answer::new(None))
             }
             (Phase::Acting(_), TurnEvent::OpeningRead) => {}
-            // What was read from the opening was recorded together: the first of it proves all.
+            // The calls of the opening were recorded together: the first of them proves all.
             (
                 Phase::Opening(_),
                 event @ (TurnEvent::Said(_) | TurnEvent::CallRead(_) | TurnEvent::Observed { .. }),
@@ -274,7 +275,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Returns what is to be done now.
+    /// Returns the next action.
     pub fn next(&self) -> Command {
         match &self.phase {
             Phase::Opening(text) => Command::ReadOpening(text.clone()),
@@ -289,7 +290,7 @@ impl Turn {
             },
             Phase::Acting(answer) => match (answer.next(), self.spent) {
                 (Some(Command::Dispatch(call)), Some(budget)) => Command::Withhold { call, budget },
-                // Runs below the calls before it have used what was left.
+                // Runs below the calls before it have used the rest.
                 (Some(Command::Dispatch(call)), None) if self.calls_left() == 0 => {
                     let budget = Budget::Calls(self.budgets.calls);
                     Command::Withhold { call, budget }
@@ -300,7 +301,7 @@ impl Turn {
         }
     }
 
-    /// What follows when every call of an answer has settled.
+    /// Returns the command that follows when every call of an answer has settled.
     fn after(&self, answer: &Answer) -> Command {
         let unknown = answer.unknown();
         if !unknown.is_empty() {
@@ -328,15 +329,16 @@ impl Turn {
         }
     }
 
-    /// Returns how often the newest calls were made one after the other, without an answer and with it.
+    /// Returns the number of times in a row that the newest calls were made, without an answer and
+    /// with it.
     fn repetitions(&self, answer: &Answer) -> (usize, usize) {
         let mut after = self.repetition.clone();
         answer.repeat_in(&mut after);
         (self.repetition.count(), after.count())
     }
 
-    /// Returns how often the newest calls were made one after the other, if the model is to be informed
-    /// of it before it is asked again (rule G706).
+    /// Returns the number of times in a row that the newest calls were made, if the model is to be
+    /// informed of it before it is asked again (rule G706).
     pub fn remarked_repetition(&self) -> Option<usize> {
         let Phase::Acting(answer) = &self.phase else {
             return None;
@@ -360,13 +362,13 @@ impl Turn {
         !self.said.is_empty()
     }
 
-    /// Returns what the turn has said since the model was last asked, its end trimmed.
+    /// Returns the text that the turn released since the model was last asked, its end trimmed.
     pub fn final_text(&self) -> &str {
         self.said.trim_end()
     }
 
     /// Returns the call that may leave while the model is still writing, if one may; `is_sure`
-    /// says of which calls, by their places, nothing that the model still writes changes anything.
+    /// returns whether the rest of the answer cannot change the call at a place.
     pub fn next_early(&self, is_sure: impl Fn(u32) -> bool) -> Option<ReadCall> {
         let Phase::Asked(answer) = &self.phase else {
             return None;
@@ -380,7 +382,8 @@ impl Turn {
     }
 
     /// Returns the step of effect ids: the number of the answer that is at hand or due, the
-    /// caller's text being 0; and, if the answer was lost after calls of it had left, how often.
+    /// caller's text being 0; and, if the answer was lost after calls of it had left, the number of
+    /// losses.
     pub fn step(&self) -> String {
         let answer = self.answer_number();
         match self.lost {
@@ -394,12 +397,12 @@ impl Turn {
         self.answers + u32::from(matches!(self.phase, Phase::Asked(_)))
     }
 
-    /// Returns how often people said something to the turn while it ran.
+    /// Returns the number of messages from people while the turn ran.
     pub fn steered(&self) -> u32 {
         self.steered
     }
 
-    /// Returns how many answers of the model are complete.
+    /// Returns the number of complete answers of the model.
     pub fn answers(&self) -> u32 {
         self.answers
     }
@@ -409,12 +412,13 @@ impl Turn {
         self.rounds
     }
 
-    /// Returns how many calls of the turn may still leave.
+    /// Returns the number of calls of the turn that may still leave.
     pub fn calls_left(&self) -> u32 {
         self.budgets.calls.saturating_sub(self.dispatched)
     }
 
-    /// Returns how many calls of the turn have left, those of runs below it included.
+    /// Returns the number of calls of the turn that have left, including the calls of runs below
+    /// it.
     pub fn dispatched(&self) -> u32 {
         self.dispatched
     }
@@ -432,7 +436,7 @@ impl Turn {
         }
     }
 
-    /// Returns how often an answer has failed in the way of `failure` if it does so now.
+    /// Returns the number of answers that failed in the way of `failure`, this one included.
     pub fn failures_with(&self, failure: &str) -> u32 {
         match &self.equal_failures {
             Some((known, count)) if known == failure => count + 1,
@@ -448,7 +452,7 @@ impl Turn {
         }
     }
 
-    /// Returns the messages of the turn, what waits to be observed included.
+    /// Returns the messages of the turn, including calls and observations of the answer at hand.
     pub fn messages(&self) -> Vec<TurnMessage> {
         let mut messages = self.messages.clone();
         if let Phase::Acting(answer) = &self.phase {

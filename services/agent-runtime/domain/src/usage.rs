@@ -1,15 +1,15 @@
-//! What an answer of a model used: its tokens, counted or estimated, and its cost.
+//! The usage of an answer of a model: its tokens, counted or estimated, and its cost.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many bytes an estimated token has.
+/// The number of bytes of an estimated token.
 const BYTES_PER_TOKEN: usize = 3;
 
 /// Tokens of a request and its answer; zero if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens of the request, those of the cache included.
+    /// Tokens of the request, including cached tokens.
     pub input_tokens: u32,
     /// Tokens of the request that were read from the endpoint's cache.
     pub cache_read_tokens: u32,
@@ -42,7 +42,7 @@ pub struct PriceList {
     pub currency: String,
 }
 
-/// What an answer is booked with.
+/// The usage and cost that are booked for an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Booking {
     /// Its tokens.
@@ -63,8 +63,8 @@ pub struct Cost {
 }
 
 impl Booking {
-    /// Books an answer with what its endpoint counted; if that is nothing, with an estimate from
-    /// the bytes of request and answer (rule G508).
+    /// Books an answer with the count of its endpoint; if that is zero, with an estimate from the
+    /// bytes of request and answer (rule G508).
     pub fn new(
         counted: Usage,
         request_bytes: usize,
@@ -92,7 +92,7 @@ impl Booking {
 }
 
 impl Prices {
-    /// Returns how many tokens of an answer an amount in millionths buys after a request.
+    /// Returns the number of tokens of an answer that an amount in millionths buys after a request.
     pub fn affordable(&self, micros: u64, request_tokens: u64) -> u64 {
         let request = u128::from(request_tokens) * u128::from(self.input);
         let left = (u128::from(micros) * 1_000_000).saturating_sub(request);

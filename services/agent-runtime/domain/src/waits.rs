@@ -17,7 +17,7 @@ pub struct OpenTurn {
 /// were started below the runs `above`; none if it can be waited for. `open` has the turns of each agent in
 /// the order of its queue.
 pub fn cycle(open: &[OpenTurn], instance_id: &str, above: &[String]) -> Option<Vec<String>> {
-    // By turns that were reached, with the way back to the new one.
+    // The turns that were reached, with the way back to the new one.
     let mut reached: Vec<(usize, Option<usize>)> = Vec::new();
     let mut next: VecDeque<usize> = VecDeque::new();
     let first = (0..open.len()).filter(|at| open[*at].instance_id == instance_id);
@@ -57,7 +57,7 @@ fn agents_of(open: &[OpenTurn], runs: &[String]) -> Vec<String> {
     turns.map(|turn| turn.instance_id.clone()).collect()
 }
 
-/// Returns the agents from the one that is to be asked to the one whose turn was reached at `place`.
+/// Returns the agents from the callee to the agent whose turn was reached at `place`.
 fn way(open: &[OpenTurn], reached: &[(usize, Option<usize>)], place: usize) -> Vec<String> {
     let mut agents = Vec::new();
     let mut at = Some(place);
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn g901_turns_that_are_queued_behind_each_other_make_a_cycle_too() {
-        // `a1` asked `b`, where `b2` waits for `b1`, which has nothing to do with it and now asks `a`.
+        // `a1` calls `b`, where `b2` waits for `b1`, which is unrelated to it and now calls `a`.
         let open = [turn("a1", &[]), turn("b1", &[]), turn("b2", &["a1"])];
         assert_eq!(found(&open, "a", &["b1"]).as_deref(), Some("b a b"));
         assert_eq!(found(&open[..2], "a", &["b1"]), None);

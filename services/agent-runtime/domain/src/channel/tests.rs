@@ -42,7 +42,7 @@ fn event(id: &str, event_type: &str) -> Event {
     }
 }
 
-/// Publishes an event as the scene does, and returns where it went.
+/// Publishes an event as the scene does, and returns its route.
 fn publish(channel: &mut Channel, event: Event) -> Routed {
     let routed = channel.route(&event).unwrap();
     for dropped in &routed.dropped {

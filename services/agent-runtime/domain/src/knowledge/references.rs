@@ -1,4 +1,4 @@
-//! What profiles and scenes say about knowledge bases and goals (rule G106).
+//! The references of profiles and scenes to knowledge bases and goals (rule G106).
 
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ pub enum WriteAccess {
 pub struct KnowledgeReference {
     /// The knowledge base.
     pub source_id: String,
-    /// The name by which the agent knows it; its id if the profile gives none.
+    /// The name by which the agent knows it; its id if the profile states none.
     pub alias: String,
     /// Whether the agent reads it.
     pub can_read: bool,
@@ -33,7 +33,7 @@ pub struct KnowledgeReference {
     pub write: WriteAccess,
 }
 
-/// A goal that a profile or a scene gives an agent.
+/// A goal that a profile or a scene assigns to an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GoalReference {
     /// The entry that describes it, and the id of the goal.

@@ -1,5 +1,5 @@
-//! The words by which entries are found. A full-text index takes a run of Chinese characters for one word,
-//! so each of them stands alone in what is indexed, and a query looks for two beside each other.
+//! The words by which entries are found. A full-text index reads a run of Chinese characters as one
+//! word, so that each character is indexed alone, and a query looks for two next to each other.
 
 /// The most words of a query.
 const MAX_TERMS: usize = 64;
@@ -14,7 +14,7 @@ fn stands_alone(character: char) -> bool {
 enum Piece {
     /// A word with spaces around it.
     Word(String),
-    /// Characters that stand alone, beside each other.
+    /// Consecutive characters that are words of their own.
     Run(Vec<char>),
 }
 
@@ -37,7 +37,7 @@ fn pieces(text: &str) -> Vec<Piece> {
     pieces
 }
 
-/// Returns texts as the index takes them.
+/// Returns texts in the form of the index.
 pub(crate) fn indexed(texts: &[&str]) -> String {
     let mut words = Vec::new();
     for piece in texts.iter().flat_map(|text| pieces(text)) {
@@ -49,7 +49,8 @@ pub(crate) fn indexed(texts: &[&str]) -> String {
     words.join(" ")
 }
 
-/// Returns the expression by which the index is asked for any word of a query; none if it has none.
+/// Returns the expression that searches the index for any word of a query; none if the query has no
+/// word.
 pub fn search(query: &str) -> Option<String> {
     let mut terms: Vec<String> = Vec::new();
     for piece in pieces(query) {

@@ -1,5 +1,5 @@
-//! `approvals` of a profile: rules that the registry holds the agent's calls against, beside those of the
-//! operator (rule G801).
+//! `approvals` of a profile: rules that the registry holds the agent's calls against, in addition
+//! to those of the operator (rule G801).
 
 use approval_rules::{RuleFile, read_rules};
 use serde_json::Value;
@@ -11,7 +11,7 @@ pub(super) const APPROVALS: &str = "approvals";
 /// The most rules of a profile.
 const MAX_RULES: usize = 50;
 
-/// Reads the rules, and returns them as the registry takes them: tools by the ids that it knows.
+/// Reads the rules, and returns them in the registry's form: tools by their ids.
 pub(super) fn read(section: &mut Section<'_>) -> Vec<Value> {
     let written = section.list(APPROVALS);
     if written.len() > MAX_RULES {

@@ -1,4 +1,4 @@
-//! The names in a profile that have to stand for something for its agent to work: tools, workflows, models and
+//! The names in a profile that have to resolve for its agent to work: tools, workflows, models and
 //! knowledge.
 
 use core_types::{Reference, ReferenceKind};
@@ -6,11 +6,11 @@ use core_types::{Reference, ReferenceKind};
 use super::{Profile, TavernSection, tavern::PLACE, workflow_stem};
 use crate::spelling;
 
-/// The tools that stand for all.
+/// The tool id that means all tools.
 const ALL: &str = "*";
 
 impl Profile {
-    /// Returns everything that the profile names, each with its place.
+    /// Returns every name in the profile, with its place.
     pub fn references(&self) -> Vec<Reference> {
         let mut all = Vec::new();
         let tools = self.tool_ids.iter().enumerate();
@@ -42,7 +42,7 @@ impl Profile {
 }
 
 impl TavernSection {
-    /// Returns everything that the section at a place of a document names.
+    /// Returns every name in the section at a place of a document.
     pub fn references(&self, place: &str) -> Vec<Reference> {
         let model = |place: String, name: &str| Reference::new(place, ReferenceKind::Model, name);
         let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! What a profile asks for that has no effect.
+//! Findings on keys of a profile that have no effect.
 
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ const KEYS: [&str; 14] = [
     "initial_goals_reference",
     "custom_metadata",
 ];
-/// Finds what a profile asks for that has no effect.
+/// Finds the keys of a profile that have no effect.
 pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
     let mut findings = Vec::new();
     for key in object.keys() {

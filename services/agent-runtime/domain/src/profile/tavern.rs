@@ -1,5 +1,5 @@
-//! `custom_metadata.tavern`: what a profile says to Tavern. Unlike the rest of a profile it is strict
-//! (rule G101).
+//! `custom_metadata.tavern`: Tavern's settings in a profile. Unlike the rest of a profile the
+//! section is strict (rule G101).
 
 use call_catalogue::{Dialect, TrainedFormat};
 use call_prompt::prompt::Language;
@@ -14,13 +14,13 @@ use crate::{
     reduction::Reduction,
 };
 
-/// Where the section stands.
+/// The place of the section.
 pub(super) const PLACE: &str = "/custom_metadata/tavern";
 /// The most events that may wait for an agent of a scene (rule G407).
 const MAX_QUEUE: u64 = 1_024;
 /// The most patterns of paths.
 const MAX_PATTERNS: usize = 100;
-/// The most models that may be asked in the place of another.
+/// The most models that may replace another.
 const MAX_FALLBACKS: usize = 16;
 /// The most workflows that shorten outputs.
 const MAX_REDUCTIONS: usize = 16;
@@ -48,7 +48,7 @@ const KEYS: [&str; 20] = [
     "tick_when_idle",
     approvals::APPROVALS,
 ];
-/// The settings that have no effect yet, with what happens instead.
+/// The settings that have no effect yet, with the actual behaviour.
 pub(super) const WITHOUT_EFFECT: [(&str, &str); 4] = [
     (
         "on_repair",
@@ -62,7 +62,7 @@ pub(super) const WITHOUT_EFFECT: [(&str, &str); 4] = [
     ),
 ];
 
-/// What `custom_metadata.tavern` says.
+/// The settings of `custom_metadata.tavern`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TavernSection {
     /// The model, as the settings name it; the default model if missing.
@@ -76,30 +76,31 @@ pub struct TavernSection {
     pub language: Option<Language>,
     /// The instructions before the list of tools; made from name and description if missing.
     pub system_prompt: Option<String>,
-    /// How the model is offered its tools; as text if missing.
+    /// The form in which the model is offered its tools; as text if missing.
     pub tools: Option<ToolOffer>,
     /// The sampling temperature; the endpoint's own if missing.
     pub temperature: Option<f64>,
     /// The most tokens of one answer; the endpoint's own limit if missing.
     pub max_output_tokens: Option<u32>,
-    /// The models that are asked in its place, in order; those of the settings if missing.
+    /// The models that are called in its place, in order; the fallbacks of the settings if missing.
     pub fallbacks: Option<Vec<String>>,
-    /// What a turn may use at most.
+    /// The upper bounds of a turn's budgets.
     pub budgets: Limits,
-    /// Whether the model is stopped as soon as it names a tool that is not there; it is if missing.
+    /// Whether the model is stopped as soon as it names a tool that does not exist; it is if
+    /// missing.
     pub stop_at_unknown_tool: Option<bool>,
     /// Whether the model's answers begin in a thought whose opening mark its template wrote; the settings of the
     /// model decide if missing.
     pub begins_in_thought: Option<bool>,
-    /// When a conversation is compacted; the defaults if missing.
+    /// The conditions of compacting a conversation; the defaults if missing.
     pub compaction: Option<CompactionSettings>,
-    /// What shortens the long outputs of tools; they are only cut if missing.
+    /// The workflows that shorten the long outputs of tools; outputs are only cut if missing.
     pub reduction: Option<Vec<Reduction>>,
     /// Whether a turn waits for the answers to its questions; it does if missing.
     pub interaction: Option<Interaction>,
     /// Whether the marks that open blocks of calls hold a nonce of the turn; they do not if missing.
     pub nonce: Option<bool>,
-    /// How many events may wait for the agent in a scene; 64 if missing.
+    /// The most events that wait for the agent in a scene; 64 if missing.
     pub queue_limit: Option<usize>,
     /// Patterns of the paths of a world state that the agent may change; all if missing.
     pub world_write: Option<Vec<String>>,
@@ -112,8 +113,8 @@ pub struct TavernSection {
 }
 
 impl TavernSection {
-    /// Lays these settings over those of a profile: what is missing stays the profile's, budgets only
-    /// shrink (rule G105), and rules for calls come to those of the profile.
+    /// Merges these settings over those of a profile: missing settings stay the profile's, budgets
+    /// only shrink (rule G105), and rules for calls are added to the profile's.
     pub fn over(&self, profile: &Self) -> Self {
         Self {
             model: self.model.clone().or_else(|| profile.model.clone()),
@@ -150,7 +151,7 @@ impl TavernSection {
     }
 }
 
-/// Reads the section; one that is missing is empty.
+/// Reads the section; a missing section is empty.
 pub(super) fn read(reader: &mut DocumentReader, profile: &Map<String, Value>) -> TavernSection {
     let metadata = profile.get("custom_metadata");
     let section = metadata.and_then(|metadata| metadata.get("tavern"));
@@ -166,7 +167,7 @@ fn formats() -> String {
     format!("a list of {}", words.join(", "))
 }
 
-/// Reads the section at a place of a document; one that is missing is empty.
+/// Reads the section at a place of a document; a missing section is empty.
 pub(crate) fn read_section(
     reader: &mut DocumentReader,
     section: Option<&Value>,
@@ -238,7 +239,7 @@ pub(crate) fn read_section(
     }
 }
 
-/// What `reduction` holds.
+/// The expected form of `reduction`.
 const REDUCTIONS: &str =
     "a list of at most 16 objects of `tools`, a list of ids or `*`, and `workflow`";
 

@@ -4,7 +4,7 @@ use call_prompt::prompt::Language;
 use super::*;
 use crate::plan::ToolOffer;
 
-/// A profile with every key of ComfyTavern's format and one that is unknown.
+/// A profile with every key of ComfyTavern's format and an unknown key.
 const FULL: &str = r#"{
   "id": "npc_elara",
   "name": "Elara",
@@ -197,7 +197,7 @@ fn g108_each_field_that_has_no_effect_gets_one_remark() {
             "/custom_metadata/tavern/thinking_tokens"
         ]
     );
-    // The shared profile asks for nothing that has no effect.
+    // The shared profile has no key without effect.
     assert!(read(GM).unwrap().diagnostics.is_empty());
 }
 

@@ -1,8 +1,8 @@
-//! The names of the conversations of agents in scenes, and what they say.
+//! The names of the conversations of agents in scenes, and their parts.
 
-/// What the name of a copy of a world state begins with.
+/// The prefix of the name of a copy of a world state.
 const COPY: &str = "fork_";
-/// What stands between the run of a scene and an agent in the name of its conversation.
+/// The separator of the run of a scene and an agent in the name of its conversation.
 const SEPARATOR: char = '.';
 
 /// Returns the conversation of an agent in a scene.
@@ -10,13 +10,13 @@ pub fn conversation_of(run_id: &str, instance_id: &str) -> String {
     format!("{run_id}{SEPARATOR}{instance_id}")
 }
 
-/// Returns the conversation of a fork of a turn in a scene: one that is in no scene, with a copy of the world
-/// state under a name of its own.
+/// Returns the conversation of a fork of a turn in a scene: it is in no scene, and has a copy of
+/// the world state under a name of its own.
 pub fn conversation_of_fork(key: &str, instance_id: &str) -> String {
     format!("{COPY}{key}{SEPARATOR}{instance_id}")
 }
 
-/// Returns what the copy of the world state is kept under that a conversation has as a fork; none if it has
+/// Returns the name of the world state's copy that a conversation has as a fork; none if it has
 /// none.
 pub fn copied_world(conversation_id: &str) -> Option<&str> {
     scene_of(conversation_id).filter(|world| world.starts_with(COPY))

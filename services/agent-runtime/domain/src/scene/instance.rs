@@ -13,7 +13,7 @@ use crate::{
 
 /// The most agents of a scene.
 const MAX_INSTANCES: usize = 100;
-/// How often an agent may think by itself, in Hz; the least is once in a year.
+/// The lowest frequency of an agent's ticks, in Hz: once in a year.
 const LEAST_FREQUENCY: f64 = 3e-8;
 const MOST_FREQUENCY: f64 = 2.0;
 /// The key of a scene.
@@ -28,13 +28,13 @@ pub struct Instance {
     pub id: String,
     /// Its profile.
     pub profile_id: String,
-    /// What its first private state has in place of the profile's values.
+    /// The values that replace the profile's in its first private state.
     pub state_override: Option<Value>,
-    /// Goals in place of those of the profile with the same ids, or beside them.
+    /// Goals that replace the profile's goals of the same ids, or are added to them.
     pub goals: Vec<GoalReference>,
-    /// How often it thinks by itself, in Hz.
+    /// The frequency of its ticks, in Hz.
     pub frequency: Option<f64>,
-    /// Settings in place of those of the profile.
+    /// Settings that replace the profile's.
     pub tavern: TavernSection,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
     instances
 }
 
-/// Reads how often an agent thinks by itself (rule G409).
+/// Reads the frequency of an agent's ticks (rule G409).
 fn frequency(reader: &mut DocumentReader, config: Option<&Value>, place: &str) -> Option<f64> {
     let value = config?.get("deliberation_frequency_hz")?;
     let given = value.as_f64();

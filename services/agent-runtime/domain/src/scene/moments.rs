@@ -15,23 +15,23 @@ pub enum WorkflowTrigger {
     Start,
     /// After the last turn.
     End,
-    /// When an event comes whose squashed type is this, with or without a final `event`.
+    /// At an event whose squashed type is this, with or without a final `event`.
     Event(String),
 }
 
 /// A workflow of a scene.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workflow {
-    /// When it runs.
+    /// The moment at which it runs.
     pub moment: WorkflowTrigger,
-    /// The key under which it stands, such as `on_scene_start`.
+    /// Its key in the document, such as `on_scene_start`.
     pub key: String,
     /// Its id.
     pub workflow_id: String,
 }
 
 impl Workflow {
-    /// Whether it runs when an event of a type comes.
+    /// Whether it runs at an event of a type.
     pub fn is_for(&self, event_type: &str) -> bool {
         let squashed = squash(event_type);
         match &self.moment {
@@ -71,7 +71,7 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
     workflows
 }
 
-/// Returns the moment that a key names; none if nothing comes of it.
+/// Returns the moment that a key names; none if nothing runs then.
 pub(super) fn moment(key: &str) -> Option<WorkflowTrigger> {
     match key {
         "on_scene_start" => Some(WorkflowTrigger::Start),

@@ -1,11 +1,11 @@
-//! The names in a scene that have to stand for something for it to start: profiles, models and workflows.
+//! The names in a scene that have to resolve for it to start: profiles, models and workflows.
 
 use core_types::{Reference, ReferenceKind};
 
 use super::{Scene, instance, moments};
 
 impl Scene {
-    /// Returns everything that the scene names, each with its place.
+    /// Returns every name in the scene, with its place.
     pub fn references(&self) -> Vec<Reference> {
         let mut all = Vec::new();
         for (at, agent) in self.instances.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a scene asks for that has no effect (rule G108).
+//! Findings on keys of a scene that have no effect (rule G108).
 
 use core_types::LoadDiagnostic;
 use serde_json::{Map, Value};
@@ -21,14 +21,14 @@ const KEYS: [&str; 12] = [
     "associated_panels",
     "custom_metadata",
 ];
-/// The keys that ComfyTavern defines and that have no effect, with what happens instead.
+/// The keys that ComfyTavern defines and that have no effect, with the actual behaviour.
 const NOT_SUPPORTED: [(&str, &str); 3] = [
     ("start_state", "scenes have no states"),
     ("states", "scenes have no states"),
     ("variables", "use initial_world_state"),
 ];
 
-/// Finds what a scene asks for that has no effect.
+/// Finds the keys of a scene that have no effect.
 pub(super) fn diagnose(object: &Map<String, Value>) -> Vec<LoadDiagnostic> {
     let mut findings = Vec::new();
     let mut find = |place: String, instead: &str| {

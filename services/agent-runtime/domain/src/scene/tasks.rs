@@ -20,7 +20,7 @@ const MAX_AFTER_SECONDS: u64 = 366 * 86_400;
 pub struct Task {
     /// Its id in the scene.
     pub id: String,
-    /// When it fires.
+    /// The times at which it fires.
     pub timing: TaskTiming,
     /// The type of the event.
     pub event_type: String,
@@ -28,18 +28,18 @@ pub struct Task {
     pub payload: Value,
 }
 
-/// When a timer fires.
+/// The times at which a timer fires.
 #[derive(Clone, Debug)]
 pub enum TaskTiming {
-    /// Once, so long after the start of the scene.
+    /// Once, this long after the start of the scene.
     Once(Duration),
-    /// Again and again.
+    /// Repeatedly.
     Repeated(Timing),
 }
 
 impl Task {
-    /// Returns when it fires next: after the start of the scene, or after it fired last. Of times that
-    /// were missed the last one counts, so that they fire once.
+    /// Returns the time at which it fires next: after the start of the scene, or after it fired
+    /// last. Of missed times the last one counts, so that they fire once.
     pub fn due(&self, started: Timestamp, fired: Option<Timestamp>) -> Option<Timestamp> {
         match (&self.timing, fired) {
             (TaskTiming::Once(after), None) => Some(started.plus(*after)),
@@ -63,7 +63,7 @@ pub(super) fn read(reader: &mut DocumentReader, scene: &Map<String, Value>) -> V
     let mut tasks: Vec<Task> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let place = format!("/{KEY}/{index}");
-        // Shapes other than ours are kept and remarked.
+        // Other shapes are kept and remarked.
         let Some(object) = entry.as_object().filter(|object| is_ours(object)) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Changes that a workflow writes for a world state (rule G109).
+//! Changes of a world state that a workflow writes (rule G109).
 
 use serde_json::Value;
 
@@ -7,10 +7,11 @@ use super::{Operation, Path};
 /// The most changes of one workflow.
 const MOST_OPERATIONS: usize = 1_000;
 
-/// Reads changes: an object that is laid over the state, or a list of operations `{op, path, value}`.
+/// Reads changes: an object that is merged over the state, or a list of operations
+/// `{op, path, value}`.
 ///
 /// # Errors
-/// A sentence that says what is wrong.
+/// A sentence that describes the problem.
 pub fn from_patch(patch: &Value) -> Result<Vec<Operation>, String> {
     let mut operations = Vec::new();
     match patch {
@@ -30,7 +31,7 @@ pub fn from_patch(patch: &Value) -> Result<Vec<Operation>, String> {
     }
 }
 
-/// Sets what is not an object; objects merge by key (rule G106).
+/// Sets values other than objects; objects merge by key (rule G106).
 fn lay_over(value: &Value, place: &str, operations: &mut Vec<Operation>) -> Result<(), String> {
     if let Value::Object(members) = value
         && (place.is_empty() || !members.is_empty())

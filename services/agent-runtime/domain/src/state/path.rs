@@ -18,10 +18,10 @@ pub struct Path {
 }
 
 impl Path {
-    /// Reads a path. One that begins with `/` is a JSON Pointer, any other is dotted.
+    /// Reads a path. A path that begins with `/` is a JSON Pointer, any other is dotted.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that describes the problem.
     pub fn parse(written: &str) -> Result<Self, String> {
         if written.len() > MAX_PATH_BYTES {
             return Err(format!("is longer than {MAX_PATH_BYTES} bytes"));
@@ -50,7 +50,7 @@ impl Path {
         self.keys.iter().map(escaped).collect()
     }
 
-    /// Whether the path is that of a pattern, or below one that ends with `.*` or `/*`.
+    /// Whether the path equals a pattern, or is below a pattern that ends with `.*` or `/*`.
     pub fn is_within(&self, pattern: &str) -> bool {
         let Ok(pattern) = Self::parse(pattern) else {
             return false;
@@ -63,7 +63,7 @@ impl Path {
         }
     }
 
-    /// Returns what is at the path.
+    /// Returns the value at the path.
     ///
     /// # Errors
     /// [`StateError::PathNotFound`] with the nearest keys.
@@ -75,7 +75,7 @@ impl Path {
         Ok(value)
     }
 
-    /// Puts a value at the path and returns what was there; objects on the way are made.
+    /// Puts a value at the path and returns the previous one; objects on the way are made.
     pub(super) fn put(&self, state: &mut Value, new: Value) -> Result<Option<Value>, StateError> {
         let Some((last, way)) = self.keys.split_last() else {
             return Ok(Some(std::mem::replace(state, new)));
@@ -108,7 +108,7 @@ impl Path {
         }
     }
 
-    /// Removes what is at the path and returns it.
+    /// Removes the value at the path and returns it.
     pub(super) fn take(&self, state: &mut Value) -> Result<Value, StateError> {
         self.get(state)?;
         let Some((last, way)) = self.keys.split_last() else {

@@ -8,7 +8,7 @@ use super::{CallStatus, Command, ReadCall};
 use crate::budgets::Budget;
 use crate::message::{ChatMessage, Role, TurnMessage};
 
-/// Where a call stands.
+/// The state of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallState {
     /// It was read.
@@ -20,19 +20,19 @@ pub enum CallState {
     },
     /// It has ended.
     Settled {
-        /// How.
+        /// The status.
         status: CallStatus,
         /// Its effect; none if it never left.
         effect_id: Option<String>,
     },
 }
 
-/// A call and where it stands.
+/// A call and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The call.
     pub call: ReadCall,
-    /// Where it stands.
+    /// Its state.
     pub state: CallState,
 }
 
@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-/// How many calls of one answer are under way together at most.
+/// The most calls of one answer in flight together.
 pub const MAX_AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +68,13 @@ struct Observed {
     time: Timestamp,
 }
 
-/// An answer, its calls and what the model will read about them.
+/// An answer, its calls and the observations about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     last: Option<Budget>,
     calls: Vec<Progress>,
     observations: Vec<Observed>,
-    /// What people said to the turn after the calls.
+    /// The messages from people after the calls.
     steering: Vec<TurnMessage>,
 }
 
@@ -124,7 +124,7 @@ impl Answer {
         }
     }
 
-    /// Marks a call as ended; false if there is none that could have ended so.
+    /// Marks a call as ended; false if no call could have ended so.
     pub(super) fn settle(&mut self, index: u32, status: CallStatus) -> bool {
         let Some(progress) = self.find(index) else {
             return false;
@@ -163,12 +163,12 @@ impl Answer {
             .push(ChatMessage::new(Role::User, text).at(time));
     }
 
-    /// Whether there is something that the model shall read.
+    /// Whether there is an observation or a message for the model.
     pub(super) fn is_answered(&self) -> bool {
         !self.observations.is_empty() || !self.steering.is_empty()
     }
 
-    /// Returns effects of which it is not known whether they took place.
+    /// Returns the effects that are in doubt.
     pub(super) fn unknown(&self) -> Vec<String> {
         self.calls
             .iter()
@@ -177,13 +177,12 @@ impl Answer {
             .collect()
     }
 
-    /// Says what to do with the calls; none when all have ended, when one is unknown, and in the
-    /// last answer of a turn.
+    /// Returns the next action on the calls; none when all have ended, when one is in doubt, and in
+    /// the last answer of a turn.
     ///
-    /// The calls of an answer leave in their order, each when those before it have ended; only
-    /// neighbours whose tools say that they may run beside each other are under way together. After
-    /// a failure what has not left is skipped, unless the failed call says otherwise (rules A2,
-    /// T26).
+    /// The calls of an answer leave in their order, each after the end of its predecessors; only
+    /// neighbours that are all `parallel_safe` are in flight together. After a failure the
+    /// remaining calls are skipped, unless the failed call has `continue_on_error` (rules A2, T26).
     pub(super) fn next(&self) -> Option<Command> {
         if self.last.is_some() {
             return None;
@@ -227,7 +226,7 @@ impl Answer {
         (!under_way.is_empty()).then_some(Command::Await(under_way))
     }
 
-    /// Adds the calls and what the model reads about them.
+    /// Adds the calls and their observations.
     pub(super) fn repeat_in(&self, repetition: &mut Repetition) {
         for Progress { call, .. } in &self.calls {
             let of_call = |observed: &&Observed| observed.index == Some(call.index);
@@ -236,7 +235,7 @@ impl Answer {
         }
     }
 
-    /// Names the failure if the answer came to nothing but failures to call.
+    /// Names the failure if the answer held nothing but failures to call.
     pub(super) fn failure(&self) -> Option<String> {
         let calls = self.calls.iter().map(|progress| &progress.call);
         let of_text = self
@@ -246,7 +245,7 @@ impl Answer {
         name_failure(calls, of_text.map(|observed| observed.text.as_str()))
     }
 
-    /// Adds what this answer brings to the conversation: its native calls, and what the model reads
+    /// Adds the messages of this answer to the conversation: its native calls, and the observations
     /// about it. Unless `native` is set, all of it is text.
     pub(super) fn write_messages(&self, native: bool, messages: &mut Vec<TurnMessage>) {
         let calls = self.calls.iter().filter(|progress| progress.call.native);

@@ -392,7 +392,7 @@ fn g501_native_calls_and_their_results_keep_the_form_of_the_api() {
     );
 }
 
-/// Lets a turn take an answer with two native calls, of which the second fails.
+/// Applies an answer with two native calls, of which the second fails.
 fn after_native_calls(mut turn: Turn) -> Turn {
     let native = |index, tool| ReadCall {
         native: true,

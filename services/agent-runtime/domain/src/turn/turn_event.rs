@@ -1,4 +1,4 @@
-//! Events of a turn, which the log brings back.
+//! Events of a turn, which are read back from the log.
 
 use crate::budgets::{Budget, Budgets};
 
@@ -11,7 +11,7 @@ pub struct ReadCall {
     pub tool_id: String,
     /// The arguments as JSON text.
     pub arguments_json: String,
-    /// Whether it came in the answer's structured calls and not in its text.
+    /// Whether it is one of the answer's structured calls and not in its text.
     pub native: bool,
     /// Whether the registry may carry it out only if the tool is read-only.
     pub needs_confirmation: bool,
@@ -19,7 +19,7 @@ pub struct ReadCall {
     pub continue_on_error: bool,
     /// The number of attempts after the first, for a call that fails without effect.
     pub retries: u32,
-    /// Whether it may be under way together with neighbours that may too.
+    /// Whether it may be in flight together with neighbours that may too.
     pub parallel_safe: bool,
     /// Whether it is started and not waited for (rule T27).
     pub no_reply: bool,
@@ -30,9 +30,10 @@ pub struct ReadCall {
 /// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStatus {
-    /// The tool did it.
+    /// The tool succeeded.
     Succeeded,
-    /// The tool failed, refused, or was cancelled: nothing follows unless the call says so.
+    /// The tool failed, refused, or was cancelled: the remaining calls are skipped unless the call
+    /// continues on errors.
     Failed,
     /// The call was not started, because one before it failed.
     Skipped,
@@ -78,18 +79,18 @@ pub enum TurnEvent {
         /// The number of calls that the run below it made.
         below: u32,
     },
-    /// A deliberation workflow made calls; how many.
+    /// A deliberation workflow made calls; their number.
     CalledBelow(u32),
-    /// The model will read something.
+    /// The model will read an observation.
     Observed {
-        /// The call that it speaks of; none if it speaks of the whole answer.
+        /// The call that it is about; none if it is about the whole answer.
         index: Option<u32>,
         /// The text.
         text: String,
     },
     /// A budget is used up that the turn does not count itself.
     BudgetSpent(Budget),
-    /// A person said something to the turn while it ran.
+    /// A person sent a message to the turn while it ran.
     Steered(String),
     /// The budgets were changed.
     BudgetsEdited(Budgets),

@@ -4,14 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a made-up world answers: the calls of each answer, how each ends, whether it is well written
-/// and whether it may run beside others.
+/// The answers of a made-up world: the calls of each answer, the end of each, whether it is well
+/// written and whether it may run alongside others.
 #[derive(Clone, Debug)]
 struct World {
     answers: Vec<Vec<(u8, bool, bool)>>,
     /// The step from which on a budget is spent that the turn does not count itself.
     spent_from: usize,
-    /// The step from which on a person says something before the model is asked.
+    /// The step from which on a person sends a message before the model is asked.
     steered_from: usize,
 }
 
@@ -29,7 +29,7 @@ fn world() -> impl Strategy<Value = World> {
         })
 }
 
-/// Returns what happens when the model is asked and answers with these calls.
+/// Returns the events of a request to the model and its answer with these calls.
 fn asked(ask: Ask, calls: &[(u8, bool, bool)], allowed: u32) -> Vec<TurnEvent> {
     let mut events = match ask {
         Ask::Round(_) => vec![TurnEvent::IterationStarted],
@@ -61,7 +61,7 @@ fn asked(ask: Ask, calls: &[(u8, bool, bool)], allowed: u32) -> Vec<TurnEvent> {
     events
 }
 
-/// Carries a turn out in a made-up world and returns everything that happened.
+/// Carries a turn out in a made-up world and returns its events.
 fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
     let mut turn = Turn::new(
         budgets,
@@ -101,7 +101,7 @@ fn play(world: &World, budgets: Budgets) -> (Turn, Vec<TurnEvent>) {
             Command::Dispatch(call) => vec![dispatched(call.index)],
             Command::GiveUp(_) => panic!("no answer is lost here"),
             Command::Await(left) => {
-                // The one that left last ends first.
+                // The last call that left ends first.
                 let index = left[left.len() - 1];
                 match fates[index as usize] {
                     0 => vec![settled(index, CallStatus::InDoubt)],

@@ -1,4 +1,4 @@
-//! Calls that are under way together, and calls that leave before their answer is complete.
+//! Calls that are in flight together, and calls that leave before their answer is complete.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn acting(calls: &[ReadCall]) -> Turn {
     turn
 }
 
-/// Sends everything that may leave, and returns the places.
+/// Sends every call that may leave, and returns the places.
 fn leave(turn: &mut Turn) -> Vec<u32> {
     let mut left = Vec::new();
     while let Command::Dispatch(call) = turn.next() {
