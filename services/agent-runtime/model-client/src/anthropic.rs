@@ -1,4 +1,4 @@
-//! The messages wire of Anthropic and of everything that is compatible with it.
+//! The messages wire of Anthropic and of all endpoints that are compatible with it.
 
 mod thinking;
 
@@ -19,11 +19,11 @@ use super::{
     refusal::vendor_message,
 };
 
-/// The limit of an answer that nothing else limits: the API does without none.
+/// The limit of an answer without any other limit: the API requires one.
 const DEFAULT_MAX_TOKENS: u32 = 4_096;
-/// The version of the API that is spoken.
+/// The version of the API.
 const VERSION: &str = "2023-06-01";
-/// What the user says where the model spoke first: the API begins with the user.
+/// The text of the user where the model spoke first: the API begins with the user.
 const BEGINNING: &str = "(The conversation begins.)";
 
 /// The messages API.
@@ -211,7 +211,7 @@ impl Assembly for Events {
                 self.take_reason(event.get("delta").unwrap_or(&Value::Null));
             }
             Some("message_stop") => self.draft.done = true,
-            // `ping`, `content_block_stop`, and what a later version adds.
+            // `ping`, `content_block_stop`, and the additions of later versions.
             _ => {}
         }
         Ok(pieces)
@@ -223,7 +223,7 @@ impl Assembly for Events {
 
     fn finish(mut self: Box<Self>, detail: &str) -> Result<AnswerEnd, ModelError> {
         self.draft.reasoning = thinking::to_json(self.thinking);
-        // The event of the end does not stand for a reason.
+        // The event of the end does not replace a reason.
         self.draft.done = false;
         self.draft.end(detail)
     }
@@ -282,7 +282,7 @@ impl Events {
         Ok(())
     }
 
-    /// Takes counts; a later event replaces what it repeats.
+    /// Adds counts; a count in a later event replaces the earlier one.
     fn take_usage(&mut self, usage: Option<&Value>) {
         let Some(counted) = usage else { return };
         let usage = &mut self.draft.usage;

@@ -1,4 +1,4 @@
-//! What every model API has in common: a request that is written, and an answer that is put
+//! The common parts of all model APIs: a request that is written, and an answer that is put
 //! together from the data of server-sent events. Pure conversions; one file per API implements it.
 
 use agent_domain::usage::Usage;
@@ -26,7 +26,7 @@ pub trait ModelApi: Send + Sync + std::fmt::Debug {
     /// Returns the headers that every request carries.
     ///
     /// # Errors
-    /// [`InvalidHeaderValue`] when the key has characters that no header can carry.
+    /// [`InvalidHeaderValue`] if the key has characters that no header can carry.
     fn headers(&self, key: Option<&Secret>) -> Result<HeaderMap, InvalidHeaderValue>;
 
     /// Writes a request for `model`.
@@ -35,17 +35,17 @@ pub trait ModelApi: Send + Sync + std::fmt::Debug {
     /// Begins to put a streamed answer together.
     fn assembly(&self) -> Box<dyn Assembly>;
 
-    /// Reads a whole answer, which endpoints give that cannot stream.
+    /// Reads a whole answer, as endpoints that cannot stream return it.
     ///
     /// # Errors
-    /// [`ModelError`] when it is not an answer.
+    /// [`ModelError`] if it is not an answer.
     fn completion(&self, body: &Value) -> Result<(Vec<Piece>, AnswerEnd), ModelError>;
 }
 
-/// Takes the data of one event. Every API may end its answer with `[DONE]`.
+/// Reads the data of one event. Every API may end its answer with `[DONE]`.
 ///
 /// # Errors
-/// [`ModelError`] when it is not an event of an answer, or one that reports a failed answer.
+/// [`ModelError`] if it is not an event of an answer, or reports a failed answer.
 pub fn push(assembly: &mut dyn Assembly, data: &str) -> Result<Vec<Piece>, ModelError> {
     match data.trim() {
         "" => return Ok(Vec::new()),
@@ -66,18 +66,18 @@ pub fn push(assembly: &mut dyn Assembly, data: &str) -> Result<Vec<Piece>, Model
     }
 }
 
-/// A streamed answer on its way.
+/// A streamed answer that is arriving.
 pub trait Assembly: Send {
-    /// Takes one event, a JSON object that is no error, and returns the text that it brings.
+    /// Reads one event, a JSON object that is no error, and returns its text.
     ///
     /// # Errors
-    /// [`ModelError`] when it is too much, or reports a failed answer.
+    /// [`ModelError`] if the answer is too large, or the event reports a failed answer.
     fn push(&mut self, event: &Value) -> Result<Vec<Piece>, ModelError>;
 
-    /// Returns what has arrived so far.
+    /// Returns the answer so far.
     fn draft(&mut self) -> &mut Draft;
 
-    /// Ends the answer; `detail` says how the connection ended.
+    /// Ends the answer; `detail` describes the end of the connection.
     ///
     /// # Errors
     /// As [`Draft::end`].
@@ -89,17 +89,17 @@ pub trait Assembly: Send {
 pub struct Draft {
     /// Bytes of text, thinking and calls.
     pub received: usize,
-    /// The model's reason to stop, in the words of its API; missing while it has not.
+    /// The model's reason to stop, in the words of its API; missing before the model stops.
     pub finish_reason: Option<String>,
-    /// What the endpoint counted.
+    /// The count of the endpoint.
     pub usage: Usage,
-    /// Whether the endpoint has said that nothing follows.
+    /// Whether the endpoint has announced the end.
     pub done: bool,
     /// Whether there is a text that is more than white space.
     pub has_text: bool,
     /// The structured calls.
     pub calls: Vec<DraftCall>,
-    /// The thought that goes back with the calls; none if the model did not think.
+    /// The thought that is sent back with the calls; none if the model did not think.
     pub reasoning: Option<Value>,
 }
 
@@ -120,7 +120,7 @@ pub struct DraftCall {
 /// A part of a structured call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallPart<'a> {
-    /// The place that the endpoint gives the call.
+    /// The index that the endpoint assigns to the call.
     pub index: Option<u64>,
     /// The id; empty where the part repeats none.
     pub id: &'a str,
@@ -131,8 +131,9 @@ pub struct CallPart<'a> {
 }
 
 impl DraftCall {
-    /// Whether a part adds to this call. Some endpoints give every call the same index, some repeat id and name in
-    /// each part, and some give neither index nor id, so that arguments behind whole ones begin another call.
+    /// Whether a part adds to this call. Some endpoints assign every call the same index, some
+    /// repeat id and name in each part, and some send neither index nor id, so that arguments
+    /// behind whole ones begin another call.
     fn takes(&self, part: &CallPart<'_>) -> bool {
         if !part.id.is_empty() && !self.id.is_empty() && part.id != self.id {
             return false;
@@ -172,10 +173,10 @@ impl DraftCall {
 }
 
 impl Draft {
-    /// Counts what arrived.
+    /// Counts received bytes.
     ///
     /// # Errors
-    /// [`ModelError::TooLarge`] when it is more than any answer may have.
+    /// [`ModelError::TooLarge`] if the answer is longer than any may be.
     pub fn receive(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.received += bytes;
         match self.received > MAX_ANSWER_BYTES {
@@ -187,7 +188,7 @@ impl Draft {
         }
     }
 
-    /// Takes a piece of text.
+    /// Counts a piece of text.
     ///
     /// # Errors
     /// As [`Draft::receive`].
@@ -197,10 +198,10 @@ impl Draft {
         Ok(Piece::Text(text.to_owned()))
     }
 
-    /// Takes a part of a call: of one that has begun, or of a new one.
+    /// Adds a part to a call that has begun, or begins a new call.
     ///
     /// # Errors
-    /// [`ModelError::Malformed`] when there are more calls than an answer may hold, and as
+    /// [`ModelError::Malformed`] if there are more calls than an answer may hold, and as
     /// [`Draft::receive`].
     pub fn take_call(&mut self, part: &CallPart<'_>) -> Result<(), ModelError> {
         let arguments = match part.arguments {
@@ -231,11 +232,12 @@ impl Draft {
         Ok(())
     }
 
-    /// Ends the answer; `detail` says how the connection ended.
+    /// Ends the answer; `detail` describes the end of the connection.
     ///
     /// # Errors
-    /// [`ModelError::Cut`] when the model never said that it had stopped, [`ModelError::Unfinished`] when it
-    /// stopped for a reason that ends no whole answer, or left out what the reason speaks of.
+    /// [`ModelError::Cut`] if the model reported no stop, [`ModelError::Unfinished`] if it stopped
+    /// for a reason that ends no whole answer, or without the calls or the text that the reason
+    /// implies.
     pub fn end(self, detail: &str) -> Result<AnswerEnd, ModelError> {
         let released = self.received;
         let unfinished = |why: String| Err(ModelError::Unfinished { why, released });
@@ -286,7 +288,7 @@ impl DraftCall {
     }
 }
 
-/// The beginning of a word that an endpoint names.
+/// Returns the beginning of a word that an endpoint names.
 fn cut(named: &str) -> String {
     named.chars().take(80).collect()
 }

@@ -1,8 +1,8 @@
-//! What can go wrong with a model.
+//! The failures of requests to models.
 
 use std::time::Duration;
 
-/// Why a model gave no whole answer.
+/// The reason for which a model returned no whole answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The endpoint cannot be reached.
@@ -26,7 +26,7 @@ pub enum ModelError {
     /// More requests wait for the model than may.
     #[error("limit reached: {limit} requests are already waiting for the model")]
     Busy {
-        /// How many may wait.
+        /// The most requests that may wait.
         limit: usize,
     },
     /// The key cannot be read.
@@ -43,7 +43,7 @@ pub enum ModelError {
     /// The model stopped before its answer was whole.
     #[error("the answer ended after {released} bytes and is not whole: {why}")]
     Unfinished {
-        /// The sign of it.
+        /// The reason, in words.
         why: String,
         /// The bytes of the answer that had arrived.
         released: usize,
@@ -56,42 +56,42 @@ pub enum ModelError {
         /// The error of the connection.
         detail: String,
     },
-    /// Something that is not an answer arrived.
+    /// The endpoint sent data that is not an answer.
     #[error("the endpoint sent an invalid response: {0}")]
     Malformed(String),
     /// The endpoint took too long.
     #[error("the endpoint took longer than {limit:?} {what}")]
     TimedOut {
-        /// What it took too long for.
+        /// The step that it took too long for.
         what: &'static str,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// The answer is larger than anything that is accepted.
+    /// The answer is larger than the limit.
     #[error("{what} in the response exceeds {limit} bytes")]
     TooLarge {
-        /// What of it.
+        /// The part that is too large.
         what: &'static str,
-        /// How much is accepted.
+        /// The limit.
         limit: usize,
     },
-    /// The script does not fit what it was asked.
+    /// The script does not match the request.
     #[error("{0}")]
     Script(String),
 }
 
-/// How an endpoint refused a request.
+/// An endpoint's refusal of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
-    /// What the vendor says, cut.
+    /// The message of the vendor, cut.
     pub message: String,
-    /// When the vendor wants to be asked again.
+    /// The time to wait before a retry, as the vendor requests it.
     pub retry_after: Option<Duration>,
-    /// Whether the vendor wants to be asked again; missing if it does not say.
+    /// Whether the vendor allows a retry; missing if it does not state it.
     pub should_retry: Option<bool>,
-    /// Whether the account has nothing left.
+    /// Whether the quota of the account is used up.
     pub quota_exhausted: bool,
     /// Whether the request is too long for the model's context.
     pub context_exceeded: bool,
@@ -144,8 +144,8 @@ impl ModelError {
         }
     }
 
-    /// Returns whether the request is sent again by itself as long as nothing of an answer is out: the endpoint
-    /// was not reached or refused, or its answer ended before it was whole.
+    /// Returns whether the request is retried automatically while no part of an answer is released:
+    /// the endpoint was not reached or refused, or its answer ended before it was whole.
     pub(crate) fn is_resent(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Cut { .. } | Self::Unfinished { .. } => true,
@@ -154,7 +154,7 @@ impl ModelError {
         }
     }
 
-    /// Returns the error of an answer of which so many bytes were shown.
+    /// Returns the error of an answer of which this many bytes were shown.
     pub(crate) fn after(mut self, shown: usize) -> Self {
         if let Self::Cut { released, .. }
         | Self::Unfinished { released, .. }
@@ -165,8 +165,8 @@ impl ModelError {
         self
     }
 
-    /// Returns whether an answer of which a part is out ended before it was whole, and might be whole when it
-    /// is asked for once more.
+    /// Returns whether an answer of which a part is released ended before it was whole, and might
+    /// be whole after a retry.
     pub fn is_cut_off(&self) -> bool {
         match self {
             Self::Cut { released, .. } | Self::Unfinished { released, .. } => *released > 0,
@@ -180,7 +180,7 @@ impl ModelError {
         matches!(self, Self::Refused(refusal) if refusal.context_exceeded)
     }
 
-    /// Returns the HTTP status, if the endpoint gave one.
+    /// Returns the HTTP status, if the endpoint returned one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused(refusal) => Some(refusal.status),
@@ -188,7 +188,7 @@ impl ModelError {
         }
     }
 
-    /// Returns when the vendor wants to be asked again.
+    /// Returns the time to wait before a retry, as the vendor requests it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused(refusal) => refusal.retry_after,

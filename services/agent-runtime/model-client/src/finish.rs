@@ -1,6 +1,7 @@
 //! The end of an answer: a closed list of reasons for which an answer is whole, in the words of the contract.
 
-/// Returns the contract's word for a reason that an API names; none if an answer that ends so is not whole.
+/// Returns the contract's word for a reason that an API names; none if an answer with this reason
+/// is not whole.
 pub(crate) fn reason(named: &str) -> Option<&'static str> {
     Some(match named.to_ascii_lowercase().as_str() {
         "stop" | "end_turn" | "stop_sequence" | "end" | "eos" | "eos_token" | "complete"
@@ -18,7 +19,8 @@ pub(crate) fn reason(named: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the reason of the vendor behind an endpoint speaks of a failure, whatever the endpoint makes of it.
+/// Whether the reason of the vendor behind an endpoint names a failure, whatever the endpoint
+/// reports.
 pub(crate) fn is_failure(native: &str) -> bool {
     const FAILURES: [&str; 9] = [
         "error",

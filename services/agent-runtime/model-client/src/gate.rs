@@ -1,4 +1,4 @@
-//! How many requests a model gets: at once, and per minute.
+//! The limits of requests to a model: at once, and per minute.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,13 +14,13 @@ use super::ModelError;
 
 /// The most requests that wait for one model; more are refused.
 const MAX_WAITING: usize = 1_024;
-/// What part of a minute's requests may follow each other without a wait.
+/// The divisor of a minute's requests that makes the burst: requests without a wait.
 const BURST_PART: u32 = 10;
 
 /// Lets requests to one model pass.
 #[derive(Debug)]
 pub struct Gate {
-    /// One permit for each request on its way.
+    /// One permit for each request in flight.
     slots: Arc<Semaphore>,
     /// One permit for each request that waits.
     waiting: Semaphore,
@@ -52,11 +52,11 @@ impl Gate {
         }
     }
 
-    /// Waits until a request may be sent; the permit is kept while it is on its way.
+    /// Waits until a request may be sent; the permit is kept while it is in flight.
     ///
     /// # Errors
-    /// [`ModelError::Busy`] when too many wait, [`ModelError::TimedOut`] when its time does not
-    /// come before `deadline`.
+    /// [`ModelError::Busy`] if too many wait, [`ModelError::TimedOut`] if it may not be sent before
+    /// `deadline`.
     pub async fn enter(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, ModelError> {
         let started = Instant::now();
         let late = || ModelError::TimedOut {
@@ -84,7 +84,7 @@ impl Gate {
 }
 
 impl Rate {
-    /// Returns when the next request may be sent; none if that is after `deadline`.
+    /// Returns the time at which the next request may be sent; none if that is after `deadline`.
     fn reserve(&self, deadline: Instant) -> Option<Instant> {
         let now = Instant::now();
         let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);

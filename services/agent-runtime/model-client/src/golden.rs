@@ -1,4 +1,4 @@
-//! Recorded streams of model APIs, each with what comes of it.
+//! Recorded streams of model APIs, each with its expected answer.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use super::{
     api::{self, ModelApi},
 };
 
-/// A request that leaves everything to the endpoint.
+/// A request without settings of the sampling.
 pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
     let messages = messages.iter();
     let messages = messages.map(|(role, text)| ChatMessage::new(*role, *text));
@@ -47,8 +47,8 @@ pub(super) fn request_after_a_call() -> ModelRequest {
     request
 }
 
-/// Asserts that every `*.events` in `tests/golden/<api>` comes to the `*.expected` beside it. With
-/// the variable `BLESS` set, the expectation is written anew.
+/// Asserts that every `*.events` in `tests/golden/<api>` is read as the `*.expected` next to it.
+/// With the variable `BLESS` set, the expectation is written anew.
 pub(super) fn check_streams(api: &dyn ModelApi, at_least: usize) {
     let golden = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"));
     let mut seen = 0;
@@ -76,7 +76,7 @@ pub(super) fn check_streams(api: &dyn ModelApi, at_least: usize) {
     assert!(seen >= at_least, "only {seen} streams were found");
 }
 
-/// Plays the events of `input`, one line of data each, and writes down what came of them.
+/// Plays the events of `input`, one line of data each, and writes the results down.
 fn transcript(api: &dyn ModelApi, input: &str) -> String {
     let mut assembly = api.assembly();
     let mut written = String::new();

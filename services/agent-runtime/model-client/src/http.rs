@@ -1,5 +1,5 @@
 //! Any endpoint that answers over HTTP with server-sent events: one request at a time, bounded in
-//! time and size. What is sent and read is up to the [`ModelApi`].
+//! time and size. Requests and answers are written and read by the [`ModelApi`].
 
 pub mod limit;
 
@@ -27,9 +27,9 @@ use super::{
 };
 use crate::model_settings::{EndpointSettings, GrammarUse};
 
-/// The most that is read of the body of an error, in bytes.
+/// The most bytes that are read of the body of an error.
 const MAX_ERROR_BODY: usize = 64 << 10;
-/// The most that is read of a file with a key, in bytes.
+/// The most bytes that are read of a file with a key.
 const MAX_KEY_BYTES: u64 = 64 << 10;
 
 const FIRST_TOKEN: &str = "to begin its answer";
@@ -49,10 +49,10 @@ struct Inner {
     http: reqwest::Client,
 }
 
-/// Where the key of an endpoint is.
+/// The source of an endpoint's key.
 #[derive(Debug)]
 pub enum KeySource {
-    /// The endpoint takes none.
+    /// The endpoint needs no key.
     None,
     /// The environment, which does not change while the process runs.
     Value(Secret),
@@ -70,10 +70,10 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// Why a client cannot be made.
+/// The reason for which a client cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpModelError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("`base_url` is `{0}`; give an address such as https://api.example.com/v1")]
     BaseUrl(String),
     /// The key has characters that no header can carry.
@@ -90,7 +90,7 @@ impl HttpModel {
     /// Makes a client. Nothing is sent.
     ///
     /// # Errors
-    /// [`HttpModelError`] when address or key cannot be used.
+    /// [`HttpModelError`] if address or key cannot be used.
     pub fn new(
         settings: EndpointSettings,
         api: Box<dyn ModelApi>,
@@ -153,7 +153,8 @@ impl Provider for HttpModel {
             if says(response.headers(), "text/html") {
                 Err(ModelError::NotAnApi)?;
             }
-            // Only an endpoint that says so does not stream: some stream without saying anything.
+            // Only an endpoint that declares JSON does not stream: some stream without declaring
+            // anything.
             if says(response.headers(), "application/json") {
                 let body = inner.read_whole(response, &token_due).await?;
                 let answered = inner.completion(&body);
@@ -176,7 +177,7 @@ impl Provider for HttpModel {
                         {
                             yield piece;
                         }
-                        // Signs of life that bring no token, such as `ping`, do not count.
+                        // Signs of life without a token, such as `ping`, do not count.
                         if assembly.draft().received > received {
                             token_due.token_arrived();
                         }
@@ -208,7 +209,7 @@ impl Inner {
             .map_err(|_| ModelError::Key("it has characters that cannot be sent".to_owned()))?;
         let mut body = self.api.request_body(&self.settings.model, request);
         if self.settings.grammar != GrammarUse::None && !request.grammar.is_empty() {
-            // Endpoints of OpenAI itself refuse a field that they do not know.
+            // Endpoints of OpenAI itself refuse unknown fields.
             body["grammar"] = request.grammar.as_str().into();
         }
         let mut post = self
@@ -231,7 +232,7 @@ impl Inner {
         }
         let status = response.status().as_u16();
         let headers = response.headers().clone();
-        // The status is what matters: a body that cannot be read takes nothing from it.
+        // The status is decisive: a body that cannot be read does not change it.
         let body = read_some(response, MAX_ERROR_BODY, token_due)
             .await
             .unwrap_or_default();
@@ -291,7 +292,7 @@ impl Inner {
     }
 }
 
-/// How long an endpoint may still be without a token (rule G506).
+/// The time for which an endpoint may be without a token (rule G506).
 struct TokenPatience {
     due: Instant,
     gap: Duration,
@@ -334,7 +335,7 @@ impl TokenPatience {
     }
 }
 
-/// Reads a body up to `most` bytes; what is beyond is left.
+/// Reads a body up to `most` bytes; the rest is left.
 async fn read_some(
     response: reqwest::Response,
     most: usize,
@@ -381,7 +382,7 @@ fn unreadable(error: EventStreamError<ReadError>) -> ModelError {
     }
 }
 
-/// Takes the key out of what the endpoint said in its answer.
+/// Removes the key from the endpoint's message.
 fn hide_key(mut error: ModelError, key: Option<&Secret>) -> ModelError {
     if let ModelError::Refused(refusal) | ModelError::Vendor { refusal, .. } = &mut error {
         refusal.message = without_key(&refusal.message, key);
@@ -389,7 +390,7 @@ fn hide_key(mut error: ModelError, key: Option<&Secret>) -> ModelError {
     error
 }
 
-/// Takes the key out of a text of the endpoint: some repeat the key that they refuse.
+/// Removes the key from a text of the endpoint: some repeat the key that they refuse.
 fn without_key(text: &str, key: Option<&Secret>) -> String {
     match key.map(Secret::expose).filter(|key| !key.is_empty()) {
         Some(key) => text.replace(key, "[key]"),

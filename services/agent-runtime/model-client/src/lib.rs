@@ -1,12 +1,13 @@
 //! Clients of language models behind one interface, one file per model API.
 //!
-//! A [`Provider`] makes one attempt; a [`Model`] repeats it and has fallbacks. [`ModelSettings`] say what a
-//! model is and [`Models`] is the table of all by name. The crate reads no tool call out of a text and books
-//! nothing: it sends a conversation and returns the answer piece by piece.
+//! A [`Provider`] makes one attempt; a [`Model`] retries it and has fallbacks. [`ModelSettings`]
+//! configure a model and [`Models`] is the table of all by name. The crate reads no tool call out
+//! of a text and books nothing: it sends a conversation and returns the answer piece by piece.
 //!
-//! Reading order: `model_settings` is what an operator chooses, [`api`] is what the wires of model APIs have
-//! in common, [`openai`] and [`anthropic`] are these wires, [`http`] speaks them, [`scripted`] plays a file,
-//! `gate` lets requests wait, `model` repeats them, and `models` puts the table together.
+//! Reading order: `model_settings` has the options of an operator, [`api`] the common parts of the
+//! wires of model APIs, [`openai`] and [`anthropic`] are these wires, [`http`] speaks them,
+//! [`scripted`] plays a file, `gate` lets requests wait, `model` retries them, and `models` puts
+//! the table together.
 
 pub mod anthropic;
 pub mod api;
@@ -44,10 +45,10 @@ pub use model::Model;
 pub use model_settings::{EndpointSettings, GrammarUse, ModelSettings, ScriptedSettings};
 pub use models::{BuildModelError, Models};
 
-/// The longest answer that is taken, text and thinking together, in bytes.
+/// The longest answer that is accepted, text and thinking together, in bytes.
 pub const MAX_ANSWER_BYTES: usize = 512 << 10;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequest {
     /// The messages, the oldest first.
@@ -62,19 +63,19 @@ pub struct ModelRequest {
     pub seed: Option<i64>,
     /// The tools that the model may call natively, each with `name`, `description` and `parameters`.
     pub tools: Vec<serde_json::Value>,
-    /// Whether the model may call these tools now, or only read of them.
+    /// Whether the model may call these tools now, or only read about them.
     pub may_call: bool,
-    /// The grammar that the answer keeps to, where the model takes one; empty for none.
+    /// The grammar of the answer, where the model supports grammars; empty for none.
     pub grammar: String,
     /// Whether the text of the answer begins in a thought whose opening mark the template wrote; the settings of
     /// the model decide if missing.
     pub begins_in_thought: Option<bool>,
-    /// When the whole answer must be there.
+    /// The deadline of the whole answer.
     pub deadline: Instant,
 }
 
 impl ModelRequest {
-    /// Asks without tools and leaves the sampling to the endpoint.
+    /// Makes a request without tools that leaves the sampling to the endpoint.
     pub fn new(messages: Vec<ChatMessage>, deadline: Instant) -> Self {
         Self {
             messages,
@@ -90,7 +91,7 @@ impl ModelRequest {
         }
     }
 
-    /// Returns how many bytes of text the model reads.
+    /// Returns the number of bytes of text that the model reads.
     pub fn bytes(&self) -> usize {
         let messages: usize = self.messages.iter().map(ChatMessage::bytes).sum();
         let tools: usize = self.tools.iter().map(json_schema::text_bytes).sum();
@@ -115,36 +116,37 @@ pub struct AnswerEnd {
     /// The model's reason to stop: `stop`, `length`, `tool_calls` or `refused`; a script, and a reader that stops the
     /// answer early, may have other words.
     pub finish_reason: String,
-    /// What the endpoint counted.
+    /// The count of the endpoint.
     pub usage: Usage,
-    /// What the answer is booked with; empty in a single attempt.
+    /// The booked usage and cost; empty in a single attempt.
     pub booking: Booking,
     /// The native calls in the form of OpenAI's `tool_calls`; none if there are none.
     pub tool_calls: Option<serde_json::Value>,
-    /// The model's thought, in the form in which its API takes it back with the calls; none if there is no
-    /// such thing.
+    /// The model's thought, in the form in which its API accepts it back with the calls; none if
+    /// there is none.
     pub reasoning: Option<Box<serde_json::Value>>,
     /// The model that answered, as the settings name it; empty in a single attempt.
     pub model: String,
-    /// The attempts before the one that came to this answer.
+    /// The attempts before the successful one.
     pub failed_attempts: Vec<FailedAttempt>,
 }
 
 /// A request that failed and was followed by another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedAttempt {
-    /// The model that was asked, as the settings name it.
+    /// The model of the attempt, as the settings name it.
     pub model: String,
     /// The stable code of the failure.
     pub code: &'static str,
-    /// What went wrong.
+    /// The message of the failure.
     pub message: String,
-    /// How long was waited before the next attempt.
+    /// The wait before the next attempt.
     pub wait: Duration,
 }
 
 impl AnswerEnd {
-    /// Returns what the model thought as JSON text; empty where it does not go back, for want of native calls.
+    /// Returns the model's thought as JSON text; empty where it is not sent back, for lack of
+    /// native calls.
     pub fn reasoning_json(&self) -> String {
         let reasoning = self
             .reasoning
@@ -153,7 +155,7 @@ impl AnswerEnd {
         reasoning.map_or_else(String::new, |reasoning| reasoning.to_string())
     }
 
-    /// Returns the native calls as the parser takes them.
+    /// Returns the native calls in the parser's form.
     pub fn native_calls(&self) -> Given {
         self.tool_calls
             .as_ref()
@@ -165,7 +167,7 @@ impl AnswerEnd {
 /// The pieces of an answer. An error ends it. Dropping it ends the request.
 pub type Pieces = BoxStream<'static, Result<Piece, ModelError>>;
 
-/// The way to one model, ready to be asked.
+/// The client of one model.
 pub trait Provider: Send + Sync + std::fmt::Debug {
     /// Returns the provider's name in the settings.
     fn kind(&self) -> &'static str;
@@ -173,7 +175,6 @@ pub trait Provider: Send + Sync + std::fmt::Debug {
     /// Returns the endpoint's own name for the model; empty if there is no endpoint.
     fn endpoint_model(&self) -> &str;
 
-    /// Asks the model once, with the whole answer there by `deadline`. Nothing happens before the
-    /// stream is polled.
+    /// Requests one answer, complete by `deadline`. Nothing happens before the stream is polled.
     fn generate(&self, request: Arc<ModelRequest>, deadline: Instant) -> Pieces;
 }

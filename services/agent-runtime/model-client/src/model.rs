@@ -1,4 +1,4 @@
-//! One model of the settings: it is asked within its limits, asked again, and replaced.
+//! One model of the settings: its limits, retries and fallbacks.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -15,10 +15,9 @@ use super::{
 };
 use crate::model_settings::GrammarUse;
 
-/// How long the first wait before another attempt is at most, when the endpoint does not say; it
-/// doubles.
+/// The longest first wait before a retry, if the endpoint states none; it doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait that is chosen here.
+/// The longest wait that is not the endpoint's.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// A model with its fallbacks.
@@ -28,20 +27,20 @@ pub struct Model {
     candidates: Arc<[Arc<Candidate>]>,
 }
 
-/// A model that can be asked.
+/// A model with its settings.
 #[derive(Debug)]
 pub struct Candidate {
     /// The name in the settings.
     pub name: String,
-    /// The way to it.
+    /// The client.
     pub provider: Box<dyn Provider>,
-    /// How patiently it is asked.
+    /// The retries and time limits.
     pub patience: Patience,
-    /// How often it is asked.
+    /// The limits of requests at once and per minute.
     pub gate: Gate,
-    /// What it costs; none if its settings have no prices.
+    /// Its prices; none if its settings have none.
     pub price_list: Option<PriceList>,
-    /// How many tokens a request and its answer may have together; zero if that is not known.
+    /// The most tokens of a request and its answer together; zero if unknown.
     pub context_tokens: u64,
     /// Whether its answers keep to a grammar.
     pub grammar: GrammarUse,
@@ -49,20 +48,20 @@ pub struct Candidate {
     pub begins_in_thought: bool,
 }
 
-/// How patiently a model is asked.
+/// The retries and time limits of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// How often a request is sent again.
+    /// The most retries of a request.
     pub retries: u32,
-    /// The longest that the endpoint may ask to wait.
+    /// The longest wait that an endpoint may request.
     pub retry_after_limit: Duration,
-    /// How long the whole answer may take, waits included.
+    /// The time limit of the whole answer, waits included.
     pub total_timeout: Duration,
 }
 
 impl Patience {
-    /// Decides how long to wait before the request is sent again after `attempt` retries; none if
-    /// it is not (rule G504).
+    /// Returns the wait before the next retry after `attempt` retries; none if there is no retry
+    /// (rule G504).
     fn wait(&self, error: &ModelError, attempt: u32, left: Duration) -> Option<Duration> {
         if !error.is_resent() || attempt >= self.retries {
             return None;
@@ -80,7 +79,7 @@ impl Patience {
 }
 
 impl Model {
-    /// Puts a model together with the models that are asked in its place, in order.
+    /// Puts a model together with its fallbacks, in order.
     pub fn new(model: Arc<Candidate>, fallbacks: impl IntoIterator<Item = Arc<Candidate>>) -> Self {
         Self {
             candidates: std::iter::once(model).chain(fallbacks).collect(),
@@ -93,7 +92,7 @@ impl Model {
         Self::new(own(self), others.into_iter().map(own))
     }
 
-    /// Returns the way to the model itself.
+    /// Returns the client of the model itself.
     pub fn provider(&self) -> &dyn Provider {
         self.candidates[0].provider.as_ref()
     }
@@ -110,16 +109,16 @@ impl Model {
             .all(|candidate| candidate.price_list.is_some())
     }
 
-    /// Returns how many tokens a request and its answer may have together, whichever of the models
-    /// answers; none if that is not known.
+    /// Returns the most tokens of a request and its answer together, whichever of the models
+    /// answers; none if unknown.
     pub fn context_tokens(&self) -> Option<u64> {
         let known = self.candidates.iter();
         let known = known.map(|candidate| candidate.context_tokens);
         known.filter(|tokens| *tokens > 0).min()
     }
 
-    /// Returns how many tokens of an answer an amount in millionths buys at least after a request,
-    /// whichever of them answers.
+    /// Returns the number of tokens of an answer that an amount in millionths buys at least after a
+    /// request, whichever of the models answers.
     pub fn affordable(&self, micros: u64, request_tokens: u64) -> u64 {
         let lists = self.candidates.iter();
         let lists = lists.filter_map(|candidate| candidate.price_list.as_ref());
@@ -127,7 +126,7 @@ impl Model {
         each.min().unwrap_or(u64::MAX)
     }
 
-    /// Ends an answer of the model itself that its reader did not let come to its end.
+    /// Ends an answer of the model itself that its reader stopped early.
     pub fn stopped(
         &self,
         finish_reason: &str,
@@ -141,11 +140,10 @@ impl Model {
         self.candidates[0].book(end, request_bytes, answer_bytes)
     }
 
-    /// Asks the model. Nothing happens before the stream is polled.
+    /// Requests an answer. Nothing happens before the stream is polled.
     ///
-    /// A request that did not arrive or was refused for a while is sent again; when that does not
-    /// help, the fallbacks are asked in order. Nothing is repeated once a piece of an answer is
-    /// out.
+    /// A request that did not arrive or was refused for a while is retried; if all retries fail,
+    /// the fallbacks follow in order. Nothing is repeated once a piece of an answer is released.
     pub fn generate(&self, mut request: ModelRequest) -> Pieces {
         let candidates = Arc::clone(&self.candidates);
         request.messages = pair(request.messages);
@@ -220,7 +218,7 @@ impl Model {
 }
 
 impl Candidate {
-    /// Adds to the end of an answer who gave it and what it is booked with.
+    /// Adds the model and the booking to the end of an answer.
     fn book(&self, end: AnswerEnd, request_bytes: usize, text_bytes: usize) -> AnswerEnd {
         let calls = end.tool_calls.as_ref();
         let answer_bytes = text_bytes + calls.map_or(0, json_schema::text_bytes);
@@ -232,14 +230,14 @@ impl Candidate {
         }
     }
 
-    /// Asks once, within the limits of the model.
+    /// Makes one attempt, within the limits of the model.
     fn ask<'a>(&'a self, request: Arc<ModelRequest>, deadline: Instant) -> Attempt<'a> {
         Box::pin(async_stream::try_stream! {
             let _permit = self.gate.enter(deadline.into()).await?;
             let pieces = self.provider.generate(request, deadline);
             let mut pieces = AssertUnwindSafe(pieces).catch_unwind();
             while let Some(piece) = pieces.next().await {
-                // An answer that its reader does not get over is a failure of the endpoint.
+                // A panic of the reader is a failure of the endpoint.
                 yield piece.map_err(|_| ModelError::Malformed("it cannot be read".to_owned()))??;
             }
         })
@@ -260,7 +258,7 @@ mod tests {
         total_timeout: Duration::from_secs(300),
     };
 
-    /// A model that its reader does not get over.
+    /// A model that makes its reader panic.
     #[derive(Debug)]
     struct Broken;
 

@@ -1,4 +1,4 @@
-//! What an operator can choose about models.
+//! The settings of models.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use settings::Problems;
 
-/// The most requests that may be on their way to one model.
+/// The most requests that may be in flight to one model.
 const MAX_CONCURRENT: usize = 10_000;
 /// The highest rate of requests to one model, per minute.
 const MAX_PER_MINUTE: u32 = 1_000_000;
@@ -38,40 +38,40 @@ pub struct EndpointSettings {
     pub api_key_env: Option<String>,
     /// The file with the key, read for every request.
     pub api_key_file: Option<PathBuf>,
-    /// How long connecting may take. Default `5s`.
+    /// The time limit of connecting. Default `5s`.
     #[serde(with = "settings::DurationText")]
     pub connect_timeout: Duration,
-    /// How long the first token of an answer may take. Default `60s`.
+    /// The time limit of the first token of an answer. Default `60s`.
     #[serde(with = "settings::DurationText")]
     pub first_token_timeout: Duration,
-    /// How long the next token of an answer may take. Default `60s`.
+    /// The time limit of each further token of an answer. Default `60s`.
     #[serde(with = "settings::DurationText")]
     pub token_gap_timeout: Duration,
-    /// How long the whole answer may take, waits included. Default `5m`.
+    /// The time limit of the whole answer, waits included. Default `5m`.
     #[serde(with = "settings::DurationText")]
     pub total_timeout: Duration,
-    /// How often a request is sent again that did not arrive or was refused for a while (408, 409,
-    /// 429, 500, 502 to 504, 520 to 524, 529), or whose answer ended before anything of it was shown. Default 4, at
-    /// most 10.
+    /// The most retries of a request that did not arrive or was refused for a while (408, 409, 429,
+    /// 500, 502 to 504, 520 to 524, 529), or whose answer ended before any of it was shown. Default
+    /// 4, at most 10.
     pub retries: u32,
-    /// The longest that the endpoint may ask to wait; a longer wait fails at once. Default `30s`.
+    /// The longest wait that the endpoint may request; a longer wait fails at once. Default `30s`.
     #[serde(with = "settings::DurationText")]
     pub retry_after_limit: Duration,
-    /// The models that are asked in its place, in order, when it fails before any text of the
-    /// answer. Their own fallbacks do not count. Default none.
+    /// The models that replace it, in order, when it fails before any text of the answer. Their own
+    /// fallbacks do not count. Default none.
     pub fallbacks: Vec<String>,
-    /// Requests on their way at once; others wait. Default 256.
+    /// Requests in flight at once; others wait. Default 256.
     pub max_concurrent: usize,
     /// Requests per minute, spread evenly; others wait. Default 0: no limit.
     pub requests_per_minute: u32,
-    /// What tokens cost, in millionths of `currency` per million tokens: `input`, `output`, and
+    /// The prices of tokens, in millionths of `currency` per million tokens: `input`, `output`, and
     /// `cache_read` and `cache_write` where they differ from `input`. Default none: no cost is
     /// booked.
     pub price_per_million_micros: Option<Prices>,
     /// The currency of the prices. Default `USD`.
     pub currency: String,
-    /// How many tokens a request and its answer may have together; a conversation that comes near it is
-    /// compacted. Default 0: it is not known, and nothing is compacted.
+    /// The most tokens of a request and its answer together; a conversation near this limit is
+    /// compacted. Default 0: it is unknown, and nothing is compacted.
     pub context_tokens: u64,
     /// Whether answers keep to the grammar of the visible tools' calls, which is sent as `grammar` to
     /// a server of llama.cpp: `none`, `free`, or `call_first`, which requires a call in the first answer of
@@ -114,12 +114,12 @@ impl Default for EndpointSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GrammarUse {
-    /// They do not.
+    /// Answers keep to no grammar.
     #[default]
     None,
-    /// They do, and may hold calls.
+    /// Answers keep to a grammar, and may hold calls.
     Free,
-    /// They do, and the first answer of a turn holds a call.
+    /// Answers keep to a grammar, and the first answer of a turn holds a call.
     CallFirst,
 }
 
@@ -136,7 +136,7 @@ pub struct ScriptedSettings {
 }
 
 impl ModelSettings {
-    /// Adds everything that is wrong, with keys below `key`.
+    /// Adds all problems, with keys below `key`.
     pub fn check(&self, key: &str, problems: &mut Problems) {
         match self {
             Self::Openai(settings) => settings.check(key, problems),
@@ -155,7 +155,7 @@ impl ModelSettings {
         }
     }
 
-    /// Returns the models that are asked in its place.
+    /// Returns the models that replace it.
     pub fn fallbacks(&self) -> &[String] {
         match self {
             Self::Openai(settings) | Self::Anthropic(settings) => &settings.fallbacks,

@@ -28,7 +28,7 @@ pub struct Models {
     by_name: Arc<BTreeMap<String, Model>>,
 }
 
-/// Why a model cannot be set up.
+/// The reason for which a model cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildModelError {
     /// The variable with its key is not set.
@@ -46,7 +46,7 @@ pub enum BuildModelError {
     Endpoint {
         /// The model.
         model: String,
-        /// Why.
+        /// The cause.
         source: HttpModelError,
     },
     /// The script cannot be played.
@@ -54,7 +54,7 @@ pub enum BuildModelError {
     Script {
         /// The model.
         model: String,
-        /// Why.
+        /// The cause.
         source: ScriptError,
     },
 }
@@ -63,7 +63,7 @@ impl Models {
     /// Sets every model up. Keys come from `variables`, as the settings name them.
     ///
     /// # Errors
-    /// [`BuildModelError`] for the first model that cannot be used.
+    /// [`BuildModelError`] of the first model that cannot be used.
     pub fn build(
         models: &BTreeMap<String, ModelSettings>,
         scripts_dir: &Path,
@@ -98,11 +98,11 @@ impl Models {
         self.by_name.get(name).cloned()
     }
 
-    /// Returns the model with this name, and instead of the fallbacks of its settings those that are
-    /// given.
+    /// Returns the model with this name, and with `fallbacks` in place of the fallbacks of its
+    /// settings.
     ///
     /// # Errors
-    /// The name that no model has.
+    /// A name without a model.
     pub fn with_fallbacks<'a>(
         &self,
         name: &'a str,
@@ -167,7 +167,7 @@ fn endpoint(
     })
 }
 
-/// Sets up a model that plays a file: it is asked once, as long and as often as its caller wants.
+/// Sets up a model that plays a file: without retries and limits.
 fn scripted(
     name: &str,
     settings: &ScriptedSettings,

@@ -1,5 +1,5 @@
 //! The names by which tools are known to a model's API (rule G501): letters, digits, `_` and `-`, at
-//! most 64 of them. Everything outside a request speaks of ids.
+//! most 64 of them. Ids are used everywhere outside a request.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::{AnswerEnd, ModelRequest};
 
-/// The longest name that every API takes.
+/// The longest name that every API accepts.
 const MAX_BYTES: usize = 64;
 
-/// The names that the tools of one request were given.
+/// The names of the tools of one request.
 #[derive(Debug, Default)]
 pub(super) struct NativeNames {
     ids: HashMap<String, String>,

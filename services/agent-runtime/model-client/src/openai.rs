@@ -1,4 +1,4 @@
-//! The chat-completions wire of OpenAI and of everything that is compatible with it.
+//! The chat-completions wire of OpenAI and of all endpoints that are compatible with it.
 
 mod reasoning;
 

@@ -1,13 +1,13 @@
-//! Native calls and their results as every API takes them: the results of an answer's calls stand directly
-//! behind it, in the order of the calls, and no id stands for two calls. Histories that were cut, or in which
-//! calls were never carried out, do not fit; their calls become text of the answer and their results messages of
-//! the user.
+//! Native calls and their results in the form that every API accepts: the results of an answer's
+//! calls follow it directly, in the order of the calls, and no id names two calls. Histories that
+//! were cut, or in which calls were never carried out, do not fit; their calls become text of the
+//! answer and their results messages of the user.
 
 use std::collections::{HashSet, VecDeque};
 
 use agent_domain::message::{ChatMessage, Role};
 
-/// Puts results behind their calls; whatever has no counterpart becomes text.
+/// Moves results behind their calls; calls and results without a counterpart become text.
 pub(super) fn pair(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut paired = Vec::with_capacity(messages.len());
     let mut rest = VecDeque::from(messages);
@@ -37,7 +37,7 @@ pub(super) fn pair(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     paired
 }
 
-/// Takes the result of a call out of the messages up to the next answer.
+/// Removes the result of a call from the messages up to the next answer.
 fn take_result(rest: &mut VecDeque<ChatMessage>, id: &str) -> Option<ChatMessage> {
     let mut behind = rest
         .iter()
@@ -50,7 +50,7 @@ fn take_result(rest: &mut VecDeque<ChatMessage>, id: &str) -> Option<ChatMessage
     rest.remove(place)
 }
 
-/// Returns an id that no call before has: the given one, or the next number.
+/// Returns an id that no earlier call has: `id`, or the next number.
 fn unused(mut id: String, ids: &mut HashSet<String>) -> String {
     let mut number = ids.len();
     while id.is_empty() || !ids.insert(id.clone()) {

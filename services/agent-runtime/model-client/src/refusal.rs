@@ -1,4 +1,4 @@
-//! What an endpoint says when it refuses a request.
+//! Refusals of requests by endpoints.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{ModelError, error::Refusal};
 
-/// How much of a vendor's message is passed on, in characters.
+/// The most characters of a vendor's message that are passed on.
 const MAX_VENDOR_MESSAGE: usize = 500;
 
 /// Reads a refusal from its status, headers and body.
@@ -22,8 +22,8 @@ pub(crate) fn read(status: u16, headers: &HeaderMap, body: &str, now: SystemTime
     })
 }
 
-/// Reads an error that came with status 200, in a stream or in a body, of whose answer `released` bytes had
-/// arrived: before them it is the refusal that its status would have made it.
+/// Reads an error that arrived with status 200, in a stream or in a body, after `released` bytes of
+/// its answer: before any of them it is a refusal with the status that it implies.
 pub(crate) fn in_answer(value: &Value, released: usize) -> ModelError {
     let refusal = of_status(status_in(value), value);
     match released {
@@ -74,8 +74,8 @@ const STATUSES: [(&str, u16); 22] = [
     ("overloadederror", 529),
 ];
 
-/// Returns the status that an error would have had, by a number or a word of its own; that of a failure inside
-/// where it has neither.
+/// Returns the status that an error implies by a number or a word of its own; an internal failure
+/// if it has neither.
 fn status_in(value: &Value) -> u16 {
     let error = value.get("error").filter(|error| error.is_object());
     let error = error.unwrap_or(value);
@@ -100,7 +100,7 @@ fn status_in(value: &Value) -> u16 {
         .unwrap_or(500)
 }
 
-/// Parts of what vendors say of a request that is too long, in lower case.
+/// Parts of vendors' messages about a request that is too long, in lower case.
 const TOO_LONG: [&str; 16] = [
     "prompt is too long",
     "input is too long",
@@ -133,7 +133,7 @@ fn is_context_exceeded(body: &Value) -> bool {
     by_code || TOO_LONG.iter().any(|words| message.contains(words))
 }
 
-/// Whether the account has nothing left, which no wait changes.
+/// Whether the quota of the account is used up, which no wait changes.
 fn is_quota_exhausted(body: &Value) -> bool {
     [
         ("/error/code", "insufficient_quota"),
@@ -145,7 +145,7 @@ fn is_quota_exhausted(body: &Value) -> bool {
     .any(|(pointer, code)| body.pointer(pointer).and_then(Value::as_str) == Some(code))
 }
 
-/// Returns what a vendor says in the body of an error, cut.
+/// Returns the vendor's message in the body of an error, cut.
 pub(crate) fn vendor_message(body: &Value) -> String {
     let places = ["/error/message", "/error", "/message", "/detail"];
     let said = places
@@ -172,7 +172,7 @@ pub(crate) fn vendor_message(body: &Value) -> String {
     printable.take(MAX_VENDOR_MESSAGE).collect()
 }
 
-/// Reads when to ask again: `retry-after-ms`, or `retry-after` as seconds or as a date.
+/// Reads the wait before a retry: `retry-after-ms`, or `retry-after` as seconds or as a date.
 fn retry_after(
     milliseconds: Option<&str>,
     header: Option<&str>,

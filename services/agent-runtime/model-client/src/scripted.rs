@@ -1,7 +1,7 @@
 //! A model that plays a file: for tests, demonstrations and development without an endpoint.
 //!
-//! It is called `scripted` wherever it appears, so that it is not taken for a real model. A
-//! request that is not what the script expects fails, and the message says what was missing.
+//! It is called `scripted` wherever it appears, so that it is not mistaken for a real model. A
+//! request that the script does not expect fails, and the message names all missing parts.
 
 pub mod script;
 
@@ -27,7 +27,7 @@ pub struct Scripted {
     script: Arc<Script>,
 }
 
-/// Why a script cannot be played.
+/// The reason for which a script cannot be played.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The file cannot be read.
@@ -35,7 +35,7 @@ pub enum ScriptError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The file is not a script.
@@ -43,7 +43,7 @@ pub enum ScriptError {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the cause.
         source: serde_json::Error,
     },
 }
@@ -52,7 +52,7 @@ impl Scripted {
     /// Reads a script.
     ///
     /// # Errors
-    /// [`ScriptError`] when it cannot be read or is not a script.
+    /// [`ScriptError`] if it cannot be read or is not a script.
     pub fn open(path: &Path) -> Result<Self, ScriptError> {
         let text =
             text_file::read(path, MAX_SCRIPT_BYTES).map_err(|source| ScriptError::Unreadable {
@@ -91,7 +91,7 @@ impl Provider for Scripted {
             let late = ModelError::TimedOut { what: "for its whole answer", limit };
             let mut released = 0;
             for piece in pieces(turn) {
-                // A timer that is due at once takes a millisecond.
+                // A timer of zero length takes a millisecond.
                 if !turn.answer.delay.is_zero() {
                     let at = Instant::now() + turn.answer.delay;
                     timeout_at(deadline, sleep_until(at)).await.map_err(|_| late.clone())?;

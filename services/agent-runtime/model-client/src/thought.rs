@@ -15,7 +15,7 @@ pub(super) struct LeadingThought {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Nothing has to be separated.
+    /// There is no thought, or it has ended.
     #[default]
     Text,
     /// In the thought, before any of it, and further on.
@@ -38,7 +38,7 @@ impl LeadingThought {
         }
     }
 
-    /// Takes a piece of the answer; returns what is certain now.
+    /// Reads a piece of the answer; returns the pieces that are certain now.
     pub(super) fn take(&mut self, piece: Piece) -> Vec<Piece> {
         let text = match (piece, &self.place) {
             (Piece::Text(text), Place::Begun | Place::Thinking | Place::Ended) => text,
@@ -79,7 +79,8 @@ impl LeadingThought {
     /// Ends the answer; returns the rest of the thought.
     ///
     /// # Errors
-    /// [`ModelError::Unfinished`] when there is nothing but the thought; `released` bytes of it are out.
+    /// [`ModelError::Unfinished`] if the answer holds only the thought; `released` bytes of it are
+    /// released.
     pub(super) fn finish(
         &mut self,
         end: &AnswerEnd,
@@ -109,7 +110,7 @@ impl LeadingThought {
 mod tests {
     use super::*;
 
-    /// Reads an answer in pieces of so many characters; thoughts stand in parentheses.
+    /// Reads an answer in pieces of `size` characters; thoughts are in parentheses.
     fn read(text: &str, size: usize) -> Result<String, ModelError> {
         let mut thought = LeadingThought::new(true);
         let mut read = String::new();

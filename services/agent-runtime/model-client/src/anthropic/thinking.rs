@@ -1,26 +1,27 @@
-//! Blocks in which a model thought before its calls: they go back unchanged, with their signatures (rule G502).
+//! Blocks of a model's thought before its calls: they are sent back unchanged, with their
+//! signatures (rule G502).
 
 use agent_domain::message::ChatMessage;
 use serde_json::{Map, Value, json};
 
-/// The name under which the blocks are kept with a message.
+/// The name under which the blocks are stored with a message.
 const BLOCKS: &str = "thinking_blocks";
 
-/// Returns a block in which the model thinks, as it opens; none if it is another.
+/// Returns a block of thought as it opens; none if it is another block.
 pub(super) fn begun(block: &Value) -> Option<Map<String, Value>> {
     let mut block = block.as_object()?.clone();
     let is_thinking = matches!(
         block.get("type").and_then(Value::as_str),
         Some("thinking" | "redacted_thinking")
     );
-    // A whole block brings its text with it, which is added like that of a streamed one.
+    // A whole block holds its text, which is added like the text of a streamed one.
     if let Some(Value::String(text)) = block.get_mut("thinking") {
         text.clear();
     }
     is_thinking.then_some(block)
 }
 
-/// Adds what a piece brings to a block; returns the bytes that are not shown.
+/// Adds a piece to a block; returns the number of bytes that are not shown.
 pub(super) fn add(block: &mut Map<String, Value>, delta: &Value) -> usize {
     let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
     if let Some(Value::String(thinking)) = block.get_mut("thinking") {
@@ -35,7 +36,7 @@ pub(super) fn add(block: &mut Map<String, Value>, delta: &Value) -> usize {
     text("signature").len() + text("data").len()
 }
 
-/// Returns what goes back; none if the model did not think.
+/// Returns the JSON that is sent back; none if the model did not think.
 pub(super) fn to_json(blocks: Vec<Map<String, Value>>) -> Option<Value> {
     (!blocks.is_empty()).then(|| json!({BLOCKS: blocks}))
 }

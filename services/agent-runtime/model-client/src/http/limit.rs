@@ -10,15 +10,15 @@ use crate::ModelError;
 
 /// The longest line of a stream that is read, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = 1 << 20;
-/// The most that is read of one answer, in bytes. Framing makes an answer some times longer.
+/// The most bytes that are read of one answer. Framing makes an answer some times longer.
 pub(crate) const MAX_BODY_BYTES: usize = 16 << 20;
 
-/// Why the bytes of a stream ended early.
+/// The reason for which the bytes of a stream ended early.
 #[derive(Debug)]
 pub enum ReadError {
     /// The connection failed.
     Connection(reqwest::Error),
-    /// What arrived cannot be an answer.
+    /// The bytes cannot be an answer.
     Bound(ModelError),
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Display for ReadError {
 }
 
 /// Passes bytes on line by line, until a line or the whole is longer than it may be, or the first
-/// line is that of a web page.
+/// line belongs to a web page.
 ///
 /// Whole lines, because the reader of events starts an unfinished line anew with every chunk: a
 /// long line in small chunks would cost the square of its length.
@@ -68,10 +68,11 @@ pub fn lines(
     })
 }
 
-/// The mark of the byte order, which some servers send before everything else.
+/// The byte order mark, which some servers send first.
 pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-/// Takes the mark of the byte order from a line; the reader of events does not get over one before the first.
+/// Removes the byte order mark from a line; the reader of events fails on a mark before the first
+/// event.
 fn without_mark(line: Bytes) -> Bytes {
     match line.starts_with(BYTE_ORDER_MARK.as_bytes()) {
         true => line.slice(BYTE_ORDER_MARK.len()..),

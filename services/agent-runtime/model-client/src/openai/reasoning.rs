@@ -1,5 +1,6 @@
-//! The thought of a model before its calls, as chat completions bring it and take it back: DeepSeek and Kimi as
-//! `reasoning_content`, OpenRouter as `reasoning` with signed or encrypted `reasoning_details`.
+//! The thought of a model before its calls, as chat completions send and accept it: DeepSeek and
+//! Kimi as `reasoning_content`, OpenRouter as `reasoning` with signed or encrypted
+//! `reasoning_details`.
 
 use agent_domain::message::ChatMessage;
 use serde_json::{Map, Value};
@@ -9,7 +10,7 @@ const TEXTS: [&str; 2] = ["reasoning_content", "reasoning"];
 /// The name of the parts of a thought.
 const DETAILS: &str = "reasoning_details";
 
-/// The members of a part that come in pieces; every other one is whole.
+/// The members of a part that arrive in pieces; every other one is whole.
 const IN_PIECES: [&str; 3] = ["text", "summary", "data"];
 
 /// A thought as far as it has arrived.
@@ -20,7 +21,7 @@ pub(super) struct Reasoning {
 }
 
 impl Reasoning {
-    /// Takes what a piece of an answer brings; returns the text that its reader may see.
+    /// Adds a piece of an answer; returns the text that its reader may see.
     pub(super) fn take<'a>(&mut self, delta: &'a Value) -> Option<&'a str> {
         let mut shown = None;
         for (key, so_far) in TEXTS.iter().zip(&mut self.texts) {
@@ -62,7 +63,7 @@ impl Reasoning {
         }
     }
 
-    /// Returns the members that go back; none if there was no thought.
+    /// Returns the members that are sent back; none if there was no thought.
     pub(super) fn into_json(self) -> Option<Value> {
         let mut members = Map::new();
         for (key, text) in TEXTS.into_iter().zip(self.texts) {

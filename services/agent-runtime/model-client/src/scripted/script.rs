@@ -3,7 +3,7 @@
 //! A script is a list of turns. A request is answered by the turn whose place is the number of
 //! answers that the request already holds, so that a script needs no memory: a request that is
 //! repeated after a crash gets the same answer, and conversations do not disturb each other. The
-//! turn first checks the request; everything that it lacks is reported together. A model that several
+//! turn first checks the request; all missing parts are reported together. A model that several
 //! agents share plays a part for each.
 
 use std::time::Duration;
@@ -15,14 +15,14 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// What the script is for, for people.
+    /// The purpose of the script, for people.
     #[serde(default)]
     pub description: String,
     /// The answers in order.
     #[serde(default)]
     pub turns: Vec<ScriptTurn>,
-    /// The answers to requests whose system message is that of an agent, in place of `turns`; the first part
-    /// that fits is played.
+    /// The answers to requests with the system message of an agent, in place of `turns`; the first
+    /// part that fits is played.
     #[serde(default)]
     pub parts: Vec<ScriptPart>,
     /// The answer to a message of the user that no turn expects; such a request fails if missing.
@@ -30,38 +30,38 @@ pub struct Script {
     pub otherwise: Option<ScriptTurn>,
 }
 
-/// What a model plays for one agent.
+/// The part of a model for one agent.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptPart {
-    /// What the system message has, all of it.
+    /// Texts that the system message contains, all of them.
     pub system_contains: Vec<Lines>,
     /// The answers in order.
     pub turns: Vec<ScriptTurn>,
 }
 
-/// One answer, and what must be asked for it.
+/// One answer, and its expected request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptTurn {
     /// A name for messages; its number if missing.
     #[serde(default)]
     pub name: String,
-    /// What the request must be like.
+    /// The expected request.
     #[serde(default)]
     pub expect: Expectation,
-    /// Whether this answer was given by the caller and is never asked for.
+    /// Whether the caller wrote this answer, so that it is never requested.
     #[serde(default)]
     pub from_caller: bool,
     /// The answer.
     #[serde(default)]
     pub answer: ScriptAnswer,
-    /// What goes wrong after the answer's pieces.
+    /// The fault after the answer's pieces.
     #[serde(default)]
     pub fault: Option<Fault>,
 }
 
-/// What a request must be like. What is missing here is not checked.
+/// The expected content of a request. A missing field is not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Expectation {
@@ -83,20 +83,20 @@ pub struct Expectation {
     pub lacks: Vec<Lines>,
 }
 
-/// What the model answers.
+/// An answer of the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScriptAnswer {
-    /// What it thinks first.
+    /// The thought, which is sent first.
     pub thinking: Lines,
-    /// What it writes.
+    /// The text.
     pub text: Lines,
     /// Characters of one piece; zero sends everything at once.
     pub chunk: usize,
-    /// How long it waits before each piece.
+    /// The wait before each piece.
     #[serde(with = "settings::DurationText")]
     pub delay: Duration,
-    /// Why it stops.
+    /// The reason to stop.
     pub finish_reason: String,
     /// Tokens of the request.
     pub input_tokens: u32,
@@ -121,7 +121,7 @@ impl Default for ScriptAnswer {
     }
 }
 
-/// What goes wrong.
+/// A fault of the endpoint.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
@@ -129,7 +129,7 @@ pub enum Fault {
     Refused {
         /// The HTTP status.
         status: u16,
-        /// What the vendor says.
+        /// The message of the vendor.
         message: String,
     },
     /// The request is too long for the model's context.
@@ -170,7 +170,7 @@ impl Script {
     /// Returns the turn that answers `messages`.
     ///
     /// # Errors
-    /// A sentence that names the turn and everything that the request lacks.
+    /// A sentence that names the turn and all missing parts of the request.
     pub fn play(&self, name: &str, messages: &[ChatMessage]) -> Result<&ScriptTurn, String> {
         let by_user = messages
             .last()

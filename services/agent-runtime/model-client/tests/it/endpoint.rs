@@ -17,14 +17,14 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What the server does on a connection after it has read the request.
+/// An action of the server on a connection after it has read the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Sends bytes.
     Send(String),
-    /// Sends what a function makes of the body of the request.
+    /// Sends the result of a function of the request's body.
     Answer(fn(&serde_json::Value) -> String),
-    /// Sends bytes again and again until the client is gone.
+    /// Sends bytes repeatedly until the client is gone.
     SendForever(String),
     /// Sends bytes slowly until the client is gone.
     Drip(String),
@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Silence,
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// Request line and headers.
@@ -92,7 +92,7 @@ impl Endpoint {
         self.received.lock().unwrap().clone()
     }
 
-    /// Waits until a client has left before its answer was complete.
+    /// Waits until a client has disconnected before its answer was complete.
     pub(crate) async fn client_gone(&self) {
         self.gone.notified().await;
     }
@@ -195,7 +195,7 @@ pub(crate) fn text(piece: &str) -> Step {
     event(&serde_json::json!({"choices": [{"delta": {"content": piece}}]}).to_string())
 }
 
-/// The events with which an answer ends.
+/// The last events of an answer.
 pub(crate) fn end(reason: &str) -> Step {
     let stop = serde_json::json!({"choices": [{"delta": {}, "finish_reason": reason}]});
     let usage =

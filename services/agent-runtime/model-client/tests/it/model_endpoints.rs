@@ -33,7 +33,7 @@ pub(crate) fn model(settings: ModelSettings) -> Model {
     models([("house", settings)]).get("house").unwrap()
 }
 
-/// Asks and returns the text that came and how it ended.
+/// Requests an answer, and returns its text and its end.
 pub(crate) async fn ask_model(model: &Model) -> (String, Result<Piece, ModelError>) {
     let mut pieces = model.generate(request());
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! Requests that are sent again, and models that stand in for others.
+//! Retries of requests, and fallbacks of models.
 
 use std::time::Duration;
 
