@@ -27,10 +27,10 @@ use turn_log::history::{self, Batch, Earlier};
 pub use branch::Branched;
 pub use branch::branch_key;
 
-/// How many changes of different conversations can be made at once.
+/// The most changes of different conversations at once.
 const STRIPES: usize = 64;
 
-/// How many turns may wait for the end of the one that continues (rule G407).
+/// The most turns that wait for the end of the active one (rule G407).
 const MAX_QUEUED: usize = 64;
 
 /// The conversations. Clone, cheap.
@@ -46,19 +46,19 @@ struct Inner {
     questions: Arc<dyn QuestionStore>,
     runs: Runs,
     clock: Arc<dyn Clock>,
-    /// One conversation changes at a time: looking whether it has a turn and changing it are one
-    /// step. A conversation's stripe is found by its hash; held across the commit.
+    /// One conversation changes at a time: checking for a turn and changing it are one step. A
+    /// conversation's stripe is found by its hash; held across the commit.
     changing: Vec<Mutex<()>>,
 }
 
-/// A conversation as it is now.
+/// A conversation at the time of a request.
 #[derive(Clone, Debug)]
 pub struct Conversation {
-    /// What is stored of it.
+    /// The stored row.
     pub row: ConversationRow,
-    /// How often it was changed.
+    /// The number of its changes.
     pub revision: u64,
-    /// The turn that continues.
+    /// The active turn.
     pub active_run_id: Option<String>,
     /// The turns that wait for its end, in their order.
     pub queued_run_ids: Vec<String>,
@@ -71,7 +71,7 @@ enum Part {
 }
 
 impl Conversations {
-    /// Takes the stores and the runs.
+    /// Makes the conversations of the stores and the runs.
     pub fn new(
         store: Arc<dyn ConversationStore>,
         states: Arc<dyn StateStore>,
@@ -126,7 +126,7 @@ impl Conversations {
         }
     }
 
-    /// Returns whether another turn has to wait for those that have not ended (rule G407).
+    /// Returns whether another turn has to wait for the turns that have not ended (rule G407).
     ///
     /// # Errors
     /// CONVERSATION_BUSY when too many wait or one of them is above the call of `context`, or a storage that does
@@ -201,7 +201,7 @@ impl Conversations {
         Ok(runs.into_iter().next_back().map(|(run, _)| run.subject))
     }
 
-    /// Returns at most `limit` conversations, the newest first, those before `before`.
+    /// Returns at most `limit` conversations before `before`, the newest first.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -237,7 +237,7 @@ impl Conversations {
         self.delete_without_runs(conversation_id).await
     }
 
-    /// Deletes what a conversation has beside its runs.
+    /// Deletes all data of a conversation except its runs.
     async fn delete_without_runs(&self, conversation_id: &str) -> Result<(), Failure> {
         for owner in [Some(conversation_id), copied_world(conversation_id)] {
             let Some(owner) = owner else { continue };
@@ -297,7 +297,7 @@ impl Conversations {
         Ok((self.get(conversation_id).await?, false))
     }
 
-    /// Returns the revision that a request gave a conversation, if it was seen before.
+    /// Returns the revision of a conversation after a request, if the request was seen before.
     async fn appended_by(
         &self,
         conversation_id: &str,
@@ -314,11 +314,11 @@ impl Conversations {
         }
     }
 
-    /// Returns the turns of a conversation before `before` (all if none) and what was appended to
-    /// it, the oldest first; of a long conversation only the newest parts that hold up to
+    /// Returns the turns of a conversation before `before` (all if none) and the messages appended
+    /// to it, the oldest first; of a long conversation only the newest parts that hold up to
     /// `most_bytes`, and one more.
     ///
-    /// A turn whose log cannot be replayed is left out: the log of the server names it.
+    /// A turn whose log cannot be replayed is left out, and named in the log of the server.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -331,7 +331,7 @@ impl Conversations {
         self.read(conversation_id, before, most_bytes, false).await
     }
 
-    /// Reads the newest parts, back to what was compacted if `is_context`.
+    /// Reads the newest parts, back to the last compaction if `is_context`.
     async fn read(
         &self,
         conversation_id: &str,
@@ -344,7 +344,7 @@ impl Conversations {
         let mut compacted = None;
         for (time, part) in parts.into_iter().rev() {
             if compacted.is_some_and(|until| time <= until) {
-                // Results went with their calls.
+                // Results are compacted with their calls.
                 history.pop_if(|oldest| oldest.continues());
                 break;
             }
@@ -375,8 +375,8 @@ impl Conversations {
         Ok(history)
     }
 
-    /// Returns what a model reads of a conversation before a turn: its history, in which the turns that
-    /// were compacted are replaced by their summary.
+    /// Returns the conversation that a model reads before a turn: its history, in which compacted
+    /// turns are replaced by their summary.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -462,19 +462,19 @@ impl Conversations {
     }
 }
 
-/// Returns the turn that continues.
+/// Returns the active turn.
 fn active(runs: &[(common::Run, RunMeta)]) -> Option<&str> {
     open(runs).next()
 }
 
-/// Returns the turns that have not ended: the one that continues, and those that wait for it.
+/// Returns the turns that have not ended: the active one, and the turns that wait for it.
 fn open(runs: &[(common::Run, RunMeta)]) -> impl Iterator<Item = &str> {
     let runs = runs.iter().map(|(run, _)| run);
     let open = runs.filter(|run| run.outcome.is_none());
     open.map(|run| run.run_id.as_str())
 }
 
-/// Returns the turn to which calls of a conversation belong: the one that continues, else the newest.
+/// Returns the turn to which calls of a conversation belong: the active one, else the newest.
 pub fn present(mut runs: Vec<(common::Run, RunMeta)>) -> Option<(common::Run, RunMeta)> {
     let active = runs.iter().position(|(run, _)| run.outcome.is_none());
     match active {

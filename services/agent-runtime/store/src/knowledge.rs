@@ -1,4 +1,4 @@
-//! Knowledge bases: those of a directory, those that were put, and what agents look up and write.
+//! Knowledge bases, put by clients or read from a directory, and the reads and writes of agents.
 
 mod access;
 mod files;
@@ -29,7 +29,7 @@ use crate::store::{
 
 pub use access::Reader;
 
-/// How often the files are looked at.
+/// The interval at which the files are checked for changes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The knowledge bases. Clone, cheap.
@@ -44,9 +44,11 @@ struct Inner {
     store: Arc<dyn KnowledgeIndex>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
-    /// What is known without asking the store. Locked for a look-up or a change, never across an await.
+    /// The state that is read without the store. Locked for a look-up or a change, never across an
+    /// await.
     known: RwLock<KnownBase>,
-    /// One change at a time: checking what is there and writing are one step. Held across the commit.
+    /// One change at a time: checking the present state and writing are one step. Held across the
+    /// commit.
     changing: Mutex<()>,
 }
 
@@ -64,12 +66,12 @@ pub struct NewEntry {
     pub kb: String,
     /// The entry; its id is empty for a new one.
     pub entry: Entry,
-    /// The caller's name for the request and its digest.
+    /// The caller's id for the request and its digest.
     pub request: Option<NamedRequest>,
 }
 
 impl Knowledge {
-    /// Takes the directory and the store, and reads both.
+    /// Reads the directory and the store.
     ///
     /// # Errors
     /// A store that does not work.
@@ -108,7 +110,7 @@ impl Knowledge {
         }
     }
 
-    /// Stores what the files of the directory hold, unless it is there.
+    /// Stores the knowledge bases of the directory's files, unless they are stored already.
     async fn read_files(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let directory = self.inner.directory.clone();
@@ -139,10 +141,10 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Stores a knowledge base, or checks it only.
+    /// Stores a knowledge base, or only checks it.
     ///
     /// # Errors
-    /// Everything that is wrong with it, or why it is not stored.
+    /// All problems of the document, or the reason for not storing it.
     pub async fn put(
         &self,
         text: &str,
@@ -173,7 +175,7 @@ impl Knowledge {
         })
     }
 
-    /// Deletes a knowledge base. Returns whether there was one.
+    /// Deletes a knowledge base. Returns whether it existed.
     ///
     /// # Errors
     /// Another etag, or a store that does not work.
@@ -186,13 +188,13 @@ impl Knowledge {
         let deleted = self.inner.store.delete_knowledge_base(id).await?;
         self.change(|known| {
             known.ids.remove(id);
-            // A file that was hidden is read.
+            // A file that was hidden is read again.
             known.fingerprint = Fingerprint::default();
         });
         Ok(deleted)
     }
 
-    /// Deletes an entry. Returns whether there was one.
+    /// Deletes an entry. Returns whether it existed.
     ///
     /// # Errors
     /// A store that does not work.
@@ -214,12 +216,12 @@ impl Knowledge {
         self.known(|known| known.left_out.clone())
     }
 
-    /// Whether there is a knowledge base with this id.
+    /// Whether a knowledge base with this id exists.
     pub fn is_known(&self, id: &str) -> bool {
         self.known(|known| known.ids.contains(id))
     }
 
-    /// Returns at most `limit` entries by id, those after `after`.
+    /// Returns at most `limit` entries after `after`, by id.
     ///
     /// # Errors
     /// KNOWLEDGE_BASE_NOT_FOUND, or a storage that does not work.
@@ -237,7 +239,7 @@ impl Knowledge {
     }
 
     /// Returns the text of the goals of a profile or a scene, each with the id of its knowledge base; none
-    /// for one that is not found (rule G106).
+    /// for a missing goal (rule G106).
     ///
     /// # Errors
     /// A storage that does not work.
@@ -299,7 +301,7 @@ impl Knowledge {
         Ok(found.map(named).collect())
     }
 
-    /// Writes an entry. Returns what the request made, and whether it was seen before.
+    /// Writes an entry. Returns the written entry, and whether the request was seen before.
     ///
     /// # Errors
     /// KNOWLEDGE_BASE_NOT_FOUND, KNOWLEDGE_DENIED, LIMIT_EXCEEDED, REQUEST_ID_REUSED, or a storage that does
@@ -366,7 +368,7 @@ impl Knowledge {
     }
 }
 
-/// Reads the answer to a request as it was noted.
+/// Reads the recorded answer to a request.
 fn read_written(answer: &str) -> Result<WrittenEntry, Failure> {
     serde_json::from_str(answer).map_err(|_| {
         store_failure(&StoreError::Damaged {
@@ -376,7 +378,7 @@ fn read_written(answer: &str) -> Result<WrittenEntry, Failure> {
     })
 }
 
-/// Reports that there is no such knowledge base or entry.
+/// Reports a missing knowledge base or entry.
 pub fn missing(kb: &str, known: &[&str]) -> Failure {
     let shown: String = kb.chars().take(80).collect();
     let hint = match known {

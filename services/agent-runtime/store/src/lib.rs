@@ -1,13 +1,13 @@
-//! The stores of agent-runtime beside its run log.
+//! The stores of agent-runtime, apart from its run log.
 //!
 //! The database holds appended messages, private states, entries of knowledge bases and open questions; profiles,
-//! scenes and projects are [`documents`]. The crate asks no model, calls no tool and drives no turn.
+//! scenes and projects are [`documents`]. The crate calls no model and no tool, and drives no turn.
 //!
 //! - [`store`]: the SQL.
-//! - [`profiles`]: the agents of a directory and those that were put.
-//! - [`scenes`]: the scenes of a directory and those that were put.
+//! - [`profiles`]: the profiles that clients put or a directory holds.
+//! - [`scenes`]: the scenes that clients put or a directory holds.
 //! - [`projects`]: profiles, knowledge bases and a first scene under one name.
-//! - [`knowledge`]: what agents look up and write.
+//! - [`knowledge`]: the entries that agents find and write.
 //! - [`questions`]: the questions of agents that people have not answered.
 //! - [`conversations`]: turns and appended messages as one conversation.
 

@@ -10,7 +10,7 @@ use documents::{Documents, Kind, Known, StoreError};
 use run_events::RunMeta;
 use serde_json::Value;
 
-/// The profiles: those that were put, and `*.json` and `*/agent_profile.json` of a directory.
+/// The profiles: put by clients, or read from `*.json` and `*/agent_profile.json` of a directory.
 pub type Profiles = Documents<ProfileKind>;
 
 /// A profile in force.
@@ -67,7 +67,7 @@ impl Kind for ProfileKind {
     }
 }
 
-/// Returns the revision of a document that a run names as its own.
+/// Returns the revision of a document in the metadata of its run.
 pub(crate) fn own_revision(id: &str, meta: &RunMeta, key: &str) -> Option<u64> {
     let own = (meta.subject == id).then(|| meta.data[key].as_u64());
     own.flatten()
@@ -84,7 +84,7 @@ fn pins(scene: &str, profile_id: &str) -> Vec<u64> {
     pinned.collect()
 }
 
-/// Returns the profile of an agent of a scene: the revision that is pinned, else the newest (rule G104).
+/// Returns the profile of an agent of a scene: the pinned revision, else the newest (rule G104).
 ///
 /// # Errors
 /// A store that does not work, or a revision that can no longer be read.
@@ -98,7 +98,7 @@ pub async fn of_instance(
         .await
 }
 
-/// Returns the profiles of the agents of a scene, in their order; none for those that are not there.
+/// Returns the profiles of the agents of a scene, in their order; none for a missing profile.
 ///
 /// # Errors
 /// A store that does not work, or a revision that can no longer be read.

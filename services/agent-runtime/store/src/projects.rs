@@ -9,7 +9,7 @@ use documents::{Documents, Kind, Known, StoreError};
 
 use crate::{knowledge::Knowledge, profiles::Profiles, scenes::Scenes};
 
-/// The projects that were put.
+/// The projects, all put by clients.
 pub type Projects = Documents<ProjectKind>;
 
 /// A project in force.
@@ -64,7 +64,7 @@ pub struct ProjectParts {
 }
 
 impl ProjectParts {
-    /// Finds what a project names and is not there (rule G108).
+    /// Finds the documents that a project names and that do not exist (rule G108).
     ///
     /// # Errors
     /// A store that does not work.

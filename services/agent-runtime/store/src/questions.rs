@@ -1,8 +1,8 @@
 //! Questions to people whose answer opens a turn (rule G808).
 //!
-//! A question is a run of the workflow service. One whose call waits for the answer needs nothing here. One
-//! whose call ended before is kept in the store until its answer has opened a turn, whose request id is the
-//! run's, so that a crash loses no answer and opens no second turn.
+//! A question is a run of the workflow service. A question whose call waits for the answer is not
+//! stored here. If its call ended before, the question is stored until its answer has opened a
+//! turn, whose request id is the run's, so that a crash loses no answer and opens no second turn.
 
 use std::sync::Arc;
 
@@ -20,14 +20,15 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Takes the store. The questions that are opened come out of the receiver.
+    /// Makes the questions of a store. The receiver yields each question that is opened.
     pub fn new(store: Arc<dyn QuestionStore>) -> (Self, mpsc::UnboundedReceiver<OpenQuestion>) {
-        // It is taken from at once; the questions themselves are bounded by the calls of turns.
+        // Its reader takes each at once; the questions themselves are bounded by the calls of
+        // turns.
         let (opened, receiver) = mpsc::unbounded_channel();
         (Self { store, opened }, receiver)
     }
 
-    /// Keeps a question whose answer shall open a turn. Keeping it again changes nothing.
+    /// Stores a question whose answer shall open a turn. Storing it again changes nothing.
     pub async fn keep(&self, question: OpenQuestion) -> Result<(), StoreError> {
         if self.store.open_question(&question).await? {
             // Without a receiver the service ends, and its next start reads the store.
@@ -37,7 +38,7 @@ impl Questions {
     }
 }
 
-/// Returns the arguments of a question whose answer shall open a turn unless they say otherwise.
+/// Returns the arguments of a question whose answer opens a turn unless they state `wait`.
 pub fn without_wait(arguments_json: &str) -> Option<String> {
     let mut arguments: Value = serde_json::from_str(arguments_json).ok()?;
     let fields = arguments.as_object_mut()?;
@@ -45,7 +46,7 @@ pub fn without_wait(arguments_json: &str) -> Option<String> {
     Some(arguments.to_string())
 }
 
-/// Returns the run of a question that was asked and not answered yet.
+/// Returns the run of an unanswered question.
 pub fn pending(result: &CallResult) -> Option<String> {
     let output: Value = serde_json::from_str(&result.output_json).ok()?;
     let is_pending = output["status"] == "pending";
@@ -53,7 +54,7 @@ pub fn pending(result: &CallResult) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// Returns what was asked.
+/// Returns the prompt of a question.
 pub fn prompt(arguments_json: &str) -> String {
     let arguments: Option<Value> = serde_json::from_str(arguments_json).ok();
     let prompt = arguments

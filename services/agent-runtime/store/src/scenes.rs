@@ -7,14 +7,14 @@ use agent_domain::{
 use documents::{Documents, Kind, Known};
 use run_events::RunMeta;
 
-/// The scenes: those that were put, and `*.json` of a directory.
+/// The scenes: put by clients, or read from `*.json` of a directory.
 pub type Scenes = Documents<SceneKind>;
 
 /// A scene in force.
 pub type KnownScene = Known<Scene>;
 
-/// Scenes as documents. The directory is looked at for each request: scenes are few, and asked for when one is
-/// started.
+/// Scenes as documents. The directory is checked at each request: scenes are few, and read when one
+/// is started.
 #[derive(Clone, Copy, Debug)]
 pub struct SceneKind;
 

@@ -1,4 +1,4 @@
-//! Keeps conversations with the messages appended to them, states, questions and knowledge bases.
+//! Stores conversations with the messages appended to them, states, questions and knowledge bases.
 
 mod conversations;
 mod knowledge;
@@ -24,17 +24,17 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 /// The tables of this service.
 pub const MIGRATIONS: Migrations = Migrations::new("agent_runtime", &MIGRATOR);
 
-/// A request that a caller named.
+/// A request with a caller's id.
 #[derive(Clone, Debug)]
 pub struct NamedRequest {
-    /// The caller's name for it.
+    /// The caller's id.
     pub id: String,
     /// The digest of its body.
     pub body: Hash,
 }
 
 impl NamedRequest {
-    /// Returns it as the request of a method about a resource.
+    /// Returns it as the request of a method on a resource.
     pub fn within<'a>(&'a self, method: &'static str, scope: &'a str) -> Request<'a> {
         Request {
             method,
@@ -52,7 +52,7 @@ pub struct AgentStore {
 }
 
 impl AgentStore {
-    /// Takes an open database with [`MIGRATIONS`] applied.
+    /// Opens the stores on a database with [`MIGRATIONS`] applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }

@@ -13,7 +13,7 @@ use turn_log::history::{Batch, Earlier};
 
 /// The most messages that are copied.
 const MAX_MESSAGES: usize = 10_000;
-/// The most text of all of them, in bytes.
+/// The most bytes of their text in all.
 const MAX_BYTES: usize = 16 << 20;
 
 /// A conversation that began with the messages of another.
@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 16 << 20;
 pub struct Branched {
     /// The conversation.
     pub conversation: Conversation,
-    /// How many messages it began with.
+    /// The number of messages that it began with.
     pub messages: usize,
     /// Whether the request was seen before.
     pub replayed: bool,
@@ -70,8 +70,8 @@ impl Conversations {
         })
     }
 
-    /// Begins the conversation `new_id` with what was said in another before one of its turns, unless the
-    /// request has begun it.
+    /// Begins the conversation `new_id` with the messages of another before one of its turns,
+    /// unless the request has begun it.
     ///
     /// # Errors
     /// LIMIT_EXCEEDED, REQUEST_ID_REUSED, or a storage that does not work.
@@ -92,7 +92,8 @@ impl Conversations {
         self.begin_with(new_id, parts, usize::MAX, request).await
     }
 
-    /// Begins a conversation with the first `count` messages of parts of another, said when they were said.
+    /// Begins a conversation with the first `count` messages of parts of another, at their original
+    /// times.
     async fn begin_with(
         &self,
         new_id: &str,
@@ -131,8 +132,8 @@ impl Conversations {
     }
 }
 
-/// Returns the name of a branch of a conversation or of a turn, without its prefix: of a named request always
-/// the same.
+/// Returns the name of a branch of a conversation or of a turn, without its prefix: always the same
+/// for a named request.
 pub fn branch_key(ids: &dyn IdSource, from: &str, request_id: &str) -> String {
     if request_id.is_empty() {
         return ids.next_uuid().simple().to_string();

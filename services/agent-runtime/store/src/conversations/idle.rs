@@ -1,4 +1,4 @@
-//! Conversations in which nothing has happened for long.
+//! Conversations without a change for long.
 
 use std::collections::HashSet;
 
@@ -31,11 +31,11 @@ impl Conversations {
             .collect())
     }
 
-    /// Deletes a conversation with its turns, messages and states, if nothing has happened in it since
-    /// `before` and none of its turns must stay. Returns the number of its turns; nothing if it stays.
+    /// Deletes a conversation with its turns, messages and states, if it has not changed since
+    /// `before` and none of its turns must stay. Returns the number of its turns; none if it stays.
     ///
     /// # Errors
-    /// A status when it is not known whether a turn must stay, or a storage that does not work.
+    /// A status if it is unknown whether a turn must stay, or a storage that does not work.
     pub async fn delete_if_idle(
         &self,
         conversation_id: &str,
@@ -63,8 +63,8 @@ impl Conversations {
         Ok(Some(turns.len() as u64))
     }
 
-    /// Returns free space of the store to the file system in one step. Returns the number of bytes; zero when
-    /// little is free.
+    /// Returns free space of the store to the file system in one step. Returns the number of bytes;
+    /// zero if little is free.
     ///
     /// # Errors
     /// A storage that does not work.

@@ -1,4 +1,4 @@
-//! Who reads and writes which knowledge base.
+//! The access of operators and agents to knowledge bases.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use tonic::Code;
 use super::{Knowledge, missing};
 use crate::store::EntryRow;
 
-/// Who reads and writes.
+/// A reader and writer of knowledge bases.
 #[derive(Clone, Debug)]
 pub enum Reader {
-    /// An operator, who may do everything.
+    /// An operator, with full access.
     Operator,
-    /// An agent, who may do what its profile lets it do.
+    /// An agent, with the access that its profile states.
     Agent(Arc<Profile>),
 }
 
 impl Reader {
-    /// Returns the name that stands beside what it writes.
+    /// Returns the author that is recorded with its entries.
     pub(super) fn author(&self) -> &str {
         match self {
             Self::Operator => "",
@@ -31,7 +31,8 @@ impl Reader {
         }
     }
 
-    /// Returns the knowledge bases that a query asks, by id, each with the reader's name for it.
+    /// Returns the knowledge bases that a query searches, by id, each with the reader's name for
+    /// it.
     pub(super) fn readable(
         &self,
         kb: &str,
@@ -55,7 +56,7 @@ impl Reader {
         }
     }
 
-    /// Returns the knowledge base that is written, and whether agents read what is written.
+    /// Returns the knowledge base of a write, and whether agents read the written entry.
     pub(super) fn writable(
         &self,
         kb: &str,
@@ -77,7 +78,7 @@ impl Reader {
         }
     }
 
-    /// Refuses that an agent names an entry that it did not write.
+    /// Refuses an agent's write to an entry of another author.
     pub(super) fn check_replaces(
         &self,
         kb: &str,

@@ -7,8 +7,8 @@ use core_types::LoadDiagnostic;
 use documents::files::paths;
 use settings::text_file;
 
-/// Reads `*.json` of a directory. A file that cannot be read is left out, as is one whose id an earlier file
-/// has.
+/// Reads `*.json` of a directory. A file that cannot be read is left out, as is a file with the id
+/// of an earlier one.
 pub(super) fn read(directory: &Path) -> (Vec<KnowledgeBase>, Vec<LoadDiagnostic>) {
     let mut bases: Vec<KnowledgeBase> = Vec::new();
     let mut left_out = Vec::new();

@@ -14,18 +14,18 @@ use super::{AgentStore, NamedRequest, StoreError};
 /// The method whose requests append messages to a conversation.
 pub(crate) const APPEND: &str = "AppendMessages";
 
-/// A conversation as it is stored.
+/// A stored conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationRow {
     /// The id.
     pub id: String,
-    /// When it began.
+    /// The time at which it began.
     pub created: Timestamp,
-    /// How many batches of messages were appended.
+    /// The number of batches of messages that were appended.
     pub batches: u64,
 }
 
-/// Keeps conversations with the messages that were appended to them.
+/// Stores conversations with the messages that were appended to them.
 #[async_trait]
 pub trait ConversationStore: RequestStore {
     /// Begins a conversation, unless it has begun.
@@ -40,8 +40,8 @@ pub trait ConversationStore: RequestStore {
     /// A database that does not work, or a damaged row.
     async fn conversation(&self, id: &str) -> Result<Option<ConversationRow>, StoreError>;
 
-    /// Returns at most `limit` conversations, the newest first; those before `before`, which is
-    /// the time of creation and the id of the last one of the previous page.
+    /// Returns at most `limit` conversations before `before`, the newest first; `before` is the
+    /// time of creation and the id of the last one of the previous page.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
@@ -57,14 +57,14 @@ pub trait ConversationStore: RequestStore {
     /// A database that does not work.
     async fn last_change(&self, id: &str) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Deletes a conversation and what was appended to it.
+    /// Deletes a conversation and the messages appended to it.
     ///
     /// # Errors
     /// A database that does not work.
     async fn delete_conversation(&self, id: &str) -> Result<(), StoreError>;
 
     /// Appends messages to a conversation, which begins now unless it has begun, as one change of it, and
-    /// stores the request that gives it this revision. The parts may have been said before.
+    /// stores the request with the new revision. The messages may have earlier times.
     ///
     /// # Errors
     /// A database that does not work.
@@ -76,19 +76,20 @@ pub trait ConversationStore: RequestStore {
         request: Option<(&NamedRequest, u64)>,
     ) -> Result<(), StoreError>;
 
-    /// Returns how many messages a conversation began with.
+    /// Returns the number of messages that a conversation began with.
     ///
     /// # Errors
     /// A database that does not work.
     async fn first_messages(&self, id: &str) -> Result<u64, StoreError>;
 
-    /// Returns what was appended to a conversation, the oldest first.
+    /// Returns the batches that were appended to a conversation, the oldest first.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
     async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError>;
 
-    /// Returns free pages to the file system in one step. Returns the number of bytes; zero when few are free.
+    /// Returns free pages to the file system in one step. Returns the number of bytes; zero if few
+    /// are free.
     ///
     /// # Errors
     /// A database that does not work.

@@ -20,17 +20,17 @@ pub struct KnowledgeRow {
     pub id: String,
     /// The name for people.
     pub name: String,
-    /// What it is about.
+    /// The subject.
     pub description: String,
     /// The digest of its document.
     pub etag: String,
     /// Whether the document is a file.
     pub from_file: bool,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u32,
 }
 
-/// An entry as it is stored.
+/// A stored entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryRow {
     /// The knowledge base.
@@ -41,7 +41,7 @@ pub struct EntryRow {
     pub author: String,
     /// Grows with each change, from 1.
     pub version: u64,
-    /// When it was written last.
+    /// The time of the last write.
     pub updated: Timestamp,
 }
 
@@ -59,7 +59,7 @@ pub struct WrittenEntry {
 const COLUMNS: &str = "e.kb_id, e.caiu_id, e.entry_type, e.display_name, e.text, e.tags, e.is_enabled, \
                        e.author, e.version, e.updated";
 
-/// Keeps knowledge bases, and finds their entries by words.
+/// Stores knowledge bases, and finds their entries by words.
 #[async_trait]
 pub trait KnowledgeIndex: RequestStore {
     /// Returns all knowledge bases, by id.
@@ -68,8 +68,8 @@ pub trait KnowledgeIndex: RequestStore {
     /// A database that does not work.
     async fn knowledge_bases(&self) -> Result<Vec<KnowledgeRow>, StoreError>;
 
-    /// Stores a knowledge base in one commit: what its document had before gives way to what it has now, and
-    /// what agents wrote stays.
+    /// Stores a knowledge base in one commit: the new entries of its document replace the old ones,
+    /// and entries of agents stay.
     ///
     /// # Errors
     /// A database that does not work.
@@ -80,13 +80,13 @@ pub trait KnowledgeIndex: RequestStore {
         now: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Deletes a knowledge base with every entry. Returns whether there was one.
+    /// Deletes a knowledge base with every entry. Returns whether it existed.
     ///
     /// # Errors
     /// A database that does not work.
     async fn delete_knowledge_base(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Deletes an entry. Returns whether there was one.
+    /// Deletes an entry. Returns whether it existed.
     ///
     /// # Errors
     /// A database that does not work.
@@ -98,7 +98,7 @@ pub trait KnowledgeIndex: RequestStore {
     /// A database that does not work.
     async fn entry(&self, kb_id: &str, caiu_id: &str) -> Result<Option<EntryRow>, StoreError>;
 
-    /// Returns at most `limit` entries by id, those after `after`.
+    /// Returns at most `limit` entries after `after`, by id.
     ///
     /// # Errors
     /// A database that does not work.
@@ -120,7 +120,7 @@ pub trait KnowledgeIndex: RequestStore {
         limit: u32,
     ) -> Result<Vec<EntryRow>, StoreError>;
 
-    /// Writes an entry, and the request that asked for it.
+    /// Writes an entry, and its request.
     ///
     /// # Errors
     /// A database that does not work.

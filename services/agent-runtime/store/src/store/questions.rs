@@ -10,15 +10,15 @@ use super::{AgentStore, StoreError};
 pub struct OpenQuestion {
     /// The run that waits for the answer.
     pub run_id: String,
-    /// The conversation in which it was asked.
+    /// The conversation of the question.
     pub conversation_id: String,
     /// The agent that asked.
     pub profile_id: String,
-    /// What it asked.
+    /// The prompt.
     pub prompt: String,
 }
 
-/// Keeps questions to people whose answer opens a turn.
+/// Stores questions to people whose answer opens a turn.
 #[async_trait]
 pub trait QuestionStore: Send + Sync + std::fmt::Debug {
     /// Returns the questions whose answer has not opened a turn.
@@ -33,7 +33,7 @@ pub trait QuestionStore: Send + Sync + std::fmt::Debug {
     /// A database that does not work.
     async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError>;
 
-    /// Deletes a question whose answer has opened a turn, or will not.
+    /// Deletes a question whose answer has opened a turn, or never will.
     ///
     /// # Errors
     /// A database that does not work.

@@ -9,15 +9,15 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{AgentStore, NamedRequest, StoreError};
 
-/// How many versions of a state are kept.
+/// The most versions of a state that are kept.
 const KEPT_VERSIONS: i64 = 1_000;
-/// How long a version is kept that is not the newest, in nanoseconds.
+/// The time for which a version other than the newest is kept, in nanoseconds.
 const KEPT_NANOS: i64 = 30 * 86_400 * 1_000_000_000;
 
 /// The method whose requests change the states of a conversation.
 const UPDATE: &str = "UpdateState";
 
-/// Whose state it is.
+/// The owner of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOwner {
     /// The conversation; the run of the scene for a world state.
@@ -35,26 +35,26 @@ impl StateOwner {
         }
     }
 
-    /// The goals of an agent in a conversation, which are kept as its state is. No profile has an id with
-    /// a control character.
+    /// The goals of an agent in a conversation, which are stored like its state. No profile has an
+    /// id with a control character.
     pub fn goals(conversation_id: &str, profile_id: &str) -> Self {
         Self::agent(conversation_id, &format!("{profile_id}\u{1f}goals"))
     }
 
-    /// The world state of a scene that runs or ran, by its run.
+    /// The world state of a scene, by its run.
     pub fn world(run_id: &str) -> Self {
         Self::agent(run_id, "")
     }
 }
 
 impl StateOwner {
-    /// Names a request that changes this state among those of its conversation.
+    /// Names a request that changes this state among the requests of its conversation.
     pub fn named(&self, request_id: &str, body: Hash) -> NamedRequest {
         let id = format!("{}\u{1f}{request_id}", self.profile_id);
         NamedRequest { id, body }
     }
 
-    /// Returns a request of [`StateOwner::named`] as the store notes it.
+    /// Returns a request of [`StateOwner::named`] in the form of the store.
     pub fn request<'a>(&'a self, named: &'a NamedRequest) -> Request<'a> {
         named.within(UPDATE, &self.conversation_id)
     }
@@ -65,19 +65,19 @@ impl StateOwner {
 pub struct StateRow {
     /// The number, from 1.
     pub version: u64,
-    /// When it was made.
+    /// The time of the change.
     pub created: Timestamp,
     /// The state as JSON.
     pub state: String,
     /// The changed paths as a JSON array.
     pub paths: String,
-    /// What was at the last of them before, as JSON.
+    /// The previous value at the last of these paths, as JSON.
     pub previous: Option<String>,
     /// The request that made it; empty for none.
     pub request_id: String,
 }
 
-/// Keeps the versions of states.
+/// Stores the versions of states.
 #[async_trait]
 pub trait StateStore: RequestStore {
     /// Returns a version of a state, the newest if none is named.
@@ -100,7 +100,7 @@ pub trait StateStore: RequestStore {
         time: Timestamp,
     ) -> Result<Option<StateRow>, StoreError>;
 
-    /// Returns at most `limit` versions of a state, the newest first, those before `before`.
+    /// Returns at most `limit` versions of a state before `before`, the newest first.
     ///
     /// # Errors
     /// A database that does not work.
@@ -111,8 +111,8 @@ pub trait StateStore: RequestStore {
         limit: usize,
     ) -> Result<Vec<StateRow>, StoreError>;
 
-    /// Stores a version of a state with the request that made it, and forgets versions that are no longer kept. Nothing is stored, and
-    /// false returned, if the version is there.
+    /// Stores a version of a state with its request, and deletes versions that are no longer kept.
+    /// Nothing is stored, and false returned, if the version exists.
     ///
     /// # Errors
     /// A database that does not work.
