@@ -1,4 +1,4 @@
-//! Where a turn can be forked, and what its fork begins with (rule G1003).
+//! The places at which a turn can be forked, and the first events of its fork (rule G1003).
 
 use std::collections::HashMap;
 
@@ -11,79 +11,79 @@ use crate::replay::time_of;
 
 /// The most events that are taken over.
 const MAX_EVENTS: usize = 1_000;
-/// The most bytes of all of them.
+/// The most bytes of them in all.
 const MAX_BYTES: usize = 7 << 20;
-/// How many places are named where a turn cannot be forked at an event.
+/// The most places that are named if a turn cannot be forked at an event.
 const MAX_NAMED: usize = 20;
 
-/// What a fork has in the place of the original.
+/// The replacement of an original event in a fork.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
     /// The whole answer.
     Answer(String),
-    /// What a call gave.
+    /// The output of a call.
     Output(Value),
-    /// Why a call failed.
+    /// The error message of a call.
     Failure(String),
-    /// What a person says.
+    /// The message of a person.
     Message(String),
 }
 
-/// What a fork begins with.
+/// The beginning of a fork.
 #[derive(Clone, Debug)]
 pub struct Beginning {
-    /// What the turn is given, as JSON.
+    /// The input of the turn, as JSON.
     pub input_json: String,
-    /// Whether that is text of a model.
+    /// Whether the input is text of a model.
     pub input_is_model_text: bool,
     /// The events after the start of the run.
     pub first_events: Vec<Kind>,
-    /// When the states were as the fork finds them.
+    /// The time at which the fork reads the states.
     pub time: Timestamp,
 }
 
-/// Why a turn is not forked.
+/// The reason for not forking a turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// A turn cannot be forked at this event.
     #[error("is not an event at which the turn can be forked; use one of {0}")]
     NotForkable(String),
-    /// This kind of event cannot be edited like that.
+    /// The edit does not match the kind of the event.
     #[error(
         "does not fit the event, which is {0}; an answer takes answer_text, a result output_json or \
          failure_message, a message takes message"
     )]
     WrongEdit(&'static str),
-    /// How calls of the answer ended is not known.
+    /// Calls of the answer are in doubt.
     #[error("the outcome of calls in the answer is unknown")]
     InDoubt(Vec<String>),
-    /// Too much would be taken over.
+    /// The events to be taken over exceed the bounds.
     #[error(
         "{events} events with {bytes} bytes would be taken over, but at most {MAX_EVENTS} with {MAX_BYTES} are allowed"
     )]
     TooLarge {
-        /// How many events.
+        /// The number of events.
         events: usize,
-        /// How large they are.
+        /// Their size.
         bytes: usize,
     },
 }
 
-/// An answer with everything that came of it.
+/// An answer with all events that follow from it.
 struct Segment<'a> {
     /// The place of the request, or of the start of the run.
     asked: usize,
     /// The number of the answer; 0 for the text of a caller.
     number: u32,
-    /// What came after the request and before the next one.
+    /// The events after the request and before the next one.
     events: &'a [RunEvent],
     answered: Option<&'a common::ModelAnswered>,
 }
 
-/// Returns what a fork of a turn begins with, from the turn's own events.
+/// Returns the beginning of a fork of a turn, from the turn's own events.
 ///
 /// # Errors
-/// Why it cannot be forked there, or so.
+/// A place or an edit that the turn does not allow, or too many events.
 pub fn fork(own: &[RunEvent], sequence: u64, edit: Option<&Edit>) -> Result<Beginning, ForkError> {
     let found = own.iter().position(|event| event.sequence == sequence);
     let place = found.filter(|place| is_place(own, *place));
@@ -211,7 +211,7 @@ fn sent(event: &RunEvent) -> Option<&common::CallDispatched> {
     }
 }
 
-/// Returns the message that a fork has in the place of the original.
+/// Returns the message that replaces the original in a fork.
 fn message(edit: Option<&Edit>) -> Result<Option<&str>, ForkError> {
     match edit {
         None => Ok(None),
@@ -324,7 +324,7 @@ fn edited(result: &common::CallResult, status: common::CallStatus) -> common::Ca
     }
 }
 
-/// What is known of a call that left and whose end is not in the log.
+/// Returns the result of a call that left and whose end is not in the log: it is in doubt.
 fn in_doubt(sent: &common::CallDispatched) -> common::CallResult {
     common::CallResult {
         index: sent.index,
@@ -345,14 +345,14 @@ fn effect_of(taken: &common::ResultTaken) -> String {
     result.map_or_else(String::new, |result| result.effect_id.clone())
 }
 
-/// Returns the messages from before the turn that its caller gave.
+/// Returns the messages from before the turn, as its caller sent them.
 fn given(own: &[RunEvent]) -> Vec<Kind> {
     let kinds = own.iter().filter_map(|event| event.kind.as_ref());
     let given = kinds.filter(|kind| matches!(kind, Kind::MessageGiven(_)));
     given.cloned().collect()
 }
 
-/// Returns what of some events a fork takes over; the first of it gets the sequence `first`.
+/// Returns the events that a fork takes over; the first of them gets the sequence `first`.
 fn copied(own: &[RunEvent], first: u64) -> Vec<Kind> {
     let mut copied: Vec<Kind> = Vec::new();
     let mut accepted: HashMap<u64, u64> = HashMap::new();
@@ -389,7 +389,7 @@ fn copied(own: &[RunEvent], first: u64) -> Vec<Kind> {
     copied
 }
 
-/// Whether an event before the fork is taken over: what the turn is made of.
+/// Whether an event before the fork is taken over, as it is a part of the turn.
 fn is_taken_over(kind: &Kind) -> bool {
     matches!(
         kind,
@@ -413,7 +413,7 @@ fn is_taken_over(kind: &Kind) -> bool {
     )
 }
 
-/// Lets the last of the events be another message of the person.
+/// Replaces the last of the events by another message of the person.
 fn steer_otherwise(copied: &mut [Kind], text: &str) {
     let Some((Kind::Steered(steered), before)) = copied.split_last_mut() else {
         return;

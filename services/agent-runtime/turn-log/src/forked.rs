@@ -1,10 +1,10 @@
-//! What a fork has of the answer at which it was forked.
+//! The parts of an answer that its fork takes over.
 
 use agent_domain::turn::Turn;
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use serde_json::{Value, json};
 
-/// What a turn has taken over as a fork; nothing if it is none.
+/// The events that a turn has taken over as a fork; empty if it is none.
 #[derive(Clone, Debug, Default)]
 pub struct Forked {
     /// The last event that was taken over; zero if none was.
@@ -14,7 +14,7 @@ pub struct Forked {
 }
 
 impl Forked {
-    /// Takes an event of the turn's own log.
+    /// Records an event of the turn's own log.
     pub fn take(&mut self, event: &common::RunEvent) {
         match &event.kind {
             Some(Kind::TurnForked(forked)) => {
@@ -31,13 +31,13 @@ impl Forked {
         sequence <= self.until
     }
 
-    /// Returns the answer that is given in the model's place, if it is the one that is due.
+    /// Returns the answer that replaces the model's, if it is due.
     pub fn answer_due(&self, turn: &Turn) -> Option<&common::ForkedAnswer> {
         let answer = self.answer.as_ref().filter(|answer| answer.number > 0);
         answer.filter(|answer| answer.number == turn.answer_number())
     }
 
-    /// Returns the result that a call of the answer at hand has from the turn that was forked; none if it is
+    /// Returns the result of a call of the answer at hand in the original turn; none if the call is
     /// to be dispatched.
     pub fn result_of(&self, turn: &Turn, index: u32) -> Option<&common::ResultTaken> {
         let answer = self.answer.as_ref()?;

@@ -11,7 +11,7 @@ use grpc_kit::{Failure, run_list::timestamp_from_proto};
 use run_events::Runs;
 use serde_json::Value;
 
-/// The most text of earlier turns that the echo rule looks at, in bytes.
+/// The most text of earlier turns that the echo rule compares, in bytes.
 const MAX_UNTRUSTED_BYTES: usize = 1 << 20;
 
 /// Messages that were appended together.
@@ -28,13 +28,13 @@ pub struct Batch {
 pub struct Earlier {
     /// The run of the turn; empty for appended messages.
     pub run_id: String,
-    /// What was said in it.
+    /// Its messages.
     pub messages: Vec<TurnMessage>,
     /// Texts that the model was shown in it and that are not trusted.
     pub untrusted: Vec<String>,
-    /// Whether a call of it gave a handle.
+    /// Whether a call of it returned a handle.
     pub handle_given: bool,
-    /// What it replaced turns before it by, the last time; none if it did not.
+    /// The last compaction in it; none if it has none.
     pub compaction: Option<Compaction>,
 }
 
@@ -45,15 +45,15 @@ impl Earlier {
         self.run_id.is_empty() && first.is_some_and(|first| first.message.result_of.is_some())
     }
 
-    /// Takes the messages that were appended next.
+    /// Adds the messages that were appended next.
     pub fn join(&mut self, next: Self) {
         self.messages.extend(next.messages);
         self.untrusted.extend(next.untrusted);
     }
 }
 
-/// Reads a turn of a conversation; none if its log cannot be replayed, which the log of the server
-/// names.
+/// Reads a turn of a conversation; none if its log cannot be replayed, which is reported in the log
+/// of the server.
 ///
 /// # Errors
 /// A storage that does not work.
@@ -114,14 +114,14 @@ pub fn appended(batch: &Batch) -> Earlier {
     }
 }
 
-/// Returns what the user and tools are said to have written before a turn.
+/// Returns the texts of users and tools before a turn.
 pub fn untrusted_given(given: &[TurnMessage]) -> Vec<String> {
     let messages = given.iter().map(|given| &given.message);
     let of_others = messages.filter(|message| matches!(message.role, Role::User | Role::Tool));
     of_others.map(|message| message.text.clone()).collect()
 }
 
-/// Returns what of a turn's opening is not trusted.
+/// Returns the parts of a turn's opening that are not trusted.
 pub fn untrusted_opening(opening: &Opening) -> Vec<String> {
     match opening {
         Opening::UserMessage(text) => vec![text.clone()],
@@ -130,7 +130,7 @@ pub fn untrusted_opening(opening: &Opening) -> Vec<String> {
     }
 }
 
-/// Returns what an event brought before the model's eyes that is not trusted.
+/// Returns the texts that an event showed the model and that are not trusted.
 pub fn untrusted_of(kind: &Kind) -> Vec<String> {
     let settled = match kind {
         Kind::Steered(steered) => return vec![steered.message.clone()],
@@ -146,13 +146,12 @@ pub fn untrusted_of(kind: &Kind) -> Vec<String> {
         false => vec![result.output_json.clone()],
     };
     texts.extend(result.long_output.as_ref().map(|long| long.head.clone()));
-    // What the registry says of wrong arguments quotes the model and is ours; a tool's own
-    // message is not.
+    // The error message may be the tool's own.
     texts.extend(result.error.as_ref().map(|error| error.message.clone()));
     texts
 }
 
-/// Returns what earlier turns are replaced by; none if an event is another.
+/// Returns the compaction of earlier turns; none if the event is another.
 pub fn compaction_of(kind: &Kind) -> Option<Compaction> {
     match kind {
         Kind::ConversationCompacted(compacted) => Some(Compaction {
@@ -164,7 +163,7 @@ pub fn compaction_of(kind: &Kind) -> Option<Compaction> {
     }
 }
 
-/// Returns whether an event gave the model a handle by which it may read on.
+/// Returns whether an event handed the model a handle by which it may read on.
 pub fn gives_handle(kind: &Kind) -> bool {
     match kind {
         Kind::CallSettled(settled) => settled.result.as_ref().is_some_and(call_wire::gives_handle),

@@ -1,7 +1,7 @@
-//! Events of the contract and of the turn, in the one place where they meet.
+//! The conversion between events of the contract and of the turn, in one place.
 //!
-//! What the runner does live goes through [`read`] as well, so that a live turn and its replay
-//! cannot come to different states.
+//! Events of a live turn are read by [`read`] as well, so that a live turn and its replay have
+//! equal states.
 
 use agent_domain::{
     budgets::Budget,
@@ -15,7 +15,8 @@ use contracts::{
 
 use crate::wire;
 
-/// Returns what an event of a turn's own log means to the turn; none if it means nothing.
+/// Returns the event of the turn that an event of its own log stands for; none if the turn ignores
+/// it.
 pub fn read(kind: &Kind) -> Option<TurnEvent> {
     Some(match kind {
         Kind::IterationStarted(_) => TurnEvent::IterationStarted,
@@ -121,7 +122,7 @@ fn status(status: common::CallStatus) -> CallStatus {
         | common::CallStatus::Rejected
         | common::CallStatus::Cancelled => CallStatus::Failed,
         common::CallStatus::Skipped => CallStatus::Skipped,
-        // A result that does not state how a call ended leaves it undecided.
+        // A result that does not state how its call ended leaves it undecided.
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => CallStatus::InDoubt,
     }
 }
@@ -148,7 +149,7 @@ pub fn diagnosed(diagnostic: &call_catalogue::Diagnostic) -> Kind {
     })
 }
 
-/// Writes that a call was read.
+/// Writes the reading of a call.
 pub fn tool_selected(call: &ReadCall, written: &call_text::Call) -> Kind {
     let mut selected = call_wire::call_to_proto(call.index, written);
     selected.parallel_safe = call.parallel_safe;
@@ -171,7 +172,7 @@ pub fn budget_reached(budget: Budget, used: u64, spent: bool) -> Kind {
     })
 }
 
-/// Writes what the model reads.
+/// Writes an observation for the model.
 pub fn observation(index: Option<u32>, text: String) -> Kind {
     Kind::Observation(common::Observation { text, index })
 }

@@ -3,7 +3,7 @@
 //! The crate is pure but for [`history::turn`], which reads one log.
 //!
 //! - [`journal`]: one event of the contract as a change of the turn.
-//! - [`replay`]: a log as the turn that it left.
+//! - [`replay`]: a log as the turn that it records.
 //! - [`history`]: the earlier turns of a conversation.
 //! - [`fork`]: the events that a fork begins with; [`forked`] marks the calls that it may not repeat.
 //! - [`wire`]: messages and budgets as messages of the contract.

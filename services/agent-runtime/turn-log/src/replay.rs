@@ -20,17 +20,17 @@ pub enum ReplayError {
     /// The plan or the opening cannot be read.
     #[error("what was stored beside the run is not the plan of a turn")]
     Plan(#[source] serde_json::Error),
-    /// An event does not follow from those before it.
+    /// An event does not follow from the events before it.
     #[error("event {sequence} does not fit")]
     Diverged {
         /// Its place in the log.
         sequence: u64,
-        /// Why not.
+        /// The cause.
         source: Divergence,
     },
 }
 
-/// Reads the plan of a turn from what is stored beside its run.
+/// Reads the plan of a turn from the data stored with its run.
 ///
 /// # Errors
 /// [`DamagedLog::Meta`] if it is not the plan of a turn.
@@ -38,13 +38,13 @@ pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
     serde_json::from_value(meta.data).map_err(DamagedLog::Meta)
 }
 
-/// What a turn's own events come to.
+/// The state after a turn's own events.
 pub struct Folded {
-    /// The turn as it stands.
+    /// The turn.
     pub turn: Turn,
     /// The messages from before it.
     pub given: Vec<TurnMessage>,
-    /// What it began with.
+    /// The opening.
     pub opening: Opening,
 }
 
@@ -86,7 +86,7 @@ pub fn fold<'a>(
     })
 }
 
-/// Reads what a turn began with.
+/// Reads the opening of a turn.
 pub fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, serde_json::Error> {
     let input = &started.input_json;
     Ok(match started.input_is_model_text {
@@ -99,7 +99,7 @@ pub fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, ser
     })
 }
 
-/// Returns when an event happened.
+/// Returns the time of an event.
 pub fn time_of(event: &common::RunEvent) -> Timestamp {
     let Some(time) = &event.time else {
         return Timestamp::default();

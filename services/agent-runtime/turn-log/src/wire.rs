@@ -30,7 +30,8 @@ pub fn message_to_proto(message: &ChatMessage) -> common::ChatMessage {
     }
 }
 
-/// A message that has a field which its author never has, or lacks one; `Display` says what is wrong with it.
+/// A message that has a field which its author never has, or lacks one; `Display` describes the
+/// problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct MessageError {
@@ -42,7 +43,7 @@ pub struct MessageError {
 /// Reads a message.
 ///
 /// # Errors
-/// Its author is missing, or its calls or its `result_of` are not those of such an author.
+/// Its author is missing, or its calls or its `result_of` do not match the author.
 pub fn message_from_proto(message: common::ChatMessage) -> Result<ChatMessage, MessageError> {
     let role = match message.role() {
         common::ChatRole::System => Role::System,
@@ -87,7 +88,7 @@ pub fn message_from_proto(message: common::ChatMessage) -> Result<ChatMessage, M
     })
 }
 
-/// Converts what a budget counts.
+/// Returns the unit of a budget.
 pub fn budget_unit(budget: Budget) -> common::BudgetUnit {
     match budget {
         Budget::Iterations(_) => common::BudgetUnit::Iterations,
@@ -99,7 +100,7 @@ pub fn budget_unit(budget: Budget) -> common::BudgetUnit {
     }
 }
 
-/// Converts a budget that was reached; none if its unit is not known here or its limit too large.
+/// Converts a budget that was reached; none if its unit is unknown or its limit too large.
 pub fn budget_from_proto(reached: &common::BudgetReached) -> Option<Budget> {
     let limit = reached.limit;
     Some(match reached.unit() {
