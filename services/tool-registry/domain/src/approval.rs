@@ -1,4 +1,4 @@
-//! A call that is to be approved by people before it leaves (rules G801 to G807).
+//! A call that people approve before it leaves (rules G801 to G807).
 
 mod digest;
 mod state;

@@ -1,13 +1,13 @@
-//! Whether a tool can be called in a scope (rules R501 to R503). Prompts, calls and explanations are judged here.
+//! The availability of a tool in a scope (rules R501 to R503), for prompts, calls and explanations.
 
 use super::{catalogue::Catalogue, tool::Tool};
 
-/// What decides, in the order in which it is asked.
+/// The layers that decide, in the order of their decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// The tool is registered.
     Exists,
-    /// What it is bound to works.
+    /// The implementation of the tool works.
     Active,
     /// The inventory of the agent.
     Inventory,
@@ -19,16 +19,16 @@ pub enum Layer {
     Caller,
 }
 
-/// What one layer says.
+/// The verdict of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerVerdict {
     /// The layer.
     pub layer: Layer,
     /// Whether the tool passes.
     pub passes: bool,
-    /// What decides; empty if nothing bounds the layer.
+    /// The document that decides; empty if none bounds the layer.
     pub document: String,
-    /// What helps where it blocks.
+    /// The remedy where the layer blocks.
     pub remedy: String,
 }
 
@@ -37,11 +37,12 @@ pub struct LayerVerdict {
 pub struct AgentTools {
     /// The profile.
     pub profile_id: String,
-    /// The turn with which the inventory was pinned; empty for the profile as it is now.
+    /// The turn with which the inventory was pinned; empty for the current profile.
     pub turn: String,
     /// The inventory, by ids of tools or by other names that the catalogue reads.
     pub tool_ids: Vec<String>,
-    /// The names by which the profile lists them, in the same order; empty where these are the same.
+    /// The names by which the profile lists them, in the same order; empty where they equal the
+    /// ids.
     pub names: Vec<String>,
     /// The tools for handles, which every agent has.
     pub handle_tool_ids: Vec<String>,
@@ -56,13 +57,13 @@ pub struct WorkflowTools {
     pub node_path: String,
     /// `availableTools.initial`.
     pub initial: Vec<String>,
-    /// What the node lists.
+    /// The tools that the node lists.
     pub listed: Vec<String>,
-    /// Whether there is a node that lists tools.
+    /// Whether any node lists tools.
     pub has_listing_nodes: bool,
 }
 
-/// Where a tool would be called.
+/// The caller of a tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     /// The agent; all tools pass without one.
@@ -93,8 +94,8 @@ impl AgentTools {
         names(&self.tool_ids, id, catalogue) || names(&self.handle_tool_ids, id, catalogue)
     }
 
-    /// Returns the tool that a name means to the agent: one of its inventory by the name that the agent's
-    /// model is shown (rules G307 and N7), or else the name itself.
+    /// Returns the id of the tool that a name means to the agent: a tool of its inventory by the
+    /// name that the agent's model is shown (rules G307 and N7), or else the name itself.
     pub fn tool_named<'a>(&'a self, written: &'a str) -> &'a str {
         let is_it = |name: &str| name == written || call_catalogue::alias_of(name) == written;
         let mut listed = self.names.iter().zip(&self.tool_ids);
@@ -177,7 +178,7 @@ impl WorkflowTools {
 }
 
 impl LayerVerdict {
-    /// Lets a tool pass.
+    /// Makes the verdict that a tool passes.
     pub fn passed(layer: Layer, document: impl Into<String>) -> Self {
         Self {
             layer,
@@ -188,7 +189,7 @@ impl LayerVerdict {
     }
 }
 
-/// Whether a list of names has one that means the tool of this id. Inventories, grants and workflows are such
+/// Whether a list of names contains the tool of this id. Inventories, grants and workflows are such
 /// lists.
 pub fn names(written: &[String], id: &str, catalogue: &Catalogue) -> bool {
     written.iter().any(|name| catalogue.means(name, id))

@@ -1,7 +1,7 @@
-//! All tools that are known by definition, found by id, alias or display name.
+//! All tools that have a definition, found by id, alias or display name.
 //!
-//! A catalogue never changes: a registration makes a new one. What workflows and node types bring
-//! is not in here, because the workflow service owns them.
+//! A catalogue never changes: a registration makes a new one. Tools of workflows and node types are
+//! not in here, because the workflow service owns them.
 
 use call_outcome::Violation;
 use std::{
@@ -23,16 +23,17 @@ pub struct Catalogue {
     by_alias: HashMap<String, String>,
 }
 
-/// A name of a tool, as texts, inventories and workflows write it, read against a catalogue.
+/// A name of a tool, as written in texts, inventories and workflows, read against a catalogue.
 #[derive(Clone, Debug)]
 pub enum Reading<'a> {
     /// The id, the alias or the display name of this tool.
     Tool(&'a Arc<Tool>),
-    /// The id or the alias of a workflow, a node type or an agent, if there is one; other services know that.
+    /// The id or the alias of a workflow, a node type or an agent, if it exists; other services
+    /// know that.
     Derived(Cow<'a, str>),
 }
 
-/// Why a tool cannot be added.
+/// The reason for which a tool cannot be added.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AddError {
     /// The id belongs to a tool of another origin.
@@ -42,11 +43,11 @@ pub enum AddError {
 }
 
 impl Catalogue {
-    /// Returns the catalogue with one more tool, or with a tool replaced that was added the same
-    /// way, and the tool.
+    /// Returns the catalogue with one more tool, or with a replaced tool of the same origin, and
+    /// the tool.
     ///
     /// # Errors
-    /// [`AddError`] when the id is taken or the definition does not work.
+    /// [`AddError`] if the id is taken or the definition does not work.
     pub fn with(
         &self,
         definition: Definition,
@@ -80,7 +81,7 @@ impl Catalogue {
         Ok((next, tool))
     }
 
-    /// Returns the catalogue without the tool that has this id.
+    /// Returns the catalogue without the tool of this id.
     #[must_use]
     pub fn without(&self, id: &str) -> Self {
         let mut next = self.clone();
@@ -89,7 +90,7 @@ impl Catalogue {
         next
     }
 
-    /// Returns the tool that has this id.
+    /// Returns the tool of this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Tool>> {
         self.by_id.get(id)
     }
@@ -101,8 +102,8 @@ impl Catalogue {
             .or_else(|| self.by_id.get(self.by_alias.get(written)?))
     }
 
-    /// Reads a name (rule N7). A node type may stand without `node:`, and a workflow by its path or as
-    /// a skill; a tool may be named by the display name that no other tool has.
+    /// Reads a name (rule N7). A node type may be written without `node:`, and a workflow by its
+    /// path or as a skill; a tool may be named by a unique display name.
     pub fn read<'a>(&'a self, written: &'a str) -> Reading<'a> {
         match self.find(written).or_else(|| self.displayed(written)) {
             Some(tool) => Reading::Tool(tool),
@@ -112,8 +113,8 @@ impl Catalogue {
         }
     }
 
-    /// Finds the only tool of a display name, unless a workflow, a node type or an agent may be
-    /// spelled like that.
+    /// Finds the only tool of a display name, unless a workflow, a node type or an agent may have
+    /// that spelling.
     fn displayed(&self, written: &str) -> Option<&Arc<Tool>> {
         let derived = written.contains([':', '/']) || written.contains("__");
         if derived || written.starts_with("skill_") {
@@ -125,7 +126,7 @@ impl Catalogue {
         tools.find(named).is_none().then_some(found)
     }
 
-    /// Whether a name means the tool that has this id, which need not be one of the catalogue.
+    /// Whether a name means the tool of this id, which need not be in the catalogue.
     pub fn means(&self, written: &str, id: &str) -> bool {
         match self.read(written) {
             Reading::Tool(tool) => tool.id() == id,
@@ -133,7 +134,7 @@ impl Catalogue {
         }
     }
 
-    /// Returns the alias of a tool that is not one of the catalogue.
+    /// Returns the alias of a tool that is not in the catalogue.
     pub fn alias_of(&self, id: &str) -> String {
         naming::unique_alias(id, |alias| self.is_taken(alias))
     }
@@ -161,8 +162,8 @@ impl Catalogue {
         json_schema::nearest_names(written, self.by_id.keys().map(String::as_str).chain(others))
     }
 
-    /// Gives `id` another alias, because a tool has come whose id is spelled like the present one:
-    /// an id always means itself.
+    /// Assigns another alias to `id`, because a new tool's id equals the present one: an id always
+    /// means itself.
     fn give_up_alias(&mut self, id: &str) {
         if let Some(tool) = self.by_id.get_mut(id) {
             let alias = naming::unique_alias(id, |_| true);
@@ -176,14 +177,14 @@ impl Catalogue {
     }
 }
 
-/// Checks what only the platform's own tools may do.
+/// Checks that a tool does not use the rights of the platform's own tools.
 fn check_foreign(definition: &Definition) -> Result<(), Vec<Violation>> {
     let mut wrong = Vec::new();
     if let Some(reserved) = naming::reserved("/id", definition.id.as_str()) {
         wrong.push(reserved);
     }
     if let Implementation::Builtin(method) = &definition.implementation {
-        // Bound under another id, it would come with the effects that its new definition declares.
+        // Bound under another id, it would have the effects that its new definition declares.
         let message = format!(
             "the platform's method '{method}' cannot be bound by another tool; call the platform's own tool"
         );
@@ -242,7 +243,7 @@ mod tests {
             ("workflows/skills/greet.json", "workflow:greet"),
             ("workflow__greet", "workflow:greet"),
             ("agent__scout", "agent:scout"),
-            // A tool of the catalogue comes before a workflow that is spelled alike.
+            // A tool of the catalogue precedes a workflow of the same spelling.
             ("workflow__taken", "workflow__taken"),
             ("tales/old.json", "tales/old.json"),
         ] {
@@ -280,11 +281,11 @@ mod tests {
         }
         for (written, meant) in [
             ("Adding machine", Some("math.add")),
-            // An id comes before a name.
+            // An id precedes a name.
             ("calculator", Some("calculator")),
             ("adding machine", None),
             ("Twin", None),
-            // What may be the name of a workflow is no display name.
+            // A possible name of a workflow is no display name.
             ("workflow:greet", None),
             ("skill_greet", None),
             ("tales/greet.json", None),

@@ -1,8 +1,8 @@
 //! The definition of a tool, in both forms of `*.tool.json`.
 //!
 //! The first form names its implementation (`id`, `implementation{type, ...}`), the second its
-//! handler (`toolId`, `handler{type, ...}`); which one a file has is decided by those keys. Both
-//! become one [`Definition`], and everything that is wrong is reported at once.
+//! handler (`toolId`, `handler{type, ...}`); these keys decide on the form of a file. Both become
+//! one [`Definition`], and all problems are reported at once.
 
 mod fields;
 mod implementation;
@@ -30,7 +30,7 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 10;
 const MAX_DISPLAY_NAME_BYTES: usize = 256;
 /// The most findings that are kept of one definition.
 const MAX_DIAGNOSTICS: usize = 64;
-/// Keys of the root that have an effect, or that say something to people only.
+/// Keys of the root that have an effect, or that are for people only.
 const KNOWN_KEYS: [&str; 19] = [
     "$schema",
     "id",
@@ -52,7 +52,7 @@ const KNOWN_KEYS: [&str; 19] = [
     "strict",
     "tags",
 ];
-/// Keys of features that have no effect yet: schemas of what a tool gives, and example calls.
+/// Keys of features that have no effect yet: schemas of results, and example calls.
 const NOT_SUPPORTED: [&str; 7] = [
     "examples",
     "output",
@@ -63,17 +63,17 @@ const NOT_SUPPORTED: [&str; 7] = [
     "responseSchema",
 ];
 
-/// What a tool declares about its effects. Nothing declared means that it has effects, that
-/// repeating them matters, and that nothing may run beside it.
+/// The effects that a tool declares. Without any declaration it has effects, repeating them
+/// matters, and no other call may run alongside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// It changes nothing.
     pub read_only: bool,
     /// Repeating a call has no further effect.
     pub idempotent: bool,
-    /// It destroys something that cannot be brought back.
+    /// It destroys data that cannot be restored.
     pub destructive: bool,
-    /// Calls may run beside each other.
+    /// Calls may run alongside each other.
     pub parallel_safe: bool,
     /// Calls must be written exactly.
     pub strict: bool,
@@ -85,7 +85,7 @@ impl Flags {
         !(self.read_only || self.idempotent || self.parallel_safe)
     }
 
-    /// Returns what the tool declares about its effects.
+    /// Returns the class of the declared effects.
     pub fn effect_class(self) -> EffectClass {
         match self {
             Self {
@@ -101,8 +101,8 @@ impl Flags {
         }
     }
 
-    /// Returns these flags, made no weaker than those of what the tool is bound to: what has effects
-    /// keeps them under every name (rule R012).
+    /// Returns these flags, made no weaker than the flags of the bound tool: its effects count
+    /// under every name (rule R012).
     #[must_use]
     pub fn no_weaker_than(self, target: Self) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Flags {
     }
 }
 
-/// How a tool is implemented.
+/// The implementation of a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Implementation {
     /// A method of the platform, by its name.
@@ -140,18 +140,19 @@ pub enum Implementation {
         full_type: String,
         /// Its pinned settings.
         config: serde_json::Map<String, Value>,
-        /// What its type takes; nothing where the definition declares its own parameters, which are all
-        /// inputs of the node.
+        /// The interface of its type; none where the definition declares its own parameters, which
+        /// are all inputs of the node.
         interface: Option<Arc<NodeInterface>>,
     },
     /// An agent, one turn of it.
     Agent {
         /// The id of its profile.
         profile_id: String,
-        /// The conversation in which it is asked, of an agent of a scene; none for one of its own each time.
+        /// The conversation of an agent of a scene; none for a new conversation each time.
         conversation_id: Option<String>,
     },
-    /// A question to a person, which a node of the workflow service asks and waits with.
+    /// A question to a person, which a node of the workflow service sends and whose answer it waits
+    /// for.
     Question,
 }
 
@@ -167,7 +168,7 @@ impl Implementation {
         }
     }
 
-    /// Returns what the node takes that the tool is bound to; nothing of other tools, and of a tool that was not
+    /// Returns the interface of the bound node; none for other tools, and for a tool that was not
     /// completed by its node type.
     pub fn node(&self) -> Option<&NodeInterface> {
         match self {
@@ -176,7 +177,8 @@ impl Implementation {
         }
     }
 
-    /// Returns whether a run of another service executes it, which is found again by its request id.
+    /// Returns whether a run of another service executes it, which is found again by its request
+    /// id.
     pub fn is_run(&self) -> bool {
         matches!(
             self,
@@ -184,7 +186,7 @@ impl Implementation {
         )
     }
 
-    /// Whether what executes it can call tools of its own.
+    /// Whether its implementation can call tools of its own.
     pub fn is_nested(&self) -> bool {
         matches!(self, Self::Workflow { .. } | Self::Agent { .. })
     }
@@ -197,27 +199,26 @@ pub struct Definition {
     pub id: ToolId,
     /// The name for people.
     pub display_name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments; `None` takes it from the workflow or node.
     pub parameters: Option<Value>,
-    /// How it is implemented.
+    /// The implementation.
     pub implementation: Implementation,
-    /// What it declares about its effects.
+    /// The effects that it declares.
     pub flags: Flags,
-    /// How long a call may take; `None` takes the service's default.
+    /// The time limit of a call; `None` takes the service's default.
     pub timeout: Option<Duration>,
     /// The definition as it was written, unknown keys kept.
     pub source: Value,
-    /// The files of the plugin that brings it; none if no plugin does.
+    /// The files of its plugin; none if it is in no plugin.
     pub package: Option<Arc<Package>>,
     /// Findings that do not keep it from working.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Definition {
-    /// Takes the parameters of what the tool is bound to. What the definition pins of a node is no
-    /// parameter.
+    /// Copies the parameters of the bound tool. Pinned settings of a node are no parameters.
     pub fn take_interface(&mut self, source: &Self) {
         let bound = match &source.implementation {
             Implementation::Node { interface, .. } => interface.clone(),
@@ -236,7 +237,8 @@ impl Definition {
         }
     }
 
-    /// Returns what the tool is bound to and that may not be there; nothing of one that brings what it does.
+    /// Returns the workflow, node type or backend that the tool is bound to and that may be
+    /// missing; none for other implementations.
     pub fn reference(&self) -> Option<Reference> {
         let place = |key: &str| format!("/implementation/{key}");
         match &self.implementation {
@@ -262,7 +264,8 @@ impl Definition {
         }
     }
 
-    /// Makes the flags no weaker than those of what the tool is bound to, and says so.
+    /// Makes the flags no weaker than the flags of the bound tool, and records a finding if they
+    /// change.
     pub fn limit_flags(&mut self, target: Flags) {
         let flags = self.flags.no_weaker_than(target);
         if flags != self.flags {
@@ -278,7 +281,7 @@ impl Definition {
 /// Reads the text of a `*.tool.json` file.
 ///
 /// # Errors
-/// Everything that is wrong with it, each with a JSON pointer.
+/// All problems, each with a JSON pointer.
 pub fn read(text: &str) -> Result<Definition, Vec<Violation>> {
     let limits = json_schema::JsonLimits {
         max_bytes: MAX_DEFINITION_BYTES,
@@ -401,8 +404,8 @@ fn check_schema(schema: &Value, wrong: &mut Vec<Violation>) {
     }
 }
 
-/// Names everything that a definition asks for and does not get: requests that are not granted,
-/// features that are not supported, and keys that are not known.
+/// Returns findings on all parts of a definition without effect: requests that are not granted,
+/// features that are not supported, and unknown keys.
 fn unsupported(object: &serde_json::Map<String, Value>) -> Vec<Diagnostic> {
     let asks = |pointer: &str| {
         object

@@ -2,30 +2,30 @@
 
 use call_outcome::Violation;
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something has no effect.
+    /// A part has no effect.
     Warning,
-    /// Something kept the definition, or a part of it, from being loaded.
+    /// The definition, or a part of it, was not loaded.
     Error,
 }
 
 /// A finding about a definition that was loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
     /// A JSON pointer into the definition, after the file's path in a plugin; empty for the whole.
     pub path: String,
     /// A stable code in snake case.
     pub code: String,
-    /// One sentence that names what was found and the remedy.
+    /// One sentence that names the problem and the remedy.
     pub message: String,
 }
 
 impl Diagnostic {
-    /// Makes a finding about something that has no effect.
+    /// Makes a finding about a part without effect.
     pub fn warning(
         path: impl Into<String>,
         code: impl Into<String>,

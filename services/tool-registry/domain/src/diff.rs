@@ -1,9 +1,9 @@
 //! Changes to a text as models write them: search-and-replace blocks and unified diffs.
 //!
-//! Both are read into [`Edit`]s, a run of old lines and what stands in its place, and applied to
-//! the lines of a file. Old lines must be there exactly; only a carriage return at the end of a
-//! line is not compared, and the file keeps the line ending that it has. Line numbers are hints:
-//! models count badly, so a place is taken by its text, and the number chooses between equals.
+//! Both are read into [`Edit`]s, a run of old lines and its replacement, and applied to the lines
+//! of a file. Old lines must match exactly; only a carriage return at the end of a line is not
+//! compared, and the file keeps the line ending that it has. Line numbers are hints: models count
+//! badly, so a place is found by its text, and the number chooses between equals.
 
 mod blocks;
 #[cfg(test)]
@@ -16,26 +16,26 @@ pub use unified::read_unified;
 /// The most edits of one change.
 pub const MAX_EDITS: usize = 256;
 
-/// One change: a run of lines and what stands in its place.
+/// One change: a run of lines and its replacement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// The lines that are there now.
+    /// The present lines.
     pub old: Vec<String>,
-    /// The lines that take their place.
+    /// The lines that replace them.
     pub new: Vec<String>,
-    /// Where the old lines are said to begin, from 1.
+    /// The stated first line of the old lines, from 1.
     pub line: Option<usize>,
 }
 
-/// Why a change cannot be made.
+/// The reason for which a change cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
-    /// The change is not written as it should be.
+    /// The change is malformed.
     #[error("line {line} of the change: {problem}")]
     Malformed {
         /// The line of the change, from 1.
         line: usize,
-        /// What is wrong, and the remedy.
+        /// The problem, and the remedy.
         problem: String,
     },
     /// The old lines of an edit are not in the file.
@@ -48,7 +48,7 @@ pub enum DiffError {
         edit: usize,
         /// Its first old line, cut.
         first: String,
-        /// Where a similar line is; empty if nowhere.
+        /// The place of a similar line; empty if there is none.
         hint: String,
     },
     /// The old lines of an edit are in the file more than once.
@@ -59,7 +59,7 @@ pub enum DiffError {
     Ambiguous {
         /// The edit, from 1.
         edit: usize,
-        /// How often the lines were found.
+        /// The number of matches.
         times: usize,
     },
 }
@@ -78,12 +78,12 @@ impl DiffError {
 /// Applies edits to a text, all of them or none.
 ///
 /// # Errors
-/// [`DiffError`] for the first edit that has no place, or more than one.
+/// [`DiffError`] for the first edit without a place, or with more than one.
 pub fn apply(text: &str, edits: &[Edit]) -> Result<String, DiffError> {
     let ending = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let ends_with_newline = text.is_empty() || text.ends_with('\n');
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    // How much earlier edits have moved what comes after them.
+    // The distance by which earlier edits have moved the lines after them.
     let mut moved: isize = 0;
     for (index, edit) in edits.iter().enumerate() {
         let hint = edit

@@ -1,9 +1,10 @@
 //! Tools that are derived from workflows and from node types.
 //!
-//! A workflow's interface becomes a JSON Schema as seed 000 §2.3 lays down; what the seed leaves
-//! open follows the files that exist: descriptions fall back to `customDescription` and then to
-//! `displayName`, binary values are base64 text, wildcards have no type, a slot that takes several
-//! values is an array. Keys keep their order, so that the result is the same text each time.
+//! A workflow's interface becomes a JSON Schema by the rules of seed 000 §2.3, and where the seed
+//! is silent by the practice of existing files: descriptions fall back to `customDescription` and
+//! then to `displayName`, binary values are base64 text, wildcards have no type, a slot that
+//! accepts several values is an array. Keys keep their order, so that the result is the same text
+//! each time.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,7 @@ pub const MAX_PARAMETERS: usize = 256;
 /// Derives the tool of a workflow from the text of its file.
 ///
 /// # Errors
-/// Everything that keeps the interface from becoming a schema.
+/// All problems that keep the interface from becoming a schema.
 pub fn workflow_tool(
     workflow_id: &str,
     name: &str,
@@ -50,7 +51,7 @@ pub fn workflow_tool(
 /// Derives the tool of a single node from the interface of its type.
 ///
 /// # Errors
-/// What is wrong with its id.
+/// The problems of its id.
 pub fn node_tool(
     full_type: &str,
     display_name: &str,
@@ -79,7 +80,7 @@ pub fn node_tool(
 /// Derives the tool of an agent from its profile (rule G901).
 ///
 /// # Errors
-/// What is wrong with its id.
+/// The problems of its id.
 pub fn agent_tool(
     asked: &str,
     profile_id: &str,
@@ -115,7 +116,7 @@ pub fn agent_tool(
     )
 }
 
-/// Returns the schema that a model is given: name, description and parameters.
+/// Returns the schema for a model: name, description and parameters.
 pub fn published_schema(definition: &Definition) -> Value {
     json!({
         "name": definition.id.as_str(),
@@ -210,7 +211,7 @@ pub fn streams_values(data_flow: &str) -> bool {
     !["STRING", "WILDCARD", "CONVERTIBLE_ANY"].contains(&data_flow)
 }
 
-/// Returns the suggestions if the slot takes nothing else.
+/// Returns the suggestions if the slot accepts no other values.
 fn choices_of(slot: &Value, config: &Value) -> Vec<Value> {
     let categories = slot.get("matchCategories").and_then(Value::as_array);
     let is_combo = categories.is_some_and(|all| all.iter().any(|each| each == "ComboOption"));

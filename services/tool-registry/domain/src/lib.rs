@@ -1,21 +1,21 @@
-//! What a tool is: definitions, schemas, names, results.
+//! The definition of tools: schemas, names, results.
 //!
-//! Everything here is synchronous and without input or output: tool-registry reads files, stores what was
-//! put, and executes calls.
+//! The crate is synchronous and without input or output: tool-registry reads files, stores put
+//! definitions, and executes calls.
 //!
 //! - [`diagnostic`]: findings about definitions that were loaded.
 //! - [`definition`]: both forms of `*.tool.json`.
 //! - [`program`]: the command of a script tool.
 //! - [`manifest`]: the file `plugin.yaml`.
-//! - [`package`]: which names the files of a plugin may have.
+//! - [`package`]: the files of a plugin, and their names.
 //! - [`interface`]: tools that are derived from workflows and from node types.
-//! - [`node_interface`], [`parameters`]: what they take, as a JSON Schema.
+//! - [`node_interface`], [`parameters`]: the inputs of workflows and nodes, as a JSON Schema.
 //! - [`tool`]: a definition with its schema compiled, ready to be called.
 //! - [`naming`]: aliases and reserved words.
-//! - [`catalogue`]: all tools that are known by definition, found by id or alias.
-//! - [`script_output`]: what a script's JSON answer means.
-//! - [`availability`]: whether a tool can be called in a scope.
-//! - [`approval`]: which calls wait for people, and how they decide.
+//! - [`catalogue`]: all tools that have a definition, found by id or alias.
+//! - [`script_output`]: the meaning of a script's JSON answer.
+//! - [`availability`]: the availability of a tool in a scope.
+//! - [`approval`]: the approvals of calls by people.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 

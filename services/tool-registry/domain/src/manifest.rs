@@ -1,4 +1,4 @@
-//! `plugin.yaml`: what a plugin brings and which permissions it asks for.
+//! `plugin.yaml`: the contents of a plugin and the permissions that it requests.
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +12,8 @@ use super::{diagnostic::Diagnostic, package};
 
 /// The most bytes of a manifest.
 pub const MAX_MANIFEST_BYTES: usize = 16 << 10;
-/// How often a manifest may repeat a part by a YAML alias. The parts multiply when aliases nest, so
-/// the number is small.
+/// The most repetitions of parts by YAML aliases in a manifest. The parts multiply when aliases
+/// nest, so the number is small.
 const MAX_ALIASES: usize = 8;
 const MAX_DEPTH: usize = 16;
 /// The most findings that are kept of one manifest.
@@ -34,17 +34,17 @@ const KNOWN_KEYS: [&str; 9] = [
 /// A manifest that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// The plugin's own name for itself.
+    /// The plugin's name for itself.
     pub name: PluginId,
     /// The name for people.
     pub display_name: String,
-    /// The version; empty if none is given.
+    /// The version; empty if none is stated.
     pub version: String,
-    /// What the plugin is for.
+    /// The purpose of the plugin.
     pub description: String,
-    /// The directory of its tool definitions, if it brings any.
+    /// The directory of its tool definitions; none if it has no tools.
     pub tools_entry: Option<String>,
-    /// The directory of its nodes, if it brings any.
+    /// The directory of its nodes; none if it has no nodes.
     pub nodes_entry: Option<String>,
     /// Findings that do not keep it from working.
     pub diagnostics: Vec<Diagnostic>,
@@ -53,7 +53,7 @@ pub struct Manifest {
 /// Reads the text of a `plugin.yaml`.
 ///
 /// # Errors
-/// Everything that is wrong with it, each with a JSON pointer.
+/// All problems, each with a JSON pointer.
 pub fn read(text: &str) -> Result<Manifest, Vec<Violation>> {
     let fail = |code: &'static str, message: String| vec![Violation::new("", code, message)];
     if text.len() > MAX_MANIFEST_BYTES {
@@ -137,7 +137,7 @@ fn read_root(root: &Map<String, Value>) -> Result<Manifest, Vec<Violation>> {
     })
 }
 
-/// Names everything that a manifest brings or asks for and that has no effect.
+/// Returns findings on all contents and requests of a manifest without effect.
 fn unsupported(root: &Map<String, Value>) -> Vec<Diagnostic> {
     let without_effect = [
         ("nodes", "nodes of plugins are not loaded; its tools are"),
@@ -166,7 +166,7 @@ fn unsupported(root: &Map<String, Value>) -> Vec<Diagnostic> {
     found
 }
 
-/// Whether anything stands in a value but empty lists and mappings.
+/// Whether a value holds anything but empty lists and mappings.
 fn asks_for_something(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -244,7 +244,7 @@ fn number_to_json(number: &serde_yaml_ng::Number) -> Value {
 fn text_at(root: &Map<String, Value>, key: &str, wrong: &mut Vec<Violation>) -> Option<String> {
     match root.get(key)? {
         Value::String(text) => Some(text.clone()),
-        // `version: 1.0` is a number in YAML; what its author meant is plain.
+        // `version: 1.0` is a number in YAML; the author's intention is plain.
         Value::Number(number) => Some(number.to_string()),
         _ => {
             let message = format!("{key} must be text");

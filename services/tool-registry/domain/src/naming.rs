@@ -1,4 +1,4 @@
-//! Names of tools: what an id may look like, its alias, and words that dialects reserve.
+//! Names of tools: the form of an id, its alias, and words that dialects reserve.
 
 use call_outcome::Violation;
 use core_types::ToolId;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// The longest id of a tool that every dialect can carry, in bytes.
 pub const MAX_TOOL_ID_BYTES: usize = 128;
 
-/// The namespaces whose ids the platform gives out itself.
+/// The namespaces whose ids the platform assigns itself.
 pub const DERIVED_PREFIXES: [&str; 3] = ["workflow:", "node:", "agent:"];
 
 const RESERVED_WORDS: [&str; 8] = [
@@ -21,14 +21,14 @@ const RESERVED_WORDS: [&str; 8] = [
     "on_error",
     "retry",
 ];
-/// The namespaces in which only the platform has tools, besides the derived ones.
+/// The namespaces that are reserved to the platform's tools, besides the derived ones.
 const PLATFORM_PREFIXES: [&str; 3] = ["system:", "agent:", "mcp:"];
 const RESERVED_PREFIXES: [&str; 3] = ["common_", "uri_", "type_hint_"];
 
-/// Checks an id that a definition gives itself.
+/// Checks an id that a definition declares.
 ///
 /// # Errors
-/// Every reason why no tool can have this id, pointing at `pointer`.
+/// Every reason for which no tool can have this id, pointing at `pointer`.
 pub fn check_tool_id(pointer: &str, text: &str) -> Result<ToolId, Vec<Violation>> {
     let mut wrong = Vec::new();
     let mut add = |message: String| wrong.push(Violation::new(pointer, "invalid_id", message));
@@ -68,8 +68,8 @@ pub fn check_tool_id(pointer: &str, text: &str) -> Result<ToolId, Vec<Violation>
     }
 }
 
-/// Returns why an id is reserved, if it is: dialects or the platform use it for something else
-/// (rules N11 and R108). For tools that the platform does not bring itself.
+/// Returns the reason for which an id is reserved, if it is: dialects or the platform use it
+/// otherwise (rules N11 and R108). For tools other than the platform's own.
 pub fn reserved(pointer: &str, id: &str) -> Option<Violation> {
     let squashed = |text: &str| -> String {
         let letters = text.chars().filter(|c| c.is_alphanumeric());

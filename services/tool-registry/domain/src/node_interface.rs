@@ -1,4 +1,4 @@
-//! What a single node takes: inputs and settings, in each of its modes.
+//! The interface of a single node: inputs and settings, in each of its modes.
 
 use std::collections::BTreeSet;
 
@@ -15,13 +15,13 @@ use super::{
 
 /// The place where a definition pins settings.
 const PINNED: &str = "/implementation/configValues";
-/// The setting that every node has beside its own.
+/// The setting that every node has in addition to its own.
 const EXECUTION: &str = "execution";
 
 /// The interface of a node type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeInterface {
-    /// The inputs where no mode is settled.
+    /// The inputs without a settled mode.
     pub inputs: Vec<Input>,
     /// The setting that selects a mode; empty for a type without modes.
     pub mode_key: String,
@@ -32,8 +32,8 @@ pub struct NodeInterface {
 }
 
 impl NodeInterface {
-    /// Makes the schema of the arguments: the inputs, and the settings that are not pinned. Where the mode
-    /// is pinned, the inputs are those of the mode.
+    /// Makes the schema of the arguments: the inputs, and the settings that are not pinned. If the
+    /// mode is pinned, the inputs are the inputs of the mode.
     pub fn parameters(&self, pinned: &Map<String, Value>) -> Value {
         let mut inputs = self.inputs(pinned).to_vec();
         for mode in inputs.iter_mut().filter(|input| input.key == self.mode_key) {
@@ -50,7 +50,7 @@ impl NodeInterface {
         parameters
     }
 
-    /// Takes the settings out of arguments, and returns them with those that are pinned.
+    /// Moves the settings out of arguments, and returns them with the pinned settings.
     pub fn take_settings(
         &self,
         pinned: &Map<String, Value>,
@@ -65,8 +65,8 @@ impl NodeInterface {
         config
     }
 
-    /// Returns what is wrong with the values of pinned settings: each that its schema refuses, and a mode that
-    /// the node does not have.
+    /// Returns the problems with the values of pinned settings: each that its schema refuses, and a
+    /// mode that the node does not have.
     pub fn problems(&self, pinned: &Map<String, Value>) -> Vec<Violation> {
         let mut problems = Vec::new();
         for (key, value) in pinned.iter().filter(|(key, _)| **key != self.mode_key) {
@@ -114,7 +114,8 @@ impl NodeInterface {
         mode.map_or(&self.inputs, |(_, inputs)| inputs)
     }
 
-    /// Returns the settings that arguments may have. An input of the same name stands for the setting.
+    /// Returns the settings that arguments may have. An input of the same name replaces the
+    /// setting.
     fn free_settings(&self, pinned: &Map<String, Value>) -> Vec<&String> {
         let inputs = self.inputs(pinned).iter().map(|input| input.key.as_str());
         let inputs: BTreeSet<&str> = inputs.collect();
@@ -139,7 +140,7 @@ mod tests {
         }
     }
 
-    /// A node whose mode is a setting, with another setting beside it.
+    /// A node whose mode is a setting, with one more setting.
     fn node() -> NodeInterface {
         let settings = json!({
             "mode": {"type": "string"},

@@ -1,4 +1,4 @@
-//! The files that a plugin brings: the names they may have, their bounds, and their digest.
+//! The files of a plugin: the names that they may have, their bounds, and their digest.
 
 use std::collections::HashMap;
 
@@ -23,8 +23,8 @@ pub struct PackageFile {
     pub content: Vec<u8>,
 }
 
-/// The files of a plugin as they were read: the bytes that its scripts run, whatever becomes of the
-/// directory. Two packages are equal if their digests are.
+/// The files of a plugin as they were read: the bytes that its scripts run, independent of later
+/// changes of the directory. Two packages are equal if their digests are.
 #[derive(Clone, Debug)]
 pub struct Package {
     files: Vec<PackageFile>,
@@ -73,10 +73,10 @@ fn digest_of<'a>(files: impl Iterator<Item = (&'a str, usize, String)>) -> Strin
     format!("sha256:{}", hex::encode(digest))
 }
 
-/// Checks a path that a manifest or a definition gives and returns it without `./`.
+/// Checks a path of a manifest or a definition and returns it without `./`.
 ///
 /// # Errors
-/// What is wrong, as the end of a sentence that begins with the path.
+/// The problem, as the end of a sentence that begins with the path.
 pub fn relative_path(written: &str) -> Result<String, String> {
     if written.len() > MAX_PATH_BYTES {
         return Err(format!(
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn r103_a_package_has_the_digest_of_the_vector() {
-        // Sizes and hashes of the vector; each hash is that of the file's path.
+        // Sizes and hashes of the vector; each hash is the hash of the file's path.
         let files = [
             ("plugin.yaml", 2841),
             ("scripts/forecast.py", 1933),

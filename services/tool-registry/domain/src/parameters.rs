@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-/// What is known of one input: of a workflow's interface, or of a node.
+/// An input of a workflow's interface, or of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Input {
     /// The key by which values name it.
     pub key: String,
     /// The type, such as `STRING`.
     pub data_flow_type: String,
-    /// What it is for; empty if nothing is said.
+    /// The purpose; empty if none is stated.
     pub description: String,
-    /// A value is needed.
+    /// Whether a value is needed.
     pub required: bool,
-    /// It takes an array of values.
+    /// Whether it accepts an array of values.
     pub multi: bool,
-    /// The values it offers, if it takes no others.
+    /// The values that it offers, if it accepts no others.
     pub choices: Vec<Value>,
     /// The least number.
     pub minimum: Option<Value>,

@@ -19,7 +19,7 @@ impl WorkspacePath {
     /// Reads a path of a file. A leading `/` means the workspace itself.
     ///
     /// # Errors
-    /// The failure names the path, what is wrong with it and what to write instead.
+    /// The failure names the path, its problem and the remedy.
     pub fn file(written: &str) -> Result<Self, Failure> {
         let path = Self::directory(written)?;
         if path.parts.is_empty() {

@@ -5,24 +5,24 @@ use call_outcome::Violation;
 /// The most arguments that a command may carry.
 const MAX_ARGUMENTS: usize = 32;
 
-/// A program that a plugin brings: an interpreter and a file of the plugin.
+/// A program of a plugin: an interpreter and a file of the plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The interpreter as the command names it, such as `python`.
     pub runtime: String,
     /// The script's path beneath the plugin's directory, without `./`.
     pub entry: String,
-    /// What stands behind the script's path.
+    /// The arguments behind the script's path.
     pub arguments: Vec<String>,
 }
 
-/// Takes a command such as `python scripts/fetch.py --brief` apart.
+/// Splits a command such as `python scripts/fetch.py --brief`.
 ///
-/// No shell ever sees the command, so whatever a shell would interpret is refused instead of being
-/// handed on as plain text.
+/// No shell ever sees the command, so every character that a shell would interpret is refused
+/// instead of being passed on as plain text.
 ///
 /// # Errors
-/// Everything that is wrong with it, pointing at `pointer`.
+/// All problems, pointing at `pointer`.
 pub fn parse_command(pointer: &str, command: &str) -> Result<Program, Vec<Violation>> {
     let mut wrong = Vec::new();
     let mut add = |message: String| {

@@ -1,4 +1,4 @@
-//! What a script's JSON answer means.
+//! The meaning of a script's JSON answer.
 //!
 //! Three forms are understood: `{success, outputData, error, logs}` of ComfyTavern,
 //! `{status, result, error}` of VCP, and any other JSON value, which is the result as it is.
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 const MAX_MESSAGE_CHARS: usize = 2_000;
 
-/// Reads what a script answered.
+/// Reads the answer of a script.
 pub fn read(answer: Value) -> CallOutcome {
     match answer {
         Value::Object(object) if is_comfy_form(&object) => from_comfy_form(object),
@@ -17,8 +17,8 @@ pub fn read(answer: Value) -> CallOutcome {
     }
 }
 
-/// Reads an answer of a script that ended with a code other than zero: only a failure in its own
-/// words counts.
+/// Reads an answer of a script that ended with a code other than zero: only a failure that it
+/// reports itself counts.
 pub fn read_failure(answer: Value) -> Option<Failure> {
     match read(answer) {
         CallOutcome::Failed(failure) => Some(failure),

@@ -10,7 +10,7 @@ use super::definition::{Definition, Flags, Implementation};
 
 const DOMAIN: &str = "tavern.tool.v1";
 
-/// Where a tool comes from.
+/// The origin of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The platform.
@@ -55,7 +55,7 @@ pub struct Tool {
 pub struct Checked {
     /// The arguments with defaults filled in.
     pub arguments: Value,
-    /// What defaults filled in, as JSON pointers.
+    /// The members that defaults filled in, as JSON pointers.
     pub defaulted: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Tool {
     /// Compiles the schema of a definition whose parameters are known.
     ///
     /// # Errors
-    /// Everything that is wrong with the schema.
+    /// All problems of the schema.
     pub fn new(
         definition: Definition,
         origin: Origin,
@@ -97,8 +97,8 @@ impl Tool {
         }
     }
 
-    /// Returns the same tool with an etag that also changes when the digest of its implementation does: that of
-    /// a workflow, a profile, a node type or a server, which the definition only names.
+    /// Returns the same tool with an etag that also changes with the digest of its implementation:
+    /// of a workflow, a profile, a node type or a server, which the definition only names.
     #[must_use]
     pub fn implemented_by(self, digest: &str) -> Self {
         Self {
@@ -112,8 +112,9 @@ impl Tool {
         self.definition.id.as_str()
     }
 
-    /// Returns the names beside its id by which rules for approvals mean it: an agent of a scene is called by
-    /// its conversation `<run>.<instance>`, and known as an instance and by its profile (rule G801).
+    /// Returns the names apart from its id by which rules for approvals mean it: an agent of a
+    /// scene is called by its conversation `<run>.<instance>`, and known as an instance and by its
+    /// profile (rule G801).
     pub fn names_in_rules(&self) -> Vec<String> {
         let Implementation::Agent {
             profile_id,
@@ -132,7 +133,7 @@ impl Tool {
         &self.definition
     }
 
-    /// Returns where the tool comes from.
+    /// Returns the origin.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -142,8 +143,8 @@ impl Tool {
         &self.alias
     }
 
-    /// Returns the digest of the definition and of what a call runs (rule R401), 64 hexadecimal digits. Approvals
-    /// bind to it.
+    /// Returns the digest of the definition and of the implementation (rule R401), 64 hexadecimal
+    /// digits. Approvals bind to it.
     pub fn etag(&self) -> &str {
         &self.etag
     }
@@ -153,17 +154,17 @@ impl Tool {
         self.schema.source()
     }
 
-    /// Returns what the tool declares about its effects.
+    /// Returns the effects that the tool declares.
     pub fn flags(&self) -> Flags {
         self.definition.flags
     }
 
-    /// Returns how the tool is implemented.
+    /// Returns the implementation.
     pub fn implementation(&self) -> &Implementation {
         &self.definition.implementation
     }
 
-    /// Returns how long a call may take, if the tool says so.
+    /// Returns the time limit of a call, if the definition states one.
     pub fn timeout(&self) -> Option<Duration> {
         self.definition.timeout
     }
@@ -174,17 +175,17 @@ impl Tool {
         flags.read_only || flags.idempotent
     }
 
-    /// Whether a call whose outcome a crash hid may be dispatched again: because repeating it has no
-    /// further effect, or because its run is found by the effect id.
+    /// Whether a call whose outcome was lost in a crash may be dispatched again: because repeating
+    /// it has no further effect, or because its run is found by the effect id.
     pub fn may_repeat(&self) -> bool {
         self.is_idempotent() || self.implementation().is_run()
     }
 
     /// Checks arguments and fills defaults in. Null for a parameter that may be left out, and may not
-    /// be null, means left out, as in what models write (C6).
+    /// be null, means left out, as models write it (C6).
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// All problems of the arguments.
     pub fn check(&self, arguments: &Value) -> Result<Checked, Vec<Violation>> {
         let violations = self.schema.validate(arguments);
         let mut arguments = match violations.is_empty() {

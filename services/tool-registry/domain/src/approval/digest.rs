@@ -1,4 +1,4 @@
-//! What a consent is bound to, and how it is shown.
+//! The digest that a consent is bound to, and the shown form of arguments.
 
 use std::fmt::Write;
 
@@ -12,8 +12,8 @@ pub fn digest_of(tool: &str, tool_digest: &str, effect: &str, canonical: &str) -
     hex::encode(canonical_json::digest_of_parts(parts.map(str::as_bytes)))
 }
 
-/// Returns canonical JSON with everything escaped that a reader could not see, or that changes the
-/// order in which the rest is read (rule G803). It is the same value.
+/// Returns canonical JSON with all characters escaped that are invisible, or that change the
+/// reading order of the others (rule G803). It is the same value.
 pub fn shown(canonical: &str) -> String {
     let mut text = String::with_capacity(canonical.len());
     for character in canonical.chars() {

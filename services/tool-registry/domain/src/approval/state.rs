@@ -1,4 +1,4 @@
-//! An approval and how it is decided.
+//! An approval and its decisions.
 
 use approval_rules::{Ask, EffectClass, Reason};
 use core_types::Timestamp;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::digest_of;
 
-/// Where an approval stands. The numbers are those of the contract and of the store.
+/// The state of an approval. The numbers are the same in the contract and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// The call waits.
@@ -21,16 +21,16 @@ pub enum State {
     Withdrawn = 5,
 }
 
-/// What one person decided.
+/// The decision of one person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consent {
     /// The approver's name.
     pub approver: String,
     /// Whether the call may be dispatched.
     pub approved: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// When, in nanoseconds since 1970.
+    /// The time, in nanoseconds since 1970.
     pub time: i64,
 }
 
@@ -39,7 +39,7 @@ pub struct Consent {
 pub struct Approval {
     /// Its id.
     pub id: String,
-    /// Where it stands.
+    /// The state.
     pub state: State,
     /// The run that made the call; empty if none did.
     pub run_id: String,
@@ -51,23 +51,23 @@ pub struct Approval {
     pub tool_digest: String,
     /// The arguments as canonical JSON.
     pub arguments: String,
-    /// Which rules ask.
+    /// The rules that require it.
     pub reasons: Vec<Reason>,
-    /// What the tool declares.
+    /// The effects that the tool declares.
     pub effect: EffectClass,
     /// The conversation; empty if none.
     pub conversation_id: String,
     /// The role that approvers need; empty for any.
     pub role: String,
-    /// How many people must approve.
+    /// The number of people who must approve.
     pub needed: u32,
     /// Whether a decision needs a reason.
     pub reason_required: bool,
-    /// Who approved the present arguments, or decided.
+    /// The people who approved the present arguments, or decided.
     pub consents: Vec<Consent>,
     /// Whether a person edited the arguments.
     pub edited: bool,
-    /// When it was made, when it expires and when it ended, in nanoseconds since 1970.
+    /// The times of creation, expiry and end, in nanoseconds since 1970.
     pub created: i64,
     /// See `created`.
     pub expires: i64,
@@ -75,43 +75,43 @@ pub struct Approval {
     pub ended: Option<i64>,
 }
 
-/// What a person decides.
+/// A decision of a person.
 #[derive(Clone, Debug)]
 pub struct Decision<'a> {
     /// The approver's name.
     pub approver: &'a str,
     /// The roles of the approver.
     pub roles: &'a [String],
-    /// The digest of what the approver saw.
+    /// The digest of the call that the approver saw.
     pub digest: &'a str,
     /// Whether the call may be dispatched.
     pub approved: bool,
-    /// Why.
+    /// The reason.
     pub reason: &'a str,
     /// Other arguments, as canonical JSON.
     pub edited: Option<String>,
 }
 
-/// Why a decision does not count.
+/// The reason for which a decision does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecideError {
-    /// It was decided, expired or was withdrawn.
+    /// The approval was decided, expired or was withdrawn.
     #[error("the approval is not pending any more")]
     NotPending,
     /// The approver saw other arguments.
     #[error("the arguments were changed since; read the approval again")]
     Changed,
-    /// The approver has not the role.
+    /// The approver lacks the role.
     #[error("the approval needs an approver with another role")]
     NotAllowed,
-    /// The rule wants a reason.
+    /// The rule requires a reason.
     #[error("the rule wants a reason")]
     NoReason,
 }
 
 impl Approval {
-    /// Whether those who decided this one could have decided what is asked now: another agent may ask for
-    /// more in the same conversation.
+    /// Whether the approvers of this call could have decided `ask`: another agent may require more
+    /// in the same conversation.
     pub fn covers(&self, ask: &Ask) -> bool {
         (ask.role.is_empty() || ask.role == self.role) && ask.needed <= self.needed
     }
@@ -131,7 +131,7 @@ impl Approval {
         digest_of(&self.tool_id, &self.tool_digest, "", &self.arguments)
     }
 
-    /// Takes a decision. Returns false if the approver had decided the same before.
+    /// Records a decision. Returns false if the approver had decided the same before.
     ///
     /// # Errors
     /// [`DecideError`], and nothing is changed.
@@ -160,7 +160,7 @@ impl Approval {
             return Err(DecideError::NoReason);
         }
         if let Some(edited) = decision.edited.filter(|edited| *edited != self.arguments) {
-            // What others approved was something else (rule G805).
+            // Others approved other arguments (rule G805).
             self.consents.clear();
             self.arguments = edited;
             self.edited = true;
@@ -198,7 +198,7 @@ impl Approval {
         self.consents.last().map_or("", |consent| &consent.reason)
     }
 
-    /// Returns who decided.
+    /// Returns the people who decided.
     pub fn approvers(&self) -> Vec<String> {
         let names = self.consents.iter().map(|consent| consent.approver.clone());
         names.collect()

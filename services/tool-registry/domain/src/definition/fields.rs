@@ -1,4 +1,4 @@
-//! Reading the fields of a JSON object while collecting everything that is wrong.
+//! Reads the fields of a JSON object and collects all problems.
 
 use call_outcome::Violation;
 use serde_json::{Map, Value};
@@ -21,13 +21,14 @@ impl<'a> Fields<'a> {
         self.wrong.push(Violation::new(pointer, code, message));
     }
 
-    /// Returns the text at `key` of the root; reports a missing one and one of another type.
+    /// Returns the text at `key` of the root; a missing text and a value of another type are
+    /// problems.
     pub(super) fn required_text(&mut self, parent: &str, key: &str) -> Option<String> {
         let object = self.object;
         self.text_of(object, parent, key, true)
     }
 
-    /// Returns the text at `key` of the root if it is there and not longer than `limit` bytes.
+    /// Returns the text at `key` of the root if it exists and is not longer than `limit` bytes.
     pub(super) fn bounded_text(&mut self, key: &str, limit: usize) -> Option<String> {
         let object = self.object;
         let text = self.text_of(object, "", key, false)?;
@@ -42,7 +43,7 @@ impl<'a> Fields<'a> {
         Some(text)
     }
 
-    /// Returns the text at `key` of `object`, which stands at `parent`.
+    /// Returns the text at `key` of `object`, whose pointer is `parent`.
     pub(super) fn text_of(
         &mut self,
         object: &Map<String, Value>,
@@ -78,7 +79,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the object at `key` of the root; reports a missing one and one of another type.
+    /// Returns the object at `key` of the root; a missing object and a value of another type are
+    /// problems.
     pub(super) fn required_object(&mut self, key: &str) -> Option<&'a Map<String, Value>> {
         match self.object.get(key) {
             Some(Value::Object(object)) => Some(object),

@@ -1,4 +1,4 @@
-//! How a definition describes the implementation of its tool.
+//! The descriptions of implementations in definitions.
 
 use call_outcome::Violation;
 use std::time::Duration;
@@ -152,7 +152,7 @@ fn service_method(
     Some(Implementation::Backend { service, method })
 }
 
-/// Returns the text under the first of several spellings that is there.
+/// Returns the text under the first existing one of several spellings.
 fn text_under(
     fields: &mut Fields<'_>,
     object: &Map<String, Value>,

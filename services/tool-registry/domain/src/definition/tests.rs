@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Seed 004 §6.3, as it stands there.
+/// Seed 004 §6.3, verbatim.
 const SEED_004_6_3: &str = r#"{
   "id": "BilibiliFetch:getSubtitle",
   "displayName": "获取 Bilibili 视频字幕",
@@ -140,7 +140,7 @@ fn a_timeout_is_milliseconds_or_text_and_never_unlimited() {
     }
 }
 
-/// Reads a definition and compares where it is wrong.
+/// Reads a definition and compares the places of its problems.
 fn check(definition: Value, pointers: &[&str]) {
     let wrong = read_value(definition.clone()).unwrap_err();
     let found: Vec<&str> = wrong

@@ -14,7 +14,7 @@
 
 use super::{DiffError, Edit, MAX_EDITS};
 
-/// Where the reader is.
+/// The state of the reader.
 enum BlockState {
     Outside,
     Head(Edit),
@@ -25,7 +25,7 @@ enum BlockState {
 /// Reads search-and-replace blocks.
 ///
 /// # Errors
-/// [`DiffError::Malformed`] names the first line that is not as it should be.
+/// [`DiffError::Malformed`] names the first malformed line.
 pub fn read_blocks(change: &str) -> Result<Vec<Edit>, DiffError> {
     let mut edits = Vec::new();
     let mut state = BlockState::Outside;

@@ -1,16 +1,16 @@
 //! Unified diffs of one file, as in seed 002 §5.3.
 //!
-//! The counts in a hunk's header are not trusted: models get them wrong, and the hunk's own lines
-//! say the same. A hunk ends where the next one begins or the change ends.
+//! The counts in a hunk's header are not trusted: models get them wrong, and they repeat the hunk's
+//! own lines. A hunk ends where the next one begins or the change ends.
 
 use super::{DiffError, Edit, MAX_EDITS};
 
 /// Reads a unified diff of one file.
 ///
 /// # Errors
-/// [`DiffError::Malformed`] names the first line that is not as it should be.
+/// [`DiffError::Malformed`] names the first malformed line.
 pub fn read_unified(change: &str) -> Result<Vec<Edit>, DiffError> {
-    // A closing tag's indentation, left behind by the model, is no context line.
+    // The indentation of a closing tag, left behind by the model, is no context line.
     let lines: Vec<&str> = change.trim_end().lines().collect();
     let mut edits: Vec<Edit> = Vec::new();
     let mut headers = 0;
@@ -99,7 +99,7 @@ fn is_preamble(line: &str) -> bool {
         .any(|start| line.starts_with(start))
 }
 
-/// Returns the first old line of `@@ -10,5 +12,6 @@`; nothing if the header does not say.
+/// Returns the first old line of `@@ -10,5 +12,6 @@`; none if the header states none.
 fn old_start(header: &str) -> Option<usize> {
     let old = header
         .split_whitespace()

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The interface of seed 000 §2.3.1, as it stands there.
+/// The interface of seed 000 §2.3.1, verbatim.
 const SEED_000_2_3_1_WORKFLOW: &str = r#"{
   "description": "对提供的长文本进行摘要。当需要理解大量文本的核心内容时使用。",
   "interfaceInputs": {
@@ -28,7 +28,7 @@ const SEED_000_2_3_1_WORKFLOW: &str = r#"{
   }
 }"#;
 
-/// The schema of seed 000 §2.3.1, as it stands there.
+/// The schema of seed 000 §2.3.1, verbatim.
 const SEED_000_2_3_1_SCHEMA: &str = r#"{
   "name": "workflow:summarize_text",
   "description": "对提供的长文本进行摘要。当需要理解大量文本的核心内容时使用。",

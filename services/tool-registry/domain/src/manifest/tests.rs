@@ -1,6 +1,6 @@
 use super::*;
 
-/// Seed 004 §6.2, as it stands there.
+/// Seed 004 §6.2, verbatim.
 const SEED_004_6_2: &str = r#"
 # 插件的唯一标识符
 name: my-awesome-plugin
@@ -57,7 +57,7 @@ fn a_name_is_all_that_a_plugin_needs_and_unknown_keys_are_remarked() {
     assert!(manifest.diagnostics[0].message.contains("'author'"));
 }
 
-/// Reads a manifest and compares where and how it is wrong.
+/// Reads a manifest and compares the places and codes of its problems.
 fn check(text: &str, expected: &[(&str, &str)]) {
     let wrong = read(text).unwrap_err();
     let found: Vec<(&str, &str)> = wrong
