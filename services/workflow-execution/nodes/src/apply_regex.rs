@@ -88,7 +88,7 @@ impl Node for ApplyRegex {
     }
 }
 
-/// Checks rules that were loaded.
+/// Checks loaded rules.
 ///
 /// # Errors
 /// The first rule that is not usable.

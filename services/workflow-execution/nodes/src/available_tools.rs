@@ -17,7 +17,7 @@ use workflow_domain::tool;
 /// The setting that names the tools.
 pub const TOOL_IDS: &str = "toolIds";
 
-/// Asks the registry for the descriptions of tools.
+/// Requests the descriptions of tools from the registry.
 #[derive(Debug)]
 pub struct AvailableTools {
     definition: NodeDefinition,
@@ -49,7 +49,7 @@ impl Default for AvailableTools {
                 ..ConfigSlot::new(TOOL_IDS, DataFlow::Array, ids)
             }],
             effects: NodeEffects::ReadOnly,
-            // What is listed depends on the agent for which the workflow runs.
+            // The list depends on the agent for which the workflow runs.
             reuse: Reuse::Never,
             ..NodeDefinition::new(
                 "core:AvailableTools",
@@ -102,7 +102,7 @@ fn listed(tools: &[Value]) -> Result<Vec<Arc<Value>>, Failure> {
     ])
 }
 
-/// Returns the ids of the settings without repetitions; nothing if they are not an array of texts.
+/// Returns the ids of the settings without repetitions; none if they are not an array of texts.
 fn tool_ids(config: &Map<String, Value>) -> Option<Vec<String>> {
     let mut ids: Vec<String> = Vec::new();
     let given = match config.get(TOOL_IDS) {

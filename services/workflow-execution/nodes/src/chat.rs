@@ -1,4 +1,5 @@
-//! What the nodes that ask models share: messages and parameters in, a standard response out.
+//! The shared conversions of nodes that call models: messages and parameters in, a standard
+//! response out.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use workflow_domain::model::{ModelAnswer, ModelMessage, Role};
 
 use super::messages;
 
-/// Converts messages to what a model is given.
+/// Converts messages to the form of a request to a model.
 ///
 /// # Errors
-/// The first message that a model cannot be given.
+/// The first message that a request to a model cannot hold.
 pub(super) fn to_model(given: &Value) -> Result<Vec<ModelMessage>, Failure> {
     let messages = messages::read(given);
     if messages.is_empty() {
@@ -26,7 +27,7 @@ pub(super) fn to_model(given: &Value) -> Result<Vec<ModelMessage>, Failure> {
 /// Converts one message.
 ///
 /// # Errors
-/// A model cannot be given it.
+/// A request to a model cannot hold it.
 pub(super) fn message_to_model(message: &Value) -> Result<ModelMessage, Failure> {
     let ended = message.get("tool_call_id").and_then(Value::as_str);
     let role = match message.get("role").and_then(Value::as_str).unwrap_or("") {
@@ -75,7 +76,7 @@ fn unreadable() -> Failure {
     Failure::invalid("unsupported_content", message)
 }
 
-/// Adds the model's answer to the messages that it answers.
+/// Appends the model's answer to its messages.
 pub(super) fn with_answer(given: &Value, answer: &ModelAnswer) -> Value {
     let mut messages = messages::read(given);
     messages.push(message_of(answer));
@@ -93,7 +94,7 @@ pub(super) fn usage(answer: &ModelAnswer) -> Value {
 }
 
 /// Writes an answer as a standard response: `text`, `model`, `choices`, `usage`, and `tool_calls`
-/// where there are some.
+/// if it holds calls.
 pub(super) fn response(model: &str, answer: &ModelAnswer) -> Value {
     let mut response = json!({
         "text": answer.text,
@@ -135,7 +136,7 @@ pub(super) fn text_of(response: &Value) -> &str {
     text.or_else(of_choice).unwrap_or("")
 }
 
-/// Returns why the model stopped, as a standard response names it; empty if it does not.
+/// Returns the model's reason to stop, as a standard response names it; empty if it does not.
 pub(super) fn finish_reason_of(response: &Value) -> &str {
     let reason = response.pointer("/choices/0/finish_reason");
     reason.and_then(Value::as_str).unwrap_or("")

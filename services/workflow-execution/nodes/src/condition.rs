@@ -1,4 +1,4 @@
-//! `core:Condition`: a value goes one of two ways.
+//! `core:Condition`: passes a value to one of two outputs.
 
 use call_outcome::{Failure, Violation};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const CONDITION: &str = "condition";
 /// The variables that an expression of a node sees.
 pub(super) const VARIABLES: &[&str] = &["inputs"];
 
-/// Gives its value to one of two outputs and leaves the other absent.
+/// Passes its value to one of two outputs and leaves the other absent.
 #[derive(Debug)]
 pub struct Condition {
     definition: NodeDefinition,

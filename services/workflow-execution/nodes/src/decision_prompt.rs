@@ -25,7 +25,7 @@ const TOOLS: usize = 3;
 /// The field of a message that declares tools.
 const TOOLS_DIGEST: &str = "tools_digest";
 
-/// What a declaration of tools begins with.
+/// The beginning of a declaration of tools.
 const HEAD: &str = "可用工具:\n";
 
 const TEMPLATE: &str = "descriptionTemplate";

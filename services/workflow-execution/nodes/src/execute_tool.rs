@@ -27,11 +27,11 @@ const MESSAGES: usize = 3;
 const RESULT: usize = 0;
 const RESULTS: usize = 3;
 
-/// The setting that makes outputs of a failed call instead of a failed node.
+/// The setting that turns a failed call into outputs instead of a failed node.
 const CONTINUE_ON_ERROR: &str = "continueOnError";
 
-/// Calls one tool, of which every further input that the workflow names is an argument, or those that
-/// a model asked for (rule W34).
+/// Calls one tool, of which every further input that the workflow names is an argument, or the
+/// tools that a model requested (rule W34).
 #[derive(Debug)]
 pub struct ExecuteTool {
     definition: NodeDefinition,
@@ -215,8 +215,8 @@ impl Node for ExecuteTool {
     }
 }
 
-/// Adds what the tools yield, if the settings ask for it: of requests what those gave that succeeded, else
-/// what the one tool did.
+/// Adds the values of the tools, if the settings request them: the results of the requests that
+/// succeeded, else the result of the one tool.
 fn with_values(
     call: NodeCall<'_>,
     mut outputs: Vec<Arc<Value>>,
@@ -257,7 +257,7 @@ pub(super) fn combine(call: NodeCall<'_>, base: usize, first: usize) -> Map<Stri
     combined
 }
 
-/// Refuses a setting that should be true or false and is neither.
+/// Refuses a setting that should be a boolean and is not.
 fn check_flag(config: &Map<String, Value>, key: &str) -> Result<(), Vec<Violation>> {
     match config.get(key) {
         None | Some(Value::Null | Value::Bool(_)) => Ok(()),

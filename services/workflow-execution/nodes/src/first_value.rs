@@ -1,4 +1,4 @@
-//! `core:FirstValue`: branches come together.
+//! `core:FirstValue`: joins branches.
 
 use call_outcome::Failure;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use workflow_domain::slot::{Shape, Slot};
 
 const VALUES: usize = 0;
 
-/// Takes the first value that is there, once all nodes that lead here have settled.
+/// Takes the first value that exists, once all nodes that lead here have settled.
 #[derive(Debug)]
 pub struct FirstValue {
     definition: NodeDefinition,

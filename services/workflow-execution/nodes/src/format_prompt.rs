@@ -15,7 +15,7 @@ use workflow_domain::slot::{Shape, Slot};
 const TEMPLATE: usize = 0;
 const VARIABLES: usize = 1;
 
-/// Fills `{name}` gaps. A template that stands in the workflow gives the node an input per gap.
+/// Fills `{name}` gaps. A template in the workflow itself adds an input per gap to the node.
 #[derive(Debug)]
 pub struct FormatPrompt {
     definition: NodeDefinition,
@@ -142,8 +142,8 @@ fn gaps(template: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// Splits a template. A brace that does not enclose a name is text, so that JSON can stand in a
-/// template as it is.
+/// Splits a template. A brace that does not enclose a name is text, so that a template can hold
+/// JSON as it is.
 fn pieces(template: &str) -> Vec<TemplatePiece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = template;

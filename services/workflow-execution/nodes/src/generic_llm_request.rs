@@ -1,4 +1,4 @@
-//! `core:GenericLlmRequest`: asks a model, with the slots of ComfyTavern's node.
+//! `core:GenericLlmRequest`: calls a model, with the slots of ComfyTavern's node.
 
 use call_outcome::Failure;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const MODEL: usize = 2;
 /// The inputs from here on are parameters by their own names.
 const FIRST_PARAMETER: usize = 3;
 
-/// Asks a model. Each parameter may come by its own input, which counts before `parameters`.
+/// Calls a model. Each parameter may have its own input, which precedes `parameters`.
 #[derive(Debug)]
 pub struct GenericLlmRequest {
     definition: NodeDefinition,
@@ -133,7 +133,7 @@ impl Node for GenericLlmRequest {
     }
 }
 
-/// Reads parameters that are given as JSON text; an empty text has none.
+/// Reads parameters from JSON text; an empty text has none.
 fn written(text: &str) -> Result<Map<String, Value>, Failure> {
     if text.trim().is_empty() {
         return Ok(Map::new());

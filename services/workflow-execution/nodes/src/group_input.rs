@@ -45,7 +45,7 @@ impl Node for GroupInput {
     }
 }
 
-/// Makes a node whose outputs are its inputs. What is required was settled at the interface.
+/// Makes a node whose outputs are its inputs. Required inputs were settled at the interface.
 pub(super) fn pass_through(slots: &[Slot]) -> Shape {
     let inputs = slots
         .iter()
@@ -57,13 +57,13 @@ pub(super) fn pass_through(slots: &[Slot]) -> Shape {
     Shape::new(inputs, relaying(slots))
 }
 
-/// Makes outputs of inputs, each relaying the one of its key.
+/// Makes outputs of inputs, each relaying the input of its key.
 fn relaying(slots: &[Slot]) -> Vec<Slot> {
     let relaying = |slot: &Slot| slot.clone().relaying(&slot.key);
     slots.iter().map(relaying).collect()
 }
 
-/// Returns the inputs as outputs; what is absent stays absent.
+/// Returns the inputs as outputs; an absent input stays absent.
 pub(super) fn present(call: NodeCall<'_>) -> Values {
     call.owned_inputs()
 }

@@ -17,8 +17,8 @@ const MESSAGES: usize = 0;
 const CONVERSATION_ID: usize = 1;
 const EXPECTED_REVISION: usize = 2;
 
-/// Appends what a conversation does not end with yet (rule W35). Declarations of tools are left out,
-/// as they belong to a chat and not to what was said.
+/// Appends the messages that a conversation does not end with yet (rule W35). Declarations of tools
+/// are left out, as they belong to a chat and not to the conversation.
 #[derive(Debug)]
 pub struct HistorySave {
     definition: NodeDefinition,

@@ -29,7 +29,7 @@ const MAX_CHOICES: usize = 100;
 const MAX_ASSIGNEES: usize = 100;
 const MAX_WORD_BYTES: usize = 2_048;
 
-/// Gives the answer of a person.
+/// Outputs the answer of a person.
 #[derive(Debug)]
 pub struct HumanInput {
     definition: NodeDefinition,
@@ -197,7 +197,7 @@ fn check_choices(settings: &mut WaitSettings<'_>, takes_other_default: bool) {
     }
 }
 
-/// Reads values and texts of choices; nothing if they are not in order.
+/// Reads values and texts of choices; none if they are malformed.
 fn read_choices(given: Option<&Value>) -> Option<Vec<(String, String)>> {
     let Some(given) = given else {
         return Some(Vec::new());

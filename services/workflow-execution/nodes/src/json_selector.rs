@@ -1,4 +1,4 @@
-//! `core:JsonSelector`: takes values out of JSON by a path of RFC 9535.
+//! `core:JsonSelector`: selects values of JSON by a path of RFC 9535.
 
 mod budget;
 
@@ -96,7 +96,7 @@ impl Node for JsonSelector {
         budget::check(text, value)?;
         let found = path.query(value).all();
         let bytes: usize = found.iter().map(|value| weight(value)).sum();
-        // The first value is given twice.
+        // The first value is output twice.
         if bytes.saturating_mul(2) > MAX_VALUE_BYTES {
             let message = format!("`{text}` finds values of about {bytes} bytes; select less");
             return Err(Failure::limit("value_too_large", message));

@@ -1,11 +1,11 @@
 //! The built-in node types, one file each.
 //!
-//! [`builtin`] returns them all. Each says what it is (a `NodeDefinition` of [`workflow_domain`]) and what
-//! it does: a pure node computes its outputs, any other names the effect that it asks for and makes
-//! outputs of what came of it. Nothing here carries an effect out.
+//! [`builtin`] returns them all. Each has a definition (a `NodeDefinition` of [`workflow_domain`])
+//! and an implementation: a pure node computes its outputs, any other names the effect that it
+//! requests and makes outputs of the result. No node carries an effect out.
 //!
-//! Slots have places: a node reads its inputs by the constants beside its definition and gives its
-//! outputs in the order of the definition.
+//! Slots have places: a node reads its inputs by the constants next to its definition and returns
+//! its outputs in the order of the definition.
 
 use call_outcome::{Category, Failure};
 use std::sync::Arc;
@@ -107,7 +107,7 @@ pub fn builtin() -> Catalogue {
     ])
 }
 
-/// Reports an outcome that belongs to another kind of effect than the node asked for.
+/// Reports an outcome of another kind of effect than the node requested.
 fn wrong_effect(definition: &NodeDefinition) -> Failure {
     let message = format!(
         "{} got the outcome of something that it did not ask for",

@@ -13,8 +13,8 @@ use workflow_domain::tool_choice::LLM;
 use super::execute_tool::open_shape;
 use super::{llm_decision_with_tools, llm_round};
 
-/// Stands for the nodes `tools` and `round`, a loop round `prompt`, `ask`, `parse` and `act`, which take
-/// its place before the run begins.
+/// A placeholder for the nodes `tools` and `round`, a loop round `prompt`, `ask`, `parse` and
+/// `act`, which replace it before the run begins.
 #[derive(Debug)]
 pub struct Llm {
     definition: NodeDefinition,

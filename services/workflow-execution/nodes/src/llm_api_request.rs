@@ -1,4 +1,4 @@
-//! `core:LlmApiRequest`: asks a model for the next message of a chat.
+//! `core:LlmApiRequest`: requests the next message of a chat from a model.
 
 use call_outcome::Failure;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const TOOLS: usize = 1;
 const MODEL: usize = 2;
 const PARAMETERS: usize = 3;
 
-/// Asks a model. What it writes is shown while it writes it.
+/// Calls a model. Its text is shown while the model writes it.
 #[derive(Debug)]
 pub struct LlmApiRequest {
     definition: NodeDefinition,
@@ -126,7 +126,7 @@ impl Node for LlmApiRequest {
     }
 }
 
-/// Keeps of a tool what a model is shown.
+/// Returns the parts of a tool that a model is shown.
 fn declared(tool: &Value) -> Value {
     let shown = ["name", "description", "parameters"];
     let fields = shown

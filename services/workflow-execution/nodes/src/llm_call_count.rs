@@ -19,8 +19,8 @@ const USAGE: usize = 2;
 const USED: usize = 3;
 const STOP_REASON: usize = 4;
 
-/// Refuses the calls of an answer that are beyond a budget (rule W31), and says whether the model is
-/// done.
+/// Refuses the calls of an answer that are beyond a budget (rule W31), and outputs whether the
+/// model is done.
 #[derive(Debug)]
 pub struct LlmCallCount {
     definition: NodeDefinition,
@@ -101,7 +101,7 @@ impl Node for LlmCallCount {
         let before = before.unwrap_or_default();
         let asked = call.value(REQUESTS).and_then(|asked| asked.as_array());
         let used_up = call.text(STOP_REASON).unwrap_or("");
-        // A block of which no call could be read is no answer either.
+        // A block without a readable call is no answer either.
         let is_answer = asked.is_none_or(|asked| asked.is_empty());
         let over = is_answer || !used_up.is_empty();
         let (mut requests, mut calls) = (Vec::new(), 0);

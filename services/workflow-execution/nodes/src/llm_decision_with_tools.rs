@@ -12,8 +12,8 @@ use workflow_domain::tool_choice::LLM_DECISION;
 use super::dialect;
 use super::parse_llm_decision::HAS_CALLS;
 
-/// Stands for the nodes `tools`, `prompt`, `ask` and `parse`, which take its place before the run
-/// begins.
+/// A placeholder for the nodes `tools`, `prompt`, `ask` and `parse`, which replace it before the
+/// run begins.
 #[derive(Debug)]
 pub struct LlmDecisionWithTools {
     definition: NodeDefinition,
@@ -101,7 +101,7 @@ impl Node for LlmDecisionWithTools {
     }
 }
 
-/// The settings of nodes that ask a model with tools.
+/// The settings of nodes that call a model with tools.
 pub(super) fn settings() -> Vec<ConfigSlot> {
     let setting = |key, data_flow, description| ConfigSlot::new(key, data_flow, description);
     let ids =

@@ -1,4 +1,4 @@
-//! `core:LlmRound`: what a model may still call in this round.
+//! `core:LlmRound`: the tools that a model may still call in this round.
 
 use call_outcome::{Failure, Violation};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const INDEX: usize = 1;
 const CALLS: usize = 2;
 const OBSERVATION: usize = 3;
 
-/// Withholds the tools once a budget is used up, and says so (rules W31 and L6).
+/// Withholds the tools once a budget is used up, and reports it (rules W31 and L6).
 #[derive(Debug)]
 pub struct LlmRound {
     definition: NodeDefinition,

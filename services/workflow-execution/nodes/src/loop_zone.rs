@@ -1,4 +1,4 @@
-//! `core:LoopZone`: the nodes inside, again and again.
+//! `core:LoopZone`: repeats the nodes inside.
 
 use std::sync::Arc;
 
@@ -96,7 +96,8 @@ pub(super) fn fixed_shape(full_type: &str) -> Shape {
     settings.expect("no setting is required").shape()
 }
 
-/// Returns the slots of a zone: those of its settings, then what edges bring from around it.
+/// Returns the slots of a zone: the slots of its settings, then the inputs that edges bring from
+/// around it.
 pub(super) fn zone_shape(
     full_type: &str,
     context: &ShapeContext<'_>,
@@ -113,13 +114,13 @@ pub(super) fn zone_shape(
     })
 }
 
-/// Asks for the iterations of a zone.
+/// Requests the iterations of a zone.
 pub(super) fn run_zone(call: NodeCall<'_>) -> Step {
     let inputs = call.owned_inputs();
     Step::Effect(Effect::RunZone { inputs })
 }
 
-/// Takes the outputs of a zone.
+/// Returns the outputs of a zone.
 pub(super) fn settle_zone(
     definition: &NodeDefinition,
     settled: Settled,

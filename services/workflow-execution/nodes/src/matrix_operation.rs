@@ -21,7 +21,7 @@ const MODES: [&str; 7] = [
     "inverse",
 ];
 
-/// The most rows, and again columns.
+/// The most rows, and the most columns.
 const MAX_SIDE: usize = 128;
 
 /// Rows of equal length, at least one of each.
@@ -81,7 +81,7 @@ fn shape_of(mode: &str) -> Shape {
     Shape::new(inputs, vec![result])
 }
 
-/// Returns the slots of a node whose mode is not settled beforehand: those of all modes.
+/// Returns the slots of a node whose mode is not settled beforehand: the slots of all modes.
 fn all_modes() -> Shape {
     let mode = Slot::new(OPERATION_MODE, DataFlow::String, "The calculation.")
         .suggest(MODES)
@@ -228,8 +228,8 @@ fn inverse(a: Matrix) -> Result<Matrix, Failure> {
     Ok(inverse)
 }
 
-/// Turns `a` into the unit matrix and does the same to the rows of `with`, if there are any. Returns
-/// the determinant of `a`, 0 where that is not possible, and what became of `with`.
+/// Turns `a` into the unit matrix and applies the same steps to the rows of `with`, if it has any.
+/// Returns the determinant of `a`, 0 where that is not possible, and the changed `with`.
 fn eliminate(mut a: Matrix, mut with: Matrix) -> (f64, Matrix) {
     let count = a.len();
     let mut determinant = 1.0;
@@ -275,7 +275,7 @@ fn to_json(matrix: Matrix) -> Value {
     Value::Array(matrix.into_iter().map(row).collect())
 }
 
-/// Writes whole numbers without a fraction, and what is not a number as null.
+/// Writes whole numbers without a fraction, and NaN and infinities as null.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9.0e15 {
         return Value::from(value as i64);

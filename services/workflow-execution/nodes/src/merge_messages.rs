@@ -13,7 +13,7 @@ use super::messages::{read, text_slot};
 
 const MESSAGE_INPUTS: usize = 0;
 
-/// Puts messages one after the other; what is not a message is passed over.
+/// Concatenates messages; values other than messages are passed over.
 #[derive(Debug)]
 pub struct MergeMessages {
     definition: NodeDefinition,

@@ -7,7 +7,7 @@ use workflow_domain::data_flow::DataFlow;
 use workflow_domain::model::ModelMessage;
 use workflow_domain::slot::Slot;
 
-/// The field of a tool's message that says whether its call did not succeed.
+/// The field of a tool's message with whether its call failed.
 pub(super) const IS_ERROR: &str = "is_error";
 
 /// Makes a slot for messages as JSON text.
@@ -15,7 +15,7 @@ pub(super) fn text_slot(key: &str, description: &str) -> Slot {
     Slot::new(key, DataFlow::String, description).category(Slot::CHAT_HISTORY)
 }
 
-/// Returns the messages of a value; what is not a message is passed over.
+/// Returns the messages of a value; values other than messages are passed over.
 pub(super) fn read(value: &Value) -> Vec<Value> {
     match value {
         Value::Array(items) => items.iter().flat_map(read).collect(),
@@ -35,7 +35,7 @@ pub(super) fn message(role: &str, content: &str) -> Value {
     json!({"role": role, "content": content})
 }
 
-/// Writes a message as a model was or is given it.
+/// Writes a message to or from a model.
 pub(super) fn write(said: &ModelMessage) -> Value {
     let mut written = message(said.role.as_str(), &said.text);
     if !said.calls.is_empty() {
@@ -51,7 +51,8 @@ pub(super) fn write(said: &ModelMessage) -> Value {
     written
 }
 
-/// The fields in which the APIs of models bring what a model thought and take it back with the calls.
+/// The fields in which the APIs of models return a model's thought and accept it back with the
+/// calls.
 const REASONING: [&str; 4] = [
     "reasoning_content",
     "reasoning",
@@ -59,14 +60,14 @@ const REASONING: [&str; 4] = [
     "thinking_blocks",
 ];
 
-/// Adds what a model thought to a message with calls.
+/// Adds a model's thought to a message with calls.
 pub(super) fn add_reasoning(message: &mut Value, reasoning: Option<&Value>) {
     for (key, value) in reasoning.and_then(Value::as_object).into_iter().flatten() {
         message[key.as_str()] = value.clone();
     }
 }
 
-/// Returns what a model thought before the calls of a message; none if the message has nothing of it.
+/// Returns a model's thought before the calls of a message; none if the message has none.
 pub(super) fn reasoning(message: &Value) -> Option<Value> {
     let fields = REASONING.iter().filter_map(|key| {
         let value = message.get(key).filter(|value| !value.is_null())?;

@@ -10,7 +10,7 @@ use workflow_domain::node_definition::{
 use workflow_domain::node_type::{Node, NodeCall, ShapeContext, Step};
 use workflow_domain::slot::Shape;
 
-/// Stands for the nodes of a workflow, which take its place before the run begins.
+/// A placeholder for the nodes of a workflow, which replace it before the run begins.
 #[derive(Debug)]
 pub struct NodeGroup {
     definition: NodeDefinition,

@@ -147,8 +147,8 @@ impl Node for ParseLlmDecision {
     }
 }
 
-/// Returns the texts from outside that the model was shown. The observation of blocks in the answer before is left out:
-/// its examples hold values of the model.
+/// Returns the texts from outside that the model was shown. The observation of blocks in the
+/// previous answer is left out: its examples hold values of the model.
 fn untrusted(given: &Value, read: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut texts = Vec::new();
     let mut own = None;
@@ -170,8 +170,8 @@ fn untrusted(given: &Value, read: &dyn Fn(&str) -> Option<String>) -> Vec<String
     texts
 }
 
-/// Lists the calls in their order, and after them the block of which none could be read: behind it nothing
-/// runs.
+/// Lists the calls in their order, and after them the block without a readable call: no call runs
+/// behind it.
 fn requests(
     parsed: &Parsed,
     taught: Dialect,

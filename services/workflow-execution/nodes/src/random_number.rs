@@ -15,7 +15,7 @@ const MAX: usize = 1;
 const WHOLE: usize = 2;
 const SEED: usize = 3;
 
-/// Draws a number between two bounds by the seed, or by that of the run.
+/// Draws a number between two bounds by the seed, or by the seed of the run.
 #[derive(Debug)]
 pub struct RandomNumber {
     definition: NodeDefinition,

@@ -89,7 +89,7 @@ impl Node for RunWorkflow {
                 let mut keys = call.shape.outputs.iter().map(|slot| &*slot.key);
                 let own = keys.by_ref().take_while(|key| *key != RUN_ID).next();
                 if let Some(key) = own.filter(|_| call.shape.outputs.len() == 2) {
-                    // The tool of a workflow with one output gives it bare.
+                    // The tool of a workflow with one output returns it bare.
                     output = Value::Object(Map::from_iter([(key.to_owned(), output)]));
                 }
                 let outputs = call.shape.outputs.iter().map(|slot| {

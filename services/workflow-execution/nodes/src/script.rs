@@ -20,10 +20,10 @@ const LANGUAGE: usize = 0;
 const CODE: usize = 1;
 const INPUTS: usize = 2;
 
-/// The setting for how long the script may run.
+/// The setting of the script's time limit.
 const TIMEOUT_SECONDS: &str = "timeoutSeconds";
 
-/// The longest time that the setting may ask for; the sandbox may allow less.
+/// The longest time limit that the setting accepts; the sandbox may allow less.
 const MAX_TIMEOUT_SECONDS: f64 = 600.0;
 
 /// Runs a script. It reads its inputs as one JSON object from the file that the environment

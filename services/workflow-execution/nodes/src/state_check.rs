@@ -1,4 +1,4 @@
-//! `core:StateCheck`: a value is held against a schema and a condition.
+//! `core:StateCheck`: checks a value against a schema and a condition.
 
 use call_outcome::{Failure, Violation};
 use std::sync::Arc;
@@ -18,7 +18,8 @@ const VALUE: usize = 0;
 const SCHEMA: &str = "schema";
 const CONDITION: &str = "condition";
 
-/// Reports whether a state is as it should be; a state that is not does not fail the node.
+/// Outputs whether a state meets the schema and the condition; a state that does not meet them does
+/// not fail the node.
 #[derive(Debug)]
 pub struct StateCheck {
     definition: NodeDefinition,

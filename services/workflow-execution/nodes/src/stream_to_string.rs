@@ -12,7 +12,7 @@ use workflow_domain::slot::{Shape, Slot};
 
 const STREAM: usize = 0;
 
-/// Waits for the end of a stream. Values that are no text become lines.
+/// Waits for the end of a stream. Values other than text become lines.
 #[derive(Debug)]
 pub struct StreamToString {
     definition: NodeDefinition,

@@ -1,4 +1,4 @@
-//! `core:Switch`: a value goes one of several ways.
+//! `core:Switch`: passes a value to one of several outputs.
 
 use call_outcome::{Failure, Violation};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const DEFAULT: &str = "default";
 /// The most cases of one node.
 const MAX_CASES: usize = 100;
 
-/// Gives its value to the output of the first case that equals the expression.
+/// Passes its value to the output of the first case that equals the expression.
 #[derive(Debug)]
 pub struct Switch {
     definition: NodeDefinition,

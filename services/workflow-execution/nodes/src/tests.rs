@@ -17,7 +17,7 @@ use workflow_domain::interface::bind;
 use workflow_domain::node_type::{Effect, NodeCall, Settled, Step};
 use workflow_domain::workflow::{Form, NodeEntry, OutputMapping, Workflow};
 
-/// Runs a node by itself with `inputs` preset and gives its outputs or the code of its failure.
+/// Runs a node by itself with `inputs` preset and returns its outputs or the code of its failure.
 fn run(full_type: &str, config: Value, inputs: Value) -> Result<Value, String> {
     let catalogue = builtin();
     let outputs = catalogue
@@ -303,7 +303,7 @@ fn math_operation_fails_where_there_is_no_result() {
     );
 }
 
-/// Gives the effect that a node asks for, and what it makes of an answer.
+/// Returns the effect that a node requests, and its outputs for an answer.
 fn effect(
     full_type: &str,
     config: Value,

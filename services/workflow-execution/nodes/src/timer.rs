@@ -18,7 +18,7 @@ const VALUE: usize = 0;
 const DURATION: usize = 1;
 const UNTIL: usize = 2;
 
-/// Passes its value on when a time has come.
+/// Passes its value on when a time has passed.
 #[derive(Debug)]
 pub struct Timer {
     definition: NodeDefinition,

@@ -1,4 +1,4 @@
-//! The settings that nodes share which wait.
+//! The shared settings of nodes that wait.
 
 use call_outcome::{Failure, Violation};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60
 /// The longest schema, in bytes.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
-/// The settings of a node, with what is wrong with them.
+/// The settings of a node, with their problems.
 pub(super) struct WaitSettings<'a> {
     config: &'a Map<String, Value>,
     violations: Vec<Violation>,
@@ -33,7 +33,7 @@ impl<'a> WaitSettings<'a> {
         }
     }
 
-    /// Returns the shape, or everything that is wrong.
+    /// Returns the shape, or all problems.
     pub(super) fn end(self, shape: Shape) -> Result<Shape, Vec<Violation>> {
         match self.violations.is_empty() {
             true => Ok(shape),
@@ -41,7 +41,7 @@ impl<'a> WaitSettings<'a> {
         }
     }
 
-    /// Adds something that is wrong with a setting.
+    /// Adds a problem with a setting.
     pub(super) fn refuse(&mut self, key: &str, message: impl Into<String>) {
         self.violations.push(Violation::new(
             join("/configValues", key),
@@ -50,7 +50,7 @@ impl<'a> WaitSettings<'a> {
         ));
     }
 
-    /// Returns a setting that is there.
+    /// Returns a setting that is not null.
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.config.get(key).filter(|value| !value.is_null())
     }
@@ -66,7 +66,7 @@ impl<'a> WaitSettings<'a> {
         text
     }
 
-    /// Reads a text that must be there.
+    /// Refuses a missing text.
     pub(super) fn required_text(&mut self, key: &str, most: usize) {
         if self.get(key).is_none() {
             self.refuse(key, "is missing");
@@ -85,12 +85,12 @@ impl<'a> WaitSettings<'a> {
         duration
     }
 
-    /// Returns when a wait is due that `key` bounds.
+    /// Returns the due time of a wait that `key` bounds.
     pub(super) fn due(&mut self, key: &str) -> Due {
         self.duration(key).map_or(Due::Never, Due::After)
     }
 
-    /// Returns whether the node takes its default when its time comes: `key` is `fail` or `default`.
+    /// Returns whether the node takes its default at the due time: `key` is `fail` or `default`.
     pub(super) fn takes_default(&mut self, key: &str) -> bool {
         match self.get(key).map(Value::as_str) {
             None | Some(Some("fail")) => false,
@@ -124,7 +124,8 @@ impl<'a> WaitSettings<'a> {
         }
     }
 
-    /// Refuses times in the settings for the execution: how long the node waits is a setting of its own.
+    /// Refuses times in the settings for the execution: the duration of the wait is a setting of
+    /// its own.
     pub(super) fn refuse_timeouts(&mut self) {
         for key in ["timeout", "totalTimeout"] {
             let given = self.get(EXECUTION).and_then(|given| given.get(key));
@@ -146,7 +147,7 @@ pub(super) fn read_time(text: &str) -> Option<Due> {
     Some(Due::At(time.timestamp(), i32::try_from(nanos).ok()?))
 }
 
-/// Makes the failure of a node whose time came.
+/// Makes the failure of a node whose time has passed.
 pub(super) fn timed_out(code: &'static str, message: &str) -> Failure {
     Failure::new(call_outcome::Category::Timeout, code, message)
 }

@@ -137,7 +137,7 @@ impl Node for WaitSignal {
     }
 }
 
-/// Describes the setting that says what the end of the time does.
+/// Describes the setting for the end of the time.
 pub(super) fn on_due(key: &'static str) -> ConfigSlot {
     ConfigSlot {
         default: Some(Value::from("fail")),

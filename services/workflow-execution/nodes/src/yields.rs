@@ -1,4 +1,4 @@
-//! The setting `yields`: the values that a script or tool gives one after the other.
+//! The setting `yields`: the values that a script or tool outputs one after the other.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub(super) fn setting(description: &'static str) -> ConfigSlot {
     }
 }
 
-/// Reads the type of the values; nothing if the node yields none.
+/// Reads the type of the values; none if the node yields none.
 ///
 /// # Errors
-/// It is not a type of values; text is what every script and tool writes anyway.
+/// It is not a type of values; every script and tool writes text anyway.
 pub(super) fn yielded(config: &Map<String, Value>) -> Result<Option<DataFlow>, Vec<Violation>> {
     let Some(given) = config.get(YIELDS).filter(|value| !value.is_null()) else {
         return Ok(None);
@@ -46,7 +46,7 @@ pub(super) fn slot(data_flow: DataFlow) -> Slot {
         .excluded_from_bypass()
 }
 
-/// Makes the value of that output. Null yields nothing, an array its items, anything else itself.
+/// Makes the value of that output. Null yields nothing, an array its items, any other value itself.
 ///
 /// # Errors
 /// A value is of another type.

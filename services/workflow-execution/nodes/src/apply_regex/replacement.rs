@@ -1,4 +1,4 @@
-//! What a match is replaced by, in the notation of JavaScript.
+//! The replacement of a match, in the notation of JavaScript.
 
 use regex::Captures;
 
@@ -51,7 +51,7 @@ impl Replacement {
     }
 }
 
-/// Reads what follows a dollar sign; returns it and its length.
+/// Reads the notation behind a dollar sign; returns it and its length.
 fn special(after: &str) -> Option<(ReplacementPiece, usize)> {
     match after.bytes().next()? {
         b'$' => Some((ReplacementPiece::Text("$".to_owned()), 1)),

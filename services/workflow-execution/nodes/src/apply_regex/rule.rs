@@ -1,4 +1,4 @@
-//! One rule, as rule files spell it.
+//! One rule, in the format of rule files.
 
 use call_outcome::Failure;
 use regex::{Regex, RegexBuilder};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::replacement::Replacement;
 
-/// The most rules that one text is put through.
+/// The most rules that are applied to one text.
 const MAX_RULES: usize = 256;
 
 /// The longest pattern, in bytes.

@@ -1,7 +1,7 @@
 //! The requests that a model made, and the outputs of their calls.
 //!
-//! They are carried out as the calls of a text are (rule A2): in their order, up to the first that fails.
-//! A request that cannot be read or must not run counts as a rejected call in its place.
+//! They are carried out like the calls of a text (rule A2): in their order, up to the first that
+//! fails. A request that cannot be read or must not run counts as a rejected call in its place.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const UNNAMED: &str = "(no name)";
 /// A request.
 pub(super) struct Request {
     id: Value,
-    /// The tool; nothing if the request names none.
+    /// The tool; none if the request names none.
     tool_id: Option<String>,
     arguments: Map<String, Value>,
     parallel_safe: bool,
@@ -84,7 +84,7 @@ fn request(item: &Value) -> Request {
     }
 }
 
-/// Returns why a request does not run, as a model reads it.
+/// Returns the reason for which a request does not run, as a model reads it.
 fn refusal(item: &Value, tool_id: Option<&str>, has_arguments: bool) -> Option<Failure> {
     let refused = |code: &str, what: &str| {
         let tool = tool_id.unwrap_or(UNNAMED);
@@ -105,7 +105,7 @@ fn refusal(item: &Value, tool_id: Option<&str>, has_arguments: bool) -> Option<F
     }
 }
 
-/// Whether something is wrong with a request or it waits for a confirmation; what cannot be read counts.
+/// Whether a request has problems or waits for a confirmation; unreadable values count as problems.
 fn has_problems(item: &Value) -> bool {
     let none = |key: &str, is_none: fn(&Value) -> bool| {
         let given = item.get(key);
@@ -116,8 +116,8 @@ fn has_problems(item: &Value) -> bool {
     !none("problems", is_empty) || !none("needsConfirmation", is_false)
 }
 
-/// Returns the calls of the requests that run: of those before the first that is refused, unless that one
-/// lets the next run.
+/// Returns the calls of the requests that run: up to the first refused request that does not
+/// continue on errors.
 pub(super) fn to_call(requests: &[Request]) -> Vec<ToolRequest> {
     let stops = |request: &Request| request.refusal.is_some() && !request.continue_on_error;
     let before = requests.iter().take_while(|request| !stops(request));
@@ -136,8 +136,8 @@ impl Request {
         self.tool_id.as_deref().unwrap_or(UNNAMED)
     }
 
-    /// Returns what became of the request: it was refused, its call ended, or it was skipped because of
-    /// one that failed.
+    /// Returns the outcome of the request: it was refused, its call ended, or it was skipped
+    /// because of a failed call.
     fn ended(
         &self,
         outcomes: &mut impl Iterator<Item = ToolOutcome>,
@@ -162,8 +162,8 @@ impl Request {
     }
 }
 
-/// Makes the node's outputs of what became of the requests, in their order. The results of native ones are added
-/// to the chat.
+/// Makes the node's outputs of the outcomes of the requests, in their order. The results of native
+/// ones are added to the chat.
 pub(super) fn outputs(
     requests: &[Request],
     outcomes: Vec<ToolOutcome>,
@@ -232,8 +232,8 @@ fn result_message(request: &Request, failed: bool, observed: &str) -> Value {
     })
 }
 
-/// Makes the node's outputs of the call of the tool that it names. Its result is not listed again, so
-/// that it may be as large as any value.
+/// Makes the node's outputs of the call of its own tool. The result is not listed again, so that it
+/// may be as large as any value.
 pub(super) fn outputs_of_one(outcome: ToolOutcome, written: &str) -> Vec<Arc<Value>> {
     let error = outcome.failure.as_ref().map_or(Value::Null, report);
     let mut observation = outcome.observation;

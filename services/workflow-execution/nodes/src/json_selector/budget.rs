@@ -16,20 +16,20 @@ const MAX_NESTING: usize = 16;
 /// The most visits that a query may cost, by the estimate: well under a second.
 const MAX_VISITS: u64 = 20_000_000;
 
-/// What of a path makes it costly.
+/// The traits of a path that make it costly.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Traits {
-    /// How often it descends to all depths, filters included.
+    /// The number of descents to all depths, filters included.
     descents: u32,
-    /// By how much repeated selectors multiply.
+    /// The factor by which repeated selectors multiply.
     fan_out: u64,
-    /// How many filters it has.
+    /// The number of filters.
     filters: u32,
     /// Whether a filter visits more than one value per test.
     searching_filter: bool,
     /// Whether a filter matches patterns.
     patterns: bool,
-    /// How deep its brackets and parentheses are nested.
+    /// The nesting of its brackets and parentheses.
     nesting: usize,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn check(text: &str, value: &Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Counts the values in a value, and how deep they are nested.
+/// Counts the values in a value, and their depth.
 fn measure(value: &Value) -> (u64, u64) {
     let below = |children: &mut dyn Iterator<Item = &Value>| {
         children.fold((1, 1), |(nodes, depth): (u64, u64), child| {

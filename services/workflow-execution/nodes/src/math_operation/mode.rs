@@ -1,4 +1,4 @@
-//! The modes: their operands and what they calculate.
+//! The modes: their operands and their calculations.
 
 use std::f64::consts::{E, PI};
 
@@ -7,7 +7,7 @@ use std::f64::consts::{E, PI};
 pub(super) struct Operand {
     /// The key of its input.
     pub(super) key: &'static str,
-    /// What it stands for.
+    /// Its meaning.
     pub(super) description: &'static str,
     /// Its value when it is missing.
     pub(super) default: f64,

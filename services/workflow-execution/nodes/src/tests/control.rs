@@ -1,4 +1,4 @@
-//! Node types that decide what runs.
+//! Node types that decide which nodes run.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,8 @@ fn play(definition: Value) -> (Value, Vec<String>) {
     }
 }
 
-/// `if` decides on `value`; each way leads through a text to `either`, and the first there is counts.
+/// `if` decides on `value`; each way leads through a text to `either`, and the first that exists
+/// counts.
 fn fork(value: i64) -> Value {
     let text = |id: &str| json!({"id": id, "type": "core:FormatPrompt", "inputValues": {"template": format!("{id} {{v}}")}});
     json!({

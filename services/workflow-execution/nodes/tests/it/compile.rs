@@ -1,4 +1,4 @@
-//! Definitions and what they compile to, or what is wrong with them.
+//! Definitions and their plans, or their problems.
 
 use std::sync::Arc;
 
@@ -211,7 +211,7 @@ fn an_output_is_given_once() {
     check(definition, &[("/nodes/2", "duplicate_output")]);
 }
 
-/// Two texts in, merged; the order of the values is what is tested.
+/// Two texts in, merged; the test is about the order of the values.
 fn ordered(targets: [&str; 2], orders: Value) -> Value {
     let mut first = edge("in", "a", "t", targets[0]);
     first["id"] = json!("e1");

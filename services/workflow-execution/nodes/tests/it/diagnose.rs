@@ -1,4 +1,4 @@
-//! What a definition asks for without effect.
+//! The requests of a definition that have no effect.
 
 use serde_json::{Value, json};
 use workflow_domain::diagnose::diagnose;

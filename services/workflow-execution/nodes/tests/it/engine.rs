@@ -44,7 +44,8 @@ fn no_inputs() -> RunInputs {
     bind(&[], &Map::new()).unwrap()
 }
 
-/// Runs to the end, taking commands in the order that `pick` decides, and returns what happened.
+/// Runs to the end, taking commands in the order that `pick` decides, and returns the events and
+/// the engine.
 fn drive(plan: &Arc<Plan>, mut pick: impl FnMut(usize) -> usize) -> (Vec<Event>, Engine) {
     let mut commands = Vec::new();
     let mut engine = Engine::start(Arc::clone(plan), no_inputs(), &mut commands);
@@ -73,7 +74,7 @@ fn statuses(engine: &Engine) -> Vec<Status> {
     nodes.map(|node| engine.status(node)).collect()
 }
 
-/// What a state is made of, for comparing.
+/// The parts of a state that are compared.
 fn state(engine: &Engine) -> (Vec<Status>, Vec<Option<Vec<Value>>>, Vec<Command>) {
     let outputs = (0..engine.plan().nodes.len() as NodeIndex).map(|node| {
         engine.outputs_of(node).map(|outputs| {
@@ -149,7 +150,7 @@ proptest! {
         for event in &history[..cut] {
             replayed.apply(event.clone(), &mut commands).unwrap();
         }
-        // What the events did not answer of all commands is what is outstanding.
+        // The commands that the events did not answer are outstanding.
         let answered: Vec<NodeIndex> = history[..cut].iter().map(Event::node).collect();
         commands.retain(|command| {
             let (Command::Execute(node) | Command::Skip { node, .. }) = command;
@@ -160,7 +161,7 @@ proptest! {
         });
         prop_assert_eq!(replayed.outstanding(), commands);
 
-        // Going on from there ends as the whole run did.
+        // Continuing from there ends like the whole run.
         for event in &history[cut..] {
             replayed.apply(event.clone(), &mut Vec::new()).unwrap();
         }
@@ -264,8 +265,8 @@ fn a_node_that_panics_has_failed() {
     );
 }
 
-/// A relay that fails because no text comes, what reads its stream, and what takes its whole text. `execution`
-/// is the setting of the node that reads.
+/// A relay that fails for lack of text, a reader of its stream, and a reader of its whole text.
+/// `execution` is the setting of the reader of the stream.
 fn broken(execution: Value) -> Arc<Plan> {
     let edge = |source: &str, output: &str, target: &str, input: &str| json!({"source": source, "sourceHandle": output, "target": target, "targetHandle": input});
     let text = json!({

@@ -1,4 +1,4 @@
-//! How often each node runs at most.
+//! The most runs of each node.
 
 use serde_json::{Value, json};
 use workflow_domain::compile::compile_text;

@@ -1,4 +1,4 @@
-//! What a fork takes over from the run before it.
+//! The parts of a run that its fork takes over.
 
 use std::sync::Arc;
 

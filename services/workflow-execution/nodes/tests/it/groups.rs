@@ -1,4 +1,4 @@
-//! Groups by data: a definition and its children in, the result or what is wrong out.
+//! Groups by data: a definition and its children in, the result or the problems out.
 
 use std::sync::Arc;
 

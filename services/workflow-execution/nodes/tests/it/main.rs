@@ -1,4 +1,4 @@
-//! What [`workflow_domain`] does with the built-in node types: definitions in, plans, values and
+//! Tests of [`workflow_domain`] with the built-in node types: definitions in, plans, values and
 //! findings out, all in memory.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! Which node writes the pieces of a streaming output.
+//! The node that writes the pieces of a streaming output.
 
 use serde_json::{Value, json};
 use workflow_domain::compile::compile_text;

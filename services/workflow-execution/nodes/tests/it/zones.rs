@@ -169,7 +169,7 @@ fn w11_break_ends_a_loop_after_its_iteration() {
 #[test]
 fn w10_a_variable_that_is_given_no_value_keeps_its_own() {
     let mut definition = adding(json!({}), json!({"count": 4}), Vec::new(), Vec::new());
-    // Only what stays at most 3 leads to the end.
+    // Only values of at most 3 lead to the end.
     let check = inside(
         "loop",
         "check",
