@@ -1,7 +1,7 @@
 //! A definition with the texts of the workflows that it refers to.
 //!
 //! A run executes the bundle that it started with, so that editing a referenced workflow does not
-//! change runs that are under way (rule W4).
+//! change runs in progress (rule W4).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ pub type Children = BTreeMap<String, Arc<str>>;
 pub struct Bundle {
     /// The definition.
     pub root: Arc<str>,
-    /// The referenced workflows. One that does not exist is missing here, which is a violation.
+    /// The referenced workflows. A workflow that does not exist is missing here, which is a
+    /// violation.
     pub children: Arc<Children>,
 }
 
@@ -29,7 +30,7 @@ impl Bundle {
         }
     }
 
-    /// Returns how many bytes all texts have.
+    /// Returns the number of bytes of all texts.
     pub fn bytes(&self) -> usize {
         self.root.len() + self.children.values().map(|text| text.len()).sum::<usize>()
     }
@@ -39,7 +40,7 @@ impl Bundle {
         serde_json::to_string(self).expect("texts by text keys always serialise")
     }
 
-    /// Reads what [`Bundle::to_text`] wrote; nothing if the text is damaged.
+    /// Reads a text of [`Bundle::to_text`]; none if the text is damaged.
     pub fn from_text(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

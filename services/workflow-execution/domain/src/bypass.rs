@@ -1,4 +1,4 @@
-//! What leaves a node that is switched off.
+//! The outputs of a bypassed node.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub fn pass_by(call: NodeCall<'_>) -> Vec<Arc<Value>> {
     call.shape.outputs.iter().map(&mut pass).collect()
 }
 
-/// Returns what the output `wanted` gets of a value of the input `slot`.
+/// Returns the value of the output `wanted` for a value of the input `slot`.
 fn passed(slot: &Slot, value: &Arc<Value>, wanted: &Slot) -> Option<Arc<Value>> {
     let takes_all = wanted.multi || wanted.data_flow.is_any();
     match value.as_ref() {

@@ -1,4 +1,5 @@
-//! The `cache` settings of a node: whether its result may be reused, for how long and where (rule W45).
+//! The `cache` settings of a node: whether its result may be reused, its lifetime and its scope
+//! (rule W45).
 
 use std::time::Duration;
 
@@ -14,46 +15,46 @@ pub const CACHE: &str = "cache";
 
 const KEYS: [&str; 3] = ["mode", "ttl", "scope"];
 
-/// What a node does with the cache.
+/// The use of the cache by a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
-    /// It reuses a result, or keeps its own.
+    /// It reuses a result, or stores its own.
     #[default]
     ReadWrite,
-    /// It reuses a result and keeps none.
+    /// It reuses a result and stores none.
     Read,
-    /// It runs and keeps its result.
+    /// It runs and stores its result.
     Refresh,
 }
 
-/// Which nodes share their results.
+/// The nodes that share their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheScope {
-    /// Those of one run.
+    /// The nodes of one run.
     Run,
-    /// Those of all runs of one stored workflow.
+    /// The nodes of all runs of one stored workflow.
     #[default]
     Workflow,
-    /// Those of all runs.
+    /// The nodes of all runs.
     Tenant,
 }
 
 /// The settings of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSettings {
-    /// What it does with the cache.
+    /// The use of the cache.
     pub mode: CacheMode,
-    /// How old a result may be; nothing for any age.
+    /// The greatest age of a result; none for any age.
     pub ttl: Option<Duration>,
-    /// Which nodes share their results.
+    /// The nodes that share their results.
     pub scope: CacheScope,
 }
 
 impl CacheSettings {
-    /// Reads the settings; nothing where they switch the cache off.
+    /// Reads the settings; none where they switch the cache off.
     ///
     /// # Errors
-    /// Everything that is wrong with them, below `pointer`.
+    /// All problems with them, below `pointer`.
     pub fn read(settings: &Value, pointer: &str) -> Result<Option<Self>, Vec<Violation>> {
         let out_of_range = |key: &str, expected: &str| {
             let message = format!("expected {expected}");
@@ -103,8 +104,8 @@ impl CacheSettings {
         }
     }
 
-    /// Checks that results of nodes of a type may be reused as the settings ask. `pointer` is that of
-    /// the settings.
+    /// Checks that results of nodes of a type may be reused as the settings state. `pointer` points
+    /// at the settings.
     ///
     /// # Errors
     /// They may not.

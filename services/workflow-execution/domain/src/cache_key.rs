@@ -1,4 +1,4 @@
-//! What a result depends on, and the key that follows from it (rule W46).
+//! The parts that a result depends on, and the key that follows from them (rule W46).
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,17 @@ use super::plan::PlanNode;
 /// The most differences that are named.
 const MAX_CHANGED: usize = 32;
 
-/// The name of a result: the SHA-256 of all that it depends on, and of its scope.
+/// The name of a result: the SHA-256 of all parts that it depends on, and of its scope.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CacheKey(pub [u8; 32]);
 
-/// What a result depends on: the first bytes of a digest of each part, by the name of the part.
+/// The parts that a result depends on: the first bytes of a digest of each, by the name of the
+/// part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyParts(BTreeMap<String, [u8; 16]>);
 
 impl KeyParts {
-    /// Collects what the result of a node depends on, without its tools.
+    /// Collects the parts that the result of a node depends on, without its tools.
     pub fn of(node: &PlanNode, inputs: &[Option<Input<'_>>], conversation_id: &str) -> Self {
         let mut parts = Self::default();
         let full_type = node.definition().full_type;
@@ -66,7 +67,7 @@ impl KeyParts {
         ))
     }
 
-    /// Returns the names of the parts that are not as they were before.
+    /// Returns the names of the parts that have changed.
     pub fn changed_since(&self, before: &Self) -> Vec<String> {
         let differs = |name: &&String| self.0.get(*name) != before.0.get(*name);
         let gone = before.0.keys().filter(|name| !self.0.contains_key(*name));
@@ -83,7 +84,7 @@ impl KeyParts {
         Value::Object(self.0.iter().map(of).collect()).to_string()
     }
 
-    /// Reads parts; nothing if the text is none that was written.
+    /// Reads parts; none if [`KeyParts::to_text`] did not write the text.
     pub fn from_text(text: &str) -> Option<Self> {
         let fields: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
         let digest = |(name, digest): (String, String)| {

@@ -1,4 +1,4 @@
-//! Checks a workflow and compiles it, naming everything that is wrong at once.
+//! Checks a workflow and compiles it, reporting all problems at once.
 
 mod bodies;
 mod edges;
@@ -34,7 +34,7 @@ use edges::ResolvedEdges;
 /// Loads and compiles a definition text that refers to no other workflow.
 ///
 /// # Errors
-/// Everything that is wrong with the text and with its graph.
+/// All problems of the text and of its graph.
 pub fn compile_text(text: &str, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
     compile_bundle(&Bundle::of(text), catalogue)
 }
@@ -42,7 +42,7 @@ pub fn compile_text(text: &str, catalogue: &Catalogue) -> Result<Plan, Vec<Viola
 /// Loads and compiles a definition with the workflows that it refers to.
 ///
 /// # Errors
-/// Everything that is wrong with the text and with its graph.
+/// All problems of the text and of its graph.
 pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
     let loaded = load(&bundle.root);
     let Some(workflow) = loaded.workflow else {
@@ -59,7 +59,7 @@ pub fn compile_bundle(bundle: &Bundle, catalogue: &Catalogue) -> Result<Plan, Ve
 /// Compiles a workflow.
 ///
 /// # Errors
-/// Everything that is wrong with its graph.
+/// All problems of its graph.
 pub fn compile(workflow: &Workflow, catalogue: &Catalogue) -> Result<Plan, Vec<Violation>> {
     compile_with(workflow, &Bodies::new(), catalogue, Violations::default())
 }
@@ -87,12 +87,12 @@ fn compile_with(
     compiler.finish(edges, inputs, outputs)
 }
 
-/// A node whose type is known; nothing where it is not, so that indices stay those of the text.
+/// A node of a known type; none for an unknown type, so that indices are the same as in the text.
 struct Shaped {
     node: Arc<dyn Node>,
-    /// The slots as the node knows them.
+    /// The slots in the view of the node.
     own_shape: Shape,
-    /// The slots with those that its execution settings add.
+    /// The slots, including additions of its execution settings.
     shape: Shape,
     execution: Option<Box<Execution>>,
 }
@@ -122,7 +122,7 @@ struct Compiler<'a> {
     violations: Violations,
     by_id: HashMap<&'a str, usize>,
     shaped: Vec<Option<Shaped>>,
-    /// What each zone repeats.
+    /// The body of each zone.
     bodies: HashMap<&'a str, Arc<Plan>>,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Compiler<'a> {
     fn index_nodes(&mut self) {
         for (at, node) in self.workflow.nodes.iter().enumerate() {
             if let Some(first) = self.by_id.insert(&node.id, at) {
-                // The first one keeps the name, so that edges are judged by it.
+                // The first one keeps the name, so that edges are checked against it.
                 self.by_id.insert(&node.id, first);
                 let place = join(&node.pointer, "id");
                 let message = format!(
@@ -196,7 +196,7 @@ impl<'a> Compiler<'a> {
                     let problems: Vec<Violation> = problems
                         .into_iter()
                         .map(|mut problem| {
-                            // A node speaks of its presets as files do; a payload has another word.
+                            // A node names its presets as files do; a payload has another word.
                             let place = problem.pointer.strip_prefix("/inputValues");
                             let presets = workflow.form.presets_key();
                             problem.pointer = match place {
@@ -207,7 +207,7 @@ impl<'a> Compiler<'a> {
                         })
                         .collect();
                     for problem in problems {
-                        // What is wrong with a reference has been reported with the reference.
+                        // The problems of a reference are reported with the reference.
                         if !self.violations.has(&problem.pointer) {
                             self.violations.add(problem);
                         }
@@ -426,7 +426,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Notes which outputs of nodes anything takes.
+/// Marks the outputs of nodes that have a reader.
 fn note_used(nodes: &mut [PlanNode], outputs: &[Source]) {
     let inputs = nodes.iter().flat_map(|node| node.inputs.iter());
     let sources = inputs.flat_map(|input| input.edges.sources());

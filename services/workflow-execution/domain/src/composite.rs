@@ -21,11 +21,11 @@ pub fn is_composite(full_type: &str) -> bool {
     [LLM_DECISION, LLM].contains(&full_type)
 }
 
-/// Returns the workflow of which a composite node consists, as a text in the storage form. `given` are
+/// Returns the parts of a composite node as a workflow, in a text of the storage form. `given` are
 /// the inputs that have an edge or a preset value.
 ///
 /// # Errors
-/// Everything that is wrong with its settings; pointers are relative to the node.
+/// All problems with its settings; pointers are relative to the node.
 pub fn parts(node: &NodeEntry, given: &BTreeSet<String>) -> Result<String, Vec<Violation>> {
     let mut violations = Vec::new();
     let config = &node.config;
@@ -62,7 +62,7 @@ pub fn parts(node: &NodeEntry, given: &BTreeSet<String>) -> Result<String, Vec<V
     Ok(workflow.to_string())
 }
 
-/// The tools of a composite node, and how a model is to call them.
+/// The tools of a composite node, and the form of their calls.
 struct Choice {
     ids: Vec<Value>,
     /// The settings of the part that describes them: the template is for dynamic tools only.

@@ -35,7 +35,7 @@ fn setting(slot: &ConfigSlot) -> Value {
     Value::Object(schema)
 }
 
-/// Returns the type of JSON that a type of values has; nothing if any fits.
+/// Returns the type of JSON of a type of values; none if any fits.
 fn type_name(data_flow: DataFlow) -> Option<&'static str> {
     match data_flow {
         DataFlow::String | DataFlow::Binary => Some("string"),

@@ -10,8 +10,8 @@ pub fn cycles(successors: &[Vec<usize>], most: usize) -> Vec<Vec<usize>> {
         Done,
     }
     let mut marks = vec![Mark::New; successors.len()];
-    // Nodes that a known cycle explains: every node looks along its path once, so that a graph full
-    // of cycles costs no more than its square.
+    // Nodes that a known cycle explains: every node searches along its path once, so that a graph
+    // full of cycles costs no more than its square.
     let mut explained = vec![false; successors.len()];
     let mut found: Vec<Vec<usize>> = Vec::new();
     for root in 0..successors.len() {

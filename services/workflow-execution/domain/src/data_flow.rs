@@ -6,17 +6,17 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Map, Number, Value};
 use smallvec::SmallVec;
 
-/// The one null that all absent values share.
+/// The null that all absent values share.
 pub static NULL: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Null));
 
-/// A value for each of some slots; nothing where it is absent. Nodes have few slots, so that most
+/// A value for each of some slots; none where it is absent. Nodes have few slots, so that most
 /// lists need no memory of their own.
 pub type Values = SmallVec<[Option<Arc<Value>>; 4]>;
 
-/// A value that a node reads: that of an output or a preset as it stands there, or one that was made of it.
+/// A value that a node reads: an output or a preset unchanged, or a value made of it.
 pub type Input<'a> = Cow<'a, Arc<Value>>;
 
-/// A value for each input of a node; nothing where it is absent.
+/// A value for each input of a node; none where it is absent.
 pub type Inputs<'a> = SmallVec<[Option<Input<'a>>; 4]>;
 
 /// The type of a slot.
@@ -36,18 +36,18 @@ pub enum DataFlow {
     Array,
     /// Bytes as base64 text, or the reference of a resource.
     Binary,
-    /// Anything.
+    /// Any value.
     Wildcard,
-    /// Anything; an editor takes over the type of what is connected.
+    /// Any value; an editor adopts the type of the connected slot.
     ConvertibleAny,
 }
 
 /// A value that does not fit its slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What the slot takes, in the words of JSON.
+    /// The type that the slot accepts, in the words of JSON.
     pub expected: &'static str,
-    /// What came, in the words of JSON.
+    /// The type of the value, in the words of JSON.
     pub received: &'static str,
 }
 
@@ -92,7 +92,7 @@ impl DataFlow {
         matches!(self, DataFlow::Wildcard | DataFlow::ConvertibleAny)
     }
 
-    /// Returns whether `value` is of this type as it stands.
+    /// Returns whether `value` is of this type without a conversion.
     pub fn holds(self, value: &Value) -> bool {
         match self {
             DataFlow::String | DataFlow::Binary => value.is_string(),
@@ -105,11 +105,11 @@ impl DataFlow {
         }
     }
 
-    /// Takes a value that came along an edge: numbers and truth values become text where text is
-    /// wanted, everything else must be of the type already.
+    /// Converts a value that arrived along an edge: numbers and truth values become text where text
+    /// is expected, every other value must be of the type already.
     ///
     /// # Errors
-    /// [`Mismatch`] says what was wanted and what came.
+    /// [`Mismatch`] names the expected and the received type.
     pub fn fit(self, value: &Arc<Value>) -> Result<Input<'_>, Mismatch> {
         if self.holds(value) {
             return Ok(Cow::Borrowed(value));
@@ -140,7 +140,7 @@ impl DataFlow {
             ) && target == DataFlow::String)
     }
 
-    /// Returns the value that stands for nothing of this type.
+    /// Returns the empty value of this type.
     pub fn empty(self) -> Value {
         match self {
             DataFlow::String | DataFlow::Binary => Value::String(String::new()),

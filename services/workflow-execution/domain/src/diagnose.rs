@@ -1,4 +1,4 @@
-//! What a definition asks for that has no effect: features that are not carried out, and keys and
+//! The parts of a definition that have no effect: features that are not carried out, and keys and
 //! settings that nothing reads.
 
 use core_types::LoadDiagnostic;
@@ -159,7 +159,7 @@ impl Findings {
         self.unknown_keys(node, pointer, &known);
     }
 
-    /// Keys of the tools that a node adds that are not read.
+    /// Finds keys of the tools that a node adds that are not read.
     fn dynamic_tools(&mut self, given: &Value, pointer: &str) {
         for (key, value) in given.as_object().into_iter().flatten() {
             match key.as_str() {
@@ -175,7 +175,7 @@ impl Findings {
         }
     }
 
-    /// Settings and preset values that the node's type does not read.
+    /// Finds settings and preset values that the node's type does not read.
     fn entry(&mut self, entry: &NodeEntry, workflow: &Workflow, catalogue: &Catalogue) {
         let Some(node) = catalogue.get(&entry.full_type) else {
             return;

@@ -1,10 +1,10 @@
 //! The workflow engine: a pure state machine.
 //!
-//! Events go in, commands come out. A node is executed once all nodes that it needs have
-//! succeeded; when one fails, what depends on it is skipped and everything else continues (rule W6).
-//! So is a node that an absent output leads to, and its own outputs are absent in turn (W7). The
-//! engine does no I/O and reads no clock, so that a recorded history, fed through the same
-//! [`Engine::apply`], gives the same state; [`Engine::outstanding`] then says what is left to do.
+//! Events go in, commands come out. A node is executed once all nodes that it needs have succeeded;
+//! when one fails, its dependents are skipped and everything else continues (rule W6). So is a node
+//! that an absent output leads to, and its own outputs are absent in turn (W7). The engine does no
+//! I/O and reads no clock, so that a recorded history, fed through the same [`Engine::apply`],
+//! results in the same state; [`Engine::outstanding`] then returns the remaining commands.
 //!
 //! | status of a node | event | becomes |
 //! |---|---|---|
@@ -32,22 +32,22 @@ use super::seed::seed;
 use super::size::weight;
 use super::stream::{producers, readers};
 
-/// Where a node stands.
+/// The status of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It waits for outputs of other nodes.
     Waiting,
     /// It has been commanded to execute.
     Ready,
-    /// It has begun something that is not over at once.
+    /// It has begun an action that takes time.
     Running,
-    /// It gave its outputs.
+    /// It returned its outputs.
     Succeeded,
-    /// It gave none.
+    /// It returned none.
     Failed,
-    /// It has been commanded to be skipped, because what it needs failed.
+    /// It has been commanded to be skipped, because a node that it needs failed.
     Condemned,
-    /// It has been commanded to be skipped, because what it needs is absent.
+    /// It has been commanded to be skipped, because an output that it needs is absent.
     Untaken,
     /// It never ran.
     Skipped,
@@ -68,23 +68,23 @@ impl Status {
     }
 }
 
-/// Something that happened to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It began something that is not over at once.
+    /// It began an action that takes time.
     Started(NodeIndex),
-    /// It gave its outputs.
+    /// It returned its outputs.
     Succeeded(NodeIndex, Values),
-    /// It failed, and its settings gave it outputs that stand for that.
+    /// It failed, and its settings replaced the failure by outputs.
     Handled(NodeIndex, Values, Arc<Failure>),
-    /// It gave none.
+    /// It returned none.
     Failed(NodeIndex, Arc<Failure>),
     /// It was skipped.
     Skipped(NodeIndex),
 }
 
 impl Event {
-    /// Returns the node that it happened to.
+    /// Returns the node of the event.
     pub fn node(&self) -> NodeIndex {
         match self {
             Event::Started(node)
@@ -96,7 +96,7 @@ impl Event {
     }
 }
 
-/// Something that is to be done.
+/// An action for the runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Run the node.
@@ -105,14 +105,14 @@ pub enum Command {
     Skip {
         /// The node.
         node: NodeIndex,
-        /// The failed or skipped node that it needed, or the one whose output is absent.
+        /// The failed or skipped node that it needed, or the node whose output is absent.
         because: NodeIndex,
-        /// Why.
+        /// The reason.
         reason: SkipReason,
     },
 }
 
-/// Why a node does not run.
+/// The reason for which a node does not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
     /// A node that it needs, directly or not, has failed (rule W6).
@@ -137,13 +137,13 @@ impl SkipReason {
 pub struct Divergence {
     /// The node's id, or its number if there is no such node.
     pub node: String,
-    /// Where it stood.
+    /// The status of the node.
     pub status: Option<Status>,
-    /// What was said to have happened to it.
+    /// The reported event.
     pub event: &'static str,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Every node succeeded; the interface outputs by key.
@@ -152,14 +152,14 @@ pub enum Outcome {
     Failed {
         /// The node that failed first.
         first: NodeIndex,
-        /// Why.
+        /// The failure.
         failure: Arc<Failure>,
-        /// All that failed, in the order in which they did.
+        /// All failed nodes, in the order of their failures.
         all: Vec<NodeIndex>,
     },
     /// Every node succeeded, but the interface outputs are too large to keep.
     TooLarge {
-        /// About how many bytes they have.
+        /// The approximate number of bytes.
         bytes: usize,
     },
 }
@@ -170,12 +170,12 @@ pub struct Engine {
     plan: Arc<Plan>,
     inputs: RunInputs,
     statuses: Vec<Status>,
-    /// How many needed nodes have not succeeded yet, by node.
+    /// The number of needed nodes that have not succeeded yet, by node.
     missing: Vec<u32>,
     outputs: OutputTable,
-    /// The node because of which a condemned or untaken one does not run, by node.
+    /// The node because of which a condemned or untaken node does not run, by node.
     skipped_by: Vec<NodeIndex>,
-    /// Whether any output is absent, without which no node is looked at for that.
+    /// Whether any output is absent; if none is, no node is checked for absent inputs.
     any_absent: bool,
     failures: Vec<(NodeIndex, Arc<Failure>)>,
     handled: Vec<(NodeIndex, Arc<Failure>)>,
@@ -185,7 +185,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Begins a run and commands the nodes that need nothing.
+    /// Begins a run and commands the nodes that need no others.
     pub fn start(plan: Arc<Plan>, inputs: RunInputs, commands: &mut Vec<Command>) -> Self {
         let count = plan.nodes.len();
         let mut engine = Self {
@@ -227,7 +227,7 @@ impl Engine {
         seed(self.seed, &self.node(node).id)
     }
 
-    /// Returns the plan that is run.
+    /// Returns the plan of the run.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
@@ -237,12 +237,12 @@ impl Engine {
         &self.plan.nodes[node as usize]
     }
 
-    /// Returns where a node stands.
+    /// Returns the status of a node.
     pub fn status(&self, node: NodeIndex) -> Status {
         self.statuses[node as usize]
     }
 
-    /// Applies an event and returns what is to be done because of it.
+    /// Applies an event and appends the commands that follow from it.
     ///
     /// # Errors
     /// [`Divergence`] if it cannot have happened; the state is as it was.
@@ -277,8 +277,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns what was commanded and has not been answered, in the order of the plan. Running
-    /// nodes are among it: the caller has lost track of them.
+    /// Returns the commands that have not been answered, in the order of the plan. Running nodes
+    /// are included: the caller has lost track of them.
     pub fn outstanding(&self) -> Vec<Command> {
         let mut commands = Vec::new();
         for (node, status) in self.statuses.iter().enumerate() {
@@ -295,7 +295,7 @@ impl Engine {
         commands
     }
 
-    /// Returns how the run ended, once nothing is left to happen.
+    /// Returns the outcome of the run, once all nodes have ended.
     pub fn outcome(&self) -> Option<Outcome> {
         if self.open > 0 {
             return None;
@@ -349,7 +349,7 @@ impl Engine {
         &self.handled
     }
 
-    /// Returns a value for each interface output; nothing where it is absent.
+    /// Returns a value for each interface output; none where it is absent.
     pub fn interface_values(&self) -> Values {
         let sources = self.plan.outputs.iter();
         sources
@@ -371,7 +371,7 @@ impl Engine {
         (values, missing)
     }
 
-    /// Returns where an exit node that did not run would have taken an output from.
+    /// Returns the source behind an exit node that did not run.
     fn behind_exit<'a>(&'a self, source: &'a Source) -> &'a Source {
         let mut source = source;
         while let Source::Output { node, slot } = source {
@@ -393,7 +393,7 @@ impl Engine {
         self.bytes.saturating_add(bytes) <= MAX_RUN_BYTES
     }
 
-    /// Counts bytes that outputs hold.
+    /// Counts the bytes of outputs.
     pub fn hold(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
@@ -405,9 +405,9 @@ impl Engine {
         self.release(node, commands);
     }
 
-    /// Notes at the nodes that need `node` that it will not change any more.
+    /// Records at the nodes that need `node` that it will not change any more.
     fn release(&mut self, node: NodeIndex, commands: &mut Vec<Command>) {
-        // By place, which spares a handle of the plan.
+        // By place, which saves a handle of the plan.
         for place in 0..self.node(node).successors.len() {
             let successor = self.node(node).successors[place];
             let at = successor as usize;
@@ -458,14 +458,14 @@ impl Engine {
         self.settle(node, Status::Failed);
         self.failures.push((node, failure));
         let plan = Arc::clone(&self.plan);
-        // What reads from it runs, and fails or ends as its own settings say (rule W27).
+        // Its readers run, and fail or end as their own settings state (rule W27).
         for reader in readers(&plan, node) {
             if self.statuses[reader as usize] == Status::Waiting {
                 self.statuses[reader as usize] = Status::Ready;
                 commands.push(Command::Execute(reader));
             }
         }
-        // Everything below is condemned at once, each node by the first that it lost.
+        // All nodes below are condemned at once, each because of the first node that it lost.
         let mut lost = vec![node];
         while let Some(because) = lost.pop() {
             for successor in &plan.nodes[because as usize].successors {
@@ -479,7 +479,7 @@ impl Engine {
         }
     }
 
-    /// Returns a node that failed while `reader` read from it, and why.
+    /// Returns a node that failed while `reader` read from it, and the failure.
     fn broken_stream(&self, reader: NodeIndex) -> Option<(NodeIndex, &Arc<Failure>)> {
         if self.failures.is_empty() {
             return None;

@@ -15,11 +15,11 @@ use super::node_type::{NodeCall, Step};
 use super::plan::{NodeIndex, Plan, PlanNode};
 use super::size::weight;
 
-/// Runs a node, or its first half, on the inputs that the engine has for it. A node that panics
-/// has failed, and nothing else.
+/// Runs a node, or its first half, on the inputs that the engine has for it. A panic of the node is
+/// its failure, and affects no other node.
 ///
 /// # Errors
-/// Why the node has no outputs.
+/// The failure of the node.
 pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
     let mut inputs = Inputs::new();
     engine.gather_inputs(node, &mut inputs)?;
@@ -43,7 +43,7 @@ pub fn execute(engine: &Engine, node: NodeIndex) -> Result<Step, Failure> {
 /// Runs a piece of a node so that its panic is a failure of the node.
 ///
 /// # Errors
-/// Why the node has no outputs.
+/// The failure of the node.
 pub fn contain<T>(
     planned: &PlanNode,
     work: impl FnOnce() -> Result<T, Failure>,
@@ -61,7 +61,7 @@ pub fn contain<T>(
 /// Checks the outputs of a node before they become an event: one for each output, not too large.
 ///
 /// # Errors
-/// Why the node has failed after all.
+/// The failure of the node after all.
 pub fn check_outputs(
     engine: &mut Engine,
     node: NodeIndex,
@@ -98,7 +98,7 @@ pub fn check_outputs(
 /// Runs a plan of pure nodes to its end, in memory, on the calling thread.
 ///
 /// # Errors
-/// The node that is not pure, by its id.
+/// The id of the node that is not pure.
 pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
     let mut commands = Vec::new();
     let mut engine = Engine::start(plan, inputs, &mut commands);
@@ -130,13 +130,13 @@ pub fn all_present(values: Vec<Arc<Value>>) -> Values {
     all
 }
 
-/// Makes an event of what a node gave.
+/// Makes an event of the result of a node.
 pub fn finished(engine: &mut Engine, node: NodeIndex, gave: Result<Values, Failure>) -> Event {
     finished_after(engine, node, gave, 1, &Map::new())
 }
 
-/// Makes an event of what a node gave in the last of its attempts. A failure that the node's settings
-/// handle becomes outputs (rule W23); `so_far` is what its streaming outputs had until then, by key.
+/// Makes an event of the result of a node's last attempt. A failure that the node's settings handle
+/// becomes outputs (rule W23); `so_far` are its streaming outputs until then, by key.
 pub fn finished_after(
     engine: &mut Engine,
     node: NodeIndex,

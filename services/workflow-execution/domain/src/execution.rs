@@ -1,5 +1,6 @@
-//! The `execution` settings of a node: how long it may take, how often it is tried, and what becomes
-//! of its failure (rules W2 and W19 to W23), and what it waits for before it starts (rules W50 and W51).
+//! The `execution` settings of a node: its time limits, its retries, and the handling of its
+//! failure (rules W2 and W19 to W23), and the permits that it waits for before it starts (rules W50
+//! and W51).
 
 mod concurrency;
 
@@ -19,10 +20,10 @@ use json_schema::pointer::join;
 /// The key in `configValues`.
 pub const EXECUTION: &str = "execution";
 
-/// The output that reports a failure that was handled.
+/// The output that reports a handled failure.
 pub const ON_ERROR: &str = "on_error";
 
-/// The most attempts, which is also the most that the ledger of calls takes.
+/// The most attempts, which is also the most that the ledger of calls accepts.
 const MAX_ATTEMPTS: u64 = 32;
 
 const KEYS: [&str; 9] = [
@@ -37,53 +38,54 @@ const KEYS: [&str; 9] = [
     "priority",
 ];
 
-/// Settings without effect on nodes that have none.
+/// Settings without effect on nodes that have no effects.
 pub const OF_EFFECTS: [&str; 3] = ["concurrencyKey", "concurrencyLimit", "priority"];
 
 pub use concurrency::{ConcurrencyKey, MAX_KEY_BYTES, MAX_PRIORITY};
 
 const RETRY_KEYS: [&str; 6] = ["maxAttempts", "initial", "factor", "max", "jitter", "on"];
 
-/// What a failed node does to the nodes after it.
+/// The effect of a failed node on the nodes after it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnError {
     /// They are skipped.
     Fail,
-    /// They run, on these outputs; null where there is none.
+    /// They run, on these outputs; null for an output without a value.
     Continue(Map<String, Value>),
-    /// Those that need `on_error` run; the other outputs are absent.
+    /// The nodes that need `on_error` run; the other outputs are absent.
     Fallback,
 }
 
-/// When a node is tried again.
+/// The retries of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// How often it is tried in all, from 1.
+    /// The most attempts in all, from 1.
     pub max_attempts: u32,
     initial: Duration,
     factor: f64,
     max: Duration,
     jitter: f64,
-    /// The categories that are tried again; nothing for the default.
+    /// The categories that are retried; none for the default.
     on: Option<Vec<Category>>,
 }
 
 /// The settings of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
-    /// How long each attempt may take.
+    /// The time limit of each attempt.
     pub timeout: Option<Duration>,
-    /// How long all attempts may take, with the time in the queue and the pauses.
+    /// The time limit of all attempts, with the time in the queue and the pauses.
     pub total_timeout: Option<Duration>,
-    /// When it is tried again.
+    /// Its retries.
     pub retry: Retry,
-    /// What becomes of its failure.
+    /// The handling of its failure.
     pub on_error: OnError,
-    /// What bounds how many nodes with the same key run at once.
+    /// The bound on nodes with the same key that run at once.
     pub concurrency: Option<ConcurrencyKey>,
-    /// Its place among the nodes that wait for a permit, 0 to 9; nothing for that of its run.
+    /// Its priority among the nodes that wait for a permit, 0 to 9; none for the priority of its
+    /// run.
     pub priority: Option<u32>,
-    /// Whether its result is reused; nothing if it is not.
+    /// The reuse of its result; none if it is not reused.
     pub cache: Option<CacheSettings>,
 }
 
@@ -109,10 +111,10 @@ impl Default for Execution {
 }
 
 impl Execution {
-    /// Reads the settings of a node with this shape; nothing if it has none.
+    /// Reads the settings of a node with this shape; none if it has none.
     ///
     /// # Errors
-    /// Everything that is wrong with them; pointers are relative to the node.
+    /// All problems with them; pointers are relative to the node.
     pub fn read(
         config: &Map<String, Value>,
         shape: &Shape,
@@ -148,7 +150,7 @@ impl Execution {
         self.on_error != OnError::Fail
     }
 
-    /// Returns the outputs of a node that succeeded, with the one that reports no failure.
+    /// Returns the outputs of a node that succeeded, with an `on_error` that reports no failure.
     pub fn succeeded(&self, mut outputs: Values) -> Values {
         match self.on_error {
             OnError::Fail => {}
@@ -158,8 +160,8 @@ impl Execution {
         outputs
     }
 
-    /// Returns the outputs that stand for a failure; nothing if it is not handled. `so_far` is what the
-    /// streaming outputs had until then, by key: under `continue` they just end (rule W27).
+    /// Returns the outputs that replace a failure; none if it is not handled. `so_far` are the
+    /// streaming outputs until then, by key: under `continue` they just end (rule W27).
     pub fn handled(
         &self,
         shape: &Shape,
@@ -201,7 +203,7 @@ impl Execution {
 }
 
 impl Retry {
-    /// Returns how long to wait before the attempt after `attempt`; nothing if there is none.
+    /// Returns the pause before the attempt after `attempt`; none if there is no further attempt.
     /// `random` is a number from 0 to 1.
     pub fn pause(&self, attempt: u32, failure: &Failure, random: f64) -> Option<Duration> {
         if attempt >= self.max_attempts || !self.repeats(failure) {

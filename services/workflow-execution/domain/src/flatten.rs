@@ -1,4 +1,4 @@
-//! Puts the workflows that groups refer to in the place of the groups.
+//! Replaces groups by the workflows that they refer to.
 //!
 //! A node of type `core:NodeGroup` becomes the nodes of its workflow, whose ids get the group's id
 //! in front: `group/node` (rule W1). The nodes for the interface stay, as the boundary at which the
@@ -23,7 +23,7 @@ use super::workflow::{EdgeEntry, NodeEntry, Workflow};
 use super::zone::settings::{ZONE_INPUT, ZONE_OUTPUT, is_zone};
 use json_schema::pointer::join;
 
-/// The type of a node that stands for a workflow.
+/// The type of a node that is replaced by a workflow.
 pub const NODE_GROUP: &str = "core:NodeGroup";
 
 /// The type of a node that runs a workflow.
@@ -39,7 +39,7 @@ const GROUP_INPUT: &str = "core:GroupInput";
 const GROUP_OUTPUT: &str = "core:GroupOutput";
 
 /// Returns the key of the setting by which a node of this type refers to a workflow, and whether the
-/// workflow becomes part of the one around it.
+/// workflow becomes part of the outer workflow.
 fn reference_key(full_type: &str) -> Option<(&'static str, bool)> {
     match full_type {
         NODE_GROUP => Some((REFERENCE, true)),
@@ -58,12 +58,12 @@ pub fn references(workflow: &Workflow) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Replaces every group by the nodes of its workflow, and gives every other node that refers to a
-/// workflow the interface of that one. Frames are dropped.
+/// Replaces every group by the nodes of its workflow, and adds to every other node that refers to a
+/// workflow the interface of that workflow. Frames are dropped.
 ///
 /// # Errors
-/// The same with what is wrong: unknown workflows, ones that are not valid, ones that contain each
-/// other.
+/// The workflow so far with its problems: unknown workflows, invalid workflows, and workflows that
+/// contain each other.
 pub fn flatten(
     mut workflow: Workflow,
     children: &Children,
@@ -101,14 +101,14 @@ fn is_frame(node: &NodeEntry) -> bool {
     node.full_type == FRAME
 }
 
-/// Returns the zone around each node that stands in one: the nearest of the nodes around it that is a
-/// zone, since frames and other nodes only group it on the canvas.
+/// Returns the zone around each node in a zone: the nearest of the nodes around it that is a zone,
+/// since frames and other nodes only group it on the canvas.
 fn zones_around(nodes: &[NodeEntry]) -> HashMap<String, String> {
     let by_id: HashMap<&str, &NodeEntry> =
         nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     let zone_of = |node: &NodeEntry| {
         let mut around = node.parent.as_deref();
-        // Nodes that contain each other stand in no zone.
+        // Nodes that contain each other are in no zone.
         for _ in 0..MAX_NODES {
             let parent = by_id.get(around?)?;
             if is_zone(&parent.full_type) {
@@ -121,16 +121,16 @@ fn zones_around(nodes: &[NodeEntry]) -> HashMap<String, String> {
     nodes.iter().filter_map(zone_of).collect()
 }
 
-/// Where nodes are put.
+/// The place of the nodes of a group.
 #[derive(Default)]
 struct GroupPlace {
-    /// What their ids get in front.
+    /// The prefix of their ids.
     prefix: String,
-    /// The group's place in the text; nothing at the top.
+    /// The group's place in the text; none at the top.
     pointer: Option<String>,
-    /// The interface of the group's workflow; nothing at the top.
+    /// The interface of the group's workflow; none at the top.
     interface: Option<Shape>,
-    /// The zone that the group stands in.
+    /// The zone around the group.
     zone: Option<String>,
 }
 
@@ -143,7 +143,7 @@ struct Boundary {
 struct Flattener<'a> {
     children: &'a Children,
     catalogue: &'a Catalogue,
-    /// Workflows that were read and found valid, or a sentence that says why not.
+    /// Workflows that were read and found valid, or a sentence that describes the problem.
     read: HashMap<String, Result<Rc<Workflow>, String>>,
     /// The workflows around the present one.
     path: Vec<String>,
@@ -221,7 +221,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// Adds a node, or what stands in its place.
+    /// Adds a node, or its replacement.
     fn add(&mut self, mut node: NodeEntry, place: &GroupPlace) -> Option<Boundary> {
         if is_zone(&node.full_type) {
             self.add_zone(node);
@@ -351,7 +351,7 @@ impl Flattener<'_> {
         Some(boundary)
     }
 
-    /// Finds the workflow that a node refers to and makes sure that it may stand there.
+    /// Finds the workflow that a node refers to and checks that it may be used there.
     fn child(&mut self, node: &NodeEntry, key: &str, part: bool) -> Option<Rc<Workflow>> {
         let pointer = join(&join(&node.pointer, "configValues"), key);
         let Some(id) = node.config.get(key).and_then(|id| id.as_str()) else {
@@ -418,7 +418,7 @@ fn read_child(text: &str, catalogue: &Catalogue) -> Result<Rc<Workflow>, String>
     }
 }
 
-/// Returns an edge to the exit of a workflow for each output that it names without one.
+/// Returns an edge to the exit of a workflow for each mapped output.
 fn mapped<'a>(workflow: &'a Workflow, exit: &'a str) -> impl Iterator<Item = EdgeEntry> + 'a {
     let mappings = workflow.output_mappings.iter();
     mappings.map(|mapping| EdgeEntry {
@@ -431,8 +431,8 @@ fn mapped<'a>(workflow: &'a Workflow, exit: &'a str) -> impl Iterator<Item = Edg
     })
 }
 
-/// Leaves one node of an interface type, which all edges of the others then use, and returns its id.
-/// Where there is none, one is added.
+/// Merges all nodes of an interface type into the first, to which all edges then lead, and returns
+/// its id. If there are none, one is added.
 fn merge(nodes: &mut Vec<NodeEntry>, edges: &mut [EdgeEntry], full_type: &str) -> String {
     let of_type = |node: &NodeEntry| node.full_type == full_type;
     let Some(first) = nodes.iter().position(of_type) else {
@@ -467,7 +467,7 @@ fn merge(nodes: &mut Vec<NodeEntry>, edges: &mut [EdgeEntry], full_type: &str) -
     id
 }
 
-/// Whether nodes of this role stand at the boundary of the run, not at that of a group.
+/// Whether a node of this role is at the boundary of the run, not of a group.
 pub fn is_at_the_top(node: &NodeEntry, role: InterfaceRole) -> bool {
     role != InterfaceRole::Inner && node.interface.is_none()
 }

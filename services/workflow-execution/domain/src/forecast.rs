@@ -1,4 +1,4 @@
-//! What a run of a plan may do at most (rule W49).
+//! The most executions and effects of a run of a plan (rule W49).
 
 use std::collections::VecDeque;
 
@@ -8,31 +8,31 @@ use super::node_definition::NodeEffects;
 use super::plan::{Edges, NodeIndex, Plan, PlanNode};
 use super::zone::settings::{MAX_ITEMS, ZoneKind, ZoneSettings};
 
-/// What a run may do at most.
+/// The most executions and effects of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// The nodes in an order in which they may run.
     pub nodes: Vec<ForecastNode>,
-    /// How many nodes run at most.
+    /// The most executions of nodes in all.
     pub max_executions: u64,
-    /// How many of these may change something outside the run.
+    /// The most of these executions that may change state outside the run.
     pub max_effects: u64,
 }
 
 /// A node of a forecast.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ForecastNode {
-    /// The id with those of the zones around it.
+    /// The id with the ids of the zones around it.
     pub path: String,
     /// The full type.
     pub full_type: &'static str,
-    /// What it does beyond computing its outputs.
+    /// Its effects beyond computing its outputs.
     pub effects: NodeEffects,
     /// Whether values pass by it.
     pub bypassed: bool,
     /// The tool, workflow or model that it uses, where the definition fixes that.
     pub uses: Option<String>,
-    /// How often it runs at most.
+    /// The most executions.
     pub max_executions: u64,
 }
 
@@ -77,7 +77,7 @@ impl Forecast {
     }
 }
 
-/// Returns the nodes so that each comes after those that it needs.
+/// Returns the nodes so that each follows the nodes that it needs.
 fn order(plan: &Plan) -> Vec<NodeIndex> {
     let mut missing: Vec<u32> = plan.nodes.iter().map(|node| node.predecessors).collect();
     let numbered = (0..).zip(&missing);

@@ -1,4 +1,4 @@
-//! What a run can take over from another (rule W48).
+//! The parts of a run that another can take over (rule W48).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::plan::{NodeIndex, Plan, PlanNode};
 pub struct TakenOver {
     /// The ends of nodes, as events in an order in which they can have happened.
     pub ended: Vec<Event>,
-    /// The nodes that had begun and not ended and begin again with the same inputs: as they are in the run before,
-    /// and in the new one.
+    /// The nodes that had begun and not ended and begin again with the same inputs: their indices
+    /// in the run before, and in the new one.
     pub under_way: Vec<(NodeIndex, NodeIndex)>,
 }
 
-/// Returns what can be taken over. Nodes that only pass values on are computed again, with the values of the new
-/// run.
+/// Returns the parts that can be taken over. Nodes that only pass values on are computed again,
+/// with the values of the new run.
 pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> TakenOver {
     let mut commands = Vec::new();
     let mut engine = Engine::start(plan, inputs, &mut commands);
@@ -65,7 +65,7 @@ fn passed(engine: &mut Engine, node: NodeIndex) -> Option<Event> {
     }
 }
 
-/// Returns the node that a node was before, if it is the same one with the same inputs.
+/// Returns a node's index in the run before, if it is the same node with the same inputs.
 fn unchanged(before: &Engine, engine: &Engine, node: NodeIndex) -> Option<NodeIndex> {
     let planned = engine.node(node);
     let then = *before.plan().by_id.get(&planned.id)?;
@@ -76,7 +76,7 @@ fn unchanged(before: &Engine, engine: &Engine, node: NodeIndex) -> Option<NodeIn
     (had == has).then_some(then)
 }
 
-/// Returns the end that an unchanged node had before, if it succeeded by itself.
+/// Returns the earlier end of an unchanged node, if it succeeded by itself.
 fn reused(before: &Engine, then: NodeIndex, node: NodeIndex) -> Option<Event> {
     let handled = before.handled().iter().any(|(node, _)| *node == then);
     if handled || before.status(then) != Status::Succeeded {

@@ -33,7 +33,7 @@ pub fn gather<'a>(
         let fallback = || input.fallback.as_ref().map(Cow::Borrowed);
         let mut value = gather_one(plan, slot, input, inputs, outputs)?.or_else(fallback);
         if node.accepts_absent() {
-            // What leads here brought null, or nothing leads here.
+            // The edges brought null, or no edge leads here.
             if value.is_none() && !is_absent(input, inputs, outputs) {
                 value = Some(Cow::Borrowed(&*NULL));
             }
@@ -92,7 +92,7 @@ pub fn is_absent(input: &PlanInput, inputs: &RunInputs, outputs: &OutputTable) -
     }
 }
 
-/// Returns the place and the value of the first edge that brings one.
+/// Returns the place and the value of the first edge that brings a value.
 fn gather_first(
     slot: &Slot,
     edges: &[ManyEdge],
@@ -152,7 +152,7 @@ fn unwrap(value: Input<'_>) -> Value {
     }
 }
 
-/// Returns what a source holds.
+/// Returns the value of a source.
 pub fn fetch<'a>(
     source: &'a Source,
     inputs: &'a RunInputs,
@@ -174,7 +174,7 @@ fn fit<'a>(slot: &Slot, value: &'a Arc<Value>) -> Result<Input<'a>, Failure> {
     if slot.takes_otherwise(value) {
         return Ok(Cow::Borrowed(value));
     }
-    // A slot for many takes any array where its values are of any type, so only the item is checked.
+    // A slot for many accepts any array if its values are of any type, so only the item is checked.
     slot.data_flow
         .fit(value)
         .map_err(|mismatch| mistyped(slot, &mismatch))

@@ -1,4 +1,4 @@
-//! The values that a run gives the inputs of its workflow.
+//! The values of a run for the inputs of its workflow.
 
 use call_outcome::Violation;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::slot::Slot;
 use super::violation::{Violations, of_json};
 use json_schema::pointer::join;
 
-/// A value for each interface input, in the order of the interface; nothing where there is none.
+/// A value for each interface input, in the order of the interface; none where it is missing.
 pub type RunInputs = Arc<[Option<Arc<Value>>]>;
 
 /// Reads the text of run inputs; empty text is no inputs.
 ///
 /// # Errors
-/// Everything that keeps the text from being a JSON object.
+/// All problems that keep the text from being a JSON object.
 pub fn read_inputs(text: &str) -> Result<Map<String, Value>, Vec<Violation>> {
     if text.is_empty() {
         return Ok(Map::new());
@@ -44,8 +44,8 @@ pub fn read_inputs(text: &str) -> Result<Map<String, Value>, Vec<Violation>> {
     }
 }
 
-/// Matches given inputs with the interface: what is missing takes the slot's default, numbers and
-/// texts must be what the slot says.
+/// Matches given inputs with the interface: a missing input takes the slot's default, any other
+/// must be of the slot's type.
 ///
 /// # Errors
 /// Every unknown, missing and mistyped input, pointers into `given`.

@@ -1,14 +1,15 @@
-//! What a workflow is and how it runs, without any I/O.
+//! The definition and the execution of workflows, without any I/O.
 //!
 //! A definition text is loaded ([`load`]) into a [`workflow::Workflow`], whichever of its two forms it
-//! has, its groups replaced by what they refer to ([`flatten`]), and compiled ([`compile`]) into a
-//! [`plan::Plan`] of integer indices; both name everything that is wrong at once, by JSON pointer; what
-//! a definition asks for without effect is found by [`diagnose`]; the nodes inside zones become plans of
-//! their own ([`zone`]). The [`engine`] drives a plan: events in, commands out; [`evaluate`] runs single
-//! nodes. Node types are described by [`node_definition`] and implemented through [`node_type`]; the caller
-//! that compiles brings them (the built-in ones are the crate `workflow-nodes`).
+//! has, its groups are replaced by the workflows that they refer to ([`flatten`]), and it is
+//! compiled ([`compile`]) into a [`plan::Plan`] of integer indices; both report all problems at
+//! once, by JSON pointer; [`diagnose`] finds the parts of a definition without effect; the nodes
+//! inside zones become plans of their own ([`zone`]). The [`engine`] drives a plan: events in,
+//! commands out; [`evaluate`] runs single nodes. Node types are described by [`node_definition`]
+//! and implemented through [`node_type`]; the caller that compiles supplies them (the built-in ones
+//! are the crate `workflow-nodes`).
 //!
-//! Everything here is synchronous and total: no clock, no randomness, no panic on any input. Effects,
+//! The crate is synchronous and total: no clock, no randomness, no panic on any input. Effects,
 //! storage and waits belong to the crate that drives the engine, `workflow-runner`.
 
 pub mod bundle;

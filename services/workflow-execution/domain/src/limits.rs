@@ -13,7 +13,7 @@ pub const MAX_NODES: usize = 10_000;
 /// The most edges of one workflow.
 pub const MAX_EDGES: usize = 50_000;
 
-/// The most interface inputs, and again outputs, of one workflow.
+/// The most interface inputs, and the most outputs, of one workflow.
 pub const MAX_INTERFACE_SLOTS: usize = 1_000;
 
 /// The longest id of a node, edge or slot, in bytes.
@@ -25,7 +25,7 @@ pub const MAX_GROUP_DEPTH: usize = 16;
 /// The most workflows that a definition refers to, directly and through others.
 pub const MAX_CHILDREN: usize = 256;
 
-/// The most bytes that a definition has together with the workflows that it refers to.
+/// The most bytes of a definition together with the workflows that it refers to.
 pub const MAX_BUNDLE_BYTES: usize = 16 * 1024 * 1024;
 
 /// The largest run input or outputs of one node, as JSON text in bytes.
@@ -35,7 +35,7 @@ pub const MAX_VALUE_BYTES: usize = 512 * 1024;
 /// ends in a failed node and not in an exhausted machine.
 pub const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most violations that are listed; counting goes no further.
+/// The most violations that are listed; counting stops there.
 pub const MAX_VIOLATIONS: usize = 500;
 
 /// The most violations of one text that come with suggestions, which are costly to find.

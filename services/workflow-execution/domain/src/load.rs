@@ -1,6 +1,6 @@
-//! Reads a definition text in either form, tolerant of what it does not know.
+//! Reads a definition text in either form, tolerant of unknown keys.
 //!
-//! What the parent project's own files leave open is settled here: an interface slot's
+//! The parent project's files leave some points open, which are settled here: an interface slot's
 //! description is `description`, else `customDescription`, else `displayName`; its key is the key
 //! of the map; a definition with `fullType` or `sourceNodeId` is a payload.
 
@@ -23,13 +23,13 @@ use super::violation::{Violations, of_json};
 use super::workflow::{EdgeEntry, Form, NodeEntry, OutputMapping, Workflow};
 use json_schema::pointer::join;
 
-/// What a text says, and what is wrong with it. Even a wrong text is read as far as possible, so
-/// that its graph can be checked too.
+/// The workflow of a text, and its problems. Even a wrong text is read as far as possible, so that
+/// its graph can be checked too.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The workflow; nothing if the text is not a JSON object.
+    /// The workflow; none if the text is not a JSON object.
     pub workflow: Option<Workflow>,
-    /// What is wrong.
+    /// The problems.
     pub violations: Vec<Violation>,
 }
 
@@ -88,10 +88,10 @@ fn form_of(root: &Map<String, Value>) -> Form {
     }
 }
 
-/// The type of a node that asks a model, as seed 003 writes it.
+/// The type of a node that calls a model, as seed 003 writes it.
 const SEED_LLM: &str = "LLM";
 
-/// The key under which a node has its settings: `config` where seed 003's form is written.
+/// The key of a node's settings: `config` in seed 003's form.
 pub(super) fn settings_key(node: &Map<String, Value>) -> &'static str {
     let seed = node.get("config").is_some_and(Value::is_object);
     match seed && !node.contains_key("configValues") {
@@ -105,7 +105,7 @@ struct Loader {
     violations: Violations,
 }
 
-// Texts and objects are taken out of the value that was read, not copied.
+// Texts and objects are moved out of the value that was read, not copied.
 impl Loader {
     fn workflow(&mut self, mut root: Map<String, Value>) -> Workflow {
         let form = form_of(&root);
@@ -384,7 +384,7 @@ impl Loader {
         }
     }
 
-    /// Reads a text that names something: there, not empty, not too long.
+    /// Reads a name: a text that exists, is not empty and not too long.
     fn name(
         &mut self,
         parent: &mut Map<String, Value>,
@@ -432,8 +432,8 @@ impl Loader {
     }
 }
 
-/// Returns whether a value may stand in an interface slot: of its type, or an array of it where the
-/// slot takes many.
+/// Returns whether a value fits an interface slot: of its type, or an array of it where the slot
+/// accepts many.
 pub fn fits_interface(slot: &Slot, value: &Value) -> bool {
     match value {
         _ if slot.is_stream => is_whole(slot, value),

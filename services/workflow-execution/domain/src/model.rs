@@ -29,7 +29,7 @@ impl Role {
     }
 }
 
-/// A message as a model is given it.
+/// A message to or from a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelMessage {
     /// The author.
@@ -45,7 +45,7 @@ pub struct ModelMessage {
 }
 
 impl ModelMessage {
-    /// Puts a message together that is only text.
+    /// Puts a message of text only together.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
@@ -56,12 +56,12 @@ impl ModelMessage {
         }
     }
 
-    /// Whether it says nothing, calls nothing and reports nothing.
+    /// Whether it has no text, no call and no result.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty() && self.result_of.is_none()
     }
 
-    /// Returns about how many bytes a model reads of it.
+    /// Returns the approximate number of bytes that a model reads of it.
     fn weight(&self) -> usize {
         let calls = self.calls.iter();
         let calls = calls.map(|call| call.name.len() + call.arguments_json.len());
@@ -79,11 +79,11 @@ pub struct ModelRequest {
     pub messages: Vec<ModelMessage>,
     /// The tools that the model may call natively.
     pub tools: Vec<Value>,
-    /// How it is to answer.
+    /// The parameters of the answer.
     pub parameters: ModelParameters,
 }
 
-/// How a model is to answer; what is missing is left to its endpoint.
+/// The parameters of an answer; a missing one is left to the endpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelParameters {
     /// The most tokens to write.
@@ -99,9 +99,9 @@ pub struct ModelParameters {
 /// A whole answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelAnswer {
-    /// What the model wrote.
+    /// The text.
     pub text: String,
-    /// Why it stopped, in the words of its API.
+    /// The reason to stop, in the words of its API.
     pub finish_reason: String,
     /// Tokens of the request; zero if unknown.
     pub input_tokens: u32,
@@ -114,10 +114,10 @@ pub struct ModelAnswer {
 }
 
 impl ModelParameters {
-    /// Reads parameters by name. `stream` is accepted and means nothing: every answer is streamed.
+    /// Reads parameters by name. `stream` is accepted and ignored: every answer is streamed.
     ///
     /// # Errors
-    /// Everything that is wrong, in one failure.
+    /// All problems, in one failure.
     pub fn read(parameters: &Map<String, Value>) -> Result<Self, Failure> {
         let mut read = Self::default();
         let mut wrong = Vec::new();
@@ -165,7 +165,7 @@ impl ModelParameters {
 }
 
 impl ModelRequest {
-    /// Returns about how many bytes the request has.
+    /// Returns the approximate number of bytes of the request.
     pub fn weight(&self) -> usize {
         let messages = self.messages.iter().map(ModelMessage::weight);
         let tools = self.tools.iter().map(super::size::weight);

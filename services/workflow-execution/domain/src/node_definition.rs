@@ -1,14 +1,14 @@
-//! What is the same for every node of a type, as a canvas shows it and the engine uses it.
+//! The definition that all nodes of a type share, for the canvas and the engine.
 
 use serde_json::Value;
 
 use super::data_flow::DataFlow;
 use super::slot::Shape;
 
-/// Where a node stands with regard to its workflow's interface.
+/// The role of a node in its workflow's interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InterfaceRole {
-    /// Inside.
+    /// It is inside.
     #[default]
     Inner,
     /// It brings the inputs of the run into the graph.
@@ -17,19 +17,19 @@ pub enum InterfaceRole {
     Exit,
 }
 
-/// What a node does beyond computing its outputs.
+/// The effects of a node beyond computing its outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NodeEffects {
-    /// Nothing: it is a function of its inputs and runs inline.
+    /// None: it is a function of its inputs and runs inline.
     #[default]
     Pure,
-    /// It needs other services, but changes nothing outside its run.
+    /// It needs other services, but changes no state outside its run.
     ReadOnly,
-    /// It may change something outside its run.
+    /// It may change state outside its run.
     External,
 }
 
-/// Whether a result of a node may stand for that of another with the same inputs and settings.
+/// The reuse of a node's result by another node with the same inputs and settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reuse {
     /// Not at all.
@@ -37,27 +37,27 @@ pub enum Reuse {
     /// Always: the node is a function of its inputs and settings.
     #[default]
     Deterministic,
-    /// For a while: it reads what may change.
+    /// For a while: it reads data that may change.
     Reads,
 }
 
-/// What leaves a node that is switched off.
+/// The outputs of a bypassed node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
     /// Input values that fit its outputs.
     #[default]
     Pass,
-    /// Nothing: its outputs are absent.
+    /// None: its outputs are absent.
     Mute,
 }
 
-/// Which slots a node has beyond those of its type.
+/// The slots of a node beyond the slots of its type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FurtherSlots {
     /// None.
     #[default]
     None,
-    /// An input for every other key that an edge or a preset value names.
+    /// An input for every further key that an edge or a preset value names.
     NamedInputs,
     /// An input for every gap of its template.
     TemplateGaps,
@@ -111,7 +111,7 @@ pub struct NodeModes {
     pub modes: Vec<NodeMode>,
 }
 
-/// What is the same for every node of a type.
+/// The definition that all nodes of a type share.
 #[derive(Clone, Debug)]
 pub struct NodeDefinition {
     /// The full type, such as `core:TextMerge`.
@@ -126,19 +126,19 @@ pub struct NodeDefinition {
     pub shape: Shape,
     /// The settings that the type reads.
     pub config: Vec<ConfigSlot>,
-    /// The modes; nothing for a type without modes.
+    /// The modes; none for a type without modes.
     pub modes: Option<NodeModes>,
-    /// Which slots a node has beyond these.
+    /// The slots of a node beyond these.
     pub further_slots: FurtherSlots,
-    /// What it does beyond computing its outputs.
+    /// Its effects beyond computing its outputs.
     pub effects: NodeEffects,
     /// Whether its results may be reused.
     pub reuse: Reuse,
     /// Whether it can wait for a time, a signal or a person.
     pub waits: bool,
-    /// Where it stands with regard to the interface.
+    /// Its role in the interface.
     pub role: InterfaceRole,
-    /// What leaves it when it is switched off.
+    /// Its outputs when it is bypassed.
     pub bypass: Bypass,
 }
 

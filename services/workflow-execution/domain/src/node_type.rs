@@ -1,8 +1,8 @@
 //! The interface of a node type.
 //!
-//! A node never does I/O. A pure node gives its outputs at once; any other describes the
-//! [`Effect`] that it needs, the runner carries it out, and the node makes outputs of what came
-//! back. That keeps every node a function, and every effect in one place.
+//! A node never does I/O. A pure node returns its outputs at once; any other describes the
+//! [`Effect`] that it needs, the runner carries it out, and the node makes outputs of the result.
+//! That keeps every node a function, and every effect in one place.
 
 use call_outcome::{Failure, Violation};
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use super::slot::{Shape, Slot};
 use super::tool::{ToolOutcome, ToolRequest};
 use super::wait::{WaitRequest, Wake};
 
-/// What the slots of a node may depend on.
+/// The context that the slots of a node may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeContext<'a> {
     /// The node's `configValues`.
@@ -37,8 +37,8 @@ pub struct ShapeContext<'a> {
 }
 
 impl ShapeContext<'_> {
-    /// Returns the names that this workflow gives inputs of the node beyond `known`: connected
-    /// ones first, then preset ones.
+    /// Returns the inputs of the node beyond `known` that this workflow names: connected ones
+    /// first, then preset ones.
     pub fn further_inputs(&self, known: &[Slot]) -> Vec<Slot> {
         let mut further: Vec<Slot> = Vec::new();
         let names = self
@@ -61,21 +61,21 @@ impl ShapeContext<'_> {
     }
 }
 
-/// What a node sees when it runs.
+/// The data of a node's execution.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeCall<'a> {
     /// The node's slots.
     pub shape: &'a Shape,
     /// The node's `configValues`.
     pub config: &'a Map<String, Value>,
-    /// A value for each input of the shape, of the slot's type; nothing where none was given.
+    /// A value for each input of the shape, of the slot's type; none where it is missing.
     pub inputs: &'a [Option<Input<'a>>],
     /// The node's id.
     pub id: &'a str,
     /// The seed of the run.
     pub run_seed: u64,
-    /// What the tools that it asked for wrote while they ran, in the order of its calls; empty for any
-    /// other effect.
+    /// The text that the requested tools wrote while they ran, in the order of its calls; empty for
+    /// any other effect.
     pub written: &'a str,
 }
 
@@ -90,19 +90,19 @@ impl NodeCall<'_> {
         self.value(self.shape.input(key)?)
     }
 
-    /// Returns the inputs from the one at `place` that have a value.
+    /// Returns the inputs with a value, from the input at `place` on.
     pub fn given(&self, place: usize) -> impl Iterator<Item = (&Slot, &Value)> {
         let inputs = self.shape.inputs.iter().zip(self.inputs).skip(place);
         inputs.filter_map(|(slot, value)| Some((slot, value.as_deref()?.as_ref())))
     }
 
-    /// Returns the inputs for longer than the call.
+    /// Returns the inputs as owned values, which outlive the call.
     pub fn owned_inputs(&self) -> Values {
         let inputs = self.inputs.iter().cloned();
         inputs.map(|input| input.map(Cow::into_owned)).collect()
     }
 
-    /// Returns all inputs by name, null where there is none.
+    /// Returns all inputs by name, null for missing ones.
     pub fn inputs_by_name(&self) -> Value {
         let inputs = self.shape.inputs.iter().zip(self.inputs);
         let inputs = inputs.map(|(slot, value)| {
@@ -126,7 +126,7 @@ impl NodeCall<'_> {
     }
 }
 
-/// Something that only the runner can do for a node.
+/// An action that only the runner can do for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Call a tool through the registry.
@@ -142,46 +142,46 @@ pub enum Effect {
         language: String,
         /// The script.
         code: String,
-        /// What the script reads.
+        /// The input of the script.
         input: Value,
-        /// How long it may run, in milliseconds; nothing takes the sandbox's default.
+        /// The time limit, in milliseconds; the sandbox's default if none.
         wall_millis: Option<u64>,
-        /// The type of the values that it yields as lines of standard output; nothing if it writes text.
+        /// The type of the values that it yields as lines of standard output; none if it writes
+        /// text.
         yields: Option<DataFlow>,
     },
     /// Call tools in order, neighbours that are parallel-safe together, up to the first that fails.
     CallTools(Vec<ToolRequest>),
-    /// Ask the registry what the tools with these ids are like.
+    /// Request the descriptions of the tools with these ids from the registry.
     DescribeTools(Vec<String>),
     /// Read or extend a conversation.
     History(HistoryRequest),
-    /// Ask a language model.
+    /// Call a language model.
     AskModel(ModelRequest),
-    /// Go through the iterations of the zone.
+    /// Run the iterations of the zone.
     RunZone {
         /// A value for each input of the zone.
         inputs: Values,
     },
 }
 
-/// What is to be done with a conversation of the agent runtime. An empty id is the conversation of the
-/// run.
+/// A request to a conversation of the agent runtime. An empty id is the conversation of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HistoryRequest {
     /// Read its newest messages.
     Load {
         /// The id.
         conversation_id: String,
-        /// How many messages at most.
+        /// The most messages.
         limit: usize,
     },
-    /// Append what it does not end with yet.
+    /// Append the messages that it does not end with yet.
     Save {
         /// The id.
         conversation_id: String,
         /// The chat.
         messages: Vec<ModelMessage>,
-        /// The revision that it must have; nothing for any.
+        /// The revision that it must have; none for any.
         expected_revision: Option<u64>,
     },
 }
@@ -202,30 +202,30 @@ impl HistoryRequest {
     }
 }
 
-/// What came back from an [`Effect`].
+/// The result of an [`Effect`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
     /// The tool succeeded with this output.
     Tool {
-        /// What the tool gave.
+        /// The output of the tool.
         output: Value,
         /// The run that carried the call out; empty if it has none of its own.
         child_run_id: String,
     },
     /// The tool did not succeed.
     ToolFailed {
-        /// How it ended, in lower case: `failed`, `rejected`, `cancelled` or `skipped`.
+        /// The end of the call, in lower case: `failed`, `rejected`, `cancelled` or `skipped`.
         status: &'static str,
-        /// Why.
+        /// The failure.
         failure: Failure,
     },
     /// The script ended by itself with code 0.
     Script {
-        /// What it wrote to the result channel; null if nothing.
+        /// The value on the result channel; null if it wrote none.
         result: Value,
-        /// What it wrote to standard output: the text, or the array of the values that it yielded.
+        /// Its standard output: the text, or the array of the values that it yielded.
         written: Value,
-        /// What it wrote to standard error.
+        /// Its standard error.
         stderr: String,
     },
     /// The calls of a list ended: one for each, up to one whose failure stopped the rest.
@@ -241,39 +241,39 @@ pub enum Settled {
     },
     /// The model answered.
     Model(ModelAnswer),
-    /// The zone gave a value for each of its outputs.
+    /// The zone returned a value for each of its outputs.
     Zone(Vec<Arc<Value>>),
-    /// What the node waited for has come.
+    /// The wait of the node has ended.
     Woken {
-        /// What woke it.
+        /// The cause.
         wake: Wake,
-        /// When it was due, as a time of RFC 3339 in UTC; empty if it had no such time.
+        /// The due time, as a time of RFC 3339 in UTC; empty if it had none.
         due: String,
     },
 }
 
-/// How a node continues.
+/// The result of running a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// It gave a value for each output of its shape.
+    /// A value for each output of its shape.
     Done(Vec<Arc<Value>>),
-    /// It gave values for some outputs; the others are absent, and nodes that need them do not run.
+    /// Values for some outputs; the others are absent, and nodes that need them do not run.
     Branch(Values),
-    /// It needs something done first.
+    /// It needs an effect first.
     Effect(Effect),
-    /// It waits for something.
+    /// It waits.
     Wait(Box<WaitRequest>),
 }
 
 /// A node type.
 pub trait Node: Send + Sync + std::fmt::Debug {
-    /// Returns what is the same for every node of the type.
+    /// Returns the definition that all nodes of the type share.
     fn definition(&self) -> &NodeDefinition;
 
     /// Returns the slots of one node, which may depend on its settings and its workflow.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings; pointers are relative to the node.
+    /// All problems with the settings; pointers are relative to the node.
     fn shape(&self, _context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         Ok(self.definition().shape.clone())
     }
@@ -281,13 +281,13 @@ pub trait Node: Send + Sync + std::fmt::Debug {
     /// Runs the node, or its first half.
     ///
     /// # Errors
-    /// [`Failure`] says why there are no outputs.
+    /// The [`Failure`] of the node.
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure>;
 
-    /// Makes outputs of what came back from the effect that [`Node::run`] asked for.
+    /// Makes outputs of the result of the effect that [`Node::run`] requested.
     ///
     /// # Errors
-    /// [`Failure`] says why there are no outputs.
+    /// The [`Failure`] of the node.
     fn settle(&self, _call: NodeCall<'_>, _settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let name = self.definition().full_type;
         Err(Failure::new(

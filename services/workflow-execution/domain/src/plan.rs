@@ -19,7 +19,7 @@ pub type NodeIndex = u32;
 pub struct Plan {
     /// The name for people.
     pub name: String,
-    /// What it does.
+    /// The description.
     pub description: String,
     /// The nodes, in the order of the text.
     pub nodes: Vec<PlanNode>,
@@ -27,7 +27,7 @@ pub struct Plan {
     pub interface_inputs: Vec<Slot>,
     /// The outputs of the workflow.
     pub interface_outputs: Vec<Slot>,
-    /// Where each interface output comes from, in the order of the interface.
+    /// The source of each interface output, in the order of the interface.
     pub outputs: Vec<Source>,
     /// The place of each node by its id.
     pub by_id: HashMap<Arc<str>, NodeIndex>,
@@ -40,33 +40,33 @@ pub struct Plan {
 pub struct PlanNode {
     /// The id.
     pub id: Arc<str>,
-    /// What it does.
+    /// Its type.
     pub node: Arc<dyn Node>,
     /// Its slots.
     pub shape: Shape,
     /// Its settings.
     pub config: Arc<Map<String, Value>>,
-    /// Where the value of each input comes from.
+    /// The sources of each input.
     pub inputs: Box<[PlanInput]>,
-    /// Whether anything takes the value of each output.
+    /// Whether each output has a reader.
     pub used: Box<[bool]>,
     /// The nodes that need its outputs, each once.
     pub successors: Box<[NodeIndex]>,
-    /// How many nodes it needs the outputs of.
+    /// The number of nodes whose outputs it needs.
     pub predecessors: u32,
     /// Whether it does not run: values pass by it.
     pub bypassed: bool,
-    /// How long it may take, how often it is tried, and what becomes of its failure; nothing for a
-    /// node without such settings.
+    /// Its time limits, its retries, and the handling of its failure; none for a node without such
+    /// settings.
     pub execution: Option<Box<Execution>>,
-    /// Its slots as the node itself knows them.
+    /// Its slots in the view of the node itself.
     pub own_shape: Shape,
-    /// What a zone repeats; nothing for any other node.
+    /// The plan that a zone repeats; none for any other node.
     pub body: Option<Arc<Plan>>,
 }
 
 impl Plan {
-    /// Returns the output that a value comes from; nothing if no node gives it.
+    /// Returns the output of a source; none if the source is no node.
     pub fn output_of(&self, source: &Source) -> Option<&Slot> {
         match source {
             Source::Output { node, slot } => {
@@ -79,7 +79,7 @@ impl Plan {
 }
 
 impl Edges {
-    /// Returns where the values come from.
+    /// Returns the sources of the values.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         let (single, many) = match self {
             Edges::None => (None, &[][..]),
@@ -112,12 +112,12 @@ impl PlanNode {
         self.body.as_ref().is_some_and(|body| body.has_effects)
     }
 
-    /// Whether the node has an effect, or a node that it repeats does.
+    /// Whether the node, or a node that it repeats, has an effect.
     pub fn has_effects(&self) -> bool {
         self.definition().effects != NodeEffects::Pure || self.repeats_effects()
     }
 
-    /// Puts together what the node sees when it runs.
+    /// Puts the data of the node's execution together.
     pub fn call<'a>(&'a self, inputs: &'a [Option<Input<'a>>]) -> NodeCall<'a> {
         NodeCall {
             shape: &self.own_shape,
@@ -130,8 +130,8 @@ impl PlanNode {
     }
 }
 
-/// Where the value of an input comes from. An edge counts before the preset, the preset before the
-/// default; an edge that brings nothing counts as none.
+/// The sources of an input. An edge precedes the preset, the preset precedes the default; an edge
+/// without a value counts as none.
 #[derive(Debug)]
 pub struct PlanInput {
     /// The edges.
@@ -145,7 +145,7 @@ pub struct PlanInput {
 pub enum Edges {
     /// No edge.
     None,
-    /// A value that is already as the slot wants it: an input of the run.
+    /// A value that the slot accepts unchanged: an input of the run.
     Whole(Source),
     /// One edge into a slot for one value.
     One(Source),
@@ -156,16 +156,16 @@ pub enum Edges {
 /// One of the edges into a slot for many values.
 #[derive(Debug)]
 pub struct ManyEdge {
-    /// Where it comes from.
+    /// The source.
     pub source: Source,
     /// Whether it brings an array whose items are the values.
     pub spread: bool,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// From nowhere.
+    /// No source.
     Absent,
     /// From the text of the workflow.
     Constant(Arc<Value>),

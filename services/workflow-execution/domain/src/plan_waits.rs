@@ -1,4 +1,4 @@
-//! What the nodes of a plan can wait for.
+//! The waits of a plan's nodes.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ pub fn can_wait(plan: &Plan) -> bool {
     })
 }
 
-/// Whether a zone of the plan, or of a zone in it, may only take a certain time.
+/// Whether a zone of the plan, or of a zone in it, has a time limit.
 pub fn has_timed_zones(plan: &Plan) -> bool {
     plan.nodes.iter().any(|node| {
         let execution = node.execution.as_ref();

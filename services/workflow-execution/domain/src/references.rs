@@ -1,5 +1,5 @@
-//! The names in a definition that have to stand for something for its runs to succeed: tools, models and languages.
-//! Workflows are looked up when a definition is compiled.
+//! The names in a definition that have to resolve for its runs to succeed: tools, models and
+//! languages. Workflows are looked up when a definition is compiled.
 
 use core_types::{Reference, ReferenceKind};
 use serde_json::Value;
@@ -8,24 +8,24 @@ use super::tool_choice::{self, LLM, LLM_DECISION};
 use super::workflow::{NodeEntry, Workflow};
 use json_schema::pointer::join;
 
-/// The settings that name something, by type of node.
+/// The settings that are references, by type of node.
 const SETTINGS: [(&str, &str, ReferenceKind); 2] = [
     (LLM, "profileId", ReferenceKind::Model),
     (LLM_DECISION, "profileId", ReferenceKind::Model),
 ];
 
-/// The inputs that name something, by type of node.
+/// The inputs that are references, by type of node.
 const INPUTS: [(&str, &str, ReferenceKind); 3] = [
     ("core:ExecuteTool", "tool_id", ReferenceKind::Tool),
     ("core:LlmApiRequest", "model", ReferenceKind::Model),
     ("core:Script", "language", ReferenceKind::Language),
 ];
 
-/// The beginnings of the ids of tools that come with a workflow or a profile.
+/// The prefixes of the ids of tools that a workflow or a profile defines.
 const OF_DOCUMENTS: [&str; 2] = ["workflow:", "agent:"];
 
-/// Returns everything that a definition names, each with its place. `source` is the JSON that `workflow` was
-/// read from. A preset value counts where no edge leads to its input.
+/// Returns every name in a definition, with its place. `source` is the JSON that `workflow` was
+/// read from. A preset value counts if no edge leads to its input.
 pub fn references(workflow: &Workflow, source: &Value) -> Vec<Reference> {
     let tools = tool_choice::named(&workflow.nodes, source);
     let mut all: Vec<Reference> = tools
@@ -48,7 +48,7 @@ pub fn references(workflow: &Workflow, source: &Value) -> Vec<Reference> {
     all
 }
 
-/// Whether a tool that is not there may come with a workflow or a profile that is stored later.
+/// Whether a missing tool may be defined by a workflow or a profile that is stored later.
 pub fn may_come(tool_id: &str) -> bool {
     OF_DOCUMENTS
         .iter()

@@ -1,8 +1,9 @@
-//! How much values weigh.
+//! The size of values.
 
 use serde_json::Value;
 
-/// Returns about how many bytes `value` has as JSON text; never less than its texts and names.
+/// Returns the approximate number of bytes of `value` as JSON text; never less than its texts and
+/// names.
 pub fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,

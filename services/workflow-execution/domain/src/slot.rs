@@ -1,4 +1,4 @@
-//! Slots: where values enter and leave a node or a workflow.
+//! Slots: the inputs and outputs of nodes and workflows.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::data_flow::DataFlow;
 
-/// The category of a slot that connects to everything.
+/// The category of a slot that connects to every slot.
 const BEHAVIOR_WILDCARD: &str = "BehaviorWildcard";
 
 /// One input or output of a node, or of a workflow's interface.
@@ -16,16 +16,16 @@ pub struct Slot {
     pub key: Arc<str>,
     /// The type of its values.
     pub data_flow: DataFlow,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
-    /// Whether there must be a value. Means nothing for outputs.
+    /// Whether a value is required. Has no meaning for outputs.
     pub required: bool,
     /// Whether several edges may end here; the value is then an array.
     pub multi: bool,
-    /// Whether of the values of several edges the node takes only the first that is there, as the
+    /// Whether of the values of several edges the node takes only the first that exists, as the
     /// pair of the place of its edge and the value.
     pub first: bool,
-    /// The value that is used when there is no other.
+    /// The value that is used if no other is present.
     pub default: Option<Arc<Value>>,
     /// Values that an editor offers; empty for any value.
     pub suggestions: Vec<&'static str>,
@@ -35,10 +35,10 @@ pub struct Slot {
     /// Free words; slots that share one may be connected whatever their types.
     pub categories: Vec<String>,
     /// Whether a text passes here piece by piece, or values one after the other, while they are written.
-    /// What the slot holds is the whole of it (see [`super::stream_value`]).
+    /// The slot holds the whole of it (see [`super::stream_value`]).
     pub is_stream: bool,
-    /// The stream input with whose whole that of this stream output begins, so that its pieces pass
-    /// through at once.
+    /// The stream input with whose whole the whole of this stream output begins, so that its pieces
+    /// pass through at once.
     pub relays: Option<Arc<str>>,
 }
 
@@ -89,7 +89,7 @@ impl Slot {
         self
     }
 
-    /// Gives the value that is used when there is no other.
+    /// Sets the value that is used if no other is present.
     pub fn default(mut self, value: Value) -> Self {
         self.default = Some(Arc::new(value));
         self
@@ -108,7 +108,7 @@ impl Slot {
     }
 
     /// Lets a text pass piece by piece, or values one after the other. An output of a node with an effect is
-    /// what the effect writes.
+    /// the effect's output.
     pub fn stream(mut self) -> Self {
         self.is_stream = true;
         self
@@ -125,7 +125,7 @@ impl Slot {
         self.is_stream && self.data_flow != DataFlow::String
     }
 
-    /// Returns the type of what a slot for plain values gets of this one.
+    /// Returns the type of this slot's value in a slot for plain values.
     pub fn whole(&self) -> DataFlow {
         match self.streams_values() && !self.data_flow.is_any() {
             true => DataFlow::Array,
@@ -152,7 +152,7 @@ impl Slot {
                 .any(|word| target.categories.contains(word))
     }
 
-    /// Whether a value may stand here although it is not of the slot's type.
+    /// Whether the slot accepts a value although it is not of the slot's type.
     pub fn takes_otherwise(&self, value: &Value) -> bool {
         (value.is_array() || value.is_string())
             && self
@@ -175,7 +175,7 @@ impl Slot {
 pub struct Shape {
     /// The inputs, in the order in which a node sees their values.
     pub inputs: Arc<[Slot]>,
-    /// The outputs, in the order in which a node gives their values.
+    /// The outputs, in the order in which a node returns their values.
     pub outputs: Arc<[Slot]>,
 }
 

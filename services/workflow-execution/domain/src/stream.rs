@@ -1,8 +1,9 @@
-//! Streams between nodes: where their pieces come from, and where the whole is.
+//! Streams between nodes: the writers of their pieces, and the sources of the whole.
 //!
-//! What takes a stream apart from the outputs of a workflow is a pure node, which needs nothing before the
-//! end of the stream but to let the pieces pass, or takes only the whole (rule W28). So pieces go from the
-//! effect that writes them straight to the outputs of the workflow, and no node holds another.
+//! Apart from the outputs of a workflow, the reader of a stream is a pure node, which needs no
+//! value before the end of the stream except to let the pieces pass, or takes only the whole (rule
+//! W28). So pieces pass from the effect that writes them straight to the outputs of the workflow,
+//! and no node holds another.
 
 use super::data_flow::DataFlow;
 use super::node_definition::InterfaceRole;
@@ -14,8 +15,8 @@ use super::slot::Slot;
 pub struct StreamedOutput {
     /// Its place among the outputs of the workflow.
     pub place: usize,
-    /// The node whose effect writes its pieces, and the place among its outputs; nothing if it comes as a
-    /// whole.
+    /// The node whose effect writes its pieces, and the place among its outputs; none if it is only
+    /// available as a whole.
     pub writer: Option<(NodeIndex, u32)>,
     /// The node that has the whole.
     pub node: NodeIndex,

@@ -1,7 +1,7 @@
-//! The whole of a stream: what a slot holds of it, and what another slot gets of that (rule W24).
+//! The whole of a stream: its form in a slot, and its conversion to another slot (rule W24).
 //!
-//! A stream of texts is held as their joined text, a stream of other values as the array of these. A slot
-//! for streams of any type holds either. Where values are written down they are JSON lines.
+//! A stream of texts is held as their joined text, a stream of other values as their array. A slot
+//! for streams of any type holds either. In writing, values are JSON lines.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use super::data_flow::{DataFlow, Input, Mismatch};
 use super::slot::Slot;
 
-/// Makes the whole of the stream `slot` of what leads there: the whole of a stream, or a plain value, which
-/// is a stream of one.
+/// Makes the whole of the stream `slot` of an incoming value: the whole of a stream, or a plain
+/// value, which is a stream of one.
 ///
 /// # Errors
-/// A value is of another type than those of the slot.
+/// A value is of another type than the slot's.
 pub fn whole_of<'a>(
     slot: &Slot,
     value: &'a Arc<Value>,
@@ -69,7 +69,7 @@ pub fn nothing(slot: &Slot) -> Value {
     }
 }
 
-/// Writes values down, each a line.
+/// Writes each value on a line.
 pub fn to_lines<'v>(values: impl IntoIterator<Item = &'v Value>) -> String {
     let lines = values.into_iter().map(|value| format!("{value}\n"));
     lines.collect()

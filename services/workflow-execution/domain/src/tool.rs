@@ -1,13 +1,13 @@
-//! Tools as nodes hand them on, and calls that a model asked for.
+//! Tools in the form of values between nodes, and calls that a model requested.
 
 use call_catalogue::{Catalogue, Tool};
 use call_outcome::Failure;
 use serde_json::{Map, Value, json};
 
-/// The key of the name by which a workflow lists a tool, where that is not its id.
+/// The key of the name by which a workflow lists a tool, if that is not its id.
 pub const WRITTEN_NAME: &str = "writtenName";
 
-/// Writes a tool as an item of a list of tools; `written` is the name by which it was asked for.
+/// Writes a tool as an item of a list of tools; `written` is the requested name.
 pub fn tool_to_value(tool: &Tool, written: &str) -> Value {
     let mut value = json!({
         "name": tool.id,
@@ -28,7 +28,7 @@ pub fn tool_to_value(tool: &Tool, written: &str) -> Value {
 /// Makes a catalogue of a list of tools.
 ///
 /// # Errors
-/// What is not a tool, or why a parser cannot distinguish the tools.
+/// An item that is not a tool, or tools that a parser cannot distinguish.
 pub fn catalogue(tools: &[Value]) -> Result<Catalogue, Failure> {
     let wrong = |message: String| Failure::invalid("invalid_tools", message);
     let mut read = Vec::new();
@@ -59,21 +59,21 @@ pub struct ToolRequest {
     pub tool_id: String,
     /// The arguments.
     pub arguments: Map<String, Value>,
-    /// Whether it may be in flight beside neighbours of which the same is true.
+    /// Whether it may be in flight alongside neighbours that may too.
     pub parallel_safe: bool,
     /// Whether the next call runs even if this one fails.
     pub continue_on_error: bool,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutcome {
     /// In lower case: `succeeded`, `failed`, `rejected`, `cancelled` or `skipped`.
     pub status: &'static str,
-    /// What the tool gave; null if it did not succeed.
+    /// The output of the tool; null if it did not succeed.
     pub output: Value,
-    /// Why it did not succeed.
+    /// The failure.
     pub failure: Option<Failure>,
-    /// What a model reads about it.
+    /// The observation for a model.
     pub observation: String,
 }

@@ -1,5 +1,5 @@
-//! Which tools a workflow lets its models call: those of the workflow, and those that one node adds
-//! (seed 003).
+//! The tools that a workflow lets its models call: the tools of the workflow, and the tools that
+//! one node adds (seed 003).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub const TOOL_IDS: &str = "toolIds";
 /// The type of a node that prepares, makes and reads one request to a model.
 pub const LLM_DECISION: &str = "core:LLMDecisionWithTools";
 
-/// The type of a node that asks a model and carries its calls out, until it asks for none.
+/// The type of a node that calls a model and carries its calls out, until it requests none.
 pub const LLM: &str = "core:LLM";
 
 /// The type of a node that lists tools.
@@ -43,7 +43,7 @@ const MAX_TOOLS: usize = 500;
 pub struct DynamicTools {
     /// Their ids.
     pub tool_ids: Vec<String>,
-    /// How a tool is described to the model.
+    /// The template of a tool's description for the model.
     pub template: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl DynamicTools {
     /// Reads the setting `dynamicTools` of a node.
     ///
     /// # Errors
-    /// Everything that is wrong with it; pointers are relative to the node.
+    /// All problems with it; pointers are relative to the node.
     pub fn read(config: &Map<String, Value>) -> Result<Self, Vec<Violation>> {
         let Some(given) = config.get(DYNAMIC).filter(|given| !given.is_null()) else {
             return Ok(Self::default());
@@ -88,7 +88,7 @@ impl DynamicTools {
 /// or an object whose keys are the ids.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its problems.
 pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Vec<Violation>> {
     let Some(given) = root
         .get("availableTools")
@@ -129,7 +129,7 @@ pub fn initial(root: &Map<String, Value>) -> Result<Vec<String>, Vec<Violation>>
     })
 }
 
-/// Gives nodes that name no tools the ones of their workflow.
+/// Adds the tools of the workflow to nodes that name none.
 pub fn inherit(nodes: &mut [NodeEntry], initial: &[String]) {
     for node in nodes {
         let chooses = CHOOSING.contains(&node.full_type.as_str());
@@ -170,9 +170,9 @@ pub fn named(nodes: &[NodeEntry], source: &Value) -> Vec<(String, String)> {
     named
 }
 
-/// Returns what a node of a workflow lists for a model, or without a path what any node lists; nothing if
-/// there is no such node. The nodes are those that run: groups and composite nodes are replaced by their
-/// parts, and those that list tools have the ids of the workflow in the place of missing ones.
+/// Returns the tools that a node of a workflow lists for a model, or without a path the tools of
+/// all nodes; none if there is no such node. `nodes` are the nodes that run: groups and composite
+/// nodes are replaced by their parts, and listing nodes without ids have the ids of the workflow.
 pub fn listed(nodes: &[NodeEntry], path: &str) -> Option<Vec<String>> {
     let part = format!("{path}/{LISTING_PART}");
     let lists = |node: &&NodeEntry| {

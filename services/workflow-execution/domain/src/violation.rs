@@ -1,4 +1,4 @@
-//! What is wrong with a definition or with run inputs, all of it at once.
+//! The problems of a definition or of run inputs, all of them at once.
 
 use call_outcome::Violation;
 use json_schema::JsonError;
@@ -12,21 +12,21 @@ pub struct Violations {
 }
 
 impl Violations {
-    /// Adds one, unless the list is full.
+    /// Adds a violation, unless the list is full.
     pub fn add(&mut self, violation: Violation) {
         if self.list.len() < MAX_VIOLATIONS {
             self.list.push(violation);
         }
     }
 
-    /// Adds several.
+    /// Adds several violations.
     pub fn extend(&mut self, violations: impl IntoIterator<Item = Violation>) {
         for violation in violations {
             self.add(violation);
         }
     }
 
-    /// Returns whether something is wrong at exactly this place.
+    /// Returns whether there is a violation at exactly this place.
     pub fn has(&self, pointer: &str) -> bool {
         self.list
             .iter()
@@ -39,18 +39,18 @@ impl Violations {
         self.list.len() < MAX_SUGGESTED
     }
 
-    /// Returns whether nothing is wrong.
+    /// Returns whether there is no violation.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns what was collected.
+    /// Returns the collected violations.
     pub fn into_vec(self) -> Vec<Violation> {
         self.list
     }
 }
 
-/// Turns what is wrong with a JSON text into violations.
+/// Turns the problems of a JSON text into violations.
 pub fn of_json(error: &JsonError) -> Vec<Violation> {
     error
         .problems

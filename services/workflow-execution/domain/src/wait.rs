@@ -1,4 +1,4 @@
-//! What a node can wait for.
+//! The waits of a node.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use serde_json::Value;
 /// The type of the nodes that wait for a signal.
 pub const WAIT_SIGNAL: &str = "core:WaitSignal";
 
-/// Something that a node waits for.
+/// A wait of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WaitRequest {
-    /// What wakes it.
+    /// The kind of the wait.
     pub kind: WaitKind,
-    /// When it is woken if nothing else has woken it by then.
+    /// The time at which it ends at the latest.
     pub due: Due,
 }
 
-/// What wakes a node.
+/// The event that a node waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitKind {
     /// The time alone.
@@ -34,33 +34,33 @@ pub enum WaitKind {
     HumanInput {
         /// The question.
         title: String,
-        /// The JSON Schema of an answer that is none of the choices; null accepts any where there are no
-        /// choices.
+        /// The JSON Schema of an answer that is none of the choices; null accepts any if there are
+        /// no choices.
         form: Value,
         /// The answers that can be chosen, with their texts.
         choices: Vec<(String, String)>,
-        /// Who should answer.
+        /// The people who should answer.
         assignees: Vec<String>,
-        /// What the person should see.
+        /// The context that the person should see.
         context: Value,
     },
 }
 
-/// When a wait is due.
+/// The due time of a wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Due {
     /// Only the end of the run ends it.
     Never,
-    /// So long after it began.
+    /// This long after it began.
     After(Duration),
     /// At this time: seconds and nanoseconds since the Unix epoch.
     At(i64, i32),
 }
 
-/// What woke a node.
+/// The cause of a node's waking.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wake {
-    /// Its time came.
+    /// Its due time.
     Due,
     /// The signal, with this payload.
     Signal(Value),
@@ -68,7 +68,7 @@ pub enum Wake {
     Answer {
         /// The answer.
         answer: Value,
-        /// Who answered; empty if the request did not name them.
+        /// The person who answered; empty if the request did not name them.
         by: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A workflow as it was written, whichever of the two forms its text has.
+//! A workflow as it was written, in either of the two forms of its text.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,15 +42,14 @@ impl Form {
     }
 }
 
-/// A workflow as it was written. Keys that this service does not know stay in the text, which is
-/// what is stored and given back.
+/// A workflow as it was written. Unknown keys stay in the text, which is stored and returned.
 #[derive(Clone, Debug)]
 pub struct Workflow {
     /// The form of the text.
     pub form: Form,
-    /// The name for people; empty if the text gives none.
+    /// The name for people; empty if the text has none.
     pub name: String,
-    /// What it does; empty if the text does not say.
+    /// The description; empty if the text has none.
     pub description: String,
     /// The nodes in the order of the text.
     pub nodes: Vec<NodeEntry>,
@@ -60,8 +59,8 @@ pub struct Workflow {
     pub interface_inputs: Vec<Slot>,
     /// The outputs of the workflow.
     pub interface_outputs: Vec<Slot>,
-    /// Where a payload takes its outputs from; outputs that are not here come from the edges
-    /// into GroupOutput.
+    /// The sources of a payload's outputs; outputs that are not here come from the edges into
+    /// GroupOutput.
     pub output_mappings: Vec<OutputMapping>,
 }
 
@@ -72,24 +71,24 @@ pub struct NodeEntry {
     pub id: String,
     /// The full type, such as `core:TextMerge`.
     pub full_type: String,
-    /// Values for inputs that no edge leads to.
+    /// Values for inputs without an edge.
     pub presets: Map<String, Value>,
     /// The settings.
     pub config: Arc<Map<String, Value>>,
-    /// For inputs that take several edges: the ids of the edges in the order of their values.
+    /// For inputs that accept several edges: the ids of the edges in the order of their values.
     pub connection_orders: HashMap<String, Vec<String>>,
     /// Whether the node does not run: values pass by it.
     pub bypassed: bool,
-    /// Whether inputs without an edge take the workflow's input of the same key. Only a node
-    /// that is run by itself has this.
+    /// Whether inputs without an edge take the workflow's input of the same key. Only a node that
+    /// is run by itself has this.
     pub fed_by_interface: bool,
-    /// The interface that the node's slots follow, where it is not that of the workflow itself: of
-    /// the group that the node belongs to, or of the workflow that it refers to.
+    /// The interface that the node's slots follow, if it is not the workflow's own: the interface
+    /// of the group that the node belongs to, or of the workflow that it refers to.
     pub interface: Option<Shape>,
-    /// The id of the node that it stands inside of on the canvas; once groups are flattened, of the
-    /// zone around it.
+    /// The id of the node around it on the canvas; once groups are flattened, of the zone around
+    /// it.
     pub parent: Option<String>,
-    /// Where the node stands in the text.
+    /// The place of the node in the text.
     pub pointer: String,
 }
 
@@ -100,17 +99,17 @@ pub struct EdgeEntry {
     pub id: String,
     /// The id of the node that it comes from.
     pub source: String,
-    /// The output that it comes from; nothing if the text does not say.
+    /// The output that it comes from; none if the text names none.
     pub source_handle: Option<String>,
     /// The id of the node that it leads to.
     pub target: String,
-    /// The input that it leads to; nothing if the text does not say.
+    /// The input that it leads to; none if the text names none.
     pub target_handle: Option<String>,
-    /// Where the edge stands in the text.
+    /// The place of the edge in the text.
     pub pointer: String,
 }
 
-/// Where an interface output comes from.
+/// The source of an interface output.
 #[derive(Clone, Debug)]
 pub struct OutputMapping {
     /// The key of the interface output.
@@ -119,7 +118,7 @@ pub struct OutputMapping {
     pub node: String,
     /// Its output.
     pub slot: String,
-    /// Where the mapping stands in the text.
+    /// The place of the mapping in the text.
     pub pointer: String,
 }
 
@@ -143,8 +142,8 @@ impl NodeEntry {
 
 impl Workflow {
     /// Wraps a single node: its inputs become the workflow's inputs, its outputs the workflow's
-    /// outputs, and there are no edges. `given` are the inputs that the run is given, by which the
-    /// slots of some node types are known.
+    /// outputs, and there are no edges. `given` are the run's inputs, by which the slots of some
+    /// node types are known.
     pub fn of_single_node(
         full_type: &str,
         config: Map<String, Value>,

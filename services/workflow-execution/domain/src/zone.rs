@@ -1,12 +1,12 @@
 //! Zones: nodes that repeat the nodes inside them (rules W9 to W17).
 //!
 //! The nodes inside become a plan of their own ([`split`]), which the same [`super::engine`] drives once
-//! for each iteration ([`body`]). [`iterations`] says what each is given and what becomes of what it
-//! gave; it keeps the values that are carried and collected, and nothing else of an iteration that is
-//! over.
+//! for each iteration ([`body`]). [`iterations`] makes the inputs of each iteration and takes its
+//! outputs; it keeps the values that are carried and collected, and nothing else of an iteration
+//! that is over.
 //!
-//! Where nodes inside have effects, the runner records each iteration and what happens in it, so a zone
-//! that a crash interrupts continues there. Otherwise a [`run::ZoneRun`] goes through the iterations in
+//! Where nodes inside have effects, the runner records each iteration and its events, so a zone
+//! that a crash interrupts continues there. Otherwise a [`run::ZoneRun`] runs the iterations in
 //! memory, and begins again after a crash.
 
 pub mod body;

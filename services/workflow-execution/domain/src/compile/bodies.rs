@@ -1,4 +1,4 @@
-//! Compiles what zones repeat.
+//! Compiles the bodies of zones.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Refuses attempts of a zone whose nodes have effects: which of them to repeat is for each node to
-    /// say (rule W13 differs).
+    /// Refuses attempts of a zone whose nodes have effects: each node states its own retries (rule
+    /// W13 differs).
     fn refuse_retry(&mut self, zone: &super::NodeEntry) {
         let attempts = zone
             .config

@@ -16,7 +16,7 @@ struct ResolvedEdge<'a> {
     output: usize,
     /// The number behind `__` of the handle.
     place: Option<usize>,
-    /// Whether the output gives an array of values.
+    /// Whether the output is an array of values.
     many: bool,
 }
 
@@ -36,8 +36,8 @@ impl<'a> ResolvedEdges<'a> {
         !self.edges_into(node, input).is_empty()
     }
 
-    /// Returns the edges into an input, in the order of their values: as `inputConnectionOrders`
-    /// says, then by the number of the handle, then as they stand in the text.
+    /// Returns the edges into an input, in the order of their values: by `inputConnectionOrders`,
+    /// then by the number of the handle, then in the order of the text.
     pub(super) fn leading_to(
         &self,
         node: usize,
@@ -73,7 +73,7 @@ impl<'a> ResolvedEdges<'a> {
         Edges::Many(many.collect())
     }
 
-    /// Returns for each node the nodes that it leads to and how many lead to it.
+    /// Returns for each node the nodes that it leads to and the number of nodes that lead to it.
     pub(super) fn links(self) -> impl Iterator<Item = (Vec<NodeIndex>, u32)> {
         let mut counts = vec![0_u32; self.successors.len()];
         for successor in self.successors.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Finds where the outputs of a workflow come from.
+//! Finds the sources of a workflow's outputs.
 
 use call_outcome::Violation;
 use std::collections::HashMap;
@@ -69,8 +69,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Finds the exit node that gives an interface output: the one with an edge to it, else the
-    /// first one, which then gives a preset or nothing.
+    /// Finds the exit node of an interface output: the one with an edge to it, else the first one,
+    /// which then holds a preset or no value.
     fn exit_output(&mut self, edges: &ResolvedEdges, key: &str) -> Source {
         let mut first = None;
         let mut connected = None;

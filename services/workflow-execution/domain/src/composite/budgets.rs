@@ -1,4 +1,4 @@
-//! How much a model may call in one node.
+//! The bounds on a model's calls in one node.
 
 use call_outcome::Violation;
 use serde_json::{Map, Value, json};
@@ -8,13 +8,13 @@ use json_schema::pointer::join;
 /// The setting of the budgets.
 const MAX_TOOL_CALLS: &str = "maxToolCalls";
 
-/// The most that a budget may be.
+/// The largest budget.
 const MOST: u64 = 1_000;
 
-/// How much a model may call in one node (seed 003).
+/// The bounds on a model's calls in one node (seed 003).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Requests with tools; one without follows them.
+    /// Requests with tools; one without tools follows them.
     pub iterations: u64,
     /// Calls of one answer.
     pub calls_per_response: u64,
@@ -36,7 +36,7 @@ impl Budgets {
     /// Reads `maxToolCalls`: a number for rounds and calls, or an object with each.
     ///
     /// # Errors
-    /// Everything that is wrong with it; pointers are relative to the node.
+    /// All problems with it; pointers are relative to the node.
     pub fn read(config: &Map<String, Value>) -> Result<Self, Vec<Violation>> {
         let default = Self::default();
         let place = join("/configValues", MAX_TOOL_CALLS);

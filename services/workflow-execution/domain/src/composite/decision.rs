@@ -6,7 +6,7 @@ use super::super::execution::EXECUTION;
 use super::super::tool_choice::{LISTING_PART, TOOL_IDS};
 use super::{Choice, chat, edge, of, setting};
 
-/// Lists tools, asks a model once and reads its calls.
+/// Lists tools, calls a model once and reads its calls.
 pub(super) fn parts(config: &Map<String, Value>, choice: &Choice, has_tools: bool) -> Value {
     let setting = |key: &str| setting(config, key);
     let source = match has_tools {

@@ -1,4 +1,4 @@
-//! The parts of `core:LLM`: a loop round a request to a model and the calls that it asks for.
+//! The parts of `core:LLM`: a loop round a request to a model and the calls that it requests.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::{Budgets, Choice, chat, edge, of, setting};
 /// The inputs that are no gaps of the prompt.
 const OWN: [&str; 2] = ["prompt", "messages"];
 
-/// Asks a model, carries its calls out and reports them to it, until it asks for none or its budgets
-/// are used up.
+/// Calls a model, carries its calls out and reports them to it, until it requests none or its
+/// budgets are used up.
 pub(super) fn parts(
     config: &Map<String, Value>,
     choice: &Choice,

@@ -18,12 +18,12 @@ const MAX_HOLDERS: u64 = 10_000;
 /// The variables that the expression sees.
 const VARIABLES: &[&str] = &["inputs"];
 
-/// What bounds how many nodes with the same key run at once, whatever their runs.
+/// The bound on nodes with the same key that run at once, whatever their runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConcurrencyKey {
-    /// The expression in CEL that gives the key.
+    /// The expression in CEL whose value is the key.
     source: String,
-    /// How many nodes with the same key may run at once.
+    /// The most nodes with the same key that run at once.
     pub limit: usize,
 }
 
@@ -31,7 +31,7 @@ impl ConcurrencyKey {
     /// Returns the key of a node with these inputs by name.
     ///
     /// # Errors
-    /// The expression gives no text, or one that is no key.
+    /// The value of the expression is no text, or a text that is no key.
     pub fn evaluate(&self, inputs: &Value) -> Result<String, Failure> {
         let failed = |problem: &str| {
             let message = format!("`concurrencyKey` has no result: {problem}");

@@ -1,4 +1,4 @@
-//! What a zone repeats, on the values that stay the same for each iteration.
+//! The body of a zone, on the values that stay the same for each iteration.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use super::super::plan::{Edges, Plan, PlanNode, Source};
 use super::iterations::Iterations;
 use super::settings::ZoneSettings;
 
-/// The body of a zone under way.
+/// The body of a zone in progress.
 #[derive(Clone, Debug)]
 pub struct Body {
     plan: Arc<Plan>,
-    /// Whether anything leads to each output of an iteration.
+    /// Whether each output of an iteration has a source.
     connected: Arc<[bool]>,
-    /// What comes from around the zone.
+    /// The values from around the zone.
     outer: Values,
-    /// What makes the random numbers of its nodes.
+    /// The seed of the random numbers of its nodes.
     seed: u64,
 }
 
@@ -52,12 +52,12 @@ impl Body {
         Ok((body, iterations))
     }
 
-    /// Returns what is run in each iteration.
+    /// Returns the plan of each iteration.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// Returns for each output of an iteration whether anything leads to it.
+    /// Returns for each output of an iteration whether it has a source.
     pub fn connected(&self) -> &[bool] {
         &self.connected
     }
@@ -73,10 +73,10 @@ impl Body {
         engine.with_seed(&format!("{}#{index}", self.seed))
     }
 
-    /// Returns what an iteration gave in which nothing is left to happen.
+    /// Returns the outputs of an iteration that has ended.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The failure of the iteration.
     pub fn gave(engine: &Engine, index: u64) -> Result<Values, Failure> {
         let Some(Outcome::Failed { first, failure, .. }) = engine.outcome() else {
             return Ok(engine.interface_values());
@@ -88,7 +88,7 @@ impl Body {
     }
 }
 
-/// Whether an edge or a preset gives an output of an iteration.
+/// Whether an output of an iteration has an edge or a preset.
 fn is_connected(plan: &Plan, source: &Source) -> bool {
     let Source::Output { node, slot } = source else {
         return false;

@@ -1,4 +1,4 @@
-//! What the kinds of zones have in common: iterations that are given values and give values.
+//! The common parts of all kinds of zones: iterations with inputs and outputs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::settings::{RESULT_STREAM, ZoneKind, ZoneSettings};
 /// The iterations of one zone.
 #[derive(Debug)]
 pub enum Iterations {
-    /// Those of a loop.
+    /// The iterations of a loop.
     Repeat(Repeat),
-    /// Those over a list.
+    /// The iterations over a list.
     List(List),
 }
 
@@ -74,11 +74,11 @@ impl Iterations {
         }
     }
 
-    /// Takes what a loop did before the process began, and returns the number of its next iteration. A list
-    /// goes through its items again, and takes each as it comes to it.
+    /// Restores a loop from its iterations before the process began, and returns the number of its
+    /// next iteration. A list repeats its items from the first, and takes each as it comes to it.
     ///
     /// # Errors
-    /// Why the zone fails.
+    /// The failure of the zone.
     pub fn resume(
         &mut self,
         ended: &mut BTreeMap<u64, Result<Values, Failure>>,
@@ -90,7 +90,7 @@ impl Iterations {
         }
     }
 
-    /// Returns the results of a map from that of the item `from` on, in order.
+    /// Returns the results of a map from the item `from` on, in order.
     pub fn results(&self, from: usize) -> &[Value] {
         match self {
             Self::Repeat(_) => &[],
@@ -98,7 +98,7 @@ impl Iterations {
         }
     }
 
-    /// Returns how many iterations may be under way at once.
+    /// Returns the most iterations in progress at once.
     pub fn concurrency(&self) -> usize {
         match self {
             Self::Repeat(_) => 1,
@@ -114,11 +114,11 @@ impl Iterations {
         }
     }
 
-    /// Returns what the next iteration is given; nothing if there is none. A loop's next iteration
-    /// needs what the present one gave, so that has to be taken first.
+    /// Returns the inputs of the next iteration; none if there is no further one. A loop's next
+    /// iteration needs the outputs of the present one, so these have to be taken first.
     ///
     /// # Errors
-    /// Why the zone fails instead.
+    /// The failure of the zone.
     pub fn next_values(&mut self) -> Result<Option<Values>, Failure> {
         match self {
             Self::Repeat(repeat) => repeat.next_values(),
@@ -126,10 +126,11 @@ impl Iterations {
         }
     }
 
-    /// Takes what the next iteration in order gave. `connected` says for each output whether anything leads to it.
+    /// Takes the result of the next iteration in order. `connected` states for each output whether
+    /// it has a source.
     ///
     /// # Errors
-    /// Why the zone fails.
+    /// The failure of the zone.
     pub fn take(
         &mut self,
         gave: Result<Values, Failure>,

@@ -10,15 +10,15 @@ use super::super::limits::MAX_VALUE_BYTES;
 use super::super::size::weight;
 use super::settings::{MAX_ITEMS, MapSettings, Tolerated};
 
-/// A list under way.
+/// A list in progress.
 #[derive(Debug)]
 pub struct List {
     constants: Values,
     items: Arc<Value>,
-    /// How many items may fail; nothing if the first failure ends the map.
+    /// The number of items that may fail; none if the first failure ends the map.
     tolerated: Option<u64>,
     concurrency: usize,
-    /// How many items have been handed out.
+    /// The number of items whose iterations have begun.
     begun: usize,
     results: Vec<Value>,
     errors: Vec<Value>,
@@ -26,7 +26,7 @@ pub struct List {
     leads: UsedOutputs,
 }
 
-/// Which of the outputs with the results lead on.
+/// The outputs with the results that have a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UsedOutputs {
     pub(super) results: bool,
@@ -68,7 +68,7 @@ impl List {
         self.results.len() as u64
     }
 
-    /// Returns the results from that of the item `from` on.
+    /// Returns the results from the item `from` on.
     pub(super) fn results(&self, from: usize) -> &[Value] {
         self.results.get(from..).unwrap_or_default()
     }

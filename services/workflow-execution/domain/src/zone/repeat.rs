@@ -13,7 +13,7 @@ use super::settings::LoopSettings;
 /// The most entries of a collected array.
 const MAX_COLLECTED: u64 = 10_000;
 
-/// A loop under way.
+/// A loop in progress.
 #[derive(Debug)]
 pub struct Repeat {
     settings: LoopSettings,
@@ -72,8 +72,9 @@ impl Repeat {
         Ok(Some(values.chain([index]).collect()))
     }
 
-    /// Takes what iterations gave before the process began, in order. Of those before the last one some may
-    /// be left out whose values later ones replaced. Returns the number of the next iteration.
+    /// Takes the outputs of iterations before the process began, in order. Iterations before the
+    /// last may be left out if later ones replaced their values. Returns the number of the next
+    /// iteration.
     pub(super) fn resume(
         &mut self,
         ended: impl Iterator<Item = (u64, Result<Values, Failure>)>,
@@ -83,7 +84,7 @@ impl Repeat {
         while let Some((index, gave)) = ended.next() {
             self.index = index;
             match ended.peek() {
-                // No loop continued behind a failure or an end.
+                // No loop continued after a failure or an end.
                 Some(_) => drop(self.carry(gave?, connected)),
                 None => self.take(gave?, connected)?,
             }
@@ -91,7 +92,7 @@ impl Repeat {
         Ok(self.index)
     }
 
-    /// Keeps what an iteration gave; returns whether it ends the loop.
+    /// Keeps the outputs of an iteration; returns the value that decides whether it ends the loop.
     fn carry(&mut self, gave: Values, connected: &[bool]) -> Option<Arc<Value>> {
         let mut gave = gave.into_iter().zip(connected);
         for variable in &mut self.variables {
@@ -141,7 +142,7 @@ impl Repeat {
         variables.chain(collected).chain(ends).collect()
     }
 
-    /// Returns why there is no further iteration.
+    /// Returns the reason for which there is no further iteration.
     fn reason_before(&self) -> Result<Option<&'static str>, Failure> {
         if self.count.is_some_and(|count| self.index >= count) {
             return Ok(Some("count"));

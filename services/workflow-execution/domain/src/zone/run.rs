@@ -1,4 +1,4 @@
-//! A zone under way, with the zones inside it.
+//! A zone in progress, with the zones inside it.
 
 use std::sync::Arc;
 
@@ -14,37 +14,37 @@ use super::super::plan::{NodeIndex, PlanNode};
 use super::body::Body;
 use super::iterations::Iterations;
 
-/// The most nodes that one zone executes, with those of the zones inside it.
+/// The most nodes that one zone executes, including the nodes of zones inside it.
 const MAX_STEPS: u64 = 10_000_000;
 
 /// A failure inside a zone that the settings of its node handled: the node, from the number of the
-/// iteration on, and why.
+/// iteration on, and the failure.
 pub type HandledInside = (String, Arc<Failure>);
 
-/// A zone under way. It is advanced by a number of steps at a time.
+/// A zone in progress. It is advanced by a number of steps at a time.
 #[derive(Debug)]
 pub struct ZoneRun {
-    /// The zone, and those that it is inside of; the innermost last.
+    /// The zone, and the zones inside it that are in progress; the innermost last.
     frames: Vec<Frame>,
     steps: u64,
     handled: Vec<HandledInside>,
 }
 
-/// One zone under way.
+/// One zone in progress.
 #[derive(Debug)]
 struct Frame {
     /// Its place in the plan around it.
     node: NodeIndex,
     body: Body,
     iterations: Iterations,
-    /// The present iteration; nothing before the next.
+    /// The present iteration; none before the next.
     engine: Option<Engine>,
     commands: Vec<Command>,
     /// The failure that the last step handled.
     handled: Option<(NodeIndex, Arc<Failure>)>,
 }
 
-/// What a frame does next.
+/// The next action of a frame.
 enum Next {
     Continue,
     /// A zone inside begins.
@@ -72,7 +72,8 @@ impl ZoneRun {
         self.handled
     }
 
-    /// Executes at most `steps` nodes. Returns the outputs of the zone, or why it failed, when it is over.
+    /// Executes at most `steps` nodes. Returns the outputs of the zone, or its failure, when it is
+    /// over.
     pub fn advance(&mut self, steps: usize) -> Option<Result<Vec<Arc<Value>>, Failure>> {
         for _ in 0..steps {
             self.steps += 1;
@@ -97,7 +98,7 @@ impl ZoneRun {
         None
     }
 
-    /// Takes the failure that the innermost zone has just handled, if it has.
+    /// Records the failure that the innermost zone has just handled, if there is one.
     fn note_handled(&mut self) {
         let handled = self
             .frames
@@ -201,7 +202,7 @@ impl Frame {
         }
     }
 
-    /// Takes what a zone inside came to.
+    /// Records the result of a nested zone.
     fn finish(&mut self, node: NodeIndex, ended: Result<Vec<Arc<Value>>, Failure>) {
         let Some(engine) = &mut self.engine else {
             return;

@@ -1,4 +1,4 @@
-//! What the settings of a zone say: its slots, and when it ends.
+//! The settings of a zone: its slots, and the conditions of its end.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub const ZONE_INPUT: &str = "core:ZoneInput";
 /// The type of the node that takes values out of an iteration.
 pub const ZONE_OUTPUT: &str = "core:ZoneOutput";
 
-/// The output of a map that gives its results one by one.
+/// The output of a map with its results one by one.
 pub const RESULT_STREAM: &str = "result_stream";
 
-/// What the key of an input begins with that carries a value from around a zone into it.
+/// The prefix of the key of an input that carries a value from around a zone into it.
 pub const OUTER: char = '@';
 
 /// The setting with the variables of a loop.
@@ -42,12 +42,12 @@ const DEFAULT_ITERATIONS: u64 = 100;
 const MAX_CONCURRENCY: u64 = 256;
 const DEFAULT_CONCURRENCY: usize = 4;
 
-/// What a zone is and does.
+/// The settings of a zone.
 #[derive(Clone, Debug)]
 pub struct ZoneSettings {
     /// Inputs that every iteration sees unchanged.
     pub constants: Vec<Slot>,
-    /// What is particular to the kind of zone.
+    /// The settings of the kind of zone.
     pub kind: ZoneKind,
 }
 
@@ -63,9 +63,9 @@ pub enum ZoneKind {
 /// The settings of a loop.
 #[derive(Clone, Debug)]
 pub struct LoopSettings {
-    /// What one iteration hands to the next.
+    /// The values that one iteration hands to the next.
     pub variables: Vec<Slot>,
-    /// What is kept of each iteration.
+    /// The values that are kept of each iteration.
     pub collect: Vec<Slot>,
     /// The condition that must hold before an iteration.
     pub while_holds: Option<Arc<str>>,
@@ -80,13 +80,13 @@ pub struct LoopSettings {
 /// The settings of a map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSettings {
-    /// At most how many items are under way at once.
+    /// The most items in progress at once.
     pub concurrency: usize,
-    /// How many items may fail; nothing if the first failure ends the map.
+    /// The items that may fail; none if the first failure ends the map.
     pub tolerated: Option<Tolerated>,
 }
 
-/// How many items of a list may fail.
+/// The number of items of a list that may fail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerated {
     /// Any number.
@@ -106,7 +106,7 @@ impl ZoneSettings {
     /// Reads the settings of a zone.
     ///
     /// # Errors
-    /// Everything that is wrong with them; pointers are relative to the node.
+    /// All problems with them; pointers are relative to the node.
     pub fn read(full_type: &str, config: &Map<String, Value>) -> Result<Self, Vec<Violation>> {
         let mut reader = SettingsReader {
             config,
@@ -184,7 +184,7 @@ impl ZoneSettings {
         Shape::new(inputs, outputs)
     }
 
-    /// Returns what each iteration is given; what comes from around the zone follows it.
+    /// Returns the inputs of each iteration; the values from around the zone follow them.
     pub fn body_inputs(&self) -> Vec<Slot> {
         let mut slots: Vec<Slot> = self
             .carried()
@@ -209,7 +209,7 @@ impl ZoneSettings {
         slots
     }
 
-    /// Returns what each iteration gives.
+    /// Returns the outputs of each iteration.
     pub fn body_outputs(&self) -> Vec<Slot> {
         match &self.kind {
             ZoneKind::Loop(settings) => {
@@ -233,7 +233,7 @@ impl ZoneSettings {
         }
     }
 
-    /// Whether the settings alone bring a loop to its end, or a list does.
+    /// Whether the settings alone end a loop, or the list ends a map.
     pub fn ends_by_itself(&self) -> bool {
         match &self.kind {
             ZoneKind::Loop(settings) => settings.while_holds.is_some() || settings.until.is_some(),
@@ -257,7 +257,7 @@ fn plain(slot: &Slot) -> Slot {
     }
 }
 
-/// Returns a slot for the whole value, as what one iteration hands to the next has.
+/// Returns a slot for the whole value, which one iteration hands to the next.
 fn whole(slot: &Slot) -> Slot {
     Slot {
         is_stream: false,
@@ -423,7 +423,7 @@ impl<'a> SettingsReader<'a> {
         Some(made)
     }
 
-    /// Refuses keys that stand twice or that the zone uses itself.
+    /// Refuses keys that occur twice or that the zone uses itself.
     fn distinct(&mut self, read: &ZoneSettings) {
         let (mut seen, collect): (Vec<&str>, &[Slot]) = match &read.kind {
             ZoneKind::Loop(settings) => (OF_LOOPS.to_vec(), &settings.collect),

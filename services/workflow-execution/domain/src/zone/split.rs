@@ -1,4 +1,4 @@
-//! Takes the nodes inside zones out of a workflow, as workflows of their own (rule W9).
+//! Moves the nodes inside zones out of a workflow, as workflows of their own (rule W9).
 //!
 //! Edges may enter a zone from outside: the value then arrives at the zone as a further input and
 //! reaches the node inside through the zone's ZoneInput. Only the zone itself leads out.
@@ -17,7 +17,7 @@ use json_schema::pointer::join;
 /// The deepest nesting of zones.
 const MAX_ZONE_DEPTH: usize = 8;
 
-/// The nodes of the workflow's interface, which stand outside zones.
+/// The nodes of the workflow's interface, which are outside zones.
 const INTERFACE: [&str; 2] = ["core:GroupInput", "core:GroupOutput"];
 
 /// The nodes inside each zone, by the id of the zone.
@@ -91,7 +91,7 @@ impl<'a> Splitter<'a> {
             if let (ZONE_INPUT, Some(zone)) = (node.full_type.as_str(), &node.parent) {
                 splitter.entries.insert(zone.clone(), node.id.clone());
             }
-            // What is wrong with the settings is reported with the zone itself.
+            // The problems of the settings are reported with the zone itself.
             let settings = ZoneSettings::read(&node.full_type, &node.config);
             if let (true, Ok(settings)) = (is_zone(&node.full_type), settings) {
                 let body = Workflow {
@@ -114,7 +114,8 @@ impl<'a> Splitter<'a> {
         self.violations.add(Violation::new(pointer, code, message));
     }
 
-    /// Checks that each zone has one way in and one way out, and that interfaces stand where they belong.
+    /// Checks that each zone has one ZoneInput and one ZoneOutput, that these are nowhere else, and
+    /// that interface nodes are outside zones.
     fn check_bodies(&mut self, nodes: &[NodeEntry]) {
         for node in nodes {
             let pointer = node.pointer.clone();
@@ -155,7 +156,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Checks that something ends each loop before its largest number of iterations (rule W11).
+    /// Checks that a condition ends each loop before its largest number of iterations (rule W11).
     fn check_ends(&mut self, nodes: &[NodeEntry], edges: &[EdgeEntry]) {
         let connected: HashSet<(&str, &str)> = edges
             .iter()
@@ -198,7 +199,7 @@ impl<'a> Splitter<'a> {
         self.around.get(node).cloned().flatten()
     }
 
-    /// Returns the workflow of a place; nothing inside a zone whose settings cannot be read.
+    /// Returns the workflow of a place; none inside a zone whose settings cannot be read.
     fn scope(&mut self, zone: Option<&str>) -> Option<&mut Workflow> {
         match zone {
             Some(zone) => self.bodies.get_mut(zone),
@@ -212,13 +213,13 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Puts an edge where its nodes are; one that enters zones becomes one on each level.
+    /// Puts an edge where its nodes are; an edge that enters zones becomes one on each level.
     fn place(&mut self, mut edge: EdgeEntry) {
         let (from, to) = (self.scope_of(&edge.source), self.scope_of(&edge.target));
         let unknown =
             !self.around.contains_key(&edge.source) || !self.around.contains_key(&edge.target);
         if from == to || unknown {
-            // An end that does not exist is reported where the other one is.
+            // A missing end is reported where the other one is.
             let scope = if self.around.contains_key(&edge.source) {
                 from
             } else {
