@@ -1,4 +1,4 @@
-//! Why the service cannot start, and what its failures are on the wire.
+//! The reasons for which the service cannot start, and its failures on the wire.
 
 use call_outcome::Violation;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::store::StoreError;
 
 pub(crate) use run_events::store_failure;
 
-/// How many violations travel in the details of a failure, which are headers and so bounded.
+/// The most violations in the details of a failure, which are headers and so bounded.
 const MAX_LISTED: usize = 24;
 
-/// Why the service cannot start.
+/// The reason for which the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory cannot be used.
@@ -28,11 +28,11 @@ pub enum Error {
     Workflows {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// The runs of the process before this one cannot be taken over.
+    /// The runs of the previous process cannot be taken over.
     #[error("open runs cannot be taken over: {}", .0.message())]
     Recover(Box<Status>),
     /// The definitions cannot be read.
@@ -40,7 +40,7 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
-/// Reports that no workflow has this id; `known` are ids that one may have been meant by.
+/// Reports that no workflow has this id; suggestions are taken from `known`.
 pub(crate) fn workflow_not_found(id: &str, known: &[String]) -> Failure {
     let shown: String = id.chars().take(80).collect();
     let near = json_schema::nearest_names(id, known.iter().map(String::as_str));
@@ -64,7 +64,7 @@ pub(crate) fn schedule_not_found(id: &str) -> Failure {
     .metadata("schedule_id", shown)
 }
 
-/// Returns what is wrong with a definition, with places below `field`.
+/// Reports the problems of a definition, with places below `field`.
 pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure {
     let failure = Failure::new(
         Code::InvalidArgument,
@@ -74,7 +74,7 @@ pub(crate) fn workflow_invalid(field: &str, violations: &[Violation]) -> Failure
     list(failure, field, violations)
 }
 
-/// Returns what is wrong with other fields, with places below `field`.
+/// Reports the problems of other fields, with places below `field`.
 pub(crate) fn invalid_fields(field: &str, violations: &[Violation]) -> Failure {
     list(Failure::invalid_fields(), field, violations)
 }

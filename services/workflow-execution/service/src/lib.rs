@@ -3,15 +3,15 @@
 //! The service loads ComfyTavern workflows, checks them, and runs them: independent nodes in
 //! parallel, every outcome journalled, so that a run continues after a crash where it stopped.
 //!
-//! What a workflow is and how it runs, without I/O, is the crate [`workflow_domain`], whose engine is a
-//! state machine; the built-in node types are [`workflow_nodes`]; [`workflow_runner`] does what the engine
-//! commands and records what happened. Here is:
+//! The definition and the execution of workflows, without I/O, are the crate [`workflow_domain`],
+//! whose engine is a state machine; the built-in node types are [`workflow_nodes`];
+//! [`workflow_runner`] carries out the engine's commands and records the events. This crate has:
 //!
 //! - [`library`], [`store`]: definitions from files and stored ones; schedules.
 //! - `runner`: starting runs, resuming open ones, schedules.
-//! - [`peers`], [`service`]: the services that are called, and the parts put together.
+//! - [`peers`], [`service`]: the neighbours, and the parts put together.
 //! - `rpc`: the contract.
-//! - [`settings`], [`error`]: what an operator chooses and reads.
+//! - [`settings`], [`error`]: the settings and the errors for operators.
 
 pub mod error;
 pub mod library;

@@ -1,4 +1,5 @@
-//! All definitions: the files of the workflows directory and those that were put, which hide files of their ids.
+//! All definitions: the files of the workflows directory, and put definitions, which hide files of
+//! their ids.
 
 mod kind;
 mod plans;
@@ -63,7 +64,7 @@ impl Library {
         })
     }
 
-    /// Reads the directory again and returns what changed.
+    /// Reads the directory again and returns the changes.
     ///
     /// # Errors
     /// A directory that cannot be listed; the definitions are as they were.
@@ -93,7 +94,7 @@ impl Library {
         }
     }
 
-    /// Reports that no workflow has this id, and which one may have been meant.
+    /// Reports that no workflow has this id, with similar ids.
     pub async fn not_found(&self, id: &str) -> Failure {
         let known = self.documents.page(Tenant::DEFAULT, "", MOST_COMPARED);
         let (known, _) = known.await.unwrap_or_default();
@@ -104,7 +105,7 @@ impl Library {
         workflow_not_found(id, &ids)
     }
 
-    /// Returns a definition if it is there and valid.
+    /// Returns a definition if it exists and is valid.
     ///
     /// # Errors
     /// A store that does not work.
@@ -129,7 +130,7 @@ impl Library {
     /// Stores a definition. Returns it, and whether the request was seen before.
     ///
     /// # Errors
-    /// Why it is not stored.
+    /// The reason for not storing it.
     pub async fn put(
         &self,
         put: Put<'_>,
@@ -140,7 +141,7 @@ impl Library {
     /// Deletes a definition that was put.
     ///
     /// # Errors
-    /// Why it is not deleted.
+    /// The reason for not deleting it.
     pub async fn delete(&self, id: &str, etag: &str) -> Result<(), ChangeError<InvalidFile>> {
         self.documents.delete(Tenant::DEFAULT, id, etag).await
     }
@@ -150,8 +151,8 @@ impl Library {
         self.documents.left_out()
     }
 
-    /// Puts a text together with the workflows that it refers to. What does not exist or is too much
-    /// is left out, and a violation once the bundle is compiled.
+    /// Puts a text together with the workflows that it refers to. Missing workflows and workflows
+    /// beyond the bounds are left out, which are violations once the bundle is compiled.
     ///
     /// # Errors
     /// A store that does not work.
@@ -183,10 +184,10 @@ impl Library {
         })
     }
 
-    /// Compiles a bundle, or finds what it was compiled to before.
+    /// Compiles a bundle, or finds its earlier plan.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All problems of the bundle.
     pub async fn compile(&self, bundle: &Bundle) -> Result<Arc<Plan>, Vec<Violation>> {
         if let Some(plan) = self.plans.get(bundle) {
             return Ok(plan);
@@ -210,7 +211,7 @@ impl Library {
 /// Returns the ids of the workflows that a text refers to, and for each whether it becomes part of
 /// the workflow.
 fn referenced_by(text: &str) -> Vec<(String, bool)> {
-    // Reading a large text costs more than finding that it refers to nothing.
+    // Reading a large text costs more than finding that it has no references.
     if !text.contains("orkflowId") {
         return Vec::new();
     }

@@ -1,3 +1,3 @@
-//! The services that this one calls: those that nodes need.
+//! The services that nodes need.
 
 pub use workflow_runner::Peers;

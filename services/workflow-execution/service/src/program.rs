@@ -1,4 +1,4 @@
-//! The workflow execution as a program: what grpc-kit needs to start and end it.
+//! The workflow execution as a program: the parts that grpc-kit starts and ends.
 
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;

@@ -1,9 +1,9 @@
-//! What carries runs and schedules out.
+//! Carries runs and schedules out.
 //!
 //! - `start`, `target`, `concurrency`: starting runs.
-//! - `fork`, `fork_edit`: starting a run that takes over what another has done.
+//! - `fork`, `fork_edit`: starting a run that takes over parts of another.
 //! - `recover`, `definition_store`: resuming open runs, with the definitions that they execute.
-//! - `schedules`: schedules, and starting runs when their times come.
+//! - `schedules`: schedules, and starting runs at their times.
 
 mod concurrency;
 mod definition_store;
@@ -27,7 +27,7 @@ pub(crate) use definition_store::DefinitionStore;
 pub(crate) use recover::{recover, resume_what_rests};
 pub(crate) use schedules::{ScheduleTicker, Schedules};
 
-/// What runs and schedules are carried out with.
+/// The resources of runs and schedules.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) library: Library,

@@ -1,4 +1,4 @@
-//! The service: everything it holds, and its life from start to end.
+//! The service: its parts, and its life from start to end.
 
 use std::sync::Arc;
 
@@ -107,13 +107,13 @@ pub async fn build_with(
 }
 
 impl WorkflowExecution {
-    /// Returns what a server of its own serves.
+    /// Returns the services of a server of its own.
     pub fn services(&self) -> Services {
         self.services_beside_gateway()
             .add(self.inner.runs.service())
     }
 
-    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// Returns the services of a server that serves the gateway too, whose run service covers these
     /// runs.
     pub fn services_beside_gateway(&self) -> Services {
         let rpc = Rpc::new(Arc::clone(&self.inner));
@@ -123,8 +123,8 @@ impl WorkflowExecution {
             .add(ScheduleServiceServer::new(schedules))
     }
 
-    /// Continues with every run that the process before this one left, and begins with schedules. To be called once the server
-    /// listens; services that nodes need may come later.
+    /// Continues every run of the previous process, and starts schedules. To be called once the
+    /// server listens; services that nodes need may come later.
     ///
     /// # Errors
     /// [`Error::Recover`] when the log does not work.
@@ -140,7 +140,7 @@ impl WorkflowExecution {
         Ok(())
     }
 
-    /// Returns the number of runs that are in memory. One that only waits is in its log alone.
+    /// Returns the number of runs in memory. A run that only waits is in its log alone.
     pub fn runs_in_memory(&self) -> usize {
         self.inner.runs.in_memory()
     }

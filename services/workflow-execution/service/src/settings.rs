@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use settings::Problems;
 use telemetry::TelemetrySettings;
 
-/// The longest time that events of a batched run wait for their commit.
+/// The longest batch window of events of a batched run.
 const LONGEST_BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// Settings of workflow-execution; variables begin with `TAVERN_WORKFLOW__`.
@@ -28,35 +28,37 @@ pub struct WorkflowSettings {
     pub sandbox: ClientSettings,
     /// The agent runtime, which has the models. Default http://127.0.0.1:7405.
     pub agent: ClientSettings,
-    /// How long events of runs with batched durability wait for their commit, and so may be lost with the
-    /// process. At most `1s`. Default `50ms`.
+    /// The time for which events of runs with batched durability wait for their commit, and so may
+    /// be lost with the process. At most `1s`. Default `50ms`.
     #[serde(with = "settings::DurationText")]
     pub batch_window: Duration,
-    /// Where saved definitions and runs are kept. Default `data`.
+    /// The directory of saved definitions and runs. Default `data`.
     pub data_dir: PathBuf,
     /// Times for which runs are kept after their end.
     pub retention: RetentionSettings,
     /// A directory of workflow files, `*.json`, which are read at the start and never written; the
     /// stem of a file's name is the id. Empty: none. Default `deploy/workflows`.
     pub workflows_dir: PathBuf,
-    /// How many runs of the same depth of nesting continue at once; more are queued. Default 1,024.
+    /// The most runs of the same depth of nesting that continue at once; more are queued. Default
+    /// 1,024.
     pub max_active_runs: usize,
-    /// How many runs may be queued. Beyond it a start is refused with a retry hint. Default 1,000.
+    /// The most queued runs. Beyond it a start is refused with a retry hint. Default 1,000.
     pub max_queued_runs: usize,
-    /// How many further runs may wait for a time, a signal or a person at once. More of them count among
-    /// those that continue. Default 10,000.
+    /// The most further runs that wait for a time, a signal or a person at once. More of them count
+    /// as runs that continue. Default 10,000.
     pub max_waiting_runs: usize,
-    /// How long a run of which nothing is under way but waits stays in memory before it rests in its log.
-    /// Default `1s`.
+    /// The time for which a run that only waits stays in memory before it rests in its log. Default
+    /// `1s`.
     #[serde(with = "settings::DurationText")]
     pub rest_after: Duration,
-    /// How many tools, scripts and models one run may wait for at once; more nodes wait. Default 16.
+    /// The most tools, scripts and models that one run waits for at once; more nodes wait. Default
+    /// 16.
     pub max_effects_per_run: usize,
-    /// How many tools, scripts and models all runs of the same depth of nesting may wait for at once;
-    /// more nodes wait. Default 256.
+    /// The most tools, scripts and models that all runs of the same depth of nesting wait for at
+    /// once; more nodes wait. Default 256.
     pub max_effects: usize,
-    /// How many nodes of a type all runs of the same depth of nesting may wait for at once, by the full
-    /// type, such as `"core:Script" = 8`; more nodes wait. Default: none.
+    /// The most nodes of a type that all runs of the same depth of nesting wait for at once, by the
+    /// full type, such as `"core:Script" = 8`; more nodes wait. Default: none.
     pub max_effects_by_type: BTreeMap<String, usize>,
 }
 

@@ -1,7 +1,8 @@
-//! Keeps definitions that open runs execute, results and schedules. Definitions that were put are [`documents`].
+//! Stores the definitions that open runs execute, results and schedules. Put definitions are
+//! [`documents`].
 //!
-//! A text is kept once, by its digest. That way a run continues after a restart with the definition
-//! it was started with, whatever happened to the workflow since.
+//! A text is stored once, by its digest. That way a run continues after a restart with the
+//! definition that it was started with, whatever happened to the workflow since.
 
 mod results;
 pub(crate) mod schedules;
@@ -14,14 +15,14 @@ pub use results::ResultTable;
 pub use sql_store::StoreError;
 pub use sqlite::{KeptDefinitions, MIGRATIONS};
 
-/// Keeps the definitions that runs execute.
+/// Stores the definitions that runs execute.
 #[async_trait]
 pub trait DefinitionTexts: Send + Sync + std::fmt::Debug {
-    /// Keeps a text for a run.
+    /// Stores a text for a run.
     async fn keep(&self, text: &str) -> Result<Hash, StoreError>;
-    /// Returns a text that was kept.
+    /// Returns a stored text.
     async fn kept(&self, hash: &Hash) -> Result<Option<String>, StoreError>;
-    /// Forgets every text that `used` does not name. Returns how many.
+    /// Deletes every text that `used` does not name. Returns the number of deleted texts.
     async fn forget(&self, used: &[Hash]) -> Result<u64, StoreError>;
 }
 

@@ -21,7 +21,8 @@ pub struct Definition {
     pub text: Arc<str>,
 }
 
-/// Definitions as documents: `<id>.json` of a directory, and those that were put after they were checked.
+/// Definitions as documents: `<id>.json` of a directory, and put definitions, which are checked
+/// first.
 #[derive(Debug)]
 pub struct WorkflowKind {
     pub(super) catalogue: Arc<Catalogue>,

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use workflow_domain::bundle::Bundle;
 use workflow_domain::plan::Plan;
 
-/// The most plans that are kept; the one that was not used for longest goes first.
+/// The most plans that are kept; the least recently used goes first.
 const MAX_PLANS: usize = 256;
 
-/// The most bytes that the texts of all kept plans have together.
+/// The most bytes of the texts of all kept plans together.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// Plans that were compiled before.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
-    /// Locked for a lookup or an insertion, never while something is compiled.
+    /// Locked for a lookup or an insertion, never during a compilation.
     kept: Mutex<Kept>,
 }
 

@@ -23,7 +23,7 @@ use workflow_domain::diagnose::diagnose;
 use workflow_domain::load::load_with_source;
 use workflow_domain::workflow;
 
-/// The most bytes of definitions that an answer to a batch has.
+/// The most bytes of definitions in an answer to a batch.
 const MAX_BATCH_BYTES: usize = 3 * 1024 * 1024;
 
 /// Stores a definition.
@@ -47,7 +47,7 @@ pub(super) async fn put(
     }
     let (id, request_id) = (request.workflow_id.as_str(), request.request_id.as_str());
     let (etag, request_id) = match request.validate_only {
-        // A check is one of the definition alone.
+        // A check is about the definition alone.
         true => ("", ""),
         false => (request.etag.as_str(), request_id),
     };
@@ -130,7 +130,8 @@ fn check_put(request: &PutWorkflowRequest) -> Result<(), Status> {
     problems.refuse_if_any()
 }
 
-/// Returns one definition. The registry reads it to answer which tools there are, so it is not asked here.
+/// Returns one definition. The registry reads it to list the tools, so no request is sent to the
+/// registry here.
 pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
     Ok(resource(inner, &inner.library.get(id).await?, &[]))
 }
@@ -189,7 +190,7 @@ pub(super) fn left_out(inner: &Inner) -> Vec<LoadDiagnostic> {
         .collect()
 }
 
-/// Returns the findings about a definition, with those about what it names behind them.
+/// Returns the findings about a definition, followed by the findings about its references.
 pub(super) fn diagnostics(
     inner: &Inner,
     workflow: Option<&workflow::Workflow>,

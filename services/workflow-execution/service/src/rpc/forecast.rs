@@ -14,10 +14,10 @@ use workflow_domain::interface::{bind, read_inputs};
 use workflow_domain::node_definition::NodeEffects;
 use workflow_domain::plan::Plan;
 
-/// Forecasts the runs of a plan, with what they would reuse where their inputs are given.
+/// Forecasts the runs of a plan, with the results that they would reuse if their inputs are given.
 ///
 /// # Errors
-/// INVALID_FIELDS for inputs that the plan does not take.
+/// INVALID_FIELDS for inputs that the plan does not have.
 pub(super) async fn of(
     inner: &Inner,
     context: &CallContext,

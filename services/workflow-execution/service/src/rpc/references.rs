@@ -1,4 +1,4 @@
-//! Whether what a definition names is there.
+//! The references of definitions that cannot be resolved.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,10 +11,11 @@ use workflow_domain::references::{may_come, references};
 
 use crate::runner::Inner;
 
-/// The time that the services with models and languages may take. Without their answer nothing is missing.
+/// The time limit of the services with models and languages. Without their answer no reference is
+/// missing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The names, of those in some definitions, that stand for nothing.
+/// The names in some definitions that cannot be resolved.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     tools: Vec<String>,
@@ -22,23 +23,23 @@ pub(super) struct Unknown {
     languages: Vec<String>,
 }
 
-/// The references of a definition that lead nowhere, by their weight.
+/// The references of a definition that cannot be resolved, by their severity.
 #[derive(Debug, Default)]
 pub(super) struct Missing {
-    /// The tools by which the definition cannot work.
+    /// The tools without which the definition cannot work.
     pub(super) violations: Vec<Violation>,
-    /// The names of documents that may come later.
+    /// The names of documents that may be stored later.
     pub(super) findings: Vec<LoadDiagnostic>,
 }
 
-/// Returns everything that a definition names; nothing if it does not load.
+/// Returns every reference of a definition; none if it does not load.
 pub(super) fn named(text: &str) -> Vec<Reference> {
     let (loaded, source) = load_with_source(text);
     let workflow = loaded.workflow.as_ref();
     workflow.map_or_else(Vec::new, |workflow| references(workflow, &source))
 }
 
-/// Asks for everything that definitions name. A service is asked only if they name something of its.
+/// Looks up all references of definitions. A service is only called if one of them is its.
 ///
 /// # Errors
 /// The registry does not answer.
@@ -72,7 +73,7 @@ pub(super) async fn ask(
 }
 
 impl Unknown {
-    /// Returns the references, of these, that lead nowhere.
+    /// Returns the references in `named` that cannot be resolved.
     pub(super) fn among<'a>(&self, named: &'a [Reference]) -> impl Iterator<Item = &'a Reference> {
         named.iter().filter(|reference| match reference.kind {
             ReferenceKind::Tool => self.tools.contains(&reference.id),
@@ -84,8 +85,8 @@ impl Unknown {
 }
 
 impl Missing {
-    /// Asks what a definition names and is not there, and decides what of it keeps the definition from being
-    /// stored.
+    /// Looks up the references of a definition, and decides which missing ones keep the definition
+    /// from being stored.
     ///
     /// # Errors
     /// The registry does not answer.

@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 use super::read_token;
 use crate::runner::Inner;
 
-/// After this many bytes of schedules a page ends, even if it has fewer entries than asked for.
+/// The bytes of schedules after which a page ends, even if it has fewer entries than requested.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
 /// Answers calls about schedules.

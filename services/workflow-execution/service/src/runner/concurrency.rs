@@ -1,4 +1,4 @@
-//! The key of a run, as a request gives it (rule W50).
+//! The key of a run in a request (rule W50).
 
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::workflow::v1::{OnConflict, RunConcurrency, StartRunRequest};
@@ -11,7 +11,7 @@ use workflow_runner::run_keys::{KeyHeld, RunKey, RunKeys};
 
 use super::Inner;
 
-/// Checks what a request says of its key and priority.
+/// Checks the key and the priority of a request.
 pub(super) fn check(request: &StartRunRequest, problems: &mut Failure) {
     if request.priority > MAX_PRIORITY {
         problems.add_violation("priority", format!("is more than {MAX_PRIORITY}"));
@@ -34,7 +34,7 @@ pub(super) fn key_of(request: &StartRunRequest) -> String {
     concurrency.map_or_else(String::new, |concurrency| concurrency.key.clone())
 }
 
-/// Enters a run among those with its key; returns the runs that it is to end.
+/// Enters a run under its key; returns the runs that it is to end.
 pub(super) fn enter(
     keys: &RunKeys,
     concurrency: Option<RunConcurrency>,
@@ -68,8 +68,8 @@ fn held(run: Option<RunId>) -> Failure {
 }
 
 impl Inner {
-    /// Cancels the runs whose key a new run takes over, the last of them first: one that waits for the key
-    /// must not get it from the one that holds it.
+    /// Cancels the runs whose key a new run takes over, the last of them first: a run that waits
+    /// for the key must not get it from the run that holds it.
     pub(super) async fn cancel_before(&self, runs: Vec<RunId>, by: RunId) {
         let reason = format!("run {by} has the same concurrency key");
         for run in runs.into_iter().rev() {

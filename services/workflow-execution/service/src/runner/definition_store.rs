@@ -8,20 +8,20 @@ use tokio::sync::Mutex;
 
 use crate::store::{DefinitionTexts, StoreError};
 
-/// How many digests are remembered; beyond it a text is simply stored once more.
+/// The most digests that are remembered; beyond it a text is simply stored once more.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// How many bytes the texts have together that are kept in memory because they were read.
+/// The most bytes of all texts that are kept in memory after a read.
 const MAX_READ_BYTES: usize = 16 * 1024 * 1024;
 
 /// Stores the definitions that open runs execute, so that a run continues after a restart.
 #[derive(Debug)]
 pub(crate) struct DefinitionStore {
     store: Arc<dyn DefinitionTexts>,
-    /// Texts that this process has stored. Held while the store works, so that nothing is forgotten
+    /// Texts that this process has stored. Held while the store works, so that no text is deleted
     /// between being stored and being used.
     stored: Mutex<HashSet<Hash>>,
-    /// Texts that were read lately. Locked for a look or an addition, never across an await.
+    /// Texts that were read recently. Locked for a lookup or an addition, never across an await.
     read: std::sync::Mutex<Read>,
 }
 
@@ -40,7 +40,7 @@ impl DefinitionStore {
         }
     }
 
-    /// Returns the text with a digest; nothing if there is none.
+    /// Returns the text with a digest; none if it is not stored.
     pub(super) async fn get(&self, hash: &Hash) -> Result<Option<Arc<str>>, StoreError> {
         if let Some(text) = self.read().texts.get(hash) {
             return Ok(Some(Arc::clone(text)));
@@ -77,7 +77,7 @@ impl DefinitionStore {
         Ok(hash)
     }
 
-    /// Forgets every text that `used` does not name. Returns the number of texts.
+    /// Deletes every text that `used` does not name. Returns the number of texts.
     pub(super) async fn forget_unused(&self, used: HashSet<Hash>) -> Result<u64, StoreError> {
         let stored = self.stored.lock().await;
         let used: Vec<Hash> = used.union(&stored).copied().collect();

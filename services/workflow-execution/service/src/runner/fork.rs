@@ -1,4 +1,4 @@
-//! Starting a run that takes over what another has done (rule W48).
+//! Starts a run that takes over parts of another (rule W48).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use super::target::{Target, TargetError};
 /// The scope in which request ids of forks count.
 const SCOPE: &str = "ForkRun";
 
-/// A run that has ended, with all that a fork needs of it.
+/// A run that has ended, with all data that a fork needs.
 struct Source {
     run: Run,
     meta: RunMeta,
@@ -44,7 +44,7 @@ struct Source {
 }
 
 impl Inner {
-    /// Plans a fork, and starts it unless it was only to be planned.
+    /// Plans a fork, and starts it unless only the plan is requested.
     pub(crate) async fn fork(
         self: &Arc<Self>,
         context: CallContext,
@@ -145,7 +145,7 @@ impl Inner {
         })
     }
 
-    /// Returns the definition that the workflow of a run has now, if it is the one of the run.
+    /// Returns the present definition of a run's workflow, if it equals the definition of the run.
     async fn present(&self, meta: &RunMeta) -> Result<Option<Target>, Status> {
         let Some(kept) = definition_of(meta) else {
             return Ok(None);
@@ -161,7 +161,7 @@ impl Inner {
         Ok((Hash::of(text.as_bytes()) == kept).then_some(Target::Definition(bundle)))
     }
 
-    /// Returns the plan of a fork, and the calls of which it is not known how they ended.
+    /// Returns the plan of a fork, and the calls whose outcome is unknown.
     async fn plan_of(
         &self,
         peers: &Clients,
@@ -244,7 +244,7 @@ async fn judge(peers: &Clients, fork: &mut ForkPlan) -> Result<(), Status> {
     Ok(())
 }
 
-/// Refuses a fork that would repeat what was not accepted, or what may still happen.
+/// Refuses a fork that would repeat effects that were not accepted, or calls that may still happen.
 fn check(request: &ForkRunRequest, plan: &ForkPlan, undecided: &[String]) -> Result<(), Failure> {
     if !undecided.is_empty() {
         let message =

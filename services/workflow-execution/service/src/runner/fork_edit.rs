@@ -1,4 +1,4 @@
-//! Edits of a run that is forked.
+//! The edits of a forked run.
 
 use contracts::tavern::workflow::v1::ForkEdit;
 use grpc_kit::Failure;
@@ -11,8 +11,8 @@ use workflow_runner::wire;
 
 use super::target::Target;
 
-/// Replaces what edits name in a target and in the inputs that it was given, and returns the new target.
-/// What is wrong with them is added to `problems`.
+/// Applies edits to a target and to its inputs, and returns the new target. The problems of the
+/// edits are added to `problems`.
 pub(super) fn apply(
     target: &Target,
     plan: &Plan,
@@ -77,10 +77,10 @@ enum EditTarget {
 
 /// A definition that is being edited.
 struct Edited {
-    /// The definition; nothing where there is none to edit.
+    /// The definition; none where there is none to edit.
     text: Option<Value>,
     presets_key: &'static str,
-    /// Where each node stands in the definition.
+    /// The place of each node in the definition.
     pointers: Vec<(String, String)>,
     changed: bool,
 }

@@ -1,4 +1,4 @@
-//! Resuming the runs that the previous process left.
+//! Resumes the runs of the previous process.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use workflow_runner::{Prepared, RunEntry};
 use super::Inner;
 use super::target::{Stored, Target, TargetError, read_hash};
 
-/// How long a run rests that was woken while the storage does not work.
+/// The time for which a run rests that was woken while the storage does not work.
 const STORAGE_RESTS: Duration = Duration::from_secs(1);
 
 /// A run that cannot continue.
@@ -30,7 +30,7 @@ pub(super) enum Unrecoverable {
     /// It had been cancelled.
     Cancelled {
         reason: String,
-        /// The calls of which it is not known how they ended.
+        /// The calls whose outcome is unknown.
         unsettled: Vec<String>,
     },
     /// The storage does not work, so it is left for the next start.
@@ -50,7 +50,7 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
             "resuming the runs of the previous process"
         );
     }
-    // Runs that were queued come behind those that had begun.
+    // Queued runs follow the runs that had begun.
     open.sort_by_key(|run| run.recorder.is_queued());
     for run in open {
         if !resume(inner, run).await {
@@ -60,9 +60,9 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     forgotten
 }
 
-/// Forgets the definitions that no run needs any more.
+/// Deletes the definitions that no run needs any more.
 async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
-    // Of runs that rest nothing else is read.
+    // Of runs that rest only the metadata is read.
     let used = inner.runs.metas_of_open_runs(definition_of).await;
     let used: HashSet<Hash> =
         used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
@@ -73,7 +73,7 @@ async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes what rests continue when it is woken.
+/// Lets resting runs continue when they are woken.
 pub(crate) fn resume_what_rests(inner: &Arc<Inner>) {
     let service = Arc::downgrade(inner);
     inner.runs.resume_with(move |run| {
@@ -95,7 +95,7 @@ pub(crate) fn resume_what_rests(inner: &Arc<Inner>) {
     });
 }
 
-/// Returns the digest of the definition that was kept for a run.
+/// Returns the digest of the definition that is stored for a run.
 pub(super) fn definition_of(meta: &RunMeta) -> Option<Hash> {
     match serde_json::from_value(meta.data.clone()).ok()? {
         Stored::Definition(hash) | Stored::Bundle(hash) => read_hash(&hash),
@@ -103,7 +103,7 @@ pub(super) fn definition_of(meta: &RunMeta) -> Option<Hash> {
     }
 }
 
-/// Continues with a run; returns false if the storage does not work.
+/// Continues a run; returns false if the storage does not work.
 async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
     let recorder = run.recorder.clone();
     let span = telemetry::spans::invoke_workflow(&run.meta.subject);
@@ -139,7 +139,7 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
     true
 }
 
-/// Returns what decides when the turn of a run comes.
+/// Returns the data that decide on a run's place in the queue.
 fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
     let key = Some(&run.started.concurrency_key).filter(|key| !key.is_empty());
     RunEntry {
@@ -184,7 +184,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
     Ok(Prepared::of(replayed, allowance, conversation_id, subject))
 }
 
-/// Finds what a run executes.
+/// Finds the target of a run.
 pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target, Unrecoverable> {
     let lost = |message: &str| {
         Unrecoverable::Broken(outcome::error(

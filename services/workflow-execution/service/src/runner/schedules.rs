@@ -1,4 +1,4 @@
-//! Schedules: what callers do with them.
+//! Schedules: the requests of callers.
 
 mod definition;
 mod ticker;
@@ -30,7 +30,8 @@ const MAX_SCHEDULES: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Schedules {
     store: Arc<dyn ScheduleStore>,
-    /// Held while schedules are changed or their runs started, so that each change sees the one before.
+    /// Held while schedules are changed or their runs started, so that each change sees the
+    /// previous one.
     turn: Mutex<()>,
     /// Notified when there may be an earlier time to wait for.
     changed: Notify,

@@ -38,17 +38,17 @@ use super::target::{Node, Stored, Target, TargetError};
 /// The scope in which request ids of runs count.
 const SCOPE: &str = "StartRun";
 
-/// The longest settings of a single node, in bytes: they are kept beside the run.
+/// The longest settings of a single node, in bytes: they are stored with the run.
 const MAX_CONFIG_BYTES: usize = 64 * 1024;
 
-/// What a run executes, ready to begin.
+/// The target of a run, ready to begin.
 pub(super) struct Planned {
     pub(super) target: Target,
     pub(super) plan: Arc<Plan>,
     pub(super) inputs: RunInputs,
 }
 
-/// A request whose every field is in order.
+/// A request whose fields are all valid.
 struct Checked {
     target: Target,
     subject: String,
@@ -78,7 +78,7 @@ impl Inner {
             Ok(response) => return Ok(response),
             Err(refusal) => refusal,
         };
-        // What the request names may be gone by now; a run that it started before is not.
+        // The target of the request may be deleted by now; a run that it started before is not.
         if !self.was_started(&request_id).await? {
             return Err(refusal);
         }
@@ -220,7 +220,7 @@ impl Inner {
     }
 
     async fn was_started(&self, request_id: &str) -> Result<bool, Failure> {
-        // An id that is none is refused with everything else that is wrong.
+        // An invalid id is refused together with all other problems.
         match RequestId::new(request_id) {
             Ok(request_id) => Ok(self.run_by_request(&request_id).await?.is_some()),
             Err(_) => Ok(false),
@@ -280,11 +280,12 @@ impl Inner {
         Ok(kept.map_err(|error| store_failure(&error))?.to_string())
     }
 
-    /// Makes sure that the run can be found again, and returns what is stored beside it.
+    /// Stores the definition of the run for a restart, and returns the data that are stored with
+    /// the run.
     async fn keep(&self, target: &Target, durability: Durability) -> Result<Value, Failure> {
         let stored = match target {
             Target::Node(node) => Stored::Node(node.clone()),
-            // A run in memory ends with the process, so nothing has to outlive it.
+            // A run in memory ends with the process, so no data have to outlive it.
             Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
             Target::Definition(bundle) if bundle.children.is_empty() => {
                 Stored::Definition(self.keep_text(&bundle.root).await?)
@@ -295,7 +296,7 @@ impl Inner {
     }
 }
 
-/// Makes of a request what the log needs to know of it before it is looked into.
+/// Makes the start of a run from a request, before its target is read.
 fn start_of(request: &StartRunRequest) -> StartRun {
     StartRun {
         conversation_id: request.conversation_id.clone(),
@@ -305,7 +306,7 @@ fn start_of(request: &StartRunRequest) -> StartRun {
         ..start_by(
             SCOPE,
             &request.request_id,
-            // What is left of an agent's budgets may differ when it asks again.
+            // The rest of an agent's budgets may differ when it repeats the request.
             request_hash(&StartRunRequest {
                 grant: None,
                 ..request.clone()
@@ -315,7 +316,7 @@ fn start_of(request: &StartRunRequest) -> StartRun {
     }
 }
 
-/// Makes of a request by its id what the log needs to know of any run of a workflow.
+/// Makes the start of any run of a workflow from a request id.
 pub(super) fn start_by(
     scope: &'static str,
     request_id: &str,
@@ -344,7 +345,7 @@ pub(super) fn start_by(
     }
 }
 
-/// Makes the first events of a run, as they are read after a restart.
+/// Makes the first events of a run, in the form in which they are read after a restart.
 fn events_of(run_id: &str, kinds: Vec<Kind>) -> Vec<RunEvent> {
     let event = |kind| RunEvent {
         run_id: run_id.to_owned(),
@@ -359,7 +360,7 @@ fn note(span: &tracing::Span, run: RunId, conversation_id: &str) {
     telemetry::spans::set(span, CONVERSATION_ID, conversation_id.to_owned());
 }
 
-/// A target as the request names it.
+/// A target in the form of the request.
 enum Named {
     /// A single node, and the subject of the run.
     Node(Node, String),

@@ -1,4 +1,4 @@
-//! What a run executes, and how it is found again after a restart.
+//! The target of a run, and its stored form for a restart.
 
 use call_outcome::Violation;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use workflow_domain::plan::Plan;
 use workflow_domain::slot::Shape;
 use workflow_domain::workflow::Workflow;
 
-/// What a run executes.
+/// The target of a run.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     /// A definition.
@@ -35,19 +35,19 @@ pub(super) struct Node {
     pub(super) config: Map<String, Value>,
 }
 
-/// What is stored beside a run.
+/// The data that are stored with a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stored {
-    /// The digest of a definition that was kept.
+    /// The digest of a stored definition.
     Definition(String),
-    /// The digest of a definition that was kept with the workflows that it refers to.
+    /// The digest of a definition that is stored with the workflows that it refers to.
     Bundle(String),
     /// A single node.
     Node(Node),
 }
 
-/// What is wrong with a target or with the inputs for it.
+/// The problems of a target or of the inputs for it.
 #[derive(Debug)]
 pub(super) enum TargetError {
     /// The definition, or the node's type and settings.
@@ -112,7 +112,7 @@ impl Node {
             own_interface: None,
         };
         node.shape(&context).map_err(|mut violations| {
-            // A node speaks of its presets, which here are the inputs of the run.
+            // A node names its presets, which here are the inputs of the run.
             let of_inputs = violations
                 .iter()
                 .all(|violation| violation.pointer.starts_with("/inputValues"));
@@ -137,7 +137,7 @@ impl Node {
 }
 
 impl TargetError {
-    /// Returns the same as the outcome of a run that cannot continue.
+    /// Returns the problems as the error of a run that cannot continue.
     pub(super) fn into_error(self) -> common::CallError {
         let (code, violations) = match self {
             TargetError::Workflow(violations) => ("workflow_invalid", violations),
@@ -158,7 +158,7 @@ impl TargetError {
     }
 }
 
-/// Reads a digest as it is stored.
+/// Reads a stored digest.
 pub(super) fn read_hash(text: &str) -> Option<Hash> {
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.is_ascii() {

@@ -17,7 +17,7 @@ pub struct ResultTable {
 }
 
 impl ResultTable {
-    /// Takes an open database with [`MIGRATIONS`](super::MIGRATIONS) applied.
+    /// Opens the results on a database with [`MIGRATIONS`](super::MIGRATIONS) applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }

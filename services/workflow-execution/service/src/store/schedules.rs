@@ -1,7 +1,7 @@
-//! Keeps schedules and their times.
+//! Stores schedules and their times.
 //!
-//! What is to be run is written down before it is started, so that after a crash it is found again
-//! under the same time.
+//! A time is recorded before its run is started, so that after a crash the run is found again under
+//! the same time.
 
 mod times;
 
@@ -18,13 +18,13 @@ use crate::store::StoreError;
 /// A stored schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct ScheduleRow {
-    /// What was asked for: nothing in it comes from the service.
+    /// The requested schedule: no part of it comes from the service.
     pub(crate) definition: Schedule,
     pub(crate) etag: String,
     pub(crate) paused: bool,
-    /// Up to where its times were looked at.
+    /// The time up to which its times were recorded.
     pub(crate) since: Timestamp,
-    /// The first time after that; nothing while it is paused.
+    /// The first time after that; none while it is paused.
     pub(crate) next: Option<Timestamp>,
     pub(crate) created: Timestamp,
 }
@@ -89,12 +89,12 @@ impl TimeRow {
     }
 }
 
-/// Keeps schedules and their times.
+/// Stores schedules and their times.
 ///
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
 #[async_trait]
 pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
-    /// Stores a schedule, new or in place of the one with its id, with `times` that are new.
+    /// Stores a schedule, new or in place of the schedule with its id, with new `times`.
     async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError>;
 
     /// Returns a schedule.
@@ -109,13 +109,13 @@ pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// Returns the schedules that have a time up to `now`, the earliest first, at most 1,000.
     async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError>;
 
-    /// Returns the first time of all schedules that was not looked at yet.
+    /// Returns the first time of all schedules that is not recorded yet.
     async fn next(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// Deletes a schedule with its times.
     async fn delete(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Returns the ids of the schedules that have a buffered time, apart from those of a pause.
+    /// Returns the ids of the schedules that have a buffered time, apart from times of a pause.
     async fn with_buffered(&self) -> Result<Vec<String>, StoreError>;
 
     /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
@@ -129,14 +129,14 @@ pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<Vec<TimeRow>, StoreError>;
 
-    /// Returns the time that a request made.
+    /// Returns the time of a request.
     async fn time_of_request(
         &self,
         id: &str,
         request_id: &str,
     ) -> Result<Option<TimeRow>, StoreError>;
 
-    /// Stores what became of a time; one that was deleted stays deleted.
+    /// Stores the new state of a time; a deleted time stays deleted.
     async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError>;
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct SqliteSchedules {
 }
 
 impl SqliteSchedules {
-    /// Takes an open database with the migrations of the service applied.
+    /// Opens the schedules on a database with the migrations of the service applied.
     pub(crate) fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }

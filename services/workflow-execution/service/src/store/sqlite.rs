@@ -1,4 +1,4 @@
-//! The kept definitions on SQLite.
+//! The stored definitions on SQLite.
 
 use async_trait::async_trait;
 use run_log::Hash;
@@ -11,14 +11,14 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 /// The tables of this service.
 pub const MIGRATIONS: Migrations = Migrations::new("workflow_execution", &MIGRATOR);
 
-/// The kept definitions on SQLite.
+/// The stored definitions on SQLite.
 #[derive(Clone, Debug)]
 pub struct KeptDefinitions {
     database: SqliteDatabase,
 }
 
 impl KeptDefinitions {
-    /// Takes an open database with [`MIGRATIONS`] applied.
+    /// Opens the definitions on a database with [`MIGRATIONS`] applied.
     pub fn new(database: SqliteDatabase) -> Self {
         Self { database }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A decision, the calls that it asks for, and what becomes of them.
+/// A decision, the calls that it requests, and their results.
 fn decide_and_act() -> Value {
     let tool = |name: &str, parallel_safe: bool| {
         json!({"name": name, "description": "x", "readOnly": true, "parallelSafe": parallel_safe,

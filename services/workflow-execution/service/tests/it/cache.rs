@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A script that gives twice its input, with `cache` settings.
+/// A script that doubles its input, with `cache` settings.
 fn doubling(cache: Value) -> Value {
     let mut script = python("double", "give(inputs['n'] * 2)\n");
     script["configValues"] = json!({"execution": {"cache": cache}});
@@ -35,7 +35,7 @@ impl World {
         self.client.clone().put_workflow(request).await.unwrap();
     }
 
-    /// Runs a stored workflow and returns its run id and how node `double` ended.
+    /// Runs a stored workflow and returns its run id and the end of node `double`.
     async fn doubled(&self, id: &str, n: i64) -> (String, NodeFinished) {
         let run = self.begin(of_workflow(id, json!({"n": n}))).await;
         let outcome = self.outcome(&run.run_id).await;
@@ -237,14 +237,14 @@ async fn w49_a_plan_with_inputs_predicts_what_a_run_would_reuse() {
             ("again".to_owned(), again.map(owned)),
         ]
     };
-    // What the second node is given is known only in a run.
+    // The input of the second node is known only in a run.
     let first = given(Some(("", CacheMiss::First)), None);
     assert_eq!(predict(r#"{"n": 1}"#).await, first);
     let run = world.begin(of_workflow("d", json!({"n": 1}))).await.run_id;
     world.outcome(&run).await;
     let hit = Some((run.as_str(), CacheMiss::Unspecified));
     assert_eq!(predict(r#"{"n": 1}"#).await, given(hit, hit));
-    // Results are found by what they depend on: the second node of the run was given 2.
+    // Results are found by their inputs: the second node of the run had 2.
     let miss = Some(("", CacheMiss::Changed));
     assert_eq!(predict(r#"{"n": 2}"#).await, given(hit, miss));
     assert_eq!(predict(r#"{"n": 5}"#).await, given(miss, None));

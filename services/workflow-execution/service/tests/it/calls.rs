@@ -1,4 +1,4 @@
-//! Calls of a workflow that the real tool-registry decides about, and their effect on the run.
+//! Calls of a workflow that the real tool-registry decides on, and their effect on the run.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ async fn a_cancel_reaches_the_tool_and_nothing_starts_after_it() {
         !words[after..].iter().any(|word| word.ends_with(" started")),
         "{words:?}"
     );
-    // Once more changes nothing.
+    // A repetition changes nothing.
     let again = world
         .runs
         .clone()
@@ -145,7 +145,7 @@ async fn a_registry_that_is_not_there_is_not_asked_again_after_a_cancel() {
     cancel(&world, &run.run_id).await;
     let outcome = world.outcome(&run.run_id).await;
     assert_eq!(outcome.state(), RunState::Cancelled);
-    // One request may have been under way.
+    // One request may have been in flight.
     assert!(world.registry.asked_after_cancel() <= 1);
 }
 

@@ -12,7 +12,7 @@ use sql_store::SqliteOptions;
 
 use crate::support::*;
 
-/// How many events an iteration of [`counting`] has.
+/// The number of events of an iteration of [`counting`].
 const EVENTS_PER_ITERATION: u64 = 9;
 
 /// Calls a tool in each iteration of a loop and adds the numbers of the iterations up.
@@ -43,7 +43,7 @@ fn counting(count: u64) -> Value {
     })
 }
 
-/// Reads what a recovery reads of the only run that is open in a directory; returns how many events.
+/// Reads the events for a recovery of the only open run in a directory; returns their number.
 async fn read_at_recovery(data: &Path) -> u64 {
     let file = data.join("data/workflow-execution.runs.db");
     let logs = RunLogs::open(SqliteOptions::new(file)).await.unwrap();

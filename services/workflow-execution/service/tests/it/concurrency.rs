@@ -17,7 +17,7 @@ fn limited(id: &str, tool_id: &str, execution: Value) -> Value {
     node
 }
 
-/// A map over 12 items whose calls may all be under way together but for their settings.
+/// A map over 12 items whose calls may all be in flight together but for their settings.
 fn mapping(execution: Value) -> Value {
     let mut act = limited("act", "busy", execution);
     act["parentNode"] = json!("map");
@@ -95,7 +95,7 @@ async fn w50_a_key_holds_across_runs_and_a_queued_node_has_not_started() {
     let second = world.start(&call("a"), json!({})).await;
     let other = world.start(&call("b"), json!({})).await;
     world.events_until(&other.run_id, dispatched).await;
-    // The log says so before the registry is asked.
+    // The event is in the log before the registry gets the request.
     world.registry.until_asked(2).await;
     assert_eq!(world.asked_nodes(), ["a", "b"]);
     world.registry.release();

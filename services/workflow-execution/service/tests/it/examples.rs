@@ -1,4 +1,4 @@
-//! The files below `deploy/workflows` do what they say.
+//! The files below `deploy/workflows` work as they are described.
 
 use contracts::tavern::workflow::v1::{
     GetWorkflowRequest, ListNodeTypesRequest, ListWorkflowsRequest,
@@ -36,7 +36,7 @@ async fn every_example_is_listed() {
     assert_eq!(ids, stems);
 }
 
-/// Parts of core:LLM, which stands for them in files.
+/// Parts of core:LLM, which replaces them in files.
 const PARTS: [&str; 2] = ["core:LlmCallCount", "core:LlmRound"];
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn each_example_gives_its_result() {
         (
             "write_note",
             json!({"title": "T", "body": "B"}),
-            // The double's tool gives its arguments back.
+            // The double's tool returns its arguments.
             json!({"written": {"filePath": "/notes/note.md", "content": "# T\n\nB\n"}, "content": "# T\n\nB\n"}),
         ),
     ] {

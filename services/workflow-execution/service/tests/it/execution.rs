@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A workflow of one node with `execution`, whose outputs `keys` are those of the workflow.
+/// A workflow of one node with `execution`, whose outputs `keys` are the outputs of the workflow.
 fn of_node(mut node: Value, execution: Value, keys: &[&str]) -> Value {
     let id = node["id"].as_str().unwrap().to_owned();
     node["configValues"]["execution"] = execution;

@@ -1,4 +1,4 @@
-//! Runs that work for an agent, within what it may use (rules G206, G703 and G706).
+//! Runs that work for an agent, within its grant (rules G206, G703 and G706).
 
 use contracts::tavern::common::v1::{CallGrant, GrantedTools, RunOutcome, RunState};
 use contracts::tavern::workflow::v1::StartRunRequest;
@@ -131,7 +131,7 @@ async fn g703_a_model_is_not_asked_once_the_tokens_are_used_up() {
 #[tokio::test]
 async fn g706_the_same_call_with_the_same_result_leaves_five_times_on_behalf_of_an_agent() {
     let world = World::new().await;
-    // What comes before each call is no argument of it, so that all are equal.
+    // The nodes before each call are no arguments of it, so that all are equal.
     let mut definition = chain(&["recovers"; 6]);
     for edge in definition["edges"].as_array_mut().unwrap() {
         edge["targetHandle"] = "x".into();

@@ -1,8 +1,8 @@
-//! Recorded histories replay: a change that makes one diverge breaks runs that are under way.
+//! Recorded histories replay: a change that makes one diverge breaks runs in progress.
 //!
 //! The files in `tests/histories` were written by real runs. Each has a definition, the inputs, the
-//! events and, after each event, which nodes were left to do. To record them anew, on purpose, run
-//! these tests with `TAVERN_RECORD_HISTORIES=1`.
+//! events and, after each event, the nodes that were left to do. To record them anew, on purpose,
+//! run these tests with `TAVERN_RECORD_HISTORIES=1`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ async fn record(world: &World, name: &str, definition: Value, inputs: Value) {
     std::fs::write(directory().join(name).with_extension("json"), text + "\n").unwrap();
 }
 
-/// Two scripts beside each other between the ends of the interface.
+/// Two scripts in parallel between the ends of the interface.
 fn diamond() -> Value {
     json!({
         "nodes": [{"id": "in", "type": "core:GroupInput"}, python("left", "give(inputs['n'] + 1)\n"),
@@ -161,7 +161,7 @@ fn every_recorded_history_replays() {
             let replayed = state_after(&definition, inputs, &events[..=at]);
             let place = format!("{} after event {}", path.display(), at + 1);
             assert_eq!(&json!(outstanding(&replayed)), left, "{place}");
-            // What a checkpoint there names gives the same state.
+            // The events that a checkpoint there names result in the same state.
             let picked = picked(&definition, &events[..=at]);
             let continued = state_after(&definition, inputs, &picked);
             assert_eq!(&json!(outstanding(&continued)), left, "{place}");

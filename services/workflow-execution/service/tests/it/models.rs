@@ -1,11 +1,11 @@
-//! Nodes that ask models.
+//! Nodes that call models.
 
 use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A model node whose text and chat are the outputs; `after` stands between the text and the output.
+/// A model node whose text and chat are the outputs; `after` is between the text and the output.
 fn chat(parameters: Value) -> Value {
     json!({
         "nodes": [

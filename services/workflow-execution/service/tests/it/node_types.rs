@@ -1,4 +1,4 @@
-//! What a canvas learns about node types.
+//! The descriptions of node types for a canvas.
 
 use std::collections::HashMap;
 

@@ -74,7 +74,7 @@ async fn a_paused_run_starts_no_node_until_it_is_resumed() {
     assert_eq!(world.ids_in(RunState::Paused).await, [run.run_id.as_str()]);
     assert!(world.ids_in(RunState::Running).await.is_empty());
     world.registry.release();
-    // What had begun ends by itself.
+    // Nodes that had begun end by themselves.
     world
         .events_until(&run.run_id, |kind| matches!(kind, Kind::NodeFinished(_)))
         .await;

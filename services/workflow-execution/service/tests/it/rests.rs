@@ -1,4 +1,4 @@
-//! Runs of which nothing is under way but waits leave memory, and are woken (rules W37 and W38).
+//! Runs that only wait leave memory, and are woken (rules W37 and W38).
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// How often the moment of leaving is met.
+/// The number of attempts to meet the moment of leaving.
 const TIMES: usize = 150;
 
-/// One node that waits for the signal `go`, whose payload is what the run gives.
+/// One node that waits for the signal `go`, whose payload is the output of the run.
 fn go() -> Value {
     json!({
         "nodes": [
@@ -168,7 +168,7 @@ async fn w42_a_pause_holds_a_run_that_rested_until_it_is_resumed() {
     let words = words(&world.events(&run).await);
     let place = |word: &str| words.iter().position(|found| found == word).unwrap();
     assert!(place("run resumed") < place("after started"), "{words:?}");
-    // One that is resumed while it waits leaves memory again.
+    // A run that is resumed while it waits leaves memory again.
     let run = world.start_resting(of_definition(&go(), json!({}))).await;
     world.pause(&run).await.unwrap();
     assert_eq!(world.service.runs_in_memory(), 1);
@@ -177,7 +177,8 @@ async fn w42_a_pause_holds_a_run_that_rested_until_it_is_resumed() {
     assert_eq!(world.state(&run).await, RunState::Waiting);
 }
 
-/// A tool that fails twice and succeeds at its third attempt, or always fails, tried again each hour.
+/// A tool that fails twice and succeeds at its third attempt, or always fails, with a retry each
+/// hour.
 fn hourly(tool_id: &str, execution: Value) -> Value {
     let mut node = tool("t", tool_id);
     let retry =
@@ -222,7 +223,7 @@ async fn w20_a_long_pause_before_another_attempt_is_a_wait_of_the_run() {
     let second = |kind: &Kind| matches!(kind, Kind::NodeRetrying(retry) if retry.attempt == 2);
     world.events_until(&run, second).await;
     world.until_out_of_memory().await;
-    // A paused run starts no attempt although the time for it came.
+    // A paused run starts no attempt although its time has come.
     world.pause(&run).await.unwrap();
     world.clock.advance(3_600);
     let world = world.killed().await;
@@ -304,7 +305,7 @@ async fn w38_what_wakes_a_run_survives_the_process_being_killed() {
     let run = world.start_resting(of_definition(&go(), json!({}))).await;
     world.pause(&run).await.unwrap();
     world.go(&run, json!(5)).await;
-    // The signal is in the log, and nothing that the run did with it.
+    // The signal is in the log, and no effect of it on the run.
     let world = world.killed().await;
     world.resume(&run).await.unwrap();
     assert_eq!(result(&world.outcome(&run).await), json!({"v": 5}));
@@ -399,7 +400,7 @@ async fn w38_no_signal_is_lost_at_the_moment_of_leaving() {
             tokio::time::sleep(Duration::from_micros(microseconds)).await;
         }
     };
-    // A watch from before the first rest sees all that happens.
+    // A watch from before the first rest sees all events.
     let (outcome, ..) = tokio::join!(world.outcome(&run.run_id), signals, async {
         pauses.await;
     });

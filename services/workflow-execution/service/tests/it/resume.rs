@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// A script, then a tool that waits, then a tool; the first counts how often it ran.
+/// A script, then a tool that waits, then a tool; the first counts its executions.
 fn chain() -> Value {
     json!({
         "nodes": [

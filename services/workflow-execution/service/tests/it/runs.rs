@@ -499,7 +499,7 @@ async fn a_run_is_carried_out_wherever_its_caller_leaves() {
         };
         let mut client = world.client.clone();
         let answered = leave_after(polls, client.start_run(request.clone())).await;
-        // The caller asks again.
+        // The caller repeats the request.
         let run = world.begin(request).await;
         let outcome = world.outcome(&run.run_id).await;
         assert_eq!(outcome.state(), RunState::Succeeded, "{polls}");

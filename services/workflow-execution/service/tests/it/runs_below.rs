@@ -1,8 +1,8 @@
 //! Workflows that run workflows, in the service itself: wherever its process is killed and whenever a run is
 //! cancelled, each run below starts once, is recorded once and in order, and ends with its parent.
 //!
-//! One seed is one set of workflows, kills and cancels. `TAVERN_TEST_PARENTS` sets how many seeds are tried;
-//! `make bars` sets 200.
+//! One seed is one set of workflows, kills and cancels. `TAVERN_TEST_PARENTS` sets the number of
+//! seeds; `make bars` sets 200.
 
 use std::cell::Cell;
 
@@ -17,10 +17,10 @@ use crate::simulation::checks::{
 };
 use crate::support::*;
 
-/// How many seeds are tried unless the environment says otherwise.
+/// The number of seeds unless the environment states another.
 const SEEDS: u64 = 6;
 
-/// The most often that the process is killed.
+/// The most kills of the process.
 const MAX_KILLS: usize = 3;
 
 /// The events of the run at the top before which a kill or a cancel happens.
@@ -84,7 +84,7 @@ fn random_workflow(random: &mut Rng, runs: &[&str]) -> Value {
 }
 
 impl World {
-    /// Follows a run until so many events have happened, or it has ended.
+    /// Follows a run until `count` events have happened, or it has ended.
     async fn until_events(&self, run_id: &str, count: usize) {
         let seen = Cell::new(0);
         let wanted = |_: &_| {

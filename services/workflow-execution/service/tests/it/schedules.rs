@@ -37,17 +37,17 @@ fn schedule(id: &str) -> Schedule {
     }
 }
 
-/// Ends at once.
+/// A workflow that ends at once.
 fn quick() -> Value {
     json!({"nodes": [{"id": "r", "type": "core:RandomNumber"}]})
 }
 
-/// Ends when it is cancelled.
+/// A workflow that ends when it is cancelled.
 fn endless() -> Value {
     json!({"nodes": [{"id": "w", "type": "core:WaitSignal", "configValues": {"name": "go"}}]})
 }
 
-/// A service that looks after schedules, and the workflow that they run.
+/// A service that runs schedules, and the workflow that they run.
 async fn world(work: &Value) -> World {
     let world = World::new().await;
     world.service.recover().await.unwrap();
@@ -92,7 +92,7 @@ impl World {
         page.into_inner().times
     }
 
-    /// Waits until the times of a schedule are as `enough` says.
+    /// Waits until the times of a schedule meet `enough`.
     async fn until_times(
         &self,
         id: &str,

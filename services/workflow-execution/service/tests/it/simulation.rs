@@ -1,9 +1,9 @@
 //! The engine and the replay of histories in simulated time: random workflows with zones whose tools fail,
 //! whose timers and signals come at any time, and whose processes are killed. Half of the recoveries read
-//! what a checkpoint names. Some run other workflows as runs below, which have a log of their own, wait and
-//! fail as they do, and are cancelled with them.
+//! only the events that a checkpoint names. Some run other workflows as runs below, which have a
+//! log of their own, wait and fail as they do, and are cancelled with them.
 //!
-//! One seed is one history. `TAVERN_TEST_SEEDS` sets how many seeds are tried; `make bars` sets 100,000.
+//! One seed is one history. `TAVERN_TEST_SEEDS` sets the number of seeds; `make bars` sets 100,000.
 
 mod calls;
 pub(crate) mod checks;
@@ -21,13 +21,13 @@ use checks::{check_history, check_same_ends};
 use graph::{Workflows, workflow_alone, workflow_with_runs};
 use world::{Disturbances, World};
 
-/// How many seeds are tried of runs alone, unless the environment says otherwise.
+/// The number of seeds for runs alone, unless the environment states another.
 const SEEDS: u64 = 1_000;
 
-/// How many seeds are tried of runs with others below.
+/// The number of seeds for runs with others below.
 const SEEDS_WITH_RUNS: u64 = 300;
 
-/// The most often that the process of a run is killed.
+/// The most kills of a run's process.
 const MAX_KILLS: u32 = 4;
 
 fn seeds(few: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! Streaming outputs: what a node writes reaches the outputs of the workflow while it writes it.
+//! Streaming outputs: the text of a node reaches the outputs of the workflow while the node writes
+//! it.
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{OutputChunk, RunEvent};
@@ -37,7 +38,7 @@ pub(crate) fn chunk_of<'e>(event: &'e RunEvent, key: &str) -> Option<&'e OutputC
     }
 }
 
-/// What a follower has of an output in the end, who discards what a reset makes void.
+/// Returns the final text of an output for a follower that discards text that a reset makes void.
 pub(crate) fn shown(events: &[RunEvent], key: &str) -> String {
     let mut text = String::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! A service on a directory of its own, and what tests ask of it.
+//! A service on a directory of its own, and the helpers of its tests.
 
 pub(crate) mod below;
 pub(crate) mod clock;
@@ -40,7 +40,7 @@ pub(crate) type Client = WorkflowServiceClient<Outbound>;
 pub(crate) struct World {
     pub(crate) directory: Arc<tempfile::TempDir>,
     pub(crate) registry: RegistryDouble,
-    /// The registry itself, where it stands in the place of its double.
+    /// The registry itself, where it replaces its double.
     pub(crate) tools: Option<TestRegistry>,
     pub(crate) sandbox: UnconfinedSandbox,
     pub(crate) models: ModelDouble,
@@ -139,7 +139,7 @@ impl World {
         self.restart_with(|_| {}).await
     }
 
-    /// Does so with other settings.
+    /// Restarts it with other settings.
     pub(crate) async fn restart_with(self, adjust: impl FnOnce(&mut WorkflowSettings)) -> Self {
         self.service.shutdown().await;
         let Self {
@@ -169,7 +169,7 @@ impl World {
         again
     }
 
-    /// Copies what is on the disk now.
+    /// Copies the present files of the disk.
     pub(crate) fn copy_of_data(&self) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let (from, to) = (
@@ -184,8 +184,8 @@ impl World {
         directory
     }
 
-    /// Starts another process on what is on the disk now, as after a kill. The earlier one asks for nothing
-    /// more.
+    /// Starts another process on the present files of the disk, as after a kill. The earlier one
+    /// sends no more requests.
     pub(crate) async fn killed(self) -> Self {
         let directory = Arc::new(self.copy_of_data());
         self.service.shutdown().await;
@@ -203,7 +203,7 @@ impl World {
         again
     }
 
-    /// Follows a run until something was written after the given number of restarts of its script.
+    /// Follows a run until a chunk was written after the given number of restarts of its script.
     pub(crate) async fn until_chunk(&self, run_id: &str, restarts: usize) -> OutputChunk {
         let request = WatchRunRequest {
             run_id: run_id.to_owned(),
@@ -230,7 +230,7 @@ impl World {
         self.begin(of_definition(definition, inputs)).await
     }
 
-    /// Starts a run that nothing is wrong with.
+    /// Starts a run of a valid request.
     pub(crate) async fn begin(&self, request: StartRunRequest) -> Run {
         let started = self.client.clone().start_run(request).await;
         started.unwrap().into_inner().run.unwrap()
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// Follows a run to its end and returns everything that happened.
+    /// Follows a run to its end and returns all its events.
     pub(crate) async fn events(&self, run_id: &str) -> Vec<RunEvent> {
         self.events_until(run_id, |_| false).await
     }
@@ -292,7 +292,7 @@ impl World {
     }
 }
 
-/// Asks for a run of a definition that is not stored.
+/// Makes a request for a run of a definition that is not stored.
 pub(crate) fn of_definition(definition: &Value, inputs: Value) -> StartRunRequest {
     StartRunRequest {
         target: Some(Target::DefinitionJson(definition.to_string())),
@@ -301,7 +301,7 @@ pub(crate) fn of_definition(definition: &Value, inputs: Value) -> StartRunReques
     }
 }
 
-/// Asks for a run of a stored workflow.
+/// Makes a request for a run of a stored workflow.
 pub(crate) fn of_workflow(id: &str, inputs: Value) -> StartRunRequest {
     StartRunRequest {
         target: Some(Target::WorkflowId(id.to_owned())),
@@ -322,7 +322,7 @@ pub(crate) fn result(outcome: &RunOutcome) -> Value {
     serde_json::from_str(&outcome.result_json).unwrap()
 }
 
-/// The events as one word each, with the node where there is one.
+/// The events as one word each, with the node if it has one.
 pub(crate) fn words(events: &[RunEvent]) -> Vec<String> {
     events
         .iter()

@@ -1,4 +1,4 @@
-//! What models of a workflow may choose from, as the registry is answered.
+//! The tools that models of a workflow may choose from, in the answers to the registry.
 
 use contracts::tavern::workflow::v1::{
     GetToolChoiceRequest, GetToolChoiceResponse, PutWorkflowRequest,
@@ -8,8 +8,8 @@ use tonic::Status;
 
 use crate::support::*;
 
-/// A workflow with a group of which one node takes the tools of its own workflow, a node that adds to
-/// those around it, and one that names others in their place.
+/// A workflow with a group of which one node takes the tools of its own workflow, a node that adds
+/// tools to those of the outer workflow, and a node that names others in their place.
 async fn choosing(world: &World) -> impl AsyncFn(&str) -> Result<GetToolChoiceResponse, Status> {
     let inner = json!({
         "availableTools": {"initial": ["of_group"]},

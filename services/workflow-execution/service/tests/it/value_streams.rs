@@ -1,4 +1,5 @@
-//! Streams of values other than text: each is seen when it is there, and all of them are an array.
+//! Streams of values other than text: each is seen as soon as it exists, and all of them are an
+//! array.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::streams::{chunk_of, is_chunk_of, shown};
 use crate::support::*;
 
-/// What a script needs to wait until a file is there.
+/// The definitions with which a script waits until a file exists.
 const WAIT: &str = "import pathlib, time\n\
                     def wait(): \n    while not pathlib.Path(inputs['place']).exists(): time.sleep(0.005)\n\
                     def yields(value): print(json.dumps(value), flush=True)\n";
@@ -22,7 +23,7 @@ fn two(place: &PathBuf) -> Value {
     script
 }
 
-/// The values that a follower of an output has in the end.
+/// The final values of an output for a follower.
 fn values(events: &[RunEvent], key: &str) -> Vec<Value> {
     let chunks = events.iter().filter_map(|event| chunk_of(event, key));
     assert!(chunks.clone().all(|chunk| chunk.json_lines));
@@ -33,7 +34,7 @@ fn values(events: &[RunEvent], key: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The values of a script at a streaming output, a plain one, and one of their text.
+/// The values of a script at a streaming output, at a plain one, and at an output for their text.
 fn shared(place: &PathBuf) -> Value {
     json!({
         "nodes": [

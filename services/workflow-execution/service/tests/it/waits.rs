@@ -14,7 +14,7 @@ use crate::support::*;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// One node of a type, whose outputs are those of the run.
+/// One node of a type, whose outputs are the outputs of the run.
 fn alone(full_type: &str, config: Value, outputs: &[&str]) -> Value {
     let edges = outputs.iter().map(|key| edge("w", key, "out", key));
     let interface = outputs
@@ -468,7 +468,7 @@ async fn w8_a_run_of_which_nothing_is_under_way_but_waits_is_waiting() {
     });
     let run = world.start_waiting(&definition).await;
     world.until_in(RunState::Waiting, &run).await;
-    // It holds no place of the runs that continue.
+    // It holds no place among the runs that continue.
     let other = world.start_waiting(&definition).await;
     world.until_in(RunState::Waiting, &other).await;
     let pause = PauseRunRequest {

@@ -21,8 +21,8 @@ fn exit(zone: &str) -> Value {
     json!({"id": format!("{zone}_out"), "type": "core:ZoneOutput", "parentNode": zone})
 }
 
-/// A loop that runs `count` times and calls a tool with the number of the iteration; it collects what
-/// the tool gives.
+/// A loop that runs `count` times and calls a tool with the number of the iteration; it collects
+/// the outputs of the tool.
 fn looping(tool_id: &str, count: u32, config: Value) -> Value {
     let mut settings = json!({"collect": [{"key": "given"}]});
     settings

@@ -1,4 +1,4 @@
-//! What a schedule asks for, checked and read.
+//! The definition of a schedule, checked and read.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic::Status;
 
 use workflow_domain::interface::read_inputs;
 
-/// Checks a schedule that a request brings.
+/// Checks the schedule of a request.
 pub(super) fn check(schedule: &Schedule) -> Result<Timing, Status> {
     let mut problems = Failure::invalid_fields();
     if let Err(error) = ScheduleId::new(&schedule.schedule_id) {
@@ -37,7 +37,7 @@ pub(super) fn check(schedule: &Schedule) -> Result<Timing, Status> {
     }
 }
 
-/// Reads the timing of a stored schedule. A time zone may be gone since it was stored.
+/// Reads the timing of a stored schedule. A time zone may have disappeared since it was stored.
 pub(super) fn timing(schedule: &Schedule) -> Result<Timing, Failure> {
     read_timing(schedule).map_err(|mistakes| {
         let mut failure = Failure::invalid_fields();

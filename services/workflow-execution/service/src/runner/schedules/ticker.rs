@@ -1,4 +1,4 @@
-//! Starts the runs of schedules when their times come.
+//! Starts the runs of schedules at their times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,14 @@ use crate::store::schedules::{ScheduleRow, TimeRow, TimeState};
 
 use super::{definition, failure};
 
-/// How long until the next look at the latest; the clock may be moved meanwhile.
+/// The longest rest until the next check; the clock may be moved meanwhile.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// How long until it is looked again whether a buffered time can be run.
+/// The rest until the next check whether a buffered time can be run.
 const BUFFERED_REST: Duration = Duration::from_millis(250);
 
-/// How long a start may take; one that takes longer is repeated, and finds its run if there is one.
+/// The time limit of a start; a start that takes longer is repeated, and finds its run if it
+/// exists.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest reason for people, in characters.
@@ -57,7 +58,7 @@ impl ScheduleTicker {
         *self.task.lock().expect("no holder of the lock panics") = Some(task);
     }
 
-    /// Ends the task. A start that is under way is repeated by the next process.
+    /// Ends the task. A start in progress is repeated by the next process.
     pub(crate) async fn stop(&self) {
         let task = self
             .task
@@ -72,7 +73,7 @@ impl ScheduleTicker {
 }
 
 impl Inner {
-    /// Does what is due; returns how long to rest.
+    /// Runs the due schedules; returns the time to rest.
     async fn advance_schedules(self: &Arc<Self>) -> Result<Duration, Status> {
         let store = &self.schedules.store;
         for row in store.due(self.clock.now()).await.map_err(failure)? {
@@ -94,7 +95,7 @@ impl Inner {
         Ok(rest.min(LONGEST_REST))
     }
 
-    /// Writes down the times of a schedule that have come.
+    /// Records the times of a schedule that have come.
     pub(super) async fn look(&self, mut row: ScheduleRow) -> Result<(), Status> {
         let now = self.clock.now();
         if row.next.is_none_or(|next| next > now) {
@@ -129,7 +130,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Starts what a schedule may start now.
+    /// Starts the runs that a schedule may start now.
     pub(super) async fn settle_schedule(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let store = &self.schedules.store;
         let Some(row) = store.get(id).await.map_err(failure)? else {
@@ -216,7 +217,7 @@ impl Inner {
         Ok(found.map(|run| run.run_id))
     }
 
-    /// Returns where a run stands; unspecified if there is none.
+    /// Returns the state of a run; unspecified if it does not exist.
     pub(super) async fn state_of_run(&self, run_id: &str) -> Result<RunState, Status> {
         if run_id.is_empty() {
             return Ok(RunState::Unspecified);
@@ -234,7 +235,7 @@ fn not_run(time: &mut TimeRow, reason: ScheduleNotRunReason) {
     time.reason = reason;
 }
 
-/// Whether a run has ended, or is gone.
+/// Whether a run has ended, or does not exist any more.
 fn has_ended(state: RunState) -> bool {
     match state {
         RunState::Running | RunState::Paused | RunState::Waiting | RunState::Queued => false,

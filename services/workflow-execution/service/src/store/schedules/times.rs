@@ -8,7 +8,7 @@ use sqlx::{Row, Sqlite, Transaction};
 use super::{TimeRow, TimeState};
 use crate::store::StoreError;
 
-/// How many times of a schedule are kept that are settled.
+/// The most settled times of a schedule that are kept.
 const KEPT: i64 = 200;
 
 pub(super) async fn insert(
@@ -35,7 +35,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Forgets settled times but the latest.
+/// Deletes all but the latest settled times.
 pub(super) async fn trim(
     transaction: &mut Transaction<'static, Sqlite>,
     id: &str,

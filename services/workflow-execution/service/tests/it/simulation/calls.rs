@@ -67,7 +67,7 @@ impl Scope {
         self.calling.insert(node, tool_id);
     }
 
-    /// Records how a call ended. Only its first end counts.
+    /// Records the end of a call. Only its first end counts.
     pub(super) fn call_ended(
         &mut self,
         run: &OfRun,
@@ -93,7 +93,7 @@ impl Scope {
         self.settle_result(run, outside, node, settled_tool(result));
     }
 
-    /// Decides how the present attempt of a call ends, which never differs.
+    /// Decides on the end of a call's present attempt, which never differs.
     pub(super) fn tool_result(&self, run: &OfRun, node: NodeIndex) -> common::CallResult {
         let attempt = u64::from(self.attempt(node));
         let effect_id = self.effect_id(run, node);

@@ -1,4 +1,4 @@
-//! What holds of every history, whatever happened in it. `place` names the history in what fails.
+//! The invariants of every history, whatever happened in it. `place` names the history in failures.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,8 +61,8 @@ pub(super) fn check_same_ends(seed: u64, played: &Played, undisturbed: &Played) 
     }
 }
 
-/// Checks that each node of a run began and ended at most once, and did so in this order. `nodes` is how many
-/// nodes its workflow has outside of zones.
+/// Checks that each node of a run began and ended at most once, and did so in this order. `nodes`
+/// is the number of nodes of its workflow outside of zones.
 pub(crate) fn check_steps(place: &str, nodes: usize, run_id: &str, logs: &Logs) {
     let log = &logs[run_id];
     let (mut begun, mut dispatched, mut finished) =
@@ -117,7 +117,8 @@ pub(crate) fn check_recorded_below(place: &str, run_id: &str, logs: &Logs) {
     }
 }
 
-/// Checks that what a run recorded of its calls of workflows is how their runs ended.
+/// Checks that the results that a run recorded of its calls of workflows equal the ends of their
+/// runs.
 pub(crate) fn check_results(place: &str, run_id: &str, logs: &Logs) {
     let mut last = HashMap::new();
     let mut nodes = HashMap::new();
@@ -153,7 +154,7 @@ pub(crate) fn check_results(place: &str, run_id: &str, logs: &Logs) {
     }
 }
 
-/// Checks that a node gave what the run below gave.
+/// Checks that the outputs of a node equal the outputs of the run below.
 fn check_outputs(place: &str, node: &common::NodeFinished, below: &String, logs: &Logs) {
     let outcome = outcome(&logs[below]);
     let succeeded = node.state() == common::NodeState::Succeeded;

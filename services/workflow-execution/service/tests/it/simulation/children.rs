@@ -1,8 +1,8 @@
-//! The runs below other runs, as the registry carries calls of workflows out.
+//! The runs below other runs, in the way in which the registry carries out calls of workflows.
 //!
 //! A call is journalled in the ledger, its run is started under an id that follows from effect and attempt,
 //! its caller is shown the events of the run and then the result. The ledger and the runs outlive the
-//! process; what is in flight does not, and is asked for again.
+//! process; requests in flight do not, and are repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value};
 use super::outside::{Happening, NodeOfRun, Outside};
 use super::world::{DISTURBED, World};
 
-/// How long a request, or the news of an end, takes at most on its way, in milliseconds.
+/// The longest delay of a request, or of the news of an end, in milliseconds.
 const MAX_DELAY: u64 = 300;
 
-/// How the ids of the tools begin that are workflows.
+/// The prefix of the ids of tools that are workflows.
 const WORKFLOW: &str = "workflow:";
 
-/// What the registry is asked for: one attempt at an effect.
+/// A request to the registry: one attempt at an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) effect_id: String,
@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) caller: NodeOfRun,
 }
 
-/// How a call gets further.
+/// A step of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     /// The request arrives.
@@ -39,7 +39,7 @@ pub(super) enum Step {
     Start,
     /// The caller is shown events of the run, and the result when it has seen all of them.
     Show,
-    /// The end of the run is learnt.
+    /// The end of the run arrives.
     Settle,
     /// A cancel arrives, with its reason.
     Cancel(String),
@@ -54,7 +54,7 @@ pub(super) struct Registry {
     pub(super) started: BTreeMap<String, Started>,
     /// By effect. They end with the process.
     in_flight: BTreeMap<String, InFlight>,
-    /// The effects that this process was asked to cancel.
+    /// The effects whose cancellation was requested in this process.
     cancelled: BTreeSet<String>,
 }
 
@@ -75,17 +75,17 @@ struct InFlight {
     /// Whether its caller follows it.
     is_followed: bool,
     run_id: Option<String>,
-    /// How many events of the run the caller was shown.
+    /// The number of events of the run that the caller was shown.
     shown: usize,
     /// Whether the caller is about to be shown more.
     shows: bool,
-    /// Why it was cancelled, if it was.
+    /// The reason of its cancellation; none if it was not cancelled.
     cancelled: Option<String>,
     result: Option<common::CallResult>,
 }
 
 impl Registry {
-    /// Returns the last of the attempts at an effect, up to the one with this number.
+    /// Returns the last of the attempts at an effect, up to the given number.
     fn last_entry(&self, effect_id: &str, attempt: u32) -> Option<(u32, &Entry)> {
         let effect_id = effect_id.to_owned();
         let attempts = (effect_id.clone(), 0)..=(effect_id, attempt);
@@ -93,24 +93,24 @@ impl Registry {
         Some((key.1, entry))
     }
 
-    /// Forgets what only the process knew.
+    /// Drops the state that only the process knew.
     pub(super) fn end_process(&mut self) {
         self.in_flight.clear();
         self.cancelled.clear();
     }
 
-    /// Whether an effect was to be cancelled and nothing of it continues.
+    /// Whether an effect was to be cancelled and no part of it continues.
     pub(super) fn has_followed_cancel(&self, effect_id: &str) -> bool {
         self.cancelled.contains(effect_id) && !self.in_flight.contains_key(effect_id)
     }
 
-    /// Whether a run follows a call, or has one that nothing carries out any more.
+    /// Whether a run follows a call, or has a call that nothing carries out any more.
     pub(super) fn is_called_by(&self, run_id: &str) -> bool {
         let mut calls = self.in_flight.values();
         calls.any(|call| call.is_followed && call.asked.caller.run_id == run_id)
     }
 
-    /// Returns the runs of the calls in flight, none where one is not known yet, by effect.
+    /// Returns the runs of the calls in flight by effect, none where the run is not known yet.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let calls = self.in_flight.iter();
         calls.map(|(effect_id, call)| (effect_id.as_str(), call.run_id.as_deref()))
@@ -123,7 +123,7 @@ pub(super) fn workflow_of(tool_id: &str) -> Option<&str> {
 }
 
 impl Outside {
-    /// Lets a call get further after a while.
+    /// Schedules a step of a call.
     pub(super) fn schedule_call(&mut self, process: u32, effect_id: &str, step: Step) {
         let at = self.now + self.random.u64(0..MAX_DELAY);
         let effect_id = effect_id.to_owned();
@@ -137,7 +137,7 @@ impl Outside {
 }
 
 impl World<'_> {
-    /// Takes a call further.
+    /// Carries out a step of a call.
     pub(super) fn call(&mut self, effect_id: &str, step: Step) {
         match step {
             Step::Ask(asked) => self.ask(*asked),
@@ -183,7 +183,7 @@ impl World<'_> {
                 self.outside.registry.ledger.insert(key, entry);
             }
         }
-        // A run that was cancelled while its request was under way sends the cancel again.
+        // A run that was cancelled while its request was in flight sends the cancel again.
         if let Some(reason) = self.reason_of_cancel(&asked.caller.run_id) {
             self.schedule_call(&effect_id, Step::Cancel(reason));
         }
@@ -206,7 +206,7 @@ impl World<'_> {
         self.schedule_call(&effect_id, Step::Start);
     }
 
-    /// Whether a call is another attempt after one that failed and may be repeated.
+    /// Whether a call is another attempt after a failed one that may be repeated.
     fn may_try_again(&self, attempt: u32, last: &Entry, asked: &Asked) -> bool {
         let failed = |result: &common::CallResult| result.status() == common::CallStatus::Failed;
         asked.attempt > attempt
@@ -266,7 +266,7 @@ impl World<'_> {
         run_id
     }
 
-    /// Lets every caller be shown what it has not seen.
+    /// Shows every caller the events that it has not seen.
     pub(super) fn show_more(&mut self) {
         let registry = &self.outside.registry;
         let has_more = |call: &InFlight| {
@@ -329,7 +329,7 @@ impl World<'_> {
         }
     }
 
-    /// Learns that a run has ended, wherever a call follows it.
+    /// Settles every call that follows a run that has ended.
     pub(super) fn run_has_ended(&mut self, run_id: &str) {
         let mut calls = self.outside.registry.in_flight();
         let call = calls.find(|(_, of_call)| *of_call == Some(run_id));
@@ -352,7 +352,7 @@ impl World<'_> {
         let last = registry.last_entry(effect_id, u32::MAX);
         let open = last.filter(|(_, entry)| entry.result.is_none());
         if let Some(asked) = open.map(|(_, entry)| entry.asked.clone()) {
-            // Which run it is may not have been noted, so the call is dispatched again, which finds it.
+            // The run may not have been recorded, so the call is dispatched again, which finds it.
             self.dispatch(asked, false, Some(reason.to_owned()));
         }
     }
@@ -362,7 +362,7 @@ impl World<'_> {
     }
 }
 
-/// Makes the id of a run that is the same whenever its process was killed.
+/// Makes the id of a run, which is the same whenever its process was killed.
 fn run_id_of(request_id: &str) -> String {
     let digest = run_log::Hash::of(request_id.as_bytes()).to_string();
     format!("flow_{}", &digest[..32])
@@ -395,7 +395,7 @@ fn result_of(
     }
 }
 
-/// Returns what the tool of a workflow gives whose run succeeded: its only output, or all by key.
+/// Returns the output of a workflow's tool whose run succeeded: its only output, or all by key.
 pub(super) fn output_of(outcome: &common::RunOutcome) -> Option<Value> {
     let outputs: Map<String, Value> = serde_json::from_str(&outcome.result_json).ok()?;
     Some(match outputs.len() {
@@ -404,7 +404,7 @@ pub(super) fn output_of(outcome: &common::RunOutcome) -> Option<Value> {
     })
 }
 
-/// Makes how a call ends that follows a cancel.
+/// Makes the end of a call that follows a cancel.
 pub(super) fn cancelled_result(effect_id: &str) -> common::CallResult {
     let failure = Failure::new(Category::Cancelled, "cancelled", "the call was cancelled");
     common::CallResult {

@@ -13,22 +13,22 @@ use workflow_domain::plan::Plan;
 
 const MAX_NODES: usize = 12;
 
-/// The most nodes of a workflow that another runs, without those of its interface.
+/// The most nodes of a workflow below, without the nodes of its interface.
 const MAX_NODES_BELOW: usize = 4;
 
 /// The most nodes of a workflow that run others.
 const MAX_RUNS: usize = 3;
 
-/// The workflow that those below may run, which runs no other.
+/// The workflow that the workflows below may run, which runs no other.
 const INNERMOST: &str = "innermost";
 
-/// The workflows that the one at the top may run.
+/// The workflows that the workflow at the top may run.
 const BELOW: [&str; 2] = ["below_a", "below_b"];
 
-/// A workflow and those that it runs.
+/// A workflow and the workflows that it runs.
 pub(super) struct Workflows {
     pub(super) top: Arc<Plan>,
-    /// By id.
+    /// The workflows below, by id.
     pub(super) below: BTreeMap<String, Below>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Below {
 /// A node as drawn, with the inputs that edges may lead to and its main output.
 struct Drawn {
     node: Value,
-    /// What is inside it, and the edges there.
+    /// The nodes and edges inside it.
     inside: (Vec<Value>, Vec<Value>),
     inputs: Vec<&'static str>,
     output: &'static str,
@@ -142,7 +142,7 @@ fn insert_run(random: &mut Rng, drawn: &mut Vec<Drawn>, workflow_id: &str) {
 
 fn random_run(random: &mut Rng, id: &str, workflow_id: &str) -> Drawn {
     let on_error = ["fail", "continue", "fallback"][random.usize(0..3)];
-    // Which node of a run fails first is a matter of time, so each failure is tried again.
+    // The node of a run that fails first is a matter of time, so each failure is retried.
     let all = Category::ALL.into_iter();
     let all = all.filter(|category| *category != Category::Cancelled);
     let categories: Vec<&str> = all.map(Category::as_str).collect();

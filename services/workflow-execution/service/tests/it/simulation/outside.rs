@@ -1,4 +1,5 @@
-//! What outlives a process: the time, the logs of the runs, tools, and the ledger of the registry.
+//! The world that outlives a process: the time, the logs of the runs, tools, and the ledger of the
+//! registry.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,19 +10,19 @@ use workflow_domain::plan::NodeIndex;
 
 use super::children::{Registry, Step};
 
-/// Something that happens at a time.
+/// An event at a time.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
     /// A node of a run continues.
     Continue {
-        /// The process, by its number; one that was killed does not notice.
+        /// The number of the process; a killed process does not notice.
         process: u32,
         /// The node.
         node: NodeOfRun,
-        /// How.
+        /// The cause.
         how: Continue,
     },
-    /// A call of a workflow gets further at the registry, which is in the same process.
+    /// A step of a call of a workflow at the registry, which is in the same process.
     Call {
         process: u32,
         effect_id: String,
@@ -48,7 +49,7 @@ pub(super) struct NodeOfRun {
 /// The zones around a node, the outermost first, and the iteration of each.
 pub(super) type EditTarget = Vec<(NodeIndex, u64)>;
 
-/// How a node continues.
+/// The cause for which a node continues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Continue {
     /// Its tool has ended.
@@ -67,11 +68,11 @@ pub(super) struct Outside {
     pub(super) now: u64,
     pub(super) registry: Registry,
     logs: BTreeMap<String, Log>,
-    /// The run that has its turn.
+    /// The run whose log takes new events.
     present: String,
     schedule: BTreeMap<(u64, u64), Happening>,
     scheduled: u64,
-    /// When the tool that carries out an attempt of a call ends, by effect id and attempt.
+    /// The end of the tool that carries out an attempt of a call, by effect id and attempt.
     tools: HashMap<(String, u32), u64>,
 }
 
@@ -81,7 +82,7 @@ struct Log {
     /// The runs above, outermost first.
     path: Vec<String>,
     events: Vec<RunEvent>,
-    /// How many events survive a kill.
+    /// The number of events that survive a kill.
     durable: usize,
 }
 
@@ -104,7 +105,7 @@ impl Outside {
         self.schedule.insert((at, self.scheduled), happening);
     }
 
-    /// Moves the time to what happens next.
+    /// Advances the time to the next event.
     pub(super) fn next(&mut self) -> Option<Happening> {
         let ((at, _), happening) = self.schedule.pop_first()?;
         self.now = self.now.max(at);
@@ -129,7 +130,7 @@ impl Outside {
         self.present = present;
     }
 
-    /// Turns to a run, whose log takes what is recorded from now on.
+    /// Turns to a run, whose log takes the events that are recorded from now on.
     pub(super) fn turn_to(&mut self, run_id: &str) {
         run_id.clone_into(&mut self.present);
     }
@@ -166,20 +167,20 @@ impl Outside {
         }
     }
 
-    /// Returns what happened in the run that has its turn, without the runs below.
+    /// Returns the events of the present run, without the runs below.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &Kind> {
         let own = self.log().events.iter();
         let own = own.filter(|event| event.run_id == self.present);
         own.filter_map(|event| event.kind.as_ref())
     }
 
-    /// Returns what a follower of a run sees: what is durable.
+    /// Returns the events that a follower of a run sees: the durable ones.
     pub(super) fn events_of(&self, run_id: &str) -> &[RunEvent] {
         let log = &self.logs[run_id];
         &log.events[..log.durable]
     }
 
-    /// Returns how a run ended, if it has.
+    /// Returns the outcome of a run, if it has ended.
     pub(super) fn outcome_of(&self, run_id: &str) -> Option<&RunOutcome> {
         let last = self.events_of(run_id).last();
         match &last.filter(|event| event.run_id == run_id)?.kind {
@@ -202,7 +203,8 @@ impl Outside {
         logs.map(|(run_id, log)| (run_id, log.events)).collect()
     }
 
-    /// Starts a tool, or joins the one that has the same effect id and attempt; returns when it ends.
+    /// Starts a tool, or joins the one that has the same effect id and attempt; returns the time of
+    /// its end.
     pub(super) fn call_tool(&mut self, effect_id: &str, attempt: u32) -> u64 {
         let ends = self.now + self.random.u64(0..20_000);
         let key = (effect_id.to_owned(), attempt);
@@ -224,7 +226,7 @@ impl Outside {
     }
 }
 
-/// Returns the time so many milliseconds after the beginning.
+/// Returns the time `millis` milliseconds after the beginning.
 pub(super) fn time(millis: u64) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: i64::try_from(millis / 1000).unwrap(),

@@ -1,5 +1,5 @@
-//! A process that runs a workflow: it does what the engine commands, in the order of durability that
-//! the runner keeps, and forgets everything when it is killed.
+//! A process that runs a workflow: it carries out the engine's commands, in the order of durability
+//! that the runner keeps, and loses its memory when it is killed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -26,30 +26,30 @@ use super::outside::{Continue, EditTarget, Happening, NodeOfRun, Outside, time};
 use super::stop::Stopping;
 use super::zone::Zone;
 
-/// The longest that a call waits for its permit, in milliseconds.
+/// The longest wait of a call for its permit, in milliseconds.
 const MAX_TURN: u64 = 10_000;
 
 /// A process that executes a run.
 pub(super) struct Process {
     run: OfRun,
     root: Scope,
-    /// What was recorded of the runs below.
+    /// The recorded events of the runs below.
     below: ForwardedSequences,
     stopping: Option<Stopping>,
 }
 
-/// What a process knows of the run.
+/// The state of a run in a process.
 pub(super) struct OfRun {
     pub(super) number: u32,
     pub(super) run_id: String,
-    /// What the tools of this run depend on.
+    /// The seed of the tools of this run.
     pub(super) seed: u64,
     pub(super) is_cancelled: bool,
 }
 
 /// The nodes of the run, or of an iteration in it.
 pub(super) struct Scope {
-    /// What stands in front of the ids of its nodes.
+    /// The prefix of the ids of its nodes.
     path: String,
     place: EditTarget,
     pub(super) engine: Engine,
@@ -61,12 +61,12 @@ pub(super) struct Scope {
     pub(super) calling: BTreeMap<NodeIndex, String>,
     /// The calls of an earlier process that have not settled and that this one has not made again.
     pub(super) not_taken_up: BTreeSet<NodeIndex>,
-    /// The recorded ends of calls that an earlier process did not make outputs of.
+    /// The recorded ends of calls whose outputs an earlier process did not make.
     pub(super) settled: HashMap<NodeIndex, common::CallResult>,
     waiting: BTreeMap<NodeIndex, common::Wait>,
-    /// The zones under way.
+    /// The zones in progress.
     pub(super) zones: BTreeMap<NodeIndex, Zone>,
-    /// What was recorded of zones that an earlier process began.
+    /// The recorded events of zones that an earlier process began.
     pub(super) histories: Zones,
 }
 
@@ -119,7 +119,7 @@ impl Process {
         }
     }
 
-    /// Takes how a call of a workflow ended.
+    /// Records the end of a call of a workflow.
     pub(super) fn answered(
         &mut self,
         outside: &mut Outside,
@@ -157,7 +157,7 @@ impl Process {
         }
     }
 
-    /// Returns why the run was cancelled, if it was.
+    /// Returns the reason for cancelling the run, if it was cancelled.
     pub(super) fn reason_of_cancel(&self) -> Option<&str> {
         self.stopping.as_ref().map(|stopping| &*stopping.reason)
     }
@@ -169,7 +169,7 @@ impl Process {
         }
     }
 
-    /// Returns how the run has ended, if it has.
+    /// Returns the outcome of the run, if it has ended.
     pub(super) fn outcome(&self, outside: &Outside) -> Option<common::RunOutcome> {
         let Some(stopping) = &self.stopping else {
             let ended = self.root.engine.outcome()?;
@@ -219,7 +219,7 @@ impl Scope {
         scope.commands.retain(|command| match command {
             Command::Execute(node) => {
                 let attempt = attempts.get(node).map(|attempt| millis_of(attempt.due));
-                // A call that was dispatched waits for its permit as any other.
+                // A call that was dispatched waits for its permit like any other.
                 let waits = not_taken_up.contains(node) && outside.random.u8(0..4) == 0;
                 let turn = waits.then(|| outside.now + outside.random.u64(0..MAX_TURN));
                 let begins = attempt.or(turn);
@@ -235,7 +235,7 @@ impl Scope {
         scope
     }
 
-    /// Returns the nodes at a place, if what is there has not ended.
+    /// Returns the nodes at a place, if the zone there has not ended.
     fn inside(&mut self, place: &[(NodeIndex, u64)]) -> Option<&mut Self> {
         let mut scope = self;
         for (zone, iteration) in place {
@@ -445,7 +445,7 @@ impl Scope {
         place
     }
 
-    /// Ends a node with what it waited for, or lets it be tried again.
+    /// Ends a node with the result of its effect or wait, or retries it.
     pub(super) fn settle_result(
         &mut self,
         run: &OfRun,

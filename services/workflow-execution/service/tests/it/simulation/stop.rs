@@ -1,4 +1,4 @@
-//! How a process stops a run that was cancelled.
+//! The stopping of a cancelled run by its process.
 
 use contracts::tavern::common::v1::CancelRequested;
 use contracts::tavern::common::v1::run_event::Kind;
@@ -8,19 +8,19 @@ use super::children::{Step, workflow_of};
 use super::outside::{Continue, Happening, Outside};
 use super::process::{OfRun, Process, Scope};
 
-/// How long the calls of a cancelled run may take to end, in milliseconds.
+/// The time for which the calls of a cancelled run may take to end, in milliseconds.
 const GRACE: u64 = 1_200;
 
 /// A run that was cancelled.
 pub(super) struct Stopping {
     pub(super) reason: String,
-    /// The calls of an earlier process of which it is not known how they ended.
+    /// The calls of an earlier process whose outcome is unknown.
     unsettled: Vec<String>,
     pub(super) grace_is_over: bool,
 }
 
 impl Process {
-    /// Begins to stop a run: the request is durable before anything follows it.
+    /// Begins to stop a run: the request is durable before any event follows it.
     pub(super) fn stop(run: &OfRun, root: &Scope, outside: &mut Outside, reason: &str) -> Stopping {
         let reason = reason.to_owned();
         outside.submit(Kind::CancelRequested(CancelRequested {
@@ -81,8 +81,8 @@ impl Stopping {
 }
 
 impl Scope {
-    /// Asks for the end of every call, and returns those that this process has not taken up. Some tools do
-    /// not follow.
+    /// Requests the end of every call, and returns the calls that this process has not taken up.
+    /// Some tools do not follow.
     fn cancel_calls(
         &self,
         run: &OfRun,

@@ -1,4 +1,5 @@
-//! One history: a run with those below it, in processes that are killed, until all of them have ended.
+//! One history: a run with the runs below it, in processes that are killed, until all of them have
+//! ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,23 +20,24 @@ use super::process::Process;
 /// The time within which kills and cancels happen and signals arrive, in milliseconds.
 pub(super) const DISTURBED: u64 = 120_000;
 
-/// Where each node stands, with its main output. The others may say what came first.
+/// The status of each node, with its main output. The other outputs may depend on the order of
+/// events.
 pub(super) type State = Vec<(Status, Option<Arc<Value>>)>;
 
-/// What happens to a run from outside, beside signals.
+/// The disturbances of a run from outside, apart from signals.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Disturbances {
-    /// How often the process is killed.
+    /// The number of kills of the process.
     pub(super) kills: u32,
-    /// How often a caller cancels one of the runs.
+    /// The number of cancels of one of the runs.
     pub(super) cancels: u32,
 }
 
-/// What is left of a history.
+/// The remains of a history.
 pub(super) struct Played {
     /// The run at the top.
     pub(super) top: String,
-    /// By run.
+    /// The logs by run.
     pub(super) logs: BTreeMap<String, Vec<RunEvent>>,
     /// The state in which each run ended.
     pub(super) states: BTreeMap<String, State>,
@@ -46,9 +48,9 @@ pub(super) struct Played {
 pub(super) struct World<'w> {
     pub(super) workflows: &'w Workflows,
     pub(super) outside: Outside,
-    /// By run; those that are open.
+    /// The processes of open runs, by run.
     pub(super) processes: BTreeMap<String, Process>,
-    /// How often a process was killed.
+    /// The number of kills so far.
     pub(super) number: u32,
     seed: u64,
     top: String,
@@ -139,7 +141,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Lets a run do what it can, and ends it when that was all.
+    /// Lets a run continue as far as it can, and ends it if that was all.
     fn advance(&mut self, run_id: &str) {
         let Some(process) = self.processes.get_mut(run_id) else {
             return;
@@ -170,7 +172,7 @@ impl<'w> World<'w> {
         self.run_has_ended(run_id);
     }
 
-    /// Checks that every run that is open, and every call in flight, waits for something that will happen.
+    /// Checks that every open run, and every call in flight, waits for an event that will happen.
     fn check_wakers(&self) {
         let number = self.number;
         for run_id in self.processes.keys() {
@@ -235,7 +237,7 @@ impl<'w> World<'w> {
         self.cancel_run(&run_id, "enough");
     }
 
-    /// Cancels a run. One that has ended is left as it is.
+    /// Cancels a run. A run that has ended is left as it is.
     pub(super) fn cancel_run(&mut self, run_id: &str, reason: &str) {
         if let Some(process) = self.processes.get_mut(run_id) {
             self.outside.turn_to(run_id);
@@ -243,7 +245,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Returns why a run was cancelled, if it was and has not ended.
+    /// Returns the reason for cancelling a run, if it was cancelled and has not ended.
     pub(super) fn reason_of_cancel(&self, run_id: &str) -> Option<String> {
         let process = self.processes.get(run_id)?;
         process.reason_of_cancel().map(str::to_owned)
@@ -291,7 +293,7 @@ fn started(event: &RunEvent) -> Option<&str> {
     }
 }
 
-/// Returns what a run is continued with that has just made a checkpoint.
+/// Returns the events with which a run continues that has just made a checkpoint.
 fn what_is_needed(plan: &Plan, run_id: &str, log: &[RunEvent]) -> Vec<RunEvent> {
     let needed = needed(plan, run_id, log);
     let left = log.iter();

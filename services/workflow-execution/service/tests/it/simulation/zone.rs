@@ -17,16 +17,16 @@ use workflow_runner::wire;
 use super::outside::Outside;
 use super::process::{OfRun, Scope};
 
-/// A zone under way.
+/// A zone in progress.
 pub(super) struct Zone {
     body: Body,
     iterations: Iterations,
     history: ZoneHistory,
-    /// How many iterations have begun.
+    /// The number of iterations that have begun.
     begun: u64,
-    /// What those gave that the zone has not taken.
+    /// The results of iterations that the zone has not taken.
     ended: BTreeMap<u64, Result<Values, Failure>>,
-    /// Those under way.
+    /// The iterations in progress.
     pub(super) running: BTreeMap<u64, Scope>,
     failed: Option<Failure>,
     may_begin: bool,

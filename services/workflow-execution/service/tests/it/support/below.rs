@@ -1,5 +1,5 @@
-//! The runs of workflows that the registry's double starts at the service that is tested, as the registry
-//! does: under the effect id, so that a call that is asked for again finds its run.
+//! The runs of workflows that the registry's double starts at the service under test, as the
+//! registry does: under the effect id, so that a repeated call finds its run.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -22,7 +22,7 @@ use tonic::Status;
 
 const WORKFLOW: &str = "workflow:";
 
-/// How long a run is followed at most.
+/// The longest time for which a run is followed.
 const FOLLOW_LIMIT: Duration = Duration::from_secs(60);
 
 /// The runs below others, by the effect that they are. Clones are handles of the same.
@@ -33,13 +33,13 @@ pub(crate) struct RunsBelow {
 
 #[derive(Default)]
 struct State {
-    /// The way to the service.
+    /// The connection to the service.
     service: Option<Transport>,
     run_ids: BTreeMap<String, String>,
 }
 
 impl RunsBelow {
-    /// Takes the way to the service, anew after each restart.
+    /// Sets the connection to the service, anew after each restart.
     pub(crate) fn reach(&self, service: Transport) {
         self.state.lock().unwrap().service = Some(service);
     }
@@ -54,7 +54,7 @@ impl RunsBelow {
         request.tool_id.starts_with(WORKFLOW) && request.tool_id != "workflow:run_and_report"
     }
 
-    /// Starts a run, or finds it, and shows its events and how it ended.
+    /// Starts a run, or finds it, and shows its events and its end.
     pub(super) fn call(
         &self,
         context: CallContext,

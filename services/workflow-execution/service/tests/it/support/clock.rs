@@ -1,4 +1,4 @@
-//! The machine's clock, moved by as much as a test says.
+//! The machine's clock, moved by the amount that a test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ pub(crate) struct MovedClock {
 }
 
 impl MovedClock {
-    /// Moves the clock forward. What sleeps already does not notice.
+    /// Moves the clock forward. Running sleeps do not notice.
     pub(crate) fn advance(&self, seconds: u64) {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }

@@ -40,7 +40,7 @@ impl Default for ModelDouble {
 }
 
 impl ModelDouble {
-    /// Sets what is answered, in order.
+    /// Sets the answers, in order.
     pub(crate) fn answer(&self, answers: &[&str]) {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
         *self.inner.answers.lock().unwrap() = answers;
@@ -56,7 +56,7 @@ impl ModelDouble {
         self.inner.open.send_replace(!held);
     }
 
-    /// What was asked.
+    /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<GenerateRequest> {
         self.inner.requests.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! A double of the tool registry: a few tools that do what a test wants, and a ledger in memory.
+//! A double of the tool registry: a few tools that tests control, and a ledger in memory.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,10 +20,16 @@ use tonic::{Code, Request, Response, Status};
 
 /// The registry's double. Clones are handles of the same.
 ///
-/// Tools: `echo` gives its arguments; `fail` fails; `recovers` fails before its third attempt; `reject` is refused; `unknown` is not known;
-/// `chatty` and `says` write a chunk first, `says` as the run; `talks` does and then waits as `wait` does; `counts` gives 1 and 2 one after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is not
-/// there for the first two requests, and `absent` never; `refuses` answers with a refusal, `breaks` with a failure of its own, `forgets` waits and `loses` is gone before they refuse each further request; `late` is taken after a cancel, and ends after another; `busy` waits for others as [`RegistryDouble::keep_busy`] says. Other workflows than
-/// `run_and_report` are run by the service that is tested.
+/// Tools: `echo` returns its arguments; `fail` fails; `recovers` fails before its third attempt;
+/// `reject` is refused; `unknown` does not exist; `chatty` and `says` write a chunk first, `says`
+/// as the run; `talks` writes a chunk and then waits like `wait`; `counts` returns 1 and 2 one
+/// after the other and waits in between; `workflow:run_and_report` is a run that shows `hello` and
+/// then waits; `wait` waits until [`RegistryDouble::release`]; `flaky` is unavailable for the first
+/// two requests, and `absent` always; `refuses` answers with a refusal, `breaks` with a failure of
+/// its own, `forgets` waits and `loses` is gone before they refuse each further request; `late` is
+/// accepted after a cancel, and ends after another; `busy` waits for others as set by
+/// [`RegistryDouble::keep_busy`]. Other workflows than `run_and_report` are run by the service
+/// under test.
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
     inner: Arc<Inner>,
@@ -32,16 +38,16 @@ pub(crate) struct RegistryDouble {
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    /// How many calls of `wait` may still end.
+    /// The number of calls of `wait` that may still end.
     released: watch::Sender<usize>,
-    /// Whether enough calls of `busy` were under way together.
+    /// Whether enough calls of `busy` were in flight together.
     enough: watch::Sender<bool>,
     cancelled: watch::Sender<Vec<String>>,
     below: RunsBelow,
 }
 
 impl Inner {
-    /// Waits until a call was to be cancelled so many times.
+    /// Waits until the cancellation of a call was requested `times` times.
     async fn until_cancelled(&self, request: &CallToolRequest, times: usize) {
         let effect_id = &request.effect_id;
         let mut cancelled = self.cancelled.subscribe();
@@ -74,16 +80,16 @@ impl Inner {
 struct State {
     /// Every request, in order.
     asked: Vec<CallToolRequest>,
-    /// How often each effect was really dispatched to its tool.
+    /// The number of dispatches of each effect to its tool.
     dispatched: HashMap<String, usize>,
     settled: HashMap<String, CallResult>,
     /// Every attempt that was dispatched, which a repeated request joins.
     attempts: HashMap<String, Shared<BoxFuture<'static, CallResult>>>,
-    /// How many requests there had been when the first cancel came.
+    /// The number of requests before the first cancel.
     asked_before_cancel: Option<usize>,
-    /// The calls of `busy` under way, and how many there were at most.
+    /// The calls of `busy` in flight, and the most of them at once.
     busy: (usize, usize),
-    /// How many of them there shall be before the first ends.
+    /// The number of them that must be in flight before the first ends.
     together: usize,
 }
 
@@ -98,7 +104,7 @@ impl RegistryDouble {
         self.inner.released.send_replace(1);
     }
 
-    /// The runs that it starts at the service that is tested.
+    /// The runs that it starts at the service under test.
     pub(crate) fn below(&self) -> &RunsBelow {
         &self.inner.below
     }
@@ -108,20 +114,20 @@ impl RegistryDouble {
         self.inner.state.lock().unwrap().asked.clone()
     }
 
-    /// Waits for so many requests.
+    /// Waits for this many requests.
     pub(crate) async fn until_asked(&self, times: usize) {
         while self.asked().len() < times {
             tokio::task::yield_now().await;
         }
     }
 
-    /// How many requests came after the first cancel.
+    /// The number of requests after the first cancel.
     pub(crate) fn asked_after_cancel(&self) -> usize {
         let state = self.inner.state.lock().unwrap();
         state.asked.len() - state.asked_before_cancel.unwrap_or_default()
     }
 
-    /// How often any effect was dispatched at most.
+    /// The most dispatches of any effect.
     pub(crate) fn most_dispatched(&self) -> usize {
         self.inner
             .state
@@ -134,17 +140,17 @@ impl RegistryDouble {
             .unwrap_or(0)
     }
 
-    /// How many calls of `busy` were under way together at most.
+    /// The most calls of `busy` in flight together.
     pub(crate) fn most_busy(&self) -> usize {
         self.inner.state.lock().unwrap().busy.1
     }
 
-    /// Keeps calls of `busy` until this many are under way together.
+    /// Keeps calls of `busy` until this many are in flight together.
     pub(crate) fn keep_busy(&self, together: usize) {
         self.inner.state.lock().unwrap().together = together;
     }
 
-    /// Counts the call until enough were under way together, and others had a few turns since.
+    /// Counts the call until enough were in flight together, and others had a few turns since.
     async fn be_busy(&self) {
         let enough = {
             let state = &mut *self.inner.state.lock().unwrap();
@@ -169,7 +175,7 @@ impl RegistryDouble {
         self.inner.cancelled.borrow().clone()
     }
 
-    /// Takes a request; returns how the call settled, if it has.
+    /// Records a request; returns the result of the call, if it has settled.
     fn take(&self, request: &CallToolRequest) -> Result<Option<CallResult>, Status> {
         let mut state = self.inner.state.lock().unwrap();
         state.asked.push(request.clone());
@@ -280,7 +286,7 @@ fn ending(
     stream::once(call.map(move |ended| Ok(result(ended))))
 }
 
-/// What the ledger knows an attempt by.
+/// The key of an attempt in the ledger.
 fn attempt_of(request: &CallToolRequest) -> String {
     format!("{} {}", request.effect_id, request.attempt.max(1))
 }

@@ -1,4 +1,4 @@
-//! A double of the registry's list of tools: what the tools of [`super::registry`] declare.
+//! A double of the registry's list of tools: the declarations of the tools of [`super::registry`].
 
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryService;
 use contracts::tavern::registry::v1::*;
