@@ -52,7 +52,7 @@ pub struct ChatMessage {
 }
 
 impl ChatMessage {
-    /// Puts a message together.
+    /// Makes a message without calls.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,

@@ -1,4 +1,4 @@
-//! Puts a request to the model together.
+//! Assembles a request to the model.
 //!
 //! The system message holds the agent's instructions and the list of its tools, followed by the
 //! earlier turns and the present one as they are. The same history makes the same bytes, so that
@@ -17,7 +17,7 @@ pub struct Prompt {
     pub turns_left_out: usize,
 }
 
-/// Puts the messages together, leaving out the oldest turns beyond `history_bytes`.
+/// Assembles the messages, leaving out the oldest turns beyond `history_bytes`.
 ///
 /// The present turn is never cut: its length is bounded by its budgets.
 pub fn assemble(

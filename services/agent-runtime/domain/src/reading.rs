@@ -329,7 +329,7 @@ fn decide(
     }
 }
 
-/// A rule that forbids a call with which nothing else is wrong.
+/// A rule that forbids a call without other problems.
 struct Forbidden {
     code: &'static str,
     message: String,

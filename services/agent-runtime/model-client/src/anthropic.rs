@@ -184,7 +184,7 @@ fn tool(tool: &Value) -> Value {
     Value::Object(written)
 }
 
-/// Puts the events of a streamed answer together.
+/// Assembles the events of a streamed answer.
 #[derive(Debug, Default)]
 struct Events {
     draft: Draft,

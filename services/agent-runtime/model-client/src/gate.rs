@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 1_024;
 /// The divisor of a minute's requests that makes the burst: requests without a wait.
 const BURST_PART: u32 = 10;
 
-/// Lets requests to one model pass.
+/// The limits of requests to one model.
 #[derive(Debug)]
 pub struct Gate {
     /// One permit for each request in flight.

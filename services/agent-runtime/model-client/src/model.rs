@@ -79,7 +79,7 @@ impl Patience {
 }
 
 impl Model {
-    /// Puts a model together with its fallbacks, in order.
+    /// Combines a model with its fallbacks, in order.
     pub fn new(model: Arc<Candidate>, fallbacks: impl IntoIterator<Item = Arc<Candidate>>) -> Self {
         Self {
             candidates: std::iter::once(model).chain(fallbacks).collect(),

@@ -98,7 +98,7 @@ impl Models {
         self.by_name.get(name).cloned()
     }
 
-    /// Returns the model with this name, and with `fallbacks` in place of the fallbacks of its
+    /// Returns the model with this name, and with `fallbacks` instead of the fallbacks of its
     /// settings.
     ///
     /// # Errors

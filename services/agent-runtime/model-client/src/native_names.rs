@@ -19,7 +19,7 @@ pub(super) struct NativeNames {
 }
 
 impl NativeNames {
-    /// Puts names in the place of the ids of a request's tools and calls.
+    /// Replaces the ids of a request's tools and calls by names.
     pub(super) fn publish(request: &mut ModelRequest) -> Self {
         let mut names = Self::default();
         for tool in &mut request.tools {
@@ -34,7 +34,7 @@ impl NativeNames {
         names
     }
 
-    /// Puts ids in the place of the names in an answer. Other names stay as they are.
+    /// Replaces the names in an answer by ids. Other names stay as they are.
     pub(super) fn restore(&self, end: &mut AnswerEnd) {
         let calls = end.tool_calls.as_mut().and_then(Value::as_array_mut);
         for call in calls.into_iter().flatten() {

@@ -104,7 +104,7 @@ impl ModelApi for OpenAi {
     }
 }
 
-/// Puts the chunks of a streamed answer together.
+/// Assembles the chunks of a streamed answer.
 #[derive(Debug, Default)]
 struct Chunks {
     draft: Draft,

@@ -44,7 +44,7 @@ struct Inner {
     store: Arc<dyn KnowledgeIndex>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
-    /// The state that is read without the store. Locked for a look-up or a change, never across an
+    /// The state that is read without the store. Locked for a lookup or a change, never across an
     /// await.
     known: RwLock<KnownBase>,
     /// One change at a time: checking the present state and writing are one step. Held across the

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::store::{OpenQuestion, QuestionStore, StoreError};
 
-/// Keeps questions until they are answered. Clone, cheap.
+/// The store of open questions. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Questions {
     store: Arc<dyn QuestionStore>,

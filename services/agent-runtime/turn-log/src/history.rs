@@ -179,7 +179,7 @@ pub fn gives_handle(kind: &Kind) -> bool {
     }
 }
 
-/// Keeps the newest texts that fit.
+/// Returns the newest texts that fit into the bound of the echo rule.
 pub fn newest(texts: &[String]) -> Vec<&str> {
     let mut room = MAX_UNTRUSTED_BYTES;
     let fitting = texts.iter().rev().take_while(|text| {

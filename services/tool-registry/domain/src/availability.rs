@@ -63,7 +63,7 @@ pub struct WorkflowTools {
     pub has_listing_nodes: bool,
 }
 
-/// The caller of a tool.
+/// The scope of a call: its agent and its workflow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     /// The agent; all tools pass without one.

@@ -72,7 +72,7 @@ pub fn parse_command(pointer: &str, command: &str) -> Result<Program, Vec<Violat
     }
 }
 
-/// Puts the parts of a version 2 handler together.
+/// Combines the parts of a version 2 handler.
 ///
 /// # Errors
 /// As [`parse_command`].

@@ -45,7 +45,7 @@ pub struct ModelMessage {
 }
 
 impl ModelMessage {
-    /// Puts a message of text only together.
+    /// Makes a message of text only.
     pub fn new(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,

@@ -117,7 +117,7 @@ impl PlanNode {
         self.definition().effects != NodeEffects::Pure || self.repeats_effects()
     }
 
-    /// Puts the data of the node's execution together.
+    /// Collects the data of the node's execution.
     pub fn call<'a>(&'a self, inputs: &'a [Option<Input<'a>>]) -> NodeCall<'a> {
         NodeCall {
             shape: &self.own_shape,

@@ -180,7 +180,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Puts inputs and outputs together.
+    /// Combines inputs and outputs.
     pub fn new(inputs: Vec<Slot>, outputs: Vec<Slot>) -> Self {
         Self {
             inputs: inputs.into(),

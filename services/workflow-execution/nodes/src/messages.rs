@@ -1,4 +1,4 @@
-//! Chat messages as nodes hand them on: an array, or its JSON text (rule W35).
+//! Chat messages in the form of values between nodes: an array, or its JSON text (rule W35).
 
 use call_text::native::NativeCall;
 use serde_json::{Map, Value, json};

@@ -52,7 +52,7 @@ fn publish(channel: &mut Channel, event: Event) -> Routed {
     routed
 }
 
-/// Lets the next agent take its events, and returns their ids.
+/// Takes the events of the next agent, and returns their ids.
 fn take(channel: &mut Channel, now: Timestamp) -> Option<(String, Vec<String>)> {
     let (instance, events) = channel.next(now)?;
     let (instance, ids) = (
@@ -243,7 +243,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Each delivery is taken once or dropped once, never both, and nothing else is.
+    /// Each delivery is taken once or dropped once, never both, and no other event is.
     #[test]
     fn g403_every_delivery_is_taken_or_dropped_exactly_once(steps in prop::collection::vec(step(), 1..80)) {
         let names = ["a", "b", "c"];

@@ -82,7 +82,7 @@ mod tests {
             ("月光苔", Some("\"月 光\" OR \"光 苔\"")),
             ("苔", Some("\"苔\"")),
             ("use苔", Some("\"use\" OR \"苔\"")),
-            // Nothing of the index's own language gets through.
+            // No part of the index's own language passes.
             (
                 "\" OR words:x NEAR(",
                 Some("\"OR\" OR \"words\" OR \"x\" OR \"NEAR\""),

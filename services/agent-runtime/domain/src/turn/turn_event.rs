@@ -52,13 +52,13 @@ pub enum TurnEvent {
     Said(String),
     /// A piece of thought was released to the reader.
     Thought,
-    /// The text and thought of the answer at hand are void, as the model is asked for it again.
+    /// The text and thought of the answer at hand are void, as the model writes it again.
     AnswerVoided,
     /// The model's answer is complete.
     ModelAnswered {
         /// The text.
         text: String,
-        /// The thought that goes back with its native calls; none if the model did not think.
+        /// The thought that is sent back with its native calls; none if the model did not think.
         reasoning: Option<serde_json::Value>,
     },
     /// A call was read from the answer.

@@ -116,7 +116,7 @@ proptest! {
         prop_assert_eq!(history.len(), count);
         for (from, node) in plan.nodes.iter().enumerate() {
             for to in &node.successors {
-                // A node that is skipped waits for nothing.
+                // A skipped node waits for no other.
                 if engine.status(*to) != Status::Skipped {
                     prop_assert!(place(from as NodeIndex) < place(*to));
                     prop_assert_eq!(engine.status(from as NodeIndex), Status::Succeeded);

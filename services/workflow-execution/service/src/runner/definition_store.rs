@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use crate::store::{DefinitionTexts, StoreError};
 
-/// The most digests that are remembered; beyond it a text is simply stored once more.
+/// The most digests that are remembered; beyond it a text is simply stored again.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// The most bytes of all texts that are kept in memory after a read.

@@ -205,7 +205,7 @@ async fn an_output_shows_what_an_output_of_a_run_below_shows() {
     let run = world.start(&definition, json!({})).await;
     let begun = world.events_until(&run.run_id, is_chunk_of("upward")).await;
     assert_eq!(shown(&begun, "upward"), "hello");
-    // After a crash the run below is followed again, from its beginning.
+    // After a crash the run below is followed from its beginning.
     let world = world.restart().await;
     let resets =
         |kind: &Kind| matches!(kind, Kind::OutputReset(reset) if reset.interface_key == "upward");

@@ -256,7 +256,7 @@ impl World {
         self.events_until(run_id, |_| false).await
     }
 
-    /// Follows a run until an event is the wanted one.
+    /// Follows a run until an event is `wanted`.
     pub(crate) async fn events_until(
         &self,
         run_id: &str,

@@ -64,7 +64,7 @@ impl Scope {
         // It is carried on with the commands of the nodes around it.
     }
 
-    /// Carries on with a zone as far as it gets by itself.
+    /// Advances a zone as far as it can run by itself.
     pub(super) fn advance_zone(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex) {
         let Some(mut zone) = self.zones.remove(&node) else {
             return;
