@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 
 use call_catalogue::{alias_of, names};
-use call_text::{Call, Parsed, decode_entities};
+use call_text::{Call, decode_entities};
 use unicode_normalization::UnicodeNormalization;
 
 /// The most layers of JSON text in JSON text that are read.
@@ -90,17 +90,6 @@ impl Echo {
                     .iter()
                     .all(|spellings| spellings.iter().any(|value| occurs(text, value)))
         })
-    }
-
-    /// The positions of the calls of a message that are echoes.
-    pub fn echoes(&self, parsed: &Parsed) -> Vec<usize> {
-        parsed
-            .calls
-            .iter()
-            .enumerate()
-            .filter(|(_, call)| self.contains(call))
-            .map(|(index, _)| index)
-            .collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Telling servers and streams that it is time to end.
 
-use std::{future::Future, io, time::Duration};
+use std::{io, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -88,16 +88,6 @@ impl Shutdown {
             std::process::exit(code);
         });
         Ok(shutdown)
-    }
-
-    /// Drains when `future` is ready.
-    pub fn when(future: impl Future<Output = ()> + Send + 'static) -> Self {
-        let (shutdown, handle) = Self::manual();
-        tokio::spawn(async move {
-            future.await;
-            handle.drain();
-        });
-        shutdown
     }
 
     /// Leaves it to the handle. Nothing happens when the handle is dropped.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use core_types::RunId;
-use futures::{Stream, stream};
 use tokio::sync::watch;
 
 use crate::{
@@ -112,18 +111,6 @@ impl Follower {
             let closed = |_| StorageError::Closed;
             self.progress.changed().await.map_err(closed)?;
         }
-    }
-
-    /// Turns the follower into a stream, which ends after the terminal event or an error.
-    pub fn into_stream(self) -> impl Stream<Item = Result<Batch, ReadError>> + Send {
-        stream::unfold(Some(self), |follower| async {
-            let mut follower = follower?;
-            match follower.next_batch().await {
-                Ok(Some(batch)) => Some((Ok(batch), Some(follower))),
-                Ok(None) => None,
-                Err(error) => Some((Err(error), None)),
-            }
-        })
     }
 
     fn take(&mut self, mut events: Vec<Event>) -> Result<Batch, ReadError> {

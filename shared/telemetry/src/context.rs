@@ -97,8 +97,8 @@ pub fn current_trace_id() -> String {
     trace_id(&Span::current())
 }
 
-/// Returns the current trace id and span id, as [`current_trace_id`] and [`current_span_id`] do
-/// one by one.
+/// Returns the current trace id as [`current_trace_id`] does, and the span id as 16 hexadecimal
+/// digits; both empty outside spans.
 pub fn current_ids() -> (String, String) {
     context_of(&Span::current())
         .map(|context| {
@@ -107,13 +107,6 @@ pub fn current_ids() -> (String, String) {
                 context.span_id().to_string(),
             )
         })
-        .unwrap_or_default()
-}
-
-/// Returns the current span id as 16 hexadecimal digits; empty outside spans.
-pub fn current_span_id() -> String {
-    context_of(&Span::current())
-        .map(|context| context.span_id().to_string())
         .unwrap_or_default()
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use run_log::{Batch, MemoryLimits, MemoryRunLog, NewEvent, NewRun, ReadError, RunLog};
 
 use crate::fixture::{self, Fixture, at, contents, drain, event, events, run_id, start};
@@ -170,10 +169,10 @@ async fn missing_events_are_reported_as_a_gap() {
     let delete = "DELETE FROM events WHERE sequence <= 2 OR sequence IN (5, 6)";
     sqlx::query(delete).execute(&mut door).await.unwrap();
 
-    let mut stream = Box::pin(log.follow(run_id(1), 0).await.unwrap().into_stream());
+    let mut follower = log.follow(run_id(1), 0).await.unwrap();
     let mut seen = Vec::new();
-    while let Some(batch) = stream.next().await {
-        match batch.unwrap() {
+    while let Some(batch) = follower.next_batch().await.unwrap() {
+        match batch {
             Batch::Gap { next } => seen.push(format!("gap to {next}")),
             Batch::Events(events) => {
                 seen.extend(events.iter().map(|event| event.sequence.to_string()));

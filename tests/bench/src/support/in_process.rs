@@ -92,7 +92,7 @@ impl InProcess {
         let address = listener.local_addr()?;
         let server = grpc_kit::Server::new(settings, self.tavern.services());
         // It ends with the process.
-        tokio::spawn(server.serve(listener, Shutdown::when(std::future::pending())));
+        tokio::spawn(server.serve(listener, Shutdown::manual().0));
         connect(&format!("http://{address}")).await
     }
 

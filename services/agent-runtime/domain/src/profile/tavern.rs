@@ -189,8 +189,7 @@ pub(crate) fn read_section(
             "dialect",
             "action, tam_v1, tam_v2, vcp, tool_tag or tool_json",
             |value| {
-                let all = Dialect::ALL.iter().copied();
-                let mut taught = all.filter(|dialect| *dialect != Dialect::Native);
+                let mut taught = Dialect::IN_TEXT.iter().copied();
                 taught.find(|dialect| Some(dialect.as_str()) == value.as_str())
             },
         ),
