@@ -366,13 +366,6 @@ impl ToolRegistryService for RegistryDouble {
         Err(Status::unimplemented("the test double has fixed tools"))
     }
 
-    async fn batch_get_backends(
-        &self,
-        _: Request<proto::BatchGetBackendsRequest>,
-    ) -> Result<Response<proto::BatchGetBackendsResponse>, Status> {
-        Err(Status::unimplemented("the test double has fixed tools"))
-    }
-
     async fn get_backend(
         &self,
         _: Request<proto::GetBackendRequest>,

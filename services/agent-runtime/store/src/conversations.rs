@@ -177,19 +177,9 @@ impl Conversations {
     /// # Errors
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
     pub async fn get(&self, conversation_id: &str) -> Result<Conversation, Failure> {
-        let known = self.known(conversation_id).await?;
-        known.ok_or_else(|| not_found(conversation_id))
-    }
-
-    /// Returns a conversation; none if no conversation has the id.
-    ///
-    /// # Errors
-    /// A storage that does not work.
-    pub async fn known(&self, conversation_id: &str) -> Result<Option<Conversation>, Failure> {
-        match self.find(conversation_id).await? {
-            Some(row) => self.describe(row).await.map(Some),
-            None => Ok(None),
-        }
+        let row = self.find(conversation_id).await?;
+        self.describe(row.ok_or_else(|| not_found(conversation_id))?)
+            .await
     }
 
     /// Returns the agent of the last turn of a conversation.

@@ -11,14 +11,12 @@ use agent_store::{
     store::NamedRequest,
 };
 use contracts::tavern::agent::v1::{
-    self as proto, AppendMessagesRequest, AppendMessagesResponse, BatchGetConversationsRequest,
-    BatchGetConversationsResponse, BranchConversationRequest, BranchConversationResponse,
-    CompactConversationRequest, CompactConversationResponse, DeleteConversationRequest,
-    DeleteConversationResponse, GetConversationRequest, GetConversationResponse,
-    ListConversationsRequest, ListConversationsResponse, ListMessagesRequest, ListMessagesResponse,
-    conversation_service_server::ConversationService,
+    self as proto, AppendMessagesRequest, AppendMessagesResponse, BranchConversationRequest,
+    BranchConversationResponse, CompactConversationRequest, CompactConversationResponse,
+    DeleteConversationRequest, DeleteConversationResponse, GetConversationRequest,
+    GetConversationResponse, ListConversationsRequest, ListConversationsResponse,
+    ListMessagesRequest, ListMessagesResponse, conversation_service_server::ConversationService,
 };
-use core_types::page::distinct;
 use core_types::{ConversationId, IdSource, RequestId, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
@@ -264,20 +262,6 @@ impl ConversationService for ConversationRpc {
         let id = checked_id(&request.into_inner().conversation_id)?;
         let conversation = Some(write(self.conversations.get(&id).await?));
         Ok(Response::new(GetConversationResponse { conversation }))
-    }
-
-    async fn batch_get_conversations(
-        &self,
-        request: Request<BatchGetConversationsRequest>,
-    ) -> Result<Response<BatchGetConversationsResponse>, Status> {
-        let mut answer = BatchGetConversationsResponse::default();
-        for id in distinct(request.into_inner().conversation_ids) {
-            match self.conversations.known(&id).await? {
-                Some(known) => answer.conversations.push(write(known)),
-                None => answer.missing_conversation_ids.push(id),
-            }
-        }
-        Ok(Response::new(answer))
     }
 
     async fn list_conversations(

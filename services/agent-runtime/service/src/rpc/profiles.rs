@@ -4,15 +4,14 @@ use agent_domain::profile;
 use agent_store::profiles::{KnownProfile, Profiles, of_instance};
 use contracts::tavern::{
     agent::v1::{
-        self as proto, BatchGetProfilesRequest, BatchGetProfilesResponse, DeleteProfileRequest,
-        DeleteProfileResponse, GetProfileRequest, GetProfileResponse, ListProfileRevisionsRequest,
-        ListProfileRevisionsResponse, ListProfilesRequest, ListProfilesResponse, PutProfileRequest,
-        PutProfileResponse, ReloadProfilesRequest, ReloadProfilesResponse,
-        profile_service_server::ProfileService,
+        self as proto, DeleteProfileRequest, DeleteProfileResponse, GetProfileRequest,
+        GetProfileResponse, ListProfileRevisionsRequest, ListProfileRevisionsResponse,
+        ListProfilesRequest, ListProfilesResponse, PutProfileRequest, PutProfileResponse,
+        ReloadProfilesRequest, ReloadProfilesResponse, profile_service_server::ProfileService,
     },
     common::v1::ErrorReason,
 };
-use core_types::{RequestId, Tenant, page::distinct};
+use core_types::{RequestId, Tenant};
 use documents::Put;
 use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
@@ -33,8 +32,6 @@ use crate::{
 const PROFILE_JSON: &str = "profile_json";
 /// The kind of document.
 const PROFILE: &str = "profile";
-/// The most bytes of the profiles of one batch.
-const MAX_BATCH_BYTES: usize = 3 << 20;
 
 /// The server side of ProfileService.
 #[derive(Clone, Debug)]
@@ -119,29 +116,6 @@ impl ProfileRpc {
             next_page_token,
         })
     }
-
-    async fn batch(&self, ids: Vec<String>) -> Result<BatchGetProfilesResponse, Failure> {
-        let mut answer = BatchGetProfilesResponse::default();
-        let mut bytes = 0;
-        for id in distinct(ids) {
-            let known = self.profiles.get(Tenant::DEFAULT, &id).await;
-            match known.map_err(|error| store_failure(&error))? {
-                Some(known) => {
-                    bytes += known.document.text.len();
-                    answer.profiles.push(self.write_alone(&known).await);
-                }
-                None => answer.missing_profile_ids.push(id),
-            }
-        }
-        match bytes > MAX_BATCH_BYTES {
-            true => Err(Failure::limit_exceeded(
-                "profile bytes",
-                MAX_BATCH_BYTES,
-                bytes,
-            )),
-            false => Ok(answer),
-        }
-    }
 }
 
 #[tonic::async_trait]
@@ -161,14 +135,6 @@ impl ProfileService for ProfileRpc {
         request: Request<ListProfileRevisionsRequest>,
     ) -> Result<Response<ListProfileRevisionsResponse>, Status> {
         Ok(Response::new(self.revisions(request.into_inner()).await?))
-    }
-
-    async fn batch_get_profiles(
-        &self,
-        request: Request<BatchGetProfilesRequest>,
-    ) -> Result<Response<BatchGetProfilesResponse>, Status> {
-        let batch = self.batch(request.into_inner().profile_ids).await?;
-        Ok(Response::new(batch))
     }
 
     async fn list_profiles(

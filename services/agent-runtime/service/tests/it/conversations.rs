@@ -2,9 +2,8 @@
 
 use contracts::tavern::{
     agent::v1::{
-        AppendMessagesRequest, BatchGetConversationsRequest, BranchConversationRequest,
-        Conversation, DeleteConversationRequest, GetConversationRequest, ListConversationsRequest,
-        StartTurnRequest,
+        AppendMessagesRequest, BranchConversationRequest, Conversation, DeleteConversationRequest,
+        GetConversationRequest, ListConversationsRequest, StartTurnRequest,
     },
     common::v1::{ChatMessage, ChatRole, EndedCall, ErrorReason, NativeCall, run_event::Kind},
 };
@@ -250,27 +249,6 @@ async fn conversations_are_listed_the_newest_first() {
         }
     }
     assert_eq!(ids, ["conv_c", "conv_b", "conv_a"]);
-}
-
-#[tokio::test]
-async fn conversations_are_returned_several_at_once() {
-    let world = World::new(TestRegistry::default(), &[], &json!([]));
-    let running = world.build().await;
-    for id in ["a", "b"] {
-        running.append(id, 0, vec![user("x")]).await.unwrap();
-    }
-    let request = BatchGetConversationsRequest {
-        conversation_ids: ["b", "ghost", "a", "b"].map(str::to_owned).to_vec(),
-    };
-    let mut conversations = running.conversations.clone();
-    let batch = conversations.batch_get_conversations(request).await;
-    let batch = batch.unwrap().into_inner();
-    let found = batch.conversations.into_iter();
-    let found: Vec<_> = found
-        .map(|found| (found.conversation_id, found.revision))
-        .collect();
-    assert_eq!(found, [("b".to_owned(), 1), ("a".to_owned(), 1)]);
-    assert_eq!(batch.missing_conversation_ids, ["ghost"]);
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 use contracts::tavern::{
     agent::v1::{
-        BatchGetProfilesRequest, DeleteProfileRequest, GetProfileRequest, ListProfilesRequest,
-        Profile, PutProfileRequest, PutProfileResponse, ReloadProfilesRequest,
+        DeleteProfileRequest, GetProfileRequest, ListProfilesRequest, Profile, PutProfileRequest,
+        PutProfileResponse, ReloadProfilesRequest,
     },
     common::v1::ErrorReason,
 };
@@ -224,7 +224,7 @@ async fn g103_a_changed_file_is_in_force_by_itself_and_a_broken_one_leaves_its_p
 }
 
 #[tokio::test]
-async fn lists_and_batches_hold_files_and_stored_profiles() {
+async fn lists_hold_files_and_stored_profiles() {
     let running = world().build().await;
     for id in ["aaron", "bob"] {
         running.put(put(profile(id, id))).await.unwrap();
@@ -244,25 +244,4 @@ async fn lists_and_batches_hold_files_and_stored_profiles() {
         }
     }
     assert_eq!(ids, ["aaron", "ada", "bob"]);
-    let names = ["bob", "ghost", "ada", "bob"].map(str::to_owned).to_vec();
-    let batch = BatchGetProfilesRequest { profile_ids: names };
-    let batch = profiles
-        .batch_get_profiles(batch)
-        .await
-        .unwrap()
-        .into_inner();
-    let found: Vec<_> = batch
-        .profiles
-        .iter()
-        .map(|profile| &*profile.profile_id)
-        .collect();
-    assert_eq!(found, ["bob", "ada"]);
-    assert_eq!(batch.missing_profile_ids, ["ghost"]);
-    let empty = profiles
-        .batch_get_profiles(BatchGetProfilesRequest::default())
-        .await;
-    assert_eq!(
-        grpc_kit::violations(&empty.unwrap_err())[0].0,
-        "profile_ids"
-    );
 }

@@ -1,10 +1,9 @@
 //! Adding, deleting and finding backends.
 
 use contracts::tavern::registry::v1::{
-    BatchGetBackendsResponse, DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse,
-    ListBackendsRequest, ListBackendsResponse, PutBackendRequest, PutBackendResponse,
+    DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse, ListBackendsRequest,
+    ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
-use core_types::page::distinct;
 use grpc_kit::Failure;
 use run_events::request_hash;
 use tonic::Status;
@@ -71,18 +70,6 @@ pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Statu
     Ok(GetBackendResponse {
         backend: Some(backend_to_proto(&backend)),
     })
-}
-
-/// Returns several backends.
-pub(super) fn batch_get(tools: &Tools, names: Vec<String>) -> BatchGetBackendsResponse {
-    let mut response = BatchGetBackendsResponse::default();
-    for name in distinct(names) {
-        match tools.backend(&name) {
-            Some(backend) => response.backends.push(backend_to_proto(&backend)),
-            None => response.missing_names.push(name),
-        }
-    }
-    response
 }
 
 /// Lists backends.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use contracts::tavern::registry::v1::{
-    BatchGetBackendsRequest, BatchGetBackendsResponse, BatchGetToolsRequest, BatchGetToolsResponse,
-    DeleteBackendRequest, DeleteBackendResponse, DeleteToolRequest, DeleteToolResponse,
-    ExplainAvailabilityRequest, ExplainAvailabilityResponse, GetBackendRequest, GetBackendResponse,
-    GetPluginRequest, GetPluginResponse, GetToolRequest, GetToolResponse, ListBackendsRequest,
-    ListBackendsResponse, ListPluginsRequest, ListPluginsResponse, ListToolsRequest,
-    ListToolsResponse, Plugin, PutBackendRequest, PutBackendResponse, PutToolRequest,
-    PutToolResponse, ValidateCallRequest, ValidateCallResponse,
+    BatchGetToolsRequest, BatchGetToolsResponse, DeleteBackendRequest, DeleteBackendResponse,
+    DeleteToolRequest, DeleteToolResponse, ExplainAvailabilityRequest, ExplainAvailabilityResponse,
+    GetBackendRequest, GetBackendResponse, GetPluginRequest, GetPluginResponse, GetToolRequest,
+    GetToolResponse, ListBackendsRequest, ListBackendsResponse, ListPluginsRequest,
+    ListPluginsResponse, ListToolsRequest, ListToolsResponse, Plugin, PutBackendRequest,
+    PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest, ValidateCallResponse,
     tool_registry_service_server::ToolRegistryService,
 };
 use futures::future::join_all;
@@ -115,14 +114,6 @@ impl ToolRegistryService for CatalogueRpc {
 
     async fn get_backend(&self, request: Request<GetBackendRequest>) -> Answer<GetBackendResponse> {
         backends::get(&self.tools, &request.into_inner().name).map(Response::new)
-    }
-
-    async fn batch_get_backends(
-        &self,
-        request: Request<BatchGetBackendsRequest>,
-    ) -> Answer<BatchGetBackendsResponse> {
-        let found = backends::batch_get(&self.tools, request.into_inner().names);
-        Ok(Response::new(found))
     }
 
     async fn list_backends(

@@ -3,9 +3,8 @@
 use contracts::tavern::{
     common::v1::{CallStatus, ErrorReason},
     registry::v1::{
-        Backend, BatchGetBackendsRequest, DeleteBackendRequest, DeleteToolRequest,
-        GetBackendRequest, GetPluginRequest, GetToolRequest, ListBackendsRequest,
-        ListPluginsRequest, PutBackendRequest, PutToolRequest,
+        Backend, DeleteBackendRequest, DeleteToolRequest, GetBackendRequest, GetPluginRequest,
+        GetToolRequest, ListBackendsRequest, ListPluginsRequest, PutBackendRequest, PutToolRequest,
     },
 };
 use serde_json::json;
@@ -155,14 +154,6 @@ async fn backends_are_put_read_listed_and_deleted_over_a_restart() {
         }
     }
     assert_eq!(names, ["a", "b"]);
-    let batch = BatchGetBackendsRequest {
-        names: ["b", "ghost", "a", "b"].map(str::to_owned).to_vec(),
-    };
-    let batch = fixture.catalogue.clone().batch_get_backends(batch).await;
-    let batch = batch.unwrap().into_inner();
-    let found = batch.backends.iter().map(|backend| backend.name.as_str());
-    assert_eq!(found.collect::<Vec<_>>(), ["b", "a"]);
-    assert_eq!(batch.missing_names, ["ghost"]);
     let delete = |name: &str, etag: &str, request_id: &str| {
         let request = DeleteBackendRequest {
             name: name.into(),

@@ -75,13 +75,6 @@ impl ConversationService for ConversationDouble {
         Ok(Response::new(GetConversationResponse { conversation }))
     }
 
-    async fn batch_get_conversations(
-        &self,
-        _: Request<BatchGetConversationsRequest>,
-    ) -> Result<Response<BatchGetConversationsResponse>, Status> {
-        Err(Status::unimplemented("nodes ask for one conversation"))
-    }
-
     async fn list_conversations(
         &self,
         _: Request<ListConversationsRequest>,

@@ -39,13 +39,6 @@ impl ToolRegistryService for ToolsDouble {
         not_here()
     }
 
-    async fn batch_get_backends(
-        &self,
-        _: Request<BatchGetBackendsRequest>,
-    ) -> Result<Response<BatchGetBackendsResponse>, Status> {
-        not_here()
-    }
-
     async fn put_tool(
         &self,
         _: Request<PutToolRequest>,
