@@ -193,11 +193,11 @@ lint-proto: $(BUF)
 	@$(MAKE) --no-print-directory breaking
 
 # The contract as it was is unpacked from git and compared. The comparison starts with the shape that
-# has no BatchGetProfiles: an earlier state is not compared.
+# has no `replayed` in ExecuteResponse: an earlier state is not compared.
 .PHONY: breaking
 breaking: $(BUF) ## Compare the contract with AGAINST (default: main as it was before)
 	@against="$(AGAINST)"; \
-	if [ -z "$$against" ] || git grep --quiet BatchGetProfiles "$$against" -- proto; then \
+	if [ -z "$$against" ] || git grep --quiet "bool replayed = 12" "$$against" -- proto; then \
 	  echo "breaking: no earlier contract to compare with"; \
 	else \
 	  before=$$(mktemp -d); trap 'rm -rf "$$before"' EXIT; \

@@ -47,8 +47,8 @@ pub struct Broken {
 
 /// Runs a script to its end. Dropping the stream ends the script with all its processes.
 ///
-/// The stream yields [`ScriptEvent`]s and ends after the first [`Broken`]. The request must not have
-/// a `request_id`: a script whose stream broke was ended, and runs anew.
+/// The stream yields [`ScriptEvent`]s and ends after the first [`Broken`]. A script whose stream broke
+/// was ended, and runs anew.
 pub fn run(
     sandbox: &Transport,
     context: &CallContext,

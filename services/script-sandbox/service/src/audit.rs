@@ -102,9 +102,8 @@ impl Facts {
 
 impl Record {
     /// The record of a script.
-    pub(crate) fn of_script(what: &'static str, request_id: &str, script: &Script) -> Self {
+    pub(crate) fn of_script(what: &'static str, script: &Script) -> Self {
         let mut record = Self::of(what, &script.caller, &script.runtime, Span::current());
-        request_id.clone_into(&mut record.request_id);
         record.effect_id.clone_from(&script.effect_id);
         record.source_sha256 = is_heard().then(|| source_digest(script)).flatten();
         record

@@ -46,13 +46,12 @@ impl ScriptSandboxService for Rpc {
         &self,
         request: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
-        let mut request = request.into_inner();
-        let request_id = request.request_id.clone();
-        let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
-        let script = inward::script(&self.sandbox, request, self.sandbox.limits(), Vec::new());
-        let executed = self.sandbox.execute(digest, script.map_err(invalid)?).await;
-        let (outcome, replayed) = executed.map_err(refused)?;
-        Ok(Response::new(outward::response(&outcome, replayed)))
+        let limits = self.sandbox.limits();
+        let script = inward::script(&self.sandbox, request.into_inner(), limits);
+        let executed = self.sandbox.execute(script.map_err(invalid)?).await;
+        Ok(Response::new(outward::response(
+            &executed.map_err(refused)?,
+        )))
     }
 
     type ExecuteStreamStream = streaming::ResponseStream<ExecuteStreamResponse>;

@@ -5,7 +5,6 @@
 //! an interpreter for many cells.
 
 pub mod admission;
-mod idempotency;
 pub mod sandbox;
 pub mod session;
 pub mod streaming;

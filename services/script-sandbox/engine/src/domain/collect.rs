@@ -147,17 +147,6 @@ impl Collected {
             self.refused.push(RefusedFile { path, reason, size });
         }
     }
-
-    /// The bytes of content and of paths in the answer.
-    pub fn bytes(&self) -> usize {
-        let inline = |file: &OutputFile| file.content.as_ref().map_or(0, Vec::len);
-        let files = self
-            .files
-            .iter()
-            .map(|file| file.path.text.len() + inline(file));
-        let refused = self.refused.iter().map(|file| file.path.text.len());
-        files.chain(refused).sum()
-    }
 }
 
 /// A collected file.

@@ -35,19 +35,7 @@ pub struct Outcome {
     pub collected: Option<Collected>,
 }
 
-impl Outcome {
-    /// The approximate size of this outcome in memory, in bytes.
-    pub fn bytes(&self) -> usize {
-        let collected = self.collected.as_ref().map_or(0, Collected::bytes);
-        let result = match &self.result {
-            ScriptResult::Json(text) => text.len(),
-            _ => 0,
-        };
-        self.stdout.held() + self.stderr.held() + result + collected
-    }
-}
-
-/// The bytes of the end of a stream that are held where not all of it is kept.
+/// Bytes of the end of a stream that are held where not all of it is kept.
 pub const END: usize = 16 << 10;
 
 /// The bytes read from one stream.
@@ -81,12 +69,7 @@ impl Captured {
         self.end.extend(last);
     }
 
-    /// Returns the number of bytes that it holds.
-    fn held(&self) -> usize {
-        self.bytes.len() + self.end.len()
-    }
-
-    /// The number of bytes read in all.
+    /// How many bytes were read in all.
     pub fn read(&self) -> u64 {
         self.truncated.saturating_add(self.passed())
     }

@@ -77,8 +77,6 @@ pub enum Network {
 /// A script as it is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptSpec {
-    /// The id of the request; empty if a repeated one runs again.
-    pub request_id: String,
     /// The runtime's name or alias.
     pub runtime: String,
     /// The program.
@@ -156,7 +154,6 @@ impl Script {
             problems.no_nul(&format!("arguments[{index}]"), text);
         }
         problems.environment(&spec.environment);
-        problems.identifier("request_id", &spec.request_id);
         problems.identifier("effect_id", &spec.effect_id);
         problems.identifier("conversation_id", &spec.conversation_id);
         problems.identifier("caller_id", &spec.caller);

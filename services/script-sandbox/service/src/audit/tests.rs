@@ -36,7 +36,9 @@ fn record() -> Record {
     let source = Program::Source("1".to_owned());
     let spec = ScriptSpec::of("python3".to_owned(), source, Limits::DEFAULT);
     let script = Script::new(spec, Vec::new()).unwrap();
-    Record::of_script(SCRIPT, "ada\"\u{7}\nforged", &script)
+    let mut record = Record::of_script(SCRIPT, &script);
+    record.effect_id = "ada\"\u{7}\nforged".to_owned();
+    record
 }
 
 #[test]

@@ -1,14 +1,9 @@
 //! From the wire to the domain. The contract has checked each field by itself.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    mem,
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use blob_store::{BlobDigest, BlobSettings};
 use contracts::tavern::sandbox::v1::{self as wire, ExecuteRequest, execute_request};
-use prost::Message;
 use sandbox_engine::domain::{
     collect::{Caps, CollectSpec},
     isolation::{IsolationLevel, MemoryEnforcement},
@@ -16,43 +11,19 @@ use sandbox_engine::domain::{
     script::{Content, InputFile, Network, Program, Script, ScriptSpec},
     violation::Violation,
 };
-use sha2::{Digest as _, Sha256};
 
 use crate::runner::sandbox::Sandbox;
-
-/// The digest that distinguishes two requests of the same id: of everything in them, independent of
-/// the order of variables. The request is unchanged afterwards.
-pub(super) fn digest<M: Message>(
-    request_id: &str,
-    request: &mut M,
-    environment: impl Fn(&mut M) -> &mut HashMap<String, String>,
-) -> [u8; 32] {
-    if request_id.is_empty() {
-        return [0; 32];
-    }
-    let mut hash = Sha256::new();
-    let variables = mem::take(environment(request));
-    let sorted: BTreeMap<&String, &String> = variables.iter().collect();
-    for text in sorted.into_iter().flat_map(|(name, value)| [name, value]) {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    hash.update(request.encode_to_vec());
-    *environment(request) = variables;
-    hash.finalize().into()
-}
 
 /// Reads a request whose limits take the default and are at most the maximum.
 ///
 /// # Errors
-/// Every violation, including the `known` ones.
+/// Everything that is wrong.
 pub(super) fn script(
     sandbox: &Sandbox,
     request: ExecuteRequest,
     bounds: (Limits, Limits),
-    known: Vec<Violation>,
 ) -> Result<Script, Vec<Violation>> {
-    let mut problems = known;
+    let mut problems = Vec::new();
     let spec = ScriptSpec {
         minimum_isolation: level(request.minimum_isolation()),
         minimum_enforcement: enforcement(request.minimum_memory_enforcement()),
@@ -76,7 +47,6 @@ pub(super) fn script(
         effect_id: request.effect_id,
         conversation_id: request.conversation_id,
         traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
-        request_id: request.request_id,
         caller: request.caller_id,
         limits: limits(request.limits, bounds, &mut problems),
     };

@@ -38,7 +38,7 @@ macro_rules! same_name {
 
 pub(super) use same_name;
 
-pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteResponse {
+pub(super) fn response(outcome: &Outcome) -> wire::ExecuteResponse {
     let (result_json, result_state) = match &outcome.result {
         ScriptResult::None => (String::new(), wire::ResultState::None),
         ScriptResult::Json(text) => (text.clone(), wire::ResultState::Json),
@@ -59,7 +59,6 @@ pub(super) fn response(outcome: &Outcome, replayed: bool) -> wire::ExecuteRespon
         isolation: level(outcome.isolation).into(),
         missing_layers: outcome.missing.iter().map(missing).collect(),
         memory_enforcement: enforcement(outcome.enforcement).into(),
-        replayed,
         limits: Some(limits(&outcome.limits)),
         collected: outcome.collected.as_ref().map(files::collected),
         stdout_bytes: outcome.stdout.passed(),

@@ -1,6 +1,6 @@
 //! The contract: `tavern.sandbox.v1.SessionService`.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, mem, time::Duration};
 
 use contracts::tavern::sandbox::v1::{
     CreateSessionRequest, CreateSessionResponse, DeleteSessionRequest, DeleteSessionResponse,
@@ -9,11 +9,13 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionService,
 };
 use core_types::page::{PageToken, page_size};
+use prost::Message as _;
 use sandbox_engine::domain::{
     limits::{Limits, time_within},
     script::{Program, Script, ScriptSpec, identifier_problems},
     violation::Violation,
 };
+use sha2::{Digest as _, Sha256};
 use tonic::{Request, Response, Status};
 
 use super::{Rpc, invalid, inward, refused, wrong};
@@ -39,8 +41,7 @@ impl SessionService for Rpc {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let mut request = request.into_inner();
-        let request_id = request.request_id.clone();
-        let digest = inward::digest(&request_id, &mut request, |it| &mut it.environment);
+        let digest = digest(&mut request);
         let request = read_request(&self.sandbox, request).map_err(invalid)?;
         let made = self.sandbox.create_session(digest, request);
         let (view, origin) = made.await.map_err(refused)?;
@@ -180,13 +181,32 @@ fn named<'a>(caller: &'a str, id: &'a str) -> SessionName<'a> {
     SessionName { caller, id }
 }
 
-/// Reads a request, or returns all its violations.
+/// What distinguishes two requests of the same id: everything in them, the order of variables aside.
+/// The request is as it was afterwards.
+fn digest(request: &mut CreateSessionRequest) -> [u8; 32] {
+    if request.request_id.is_empty() {
+        return [0; 32];
+    }
+    let mut hash = Sha256::new();
+    let variables = mem::take(&mut request.environment);
+    let sorted: BTreeMap<&String, &String> = variables.iter().collect();
+    for text in sorted.into_iter().flat_map(|(name, value)| [name, value]) {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    }
+    hash.update(request.encode_to_vec());
+    request.environment = variables;
+    hash.finalize().into()
+}
+
+/// Reads a request with everything that is wrong with it.
 fn read_request(
     sandbox: &Sandbox,
     request: CreateSessionRequest,
 ) -> Result<SessionRequest, Vec<Violation>> {
     let mut problems = Vec::new();
     problems.extend(identifier_problems("session_key", &request.session_key));
+    problems.extend(identifier_problems("request_id", &request.request_id));
     let idle = request.idle_time.map(inward::span);
     let idle_time = IDLE_TIME.read("idle_time", idle, &mut problems);
     let total = request.total_time.map(inward::span);
@@ -202,7 +222,6 @@ fn read_request(
         ..limits
     };
     let spec = ScriptSpec {
-        request_id: request.request_id,
         environment: inward::variables(request.environment),
         files: inward::files(request.files, &mut problems),
         caller: request.caller_id,
@@ -212,6 +231,7 @@ fn read_request(
     };
     Ok(SessionRequest {
         script: Script::new(spec, problems)?,
+        request_id: request.request_id,
         limits,
         idle_time,
         evictable: request.evictable,

@@ -10,7 +10,6 @@ use contracts::tavern::sandbox::v1::{
     execute_stream_response::Event,
 };
 use futures::{Stream, StreamExt as _};
-use sandbox_engine::domain::violation::Violation;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -38,13 +37,8 @@ pub(super) async fn execute(
         Some(Message::Start(start)) => start,
         Some(_) | None => return Err(wrong("start", "must be the first message")),
     };
-    let mut known = Vec::new();
-    if !start.request_id.is_empty() {
-        let problem = "must be empty: a stream cannot be replayed; use Execute";
-        known.push(Violation::new("request_id", problem));
-    }
     let limits = rpc.sandbox.streamed_limits();
-    let script = inward::script(&rpc.sandbox, start, limits, known);
+    let script = inward::script(&rpc.sandbox, start, limits);
     let script = script.map_err(|problems| invalid(below("start", problems)))?;
     // A buffer of one message is enough: the queue behind it is bounded.
     let (say, input) = mpsc::channel(1);
@@ -181,7 +175,7 @@ impl Responses {
             }),
             Item::Event(StreamEvent::Ended(outcome)) => {
                 self.over = true;
-                Event::Ended(outward::response(&outcome, false))
+                Event::Ended(outward::response(&outcome))
             }
         }
     }

@@ -28,7 +28,6 @@ use crate::{
     error::Refusal,
     runner::{
         admission::{Admission, Permit},
-        idempotency::{Digest, IdempotencyStore, Lookup, Pending},
         session::Sessions,
     },
     settings::SandboxSettings,
@@ -39,11 +38,7 @@ mod gauges;
 mod sessions;
 mod streaming;
 
-/// The most calls that wait for the result of an earlier call with the same request id. Each holds
-/// its request, of a few MiB at most.
-const MAX_REPEATS: u32 = 512;
-
-/// Runs scripts; shared by all services of the program.
+/// Runs scripts; shared by everything that serves it.
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
@@ -51,9 +46,6 @@ pub struct Sandbox {
     engine: Engine,
     /// Admits scripts.
     slots: Admission,
-    /// Admits calls that wait for the result of an earlier one.
-    repeats: Admission,
-    idempotency: Arc<IdempotencyStore>,
     sessions: Sessions,
     /// Whether every script has to end.
     ending: watch::Sender<bool>,
@@ -66,8 +58,6 @@ impl Sandbox {
             blobs,
             engine,
             slots: Admission::new(settings.concurrent_scripts, settings.waiting_scripts),
-            repeats: Admission::new(MAX_REPEATS, 0),
-            idempotency: IdempotencyStore::new(),
             sessions: Sessions::new(settings.sessions),
             settings,
             ending: watch::Sender::new(false),
@@ -120,68 +110,31 @@ impl Sandbox {
         (self.settings.default_limits, self.settings.maximum_limits)
     }
 
-    /// Runs a script to its end. Dropping the future ends every process of the script. The flag
-    /// reports that the answer was computed for an earlier request with the same id.
+    /// Runs a script to its end. Dropping the future ends every process of the script.
     ///
     /// # Errors
-    /// When the request is refused and no script ran. [`Refusal::ShutDown`] and [`Refusal::Lost`]
-    /// when it ran and has no answer.
-    pub async fn execute(
-        &self,
-        digest: Digest,
-        script: Script,
-    ) -> Result<(Arc<Outcome>, bool), Refusal> {
-        let request_id = &script.request_id;
-        let mut claimed = loop {
-            match self.idempotency.look_up(&script.caller, request_id, digest) {
-                Lookup::New(claimed) => break claimed,
-                Lookup::InFlight(mut pending) => {
-                    let known = pending.borrow().clone();
-                    if let Some(outcome) = known {
-                        return Ok((outcome, true));
-                    }
-                    let _permit = self.repeats.acquire().await?;
-                    let answer = pending.wait_for(Option::is_some).await;
-                    // If the first request was refused there is no answer, and this one becomes the
-                    // first.
-                    if let Some(outcome) = answer.ok().and_then(|answer| answer.clone()) {
-                        return Ok((self.unless_shut_down(outcome)?, true));
-                    }
-                }
-                Lookup::Lost => return Err(Refusal::Lost),
-                Lookup::Conflict => {
-                    let request_id = request_id.clone();
-                    return Err(Refusal::RequestIdReused { request_id });
-                }
-            }
-        };
-        let mut pending = claimed.pending();
-        let record = Record::of_script(SCRIPT, request_id, &script);
-        // Giving up before the script is admitted, or being refused, drops the guard.
+    /// When the request is refused; nothing was run then. [`Refusal::ShutDown`] and [`Refusal::Lost`]
+    /// when it was run and has no answer.
+    pub async fn execute(&self, script: Script) -> Result<Outcome, Refusal> {
+        let record = Record::of_script(SCRIPT, &script);
         let (tools, job, slot, record) = self.admit(script, record).await?;
-        claimed.begin();
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {
             let outcome = run::run(&tools, job, Box::new(Collector), cancelled).await;
             drop(slot);
             record.ended(&outcome);
-            claimed.publish(outcome);
+            outcome
         };
-        tokio::spawn(running.instrument(span));
-        let answered = async |pending: &mut Pending| {
-            let answer = pending.wait_for(Option::is_some).await;
-            answer.ok().and_then(|answer| answer.clone())
-        };
+        let mut running = tokio::spawn(running.instrument(span));
         let outcome = tokio::select! {
-            outcome = answered(&mut pending) => outcome,
+            outcome = &mut running => outcome,
             () = self.asked_to_end() => {
                 drop(cancel);
-                answered(&mut pending).await
+                running.await
             }
         };
-        let outcome = outcome.ok_or(Refusal::Lost)?;
-        Ok((self.unless_shut_down(outcome)?, false))
+        self.unless_shut_down(outcome.map_err(|_| Refusal::Lost)?)
     }
 
     /// Admits a script, and records whether it was admitted.

@@ -40,6 +40,8 @@ use command::{Command, SessionOrder};
 pub struct SessionRequest {
     /// The driver, with the caller, runtime, files, variables and limits.
     pub script: Script,
+    /// The id by which a repeated request finds its session; may be empty.
+    pub request_id: String,
     /// The limits, of which the wall time and the output are those of a cell.
     pub limits: Limits,
     /// The longest time without a cell.

@@ -17,7 +17,7 @@ use tonic::{Code, Request};
 use crate::{
     lifecycle::nothing_is_left,
     rounds::as_every_user,
-    support::{Host, expect_class, expect_output, expect_refusal, python, request},
+    support::{Host, expect_output, expect_refusal, request},
 };
 
 fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
@@ -27,30 +27,7 @@ fn of(caller: &str, asked: ExecuteRequest) -> ExecuteRequest {
     }
 }
 
-#[test]
-fn e102_a_request_id_of_one_caller_is_nothing_to_another() {
-    as_every_user(async || {
-        let host = Host::full().await;
-        let mut asked = python("import os; print(os.urandom(8).hex())");
-        asked.request_id = "once".to_owned();
-        let first = host.run(of("a", asked.clone())).await;
-        let again = host.run(of("a", asked.clone())).await;
-        assert_eq!((&again.stdout, again.replayed), (&first.stdout, true));
-        for other in ["b", ""] {
-            // Neither the answer nor an id of its own is affected for the other caller.
-            let answer = host.run(of(other, asked.clone())).await;
-            expect_class(&answer, &["exited 0"]);
-            assert!(!answer.replayed && answer.stdout != first.stdout);
-        }
-        asked.stdin = b"other".to_vec();
-        expect_class(&host.run(of("c", asked.clone())).await, &["exited 0"]);
-        let refused = host.client.clone().execute(of("a", asked)).await;
-        assert_eq!(refused.unwrap_err().code(), Code::AlreadyExists);
-    });
-}
-
-/// Sends a request with a deadline that passes before a place is free; returns whether it could
-/// wait until then.
+/// Asks with a deadline that passes before a place is free: whether it could wait until then.
 async fn could_wait(host: &Host) -> bool {
     let mut asked = Request::new(request("bash", "true"));
     asked.set_timeout(Duration::from_millis(50));

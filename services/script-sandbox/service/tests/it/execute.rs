@@ -274,33 +274,6 @@ fn e98_odd_sources_run_exactly() {
 }
 
 #[test]
-fn e102_a_request_id_runs_once() {
-    as_every_user(async || {
-        let host = Host::full().await;
-        let mut asked = python("import os; print(os.urandom(8).hex())");
-        asked.request_id = "once".to_owned();
-        let calls = (0..100).map(|_| {
-            let (host, asked) = (host.clone(), asked.clone());
-            tokio::spawn(async move { host.run(asked).await })
-        });
-        let mut answers = Vec::new();
-        for call in calls.collect::<Vec<_>>() {
-            answers.push(call.await.unwrap());
-        }
-        assert!(
-            answers
-                .iter()
-                .all(|answer| answer.stdout == answers[0].stdout)
-        );
-        assert_eq!(answers.iter().filter(|answer| !answer.replayed).count(), 1);
-
-        asked.stdin = b"other".to_vec();
-        let status = host.client.clone().execute(asked).await.unwrap_err();
-        assert_eq!(status.code(), tonic::Code::AlreadyExists);
-    });
-}
-
-#[test]
 fn standard_streams_can_be_opened_by_their_names() {
     as_every_user(async || {
         let python_source = "

@@ -46,8 +46,8 @@ impl Sandbox {
             .ok_or(Refusal::ShutDown { begun: false })
     }
 
-    /// Returns the outcome, unless the service has ended the script for its own shutdown.
-    pub(super) fn unless_shut_down(&self, outcome: Arc<Outcome>) -> Result<Arc<Outcome>, Refusal> {
+    /// An outcome, unless it is that the service has ended the script for its own sake.
+    pub(super) fn unless_shut_down(&self, outcome: Outcome) -> Result<Outcome, Refusal> {
         let cancelled = matches!(outcome.verdict, Verdict::Cancelled { .. });
         match cancelled && *self.ending.borrow() {
             true => Err(Refusal::ShutDown { begun: true }),

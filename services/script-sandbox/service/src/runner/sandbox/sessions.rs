@@ -48,7 +48,7 @@ impl Sandbox {
         digest: [u8; 32],
         request: SessionRequest,
     ) -> Result<(SessionInfo, SessionOrigin), Refusal> {
-        let request_id = request.script.request_id.clone();
+        let request_id = request.request_id;
         let id = format!("sess_{}", SystemIds.next_uuid().simple());
         let mut record = Record::of_session(&id, &request_id, &request.script);
         let means = self.session_means(&request.script);

@@ -43,7 +43,7 @@ impl Sandbox {
         input: mpsc::Receiver<Input>,
         deadline: Instant,
     ) -> Result<StreamHandle<StreamEvent>, Refusal> {
-        let record = Record::of_script(STREAM, "", &script);
+        let record = Record::of_script(STREAM, &script);
         let (tools, job, slot, record) = self.admit(script, record).await?;
         let queue = OutputQueue::new();
         let (stream, mut gone) = StreamHandle::new(queue.clone());

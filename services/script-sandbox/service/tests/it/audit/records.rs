@@ -27,7 +27,6 @@ fn a_record_names_caller_request_source_and_figures_and_nothing_else() {
         let source = "import os; print('pri' + 'vate'); os.write(3, b'[\"private\"]')";
         let mut asked = python(source);
         asked.caller_id = "a\"b\\c".to_owned();
-        asked.request_id = format!("request-{}", host.kind);
         asked.effect_id = "effect-1".to_owned();
         asked.stdin = b"private".to_vec();
         asked.arguments = vec!["private\n".to_owned()];
@@ -51,7 +50,6 @@ fn a_record_names_caller_request_source_and_figures_and_nothing_else() {
             "memory_enforcement",
             "message",
             "processes",
-            "request_id",
             "runtime",
             "setup_ms",
             "source_sha256",
@@ -68,7 +66,6 @@ fn a_record_names_caller_request_source_and_figures_and_nothing_else() {
         );
         for (name, value) in [
             ("caller_id", "a\"b\\c"),
-            ("request_id", &format!("request-{}", host.kind)),
             ("effect_id", "effect-1"),
             ("runtime", "python3"),
             (
