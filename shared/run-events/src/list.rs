@@ -4,7 +4,7 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::ListRunsRequest;
 use core_types::{RunCursor, Timestamp, page::page_size};
 use grpc_kit::{Failure, run_list};
-use run_log::{Order, RunFilter, RunLog, StateFilter};
+use run_log::{Order, RunFilter, StateFilter};
 
 use crate::failure::storage_failure;
 use crate::phase;

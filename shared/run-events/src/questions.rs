@@ -10,7 +10,7 @@ use contracts::tavern::run::v1::{ListQuestionsRequest, ListQuestionsResponse, Qu
 use core_types::{PageToken, RunCursor, page::page_size};
 use grpc_kit::Failure;
 use prost::Message;
-use run_log::{Order, RunFilter, RunLog, RunState, RunSummary, StateFilter};
+use run_log::{Order, RunFilter, RunState, RunSummary, StateFilter};
 
 use crate::failure::storage_failure;
 use crate::meta::RunMeta;

@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use grpc_kit::Failure;
-use run_log::{RunLog, RunState, RunSummary};
+use run_log::{RunState, RunSummary};
 
 use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
 use crate::failure::{damaged, read_failure};

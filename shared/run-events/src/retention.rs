@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use contracts::tavern::common::v1::RunState;
 use core_types::{Clock, Timestamp};
 use opentelemetry::{KeyValue, metrics::Counter};
-use run_log::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods, RunLog};
+use run_log::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods, RunLogs};
 use tonic::Status;
 
 pub use guard::{RunGuard, RunsOnly, ServiceRetention};
@@ -80,7 +80,7 @@ impl Sweeper {
     /// run that succeeded.
     pub fn new(
         name: &'static str,
-        log: Arc<dyn RunLog>,
+        log: RunLogs,
         settings: RetentionSettings,
         success: i32,
         clock: Arc<dyn Clock>,
@@ -169,7 +169,7 @@ impl Runs {
         neighbours: Neighbours,
         service: Arc<dyn ServiceRetention>,
     ) {
-        let log = Arc::new(self.store().logs.clone());
+        let log = self.store().logs.clone();
         let success = RunState::Succeeded.into();
         let clock = Arc::clone(self.clock());
         let sweeper = Sweeper::new(name, log, settings, success, clock);

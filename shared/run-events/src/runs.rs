@@ -8,7 +8,7 @@ use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
 use grpc_kit::{CallContext, Drain, Failure, Outbound, Transport};
 use run_log::{
-    DeleteError, Event, ReopenError, Reopened, RunFilter, RunLog, RunLogs, RunState, RunSummary,
+    DeleteError, Event, ReopenError, Reopened, RunFilter, RunLogs, RunState, RunSummary,
     StateFilter, StorageError,
 };
 use tonic::Status;

@@ -7,7 +7,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use core_types::{CallPath, Durability, RequestId, RunId, RunOwner, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
-use run_log::{Created, NewRun, RequestKey, RunLog};
+use run_log::{Created, NewRun, RequestKey};
 use tonic::Code;
 
 use crate::codec::{durability_from_proto, durability_to_proto, timestamp_to_proto};

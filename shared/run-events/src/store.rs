@@ -4,8 +4,8 @@ use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{RequestId, RunId, RunOwner};
 use grpc_kit::Failure;
 use run_log::{
-    DeleteError, Event, Order, ReadError, RunFilter, RunLog, RunLogs, RunState, RunSummary,
-    StateFilter, StorageError,
+    DeleteError, Event, Order, ReadError, RunFilter, RunLogs, RunState, RunSummary, StateFilter,
+    StorageError,
 };
 
 use crate::codec::decode;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use core_types::{RunId, Timestamp};
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use grpc_kit::Failure;
-use run_log::{RunLog, RunState, RunSummary};
+use run_log::{RunState, RunSummary};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 

@@ -11,7 +11,7 @@ use contracts::watch::{encode, encode_event};
 use core_types::Clock;
 use futures::stream::BoxStream;
 use grpc_kit::{CallContext, Drain, Failure};
-use run_log::{Batch, Follower, RunLog};
+use run_log::{Batch, Follower};
 use tonic::Status;
 
 use crate::codec::timestamp_to_proto;

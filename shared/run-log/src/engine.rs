@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use crate::{
     AppendError, CreateError, Created, DeleteError, Event, Fault, Follower, NewEvent, NewRun,
     Order, ReadError, ReopenError, Reopened, RequestKey, RunCursor, RunFilter, RunPage, RunState,
-    RunSummary, RunWriter, StorageError, Verification, Violation,
+    RunSummary, RunWriter, StorageError, Verification,
     cell::{ChainPosition, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
@@ -25,22 +25,31 @@ const DELETED_TOGETHER: u64 = 4_096;
 /// A run log over a place to read from and a place to write to.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) durability: Durability,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) sink: Sink,
+    sink: Sink,
     pub(crate) registry: Arc<Registry>,
     /// The key of the next run. Keys are assigned here, so that a run and its first events can
     /// be written together; one process owns the log.
-    pub(crate) next_key: AtomicI64,
+    next_key: AtomicI64,
 }
 
 impl Engine {
+    /// Makes a log of its two places; `next_key` is the first key that no run has.
+    pub(crate) fn new(store: Arc<dyn Store>, sink: Sink, next_key: i64) -> Self {
+        Self {
+            store,
+            sink,
+            registry: Arc::default(),
+            next_key: AtomicI64::new(next_key),
+        }
+    }
+
     pub(crate) async fn create(
         &self,
         run: NewRun,
         first: Vec<NewEvent>,
     ) -> Result<Created, CreateError> {
-        let bytes = self.check(&run, &first)?;
+        let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
         let (request, durability) = (run.request.clone(), run.durability);
         if let Some(created) = self.replay(request.as_ref()).await? {
             return Ok(created);
@@ -73,7 +82,7 @@ impl Engine {
         run: NewRun,
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError> {
-        let bytes = self.check(&run, &first)?;
+        let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
         let writer = self.writer(run.id, run.durability)?;
         match self.send_new(&writer, run, first, bytes, None).await {
             Ok(()) => Ok(writer),
@@ -128,25 +137,7 @@ impl Engine {
         Ok(())
     }
 
-    fn check(&self, run: &NewRun, first: &[NewEvent]) -> Result<usize, CreateError> {
-        let mut checked = limits::check_run(run, first);
-        let in_memory = |durability| durability == Durability::Memory;
-        if in_memory(run.durability) != in_memory(self.durability) {
-            let (is, here) = (run.durability.name(), self.durability.name());
-            let problem = format!("is {is}, but this log is {here}");
-            let violation = Violation {
-                place: "durability".to_owned(),
-                problem,
-            };
-            match &mut checked {
-                Ok(_) => checked = Err(vec![violation]),
-                Err(violations) => violations.push(violation),
-            }
-        }
-        checked.map_err(CreateError::Invalid)
-    }
-
-    /// Finds the run that a request created before.
+    /// Finds the run that a request made before.
     async fn replay(&self, request: Option<&RequestKey>) -> Result<Option<Created>, CreateError> {
         let Some(request) = request else {
             return Ok(None);
@@ -253,11 +244,7 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
-        self.store.has_dependents(run).await
-    }
-
-    /// Sends a deletion or a takeover, and waits until it and all steps queued before are done.
+    /// Sends a deletion, or what takes a run over, and waits until it and everything queued before is dealt with.
     async fn send(
         &self,
         cell: &Arc<RunCell>,
@@ -296,16 +283,16 @@ impl Engine {
         }
     }
 
+    pub(crate) async fn close(&self) {
+        self.store.close(&self.registry).await;
+    }
+
     pub(crate) async fn due(
         &self,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<RunSummary>, StorageError> {
         self.store.due(now, limit.clamp(1, MAX_PAGE_RUNS)).await
-    }
-
-    pub(crate) async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
-        self.store.next_due().await
     }
 
     pub(crate) async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {

@@ -43,13 +43,11 @@ pub mod event;
 pub mod follower;
 pub mod limits;
 pub mod log;
-pub mod memory;
 mod memory_store;
 pub mod retention;
-pub mod router;
 pub mod run;
 mod sink;
-pub mod sqlite;
+mod sqlite;
 mod step;
 pub mod writer;
 
@@ -59,10 +57,7 @@ pub use error::{
 };
 pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
-pub use log::{Created, Fault, Reopened, RunLog, Verification};
-pub use memory::{MemoryLimits, MemoryRunLog};
+pub use log::{Created, Fault, Reopened, RunLogs, Verification};
 pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
-pub use router::RunLogs;
 pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
-pub use sqlite::SqliteRunLog;
 pub use writer::RunWriter;

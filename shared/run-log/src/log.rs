@@ -1,16 +1,80 @@
-//! The contract of a run log.
+//! The log of a service: durable runs in a file, fleeting ones in memory.
 
-use async_trait::async_trait;
-use core_types::{RequestId, RunId, Timestamp};
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use core_types::{Durability, RequestId, RunId, Timestamp};
+use sql_store::{OpenError, SqliteOptions};
+use tokio::sync::Mutex;
 
 use crate::{
     CreateError, DeleteError, Event, Follower, Hash, NewEvent, NewRun, Order, ReadError,
     ReopenError, RunCursor, RunFilter, RunPage, RunSummary, RunWriter, StateFilter, StorageError,
+    engine::{Engine, replayed},
+    memory_store::MemoryLimits,
+    sqlite::{self, BATCH_WINDOW},
 };
 
-/// A log of runs.
-#[async_trait]
-pub trait RunLog: Send + Sync {
+/// Requests that hash to one of these are created one after the other.
+const STRIPES: usize = 1024;
+
+/// The logs of one service, together a log: a new run goes where its durability says, and a run is
+/// found wherever it is.
+///
+/// Clones are handles of the same logs.
+#[derive(Clone, Debug)]
+pub struct RunLogs {
+    sync: Arc<Engine>,
+    memory: Arc<Engine>,
+    /// Each log keeps request ids unique; these keep them unique over both. A lock is held while
+    /// one run is created, and few requests share one.
+    creating: Arc<[Mutex<()>]>,
+}
+
+impl RunLogs {
+    /// Opens the log of a service: durable runs in the file that `options` name, fleeting ones in
+    /// memory, within the default limits.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be used.
+    pub async fn open(options: SqliteOptions) -> Result<Self, OpenError> {
+        Self::open_batching(options, BATCH_WINDOW).await
+    }
+
+    /// Opens the log; what may wait at [`Durability::Batched`] waits `window` for its commit.
+    ///
+    /// # Errors
+    /// As [`RunLogs::open`].
+    pub async fn open_batching(
+        options: SqliteOptions,
+        window: Duration,
+    ) -> Result<Self, OpenError> {
+        Ok(Self {
+            sync: Arc::new(sqlite::open(options, window).await?),
+            memory: Arc::new(Engine::in_memory(MemoryLimits::default())),
+            creating: (0..STRIPES).map(|_| Mutex::default()).collect(),
+        })
+    }
+
+    /// Creates a run whose request id the caller knows to be unused: the log of the other durability
+    /// is not asked. That spares a fleeting run every visit to the disk.
+    ///
+    /// # Errors
+    /// As [`RunLogs::create`].
+    pub async fn create_first(
+        &self,
+        run: NewRun,
+        first: Vec<NewEvent>,
+    ) -> Result<Created, CreateError> {
+        match run.durability {
+            Durability::Sync | Durability::Batched => self.sync.create(run, first).await,
+            Durability::Memory => self.memory.create(run, first).await,
+        }
+    }
+
     /// Creates a run with its first events (there may be none) in one commit.
     ///
     /// Of several calls with one request id and scope exactly one creates; the others receive the
@@ -18,7 +82,26 @@ pub trait RunLog: Send + Sync {
     ///
     /// # Errors
     /// [`CreateError`]; only after [`CreateError::Unknown`] may anything have been stored.
-    async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError>;
+    pub async fn create(&self, run: NewRun, first: Vec<NewEvent>) -> Result<Created, CreateError> {
+        let (log, other) = match run.durability {
+            Durability::Sync | Durability::Batched => (&self.sync, &self.memory),
+            Durability::Memory => (&self.memory, &self.sync),
+        };
+        let Some(request) = run.request.clone() else {
+            return log.create(run, first).await;
+        };
+        let _creating = self
+            .stripe(&request.scope, &request.request_id)
+            .lock()
+            .await;
+        if let Some(summary) = other
+            .by_request(&request.scope, &request.request_id)
+            .await?
+        {
+            return replayed(summary, &request);
+        }
+        log.create(run, first).await
+    }
 
     /// Creates a run with its first events, whose request the caller knows to be unused. They are
     /// queued, and their commit may wait for others within the log's window; if they are lost, the
@@ -26,56 +109,96 @@ pub trait RunLog: Send + Sync {
     ///
     /// # Errors
     /// [`CreateError`]; the run was then not accepted.
-    async fn create_in_batch(
+    pub async fn create_in_batch(
         &self,
         run: NewRun,
         first: Vec<NewEvent>,
-    ) -> Result<RunWriter, CreateError>;
+    ) -> Result<RunWriter, CreateError> {
+        match run.durability {
+            Durability::Sync | Durability::Batched => self.sync.create_in_batch(run, first).await,
+            Durability::Memory => self.memory.create_in_batch(run, first).await,
+        }
+    }
 
     /// Takes over an open run, mostly after a restart. Every earlier writer of it is fenced.
     ///
     /// # Errors
-    /// [`ReopenError`] when the run does not exist or has ended, or cannot be read.
-    async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError>;
+    /// [`ReopenError`] when the run is not there or has ended, or cannot be read.
+    pub async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
+        self.holder(run).await?.reopen(run).await
+    }
 
-    /// Takes over an open run that was listed before, as [`RunLog::reopen`] does with one look-up less, and
+    /// Takes over an open run that was listed before, as [`RunLogs::reopen`] does with one look-up less, and
     /// returns its newest events with it: at most `newest`, held between 1 and
     /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
     /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES).
     ///
     /// # Errors
-    /// As [`RunLog::reopen`].
-    async fn reopen_listed(&self, run: &RunSummary, newest: usize)
-    -> Result<Reopened, ReopenError>;
+    /// As [`RunLogs::reopen`].
+    pub async fn reopen_listed(
+        &self,
+        run: &RunSummary,
+        newest: usize,
+    ) -> Result<Reopened, ReopenError> {
+        self.holder(run.id).await?.reopen_listed(run, newest).await
+    }
 
     /// Returns the summary of a run, or `None` when it does not exist.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
-    async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError>;
+    pub async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
+        match self.memory.summary(run).await? {
+            Some(summary) => Ok(Some(summary)),
+            None => self.sync.summary(run).await,
+        }
+    }
 
     /// Returns the run that a request created, or `None`.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
-    async fn by_request(
+    pub async fn by_request(
         &self,
         scope: &str,
         request_id: &RequestId,
-    ) -> Result<Option<RunSummary>, StorageError>;
+    ) -> Result<Option<RunSummary>, StorageError> {
+        match self.memory.by_request(scope, request_id).await? {
+            Some(summary) => Ok(Some(summary)),
+            None => self.sync.by_request(scope, request_id).await,
+        }
+    }
 
     /// Lists runs. A page has at most `limit` runs, held between 1 and
     /// [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS).
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be read.
-    async fn list(
+    pub async fn list(
         &self,
         filter: &RunFilter,
         order: Order,
         after: Option<&RunCursor>,
         limit: usize,
-    ) -> Result<RunPage, StorageError>;
+    ) -> Result<RunPage, StorageError> {
+        let sync = self.sync.list(filter, order, after, limit).await?;
+        let memory = self.memory.list(filter, order, after, limit).await?;
+        let more = sync.next.is_some() || memory.next.is_some();
+        let mut runs = sync.runs;
+        runs.extend(memory.runs);
+        match order {
+            Order::NewestFirst => {
+                runs.sort_by_cached_key(|run| std::cmp::Reverse(run.cursor().sort_key()));
+            }
+            Order::OldestFirst => runs.sort_by_cached_key(|run| run.cursor().sort_key()),
+        }
+        let limit = limit.clamp(1, crate::limits::MAX_PAGE_RUNS);
+        let mut page = RunPage::cut(runs, limit);
+        if more {
+            page.next = page.runs.last().map(RunSummary::cursor);
+        }
+        Ok(page)
+    }
 
     /// Lists runs that rest and are due at `now`, the earliest first: at most `limit`,
     /// held between 1 and [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS). A run that was taken over does
@@ -83,21 +206,38 @@ pub trait RunLog: Send + Sync {
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be read.
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError>;
+    pub async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RunSummary>, StorageError> {
+        let mut due = self.sync.due(now, limit).await?;
+        due.extend(self.memory.due(now, limit).await?);
+        due.sort_by_key(|run| run.due);
+        due.truncate(limit.clamp(1, crate::limits::MAX_PAGE_RUNS));
+        Ok(due)
+    }
 
     /// Returns the time at which the first resting run is due, or `None` when none rests.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
-    async fn next_due(&self) -> Result<Option<Timestamp>, StorageError>;
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, StorageError> {
+        let sync = self.sync.store.next_due().await?;
+        let memory = self.memory.store.next_due().await?;
+        Ok(sync.into_iter().chain(memory).min())
+    }
 
     /// Reads events after sequence `after`: at most `limit`, held between 1 and
     /// [`MAX_READ_EVENTS`](crate::limits::MAX_READ_EVENTS), and no more than about
     /// [`MAX_READ_BYTES`](crate::limits::MAX_READ_BYTES). An empty list means the end of the log.
     ///
     /// # Errors
-    /// [`ReadError`] when the run does not exist or cannot be read.
-    async fn read(&self, run: RunId, after: u64, limit: usize) -> Result<Vec<Event>, ReadError>;
+    /// [`ReadError`] when the run is not there or cannot be read.
+    pub async fn read(
+        &self,
+        run: RunId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, ReadError> {
+        self.holder(run).await?.read(run, after, limit).await
+    }
 
     /// Follows a run: the events after sequence `after` and all later ones, to the terminal event.
     ///
@@ -105,58 +245,77 @@ pub trait RunLog: Send + Sync {
     /// an open run, following starts at its end.
     ///
     /// # Errors
-    /// [`ReadError`] when the run does not exist or cannot be read.
-    async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError>;
+    /// [`ReadError`] when the run is not there or cannot be read.
+    pub async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
+        self.holder(run).await?.follow(run, after).await
+    }
 
     /// Recomputes the hash chain of a run.
     ///
     /// # Errors
-    /// [`ReadError`] when the run does not exist or cannot be read.
-    async fn verify(&self, run: RunId) -> Result<Verification, ReadError>;
+    /// [`ReadError`] when the run is not there or cannot be read.
+    pub async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
+        self.holder(run).await?.verify(run).await
+    }
 
     /// Deletes a finished run with its events. Followers that have not reached its end receive
     /// [`ReadError::NoSuchRun`]. The request id that created it stays used.
     ///
     /// # Errors
-    /// [`DeleteError`] when the run does not exist or is open, or cannot be deleted.
-    async fn delete(&self, run: RunId) -> Result<(), DeleteError>;
+    /// [`DeleteError`] when the run is not there or is open, or cannot be deleted.
+    pub async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
+        self.holder(run).await?.delete(run).await
+    }
 
-    /// Deletes a finished run as [`RunLog::delete`] does, and with it the name of its request, which may then
+    /// Deletes a finished run as [`RunLogs::delete`] does, and with it the name of its request, which may then
     /// start another run. A run of up to 4,096 events goes in one commit.
     ///
     /// # Errors
-    /// As [`RunLog::delete`].
-    async fn forget(&self, run: RunId) -> Result<(), DeleteError>;
+    /// As [`RunLogs::delete`].
+    pub async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
+        self.holder(run).await?.forget(run).await
+    }
 
     /// Whether a fork of the run is in the log, or a run of the log that it started is open.
     ///
     /// # Errors
     /// [`StorageError`] when that cannot be read.
-    async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError>;
+    pub async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
+        Ok(self.memory.store.has_dependents(run).await?
+            || self.sync.store.has_dependents(run).await?)
+    }
 
     /// Frees request ids of deleted runs that had ended before a time, up to some hundreds in one commit.
     /// Returns their number; zero when none is left.
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be deleted.
-    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError>;
+    pub async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        let in_memory = self.memory.store.forget_requests(before).await?;
+        Ok(in_memory + self.sync.store.forget_requests(before).await?)
+    }
 
     /// Returns up to 1 MiB of free space to the file system, in one commit. Returns the number of bytes; zero when
     /// little is free.
     ///
     /// # Errors
     /// [`StorageError`] when the file cannot be written.
-    async fn reclaim(&self) -> Result<u64, StorageError>;
+    pub async fn reclaim(&self) -> Result<u64, StorageError> {
+        self.sync.store.reclaim().await
+    }
 
     /// Stores the accepted steps, then ends. Later calls return [`StorageError::Closed`], and so do
     /// followers.
-    async fn close(&self);
+    pub async fn close(&self) {
+        self.memory.close().await;
+        self.sync.close().await;
+    }
 
     /// Lists the runs that have not ended, oldest first: the runs that a restart must resume.
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be read.
-    async fn open_runs(
+    pub async fn open_runs(
         &self,
         after: Option<&RunCursor>,
         limit: usize,
@@ -166,6 +325,23 @@ pub trait RunLog: Send + Sync {
             ..RunFilter::default()
         };
         self.list(&filter, Order::OldestFirst, after, limit).await
+    }
+
+    fn stripe(&self, scope: &str, request_id: &RequestId) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (scope, request_id).hash(&mut hasher);
+        let index = hasher.finish() % self.creating.len() as u64;
+        &self.creating[usize::try_from(index).expect("a remainder of a length is an index")]
+    }
+
+    /// Returns the log that holds the run. Memory first: it costs next to nothing to ask.
+    async fn holder(&self, run: RunId) -> Result<&Engine, StorageError> {
+        let in_memory = self.memory.summary(run).await?.is_some();
+        Ok(if in_memory {
+            &*self.memory
+        } else {
+            &*self.sync
+        })
     }
 }
 
@@ -221,106 +397,3 @@ pub enum Fault {
     /// It is not the event that the run ended with.
     EndMismatch,
 }
-
-/// Implements [`RunLog`] for a log that keeps an `Engine` in its field `engine`; methods on the
-/// file or the memory differ between them.
-macro_rules! delegate_to_engine {
-    ($log:ty, { $($own:item)* }) => {
-        #[async_trait]
-        impl RunLog for $log {
-            async fn create(
-                &self,
-                run: NewRun,
-                first: Vec<NewEvent>,
-            ) -> Result<Created, CreateError> {
-                self.engine.create(run, first).await
-            }
-
-            async fn create_in_batch(
-                &self,
-                run: NewRun,
-                first: Vec<NewEvent>,
-            ) -> Result<RunWriter, CreateError> {
-                self.engine.create_in_batch(run, first).await
-            }
-
-            async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
-                self.engine.reopen(run).await
-            }
-
-            async fn reopen_listed(
-                &self,
-                run: &RunSummary,
-                newest: usize,
-            ) -> Result<Reopened, ReopenError> {
-                self.engine.reopen_listed(run, newest).await
-            }
-
-            async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
-                self.engine.summary(run).await
-            }
-
-            async fn by_request(
-                &self,
-                scope: &str,
-                request_id: &RequestId,
-            ) -> Result<Option<RunSummary>, StorageError> {
-                self.engine.by_request(scope, request_id).await
-            }
-
-            async fn list(
-                &self,
-                filter: &RunFilter,
-                order: Order,
-                after: Option<&RunCursor>,
-                limit: usize,
-            ) -> Result<RunPage, StorageError> {
-                self.engine.list(filter, order, after, limit).await
-            }
-
-            async fn due(
-                &self,
-                now: core_types::Timestamp,
-                limit: usize,
-            ) -> Result<Vec<RunSummary>, StorageError> {
-                self.engine.due(now, limit).await
-            }
-
-            async fn next_due(&self) -> Result<Option<core_types::Timestamp>, StorageError> {
-                self.engine.next_due().await
-            }
-
-            async fn read(
-                &self,
-                run: RunId,
-                after: u64,
-                limit: usize,
-            ) -> Result<Vec<Event>, ReadError> {
-                self.engine.read(run, after, limit).await
-            }
-
-            async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
-                self.engine.follow(run, after).await
-            }
-
-            async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
-                self.engine.verify(run).await
-            }
-
-            async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
-                self.engine.delete(run).await
-            }
-
-            async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
-                self.engine.forget(run).await
-            }
-
-            async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError> {
-                self.engine.has_dependents(run).await
-            }
-
-            $($own)*
-        }
-    };
-}
-pub(crate) use delegate_to_engine;

@@ -1,8 +1,11 @@
 //! Runs and their events in memory, within limits.
+//!
+//! When the log is full, the runs that finished longest ago are dropped, and with them the memory of their
+//! request ids. When only open runs are left, it answers [`StorageError::Full`].
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
@@ -11,8 +14,10 @@ use core_types::{Durability, RequestId, RunId, Timestamp};
 use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
-    cell::{Chain, lock},
+    cell::{Chain, Registry, lock},
+    engine::Engine,
     event::up_to,
+    sink::Sink,
     step::{Deletion, RunRow, Step, StepError, Store, Tail},
 };
 
@@ -21,11 +26,11 @@ const OVERHEAD_BYTES: usize = 256;
 
 /// The bounds of a [`MemoryRunLog`](crate::MemoryRunLog).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryLimits {
+pub(crate) struct MemoryLimits {
     /// The most runs, open and finished.
-    pub max_runs: usize,
+    pub(crate) max_runs: usize,
     /// The most bytes of all payloads and metas, with a flat charge for each run and event.
-    pub max_bytes: usize,
+    pub(crate) max_bytes: usize,
 }
 
 impl Default for MemoryLimits {
@@ -66,22 +71,21 @@ struct MemoryRun {
     bytes: usize,
 }
 
+impl Engine {
+    /// Makes an empty log in memory.
+    pub(crate) fn in_memory(limits: MemoryLimits) -> Self {
+        let store = Arc::new(MemoryStore::new(limits));
+        let sink = Sink::Memory(Arc::clone(&store));
+        Self::new(store, sink, 1)
+    }
+}
+
 impl MemoryStore {
-    pub(crate) fn new(limits: MemoryLimits) -> Self {
+    fn new(limits: MemoryLimits) -> Self {
         Self {
             limits,
             state: Mutex::default(),
         }
-    }
-
-    /// Refuses every step from now on.
-    pub(crate) fn close(&self) {
-        lock(&self.state).closed = true;
-    }
-
-    /// Deletes the names of requests whose runs were deleted and had ended before a time. Returns their number.
-    pub(crate) fn forget_requests(&self, before: Timestamp) -> u64 {
-        lock(&self.state).forget_requests(before)
     }
 
     /// Stores a step at once; `chain` is the locked chain of its run.
@@ -439,4 +443,20 @@ impl Store for MemoryStore {
         let after = run.events.iter().skip(skip).take(limit);
         Ok(up_to(max_bytes, after).cloned().collect())
     }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        Ok(lock(&self.state).forget_requests(before))
+    }
+
+    async fn reclaim(&self) -> Result<u64, StorageError> {
+        Ok(0)
+    }
+
+    async fn close(&self, runs: &Registry) {
+        lock(&self.state).closed = true;
+        runs.close();
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,17 +5,14 @@
 //! that all stay. The next pass, or the next start, deletes everything that an interrupted pass
 //! left.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use core_types::Timestamp;
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 
 use crate::{
-    DeleteError, Order, RunCursor, RunFilter, RunLog, RunState, RunSummary, StateFilter,
+    DeleteError, Order, RunCursor, RunFilter, RunLogs, RunState, RunSummary, StateFilter,
     StorageError,
 };
 
@@ -116,7 +113,7 @@ pub struct PassReport {
 
 /// Deletes the runs of a log that ended long ago, pass by pass.
 pub struct Retention {
-    log: Arc<dyn RunLog>,
+    log: RunLogs,
     periods: RetentionPeriods,
     /// The place at which the next pass continues.
     after: Option<RunCursor>,
@@ -133,8 +130,8 @@ impl std::fmt::Debug for Retention {
 }
 
 impl Retention {
-    /// Creates the retention of a log, with the times for which its runs are kept.
-    pub fn new(log: Arc<dyn RunLog>, periods: RetentionPeriods) -> Self {
+    /// Takes a log, and the times for which its runs are kept.
+    pub fn new(log: RunLogs, periods: RetentionPeriods) -> Self {
         Self {
             log,
             periods,

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunSummary, StorageError,
-    cell::{Chain, ChainPosition, Finish, Phase, RunCell},
+    cell::{Chain, ChainPosition, Finish, Phase, Registry, RunCell},
     event::Head,
 };
 
@@ -148,6 +148,16 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError>;
+
+    /// Frees request ids of deleted runs that had ended before a time, a bounded number of them, and
+    /// returns their number.
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError>;
+
+    /// Returns free space to the file system, a bounded number of bytes, and returns their number.
+    async fn reclaim(&self) -> Result<u64, StorageError>;
+
+    /// Stores what was accepted, ends the followers of `runs` and refuses every later step.
+    async fn close(&self, runs: &Registry);
 }
 
 /// The end of a stored run's log.

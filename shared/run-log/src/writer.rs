@@ -15,7 +15,7 @@ use crate::{
 
 /// Appends to one run. Clones append to the same run, in the order of their calls.
 ///
-/// Dropping the last clone leaves the run open; [`RunLog::reopen`](crate::RunLog::reopen) takes it
+/// Dropping the last clone leaves the run open; [`RunLogs::reopen`](crate::RunLogs::reopen) takes it
 /// up again. Dropping the future of a call does not undo the call.
 #[derive(Clone, Debug)]
 pub struct RunWriter {
@@ -119,7 +119,7 @@ impl RunWriter {
         self.write(events, Purpose::Enter(phase)).await
     }
 
-    /// Sets the phase of the run and notes that it rests until `due`: [`RunLog::due`](crate::RunLog::due)
+    /// Sets the phase of the run and notes that it rests until `due`: [`RunLogs::due`](crate::RunLogs::due)
     /// lists it then. The next writer of the run ends its rest.
     ///
     /// # Errors

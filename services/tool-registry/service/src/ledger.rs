@@ -24,7 +24,7 @@ use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner};
 use grpc_kit::{Backoff, Failure};
 use run_log::{
     AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
-    RunFilter, RunLog, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
+    RunFilter, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
 };
 use tonic::{Code, Status};
 

@@ -12,7 +12,7 @@ use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
 use documents::{DocumentStore, SqliteDocuments};
 use grpc_kit::{Outbound, Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
-use run_log::{RunLog, RunLogs};
+use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
 use tonic::Status;
 use tool_domain::{

@@ -29,7 +29,7 @@ fn child(runs: &Runs, run_id: &str) -> ChildRun {
 
 #[tokio::test]
 async fn a_run_is_followed_from_an_event_to_its_end() {
-    let runs = runs();
+    let (runs, _directory) = runs().await;
     let run_id = started(&runs, |recorder, _| async move {
         for text in ["one", "two"] {
             let text = text.to_owned();
@@ -60,7 +60,7 @@ async fn a_run_is_followed_from_an_event_to_its_end() {
 
 #[tokio::test]
 async fn a_cancelled_run_ends_within_its_grace_whether_or_not_its_work_stops() {
-    let runs = runs();
+    let (runs, _directory) = runs().await;
     let obeys = started(&runs, |_, control| async move {
         control.cancelled().await;
         let reason = control.why().unwrap();
@@ -91,7 +91,8 @@ async fn a_cancelled_run_whose_service_does_not_answer_still_runs() {
 
 #[tokio::test]
 async fn a_run_that_does_not_exist_has_no_end() {
-    let run = child(&runs(), "wf_00000000000000000000000000000001");
+    let (runs, _directory) = runs().await;
+    let run = child(&runs, "wf_00000000000000000000000000000001");
     assert!(run.end_at_last(Duration::from_secs(60)).await.is_none());
     assert_eq!(run.end(soon()).await.unwrap_err().code(), Code::NotFound);
     let cancelled = run.cancel("enough", RUN_GRACE).await;
@@ -104,13 +105,9 @@ async fn a_start_that_was_refused_has_surely_started_nothing() {
         request_id: "effect-1".to_owned(),
         ..StartRunRequest::default()
     }));
-    let refused = ChildRun::start(
-        &service(&runs()),
-        &CallContext::outermost(),
-        request,
-        soon(),
-    )
-    .await;
+    let (runs, _directory) = runs().await;
+    let refused = ChildRun::start(&service(&runs), &CallContext::outermost(), request, soon());
+    let refused = refused.await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.status.code(), Code::Unimplemented);
     assert!(!refused.may_have_started);

@@ -16,15 +16,19 @@ use contracts::tavern::common::v1::{Durability, Run, RunOptions};
 use core_types::{RunOwner, SystemClock, SystemIds};
 use grpc_kit::CallContext;
 use run_events::{End, Recorder, RunControl, Runs, StartRun, Started, outcome};
-use run_log::{Hash, MemoryLimits, MemoryRunLog, RunLogs};
+use run_log::{Hash, RunLogs};
+use sql_store::SqliteOptions;
+use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-/// Returns a service's runs, all in memory.
-fn runs() -> Runs {
-    let log = || Arc::new(MemoryRunLog::new(MemoryLimits::default()));
-    let logs = RunLogs::new(log(), log());
+/// Returns a service's runs, and the directory of their log.
+async fn runs() -> (Runs, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(directory.path().join("test.runs.db"));
+    let logs = RunLogs::open(options).await.unwrap();
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
-    Runs::new(logs, RunOwner::Workflow, clock, ids)
+    let runs = Runs::new(logs, RunOwner::Workflow, clock, ids);
+    (runs, directory)
 }
 
 /// Starts a run that works until `work` has ended. Returns its id.
@@ -75,7 +79,7 @@ where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    let (runs, (done, result)) = (runs(), oneshot::channel());
+    let ((runs, _directory), (done, result)) = (runs().await, oneshot::channel());
     let inside = runs.clone();
     started(&runs, move |recorder, control| async move {
         let _ = done.send(work(inside, recorder, control).await);

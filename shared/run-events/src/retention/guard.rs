@@ -5,7 +5,7 @@ use std::error::Error;
 
 use async_trait::async_trait;
 use core_types::{RunId, Timestamp};
-use run_log::{Order, PassReport, RetentionGuard, RunFilter, RunLog, RunState, RunSummary};
+use run_log::{Order, PassReport, RetentionGuard, RunFilter, RunState, RunSummary};
 use tokio::sync::OnceCell;
 use tonic::Status;
 

@@ -20,15 +20,13 @@ use futures::StreamExt;
 use grpc_kit::CallContext;
 use prost::Message;
 use run_events::{CancelReason, End, Recorder, Runs, StartRun, Started, outcome};
-use run_log::{Hash, MemoryRunLog, RunLogs, SqliteRunLog};
+use run_log::{Hash, RunLogs};
 use sqlx::ConnectOptions;
 use tonic::Code;
 
 async fn runs(directory: &Path) -> Runs {
     let options = sql_store::SqliteOptions::new(directory.join("test.runs.db"));
-    let sync = SqliteRunLog::open(options).await.unwrap();
-    let memory = MemoryRunLog::new(run_log::MemoryLimits::default());
-    let logs = RunLogs::new(Arc::new(sync), Arc::new(memory));
+    let logs = RunLogs::open(options).await.unwrap();
     Runs::new(
         logs,
         RunOwner::Agent,

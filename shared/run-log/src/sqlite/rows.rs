@@ -1,30 +1,38 @@
 //! Reading runs and events.
 
+use std::sync::{Arc, Mutex};
+
 use async_trait::async_trait;
 use core_types::{Durability, RequestId, RunId, Timestamp};
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use sql_store::SqliteDatabase;
 use sqlx::{FromRow, QueryBuilder, Row, Sqlite, sqlite::SqliteRow};
+use tokio::{
+    sync::{Notify, mpsc},
+    task::JoinHandle,
+};
 
-use super::batch::integer;
+use super::{
+    batch::integer,
+    maintenance::{self, MaintenanceTask, Work},
+};
 use crate::{
     Event, Hash, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
+    cell::{Registry, lock},
     event::Head,
     step::{RunRow, Store, Tail},
 };
 
-/// Reads through the database's reading connections.
+/// Reads through the database's reading connections, and cares for the file through the committing task.
 #[derive(Debug)]
 pub(super) struct SqliteStore {
-    database: SqliteDatabase,
-}
-
-impl SqliteStore {
-    pub(super) fn new(database: SqliteDatabase) -> Self {
-        Self { database }
-    }
+    pub(super) database: SqliteDatabase,
+    pub(super) maintenance: mpsc::Sender<MaintenanceTask>,
+    /// Asks the committing task to end.
+    pub(super) closing: Arc<Notify>,
+    pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
@@ -364,6 +372,26 @@ impl Store for SqliteStore {
             .bind(integer(after))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
         read_page(rows.fetch(self.database.reader()), max_bytes).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
+        maintenance::ask(&self.maintenance, Work::ForgetRequests { before }).await
+    }
+
+    async fn reclaim(&self) -> Result<u64, StorageError> {
+        maintenance::ask(&self.maintenance, Work::Reclaim).await
+    }
+
+    async fn close(&self, runs: &Registry) {
+        self.closing.notify_one();
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in tasks {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a task of the run log ended badly");
+            }
+        }
+        runs.close();
+        self.database.close().await;
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use core_types::RunId;
-use run_log::{AppendError, NewEvent, NewRun, RunLog, RunWriter, Verification};
+use run_log::{AppendError, NewEvent, NewRun, RunLogs, RunWriter, Verification};
 use uuid::Uuid;
 
 use crate::fixture::{at, sqlite_at, start};
@@ -104,7 +104,7 @@ impl Appender {
 
 impl Report {
     /// Checks that every acknowledged event is there as it was, and that every chain holds.
-    pub(crate) async fn assert_all_in(&self, log: &dyn RunLog) {
+    pub(crate) async fn assert_all_in(&self, log: &RunLogs) {
         let mut runs: HashMap<RunId, Vec<run_log::Event>> = HashMap::new();
         for (run, _) in self.acknowledged.keys() {
             if !runs.contains_key(run) {
@@ -166,7 +166,7 @@ async fn appends_for_its_parent() {
     tasks.join_all().await;
 }
 
-async fn append_until_refused(log: &dyn RunLog, writer: RunWriter, number: usize) {
+async fn append_until_refused(log: &RunLogs, writer: RunWriter, number: usize) {
     let run = writer.run();
     let mut refused = 0;
     for count in 0.. {

@@ -4,22 +4,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use core_types::{Durability, RequestId};
-use run_log::{
-    AppendError, Hash, MemoryLimits, MemoryRunLog, NewRun, RequestKey, RunLog, RunState, RunWriter,
-    SqliteRunLog,
-};
+use run_log::{AppendError, Hash, NewRun, RequestKey, RunLogs, RunState, RunWriter};
 use sql_store::SqliteOptions;
 
 use crate::fixture::{at, event, events, run_id, start};
 
 const FOR_EVER: Duration = Duration::from_secs(24 * 60 * 60);
 
-async fn open(path: &Path, window: Duration) -> SqliteRunLog {
+async fn open(path: &Path, window: Duration) -> RunLogs {
     let options = SqliteOptions::new(path);
-    SqliteRunLog::open_batching(options, window).await.unwrap()
+    RunLogs::open_batching(options, window).await.unwrap()
 }
 
-async fn begin(log: &SqliteRunLog, number: u128, durability: Durability) -> RunWriter {
+async fn begin(log: &RunLogs, number: u128, durability: Durability) -> RunWriter {
     let run = NewRun {
         durability,
         ..NewRun::new(run_id(number), "flow", at(1))
@@ -27,7 +24,7 @@ async fn begin(log: &SqliteRunLog, number: u128, durability: Durability) -> RunW
     start(log, run).await
 }
 
-async fn stored(log: &SqliteRunLog, writer: &RunWriter) -> u64 {
+async fn stored(log: &RunLogs, writer: &RunWriter) -> u64 {
     let summary = log.summary(writer.run()).await.unwrap().unwrap();
     summary.last_sequence
 }
@@ -103,7 +100,7 @@ fn asked_for(number: u128, name: &str, durability: Durability) -> NewRun {
 }
 
 /// Begins and ends a run in a batch, and stores it with a flush.
-async fn begin_and_end_in_a_batch(log: &dyn RunLog, durability: Durability) {
+async fn begin_and_end_in_a_batch(log: &RunLogs, durability: Durability) {
     let run = asked_for(1, "a", durability);
     let writer = log.create_in_batch(run, events(1..=1)).await.unwrap();
     let stored = writer.finish_in_batch(7, events(2..=2)).await.unwrap();
@@ -125,7 +122,7 @@ async fn a_run_begins_and_ends_in_one_batch_on_disk_and_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(&dir.path().join("runs.db"), FOR_EVER).await;
     begin_and_end_in_a_batch(&log, Durability::Batched).await;
-    let log = MemoryRunLog::new(MemoryLimits::default());
+    let log = open(&dir.path().join("others.db"), FOR_EVER).await;
     begin_and_end_in_a_batch(&log, Durability::Memory).await;
 }
 

@@ -1,6 +1,6 @@
 //! The behaviour of every log, in any storage.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
 use core_types::Durability;
 use run_log::{
@@ -31,7 +31,6 @@ on_every_log! {
     the_phase_of_a_run_is_stored_with_its_events
     w38_a_resting_run_is_listed_once_it_is_due_until_it_is_taken_over
     a_closed_log_says_so
-    the_wrong_durability_is_refused
 }
 
 async fn events_come_back_as_they_were_appended(on: Fixture) {
@@ -277,7 +276,7 @@ async fn of_a_hundred_equal_requests_one_creates(on: Fixture) {
             request: Some(request("r", "body")),
             ..on.new_run(number)
         };
-        let log = Arc::clone(&on.log);
+        let log = on.log.clone();
         tasks.spawn(async move { log.create(run, events(1..=2)).await.unwrap() });
     }
     let mut new = Vec::new();
@@ -386,29 +385,9 @@ async fn a_closed_log_says_so(on: Fixture) {
     );
 }
 
-async fn the_wrong_durability_is_refused(on: Fixture) {
-    let other = match on.durability {
-        Durability::Sync | Durability::Batched => Durability::Memory,
-        Durability::Memory => Durability::Sync,
-    };
-    let run = NewRun {
-        durability: other,
-        ..on.new_run(1)
-    };
-    match on.log.create(run, Vec::new()).await {
-        Err(CreateError::Invalid(violations)) => assert_eq!(violations[0].place, "durability"),
-        // The router accepts both, and records the durability of the run.
-        Ok(Created::New(writer)) => {
-            let summary = on.log.summary(writer.run()).await.unwrap().unwrap();
-            assert_eq!(summary.durability, other);
-        }
-        unexpected => panic!("{unexpected:?}"),
-    }
-}
-
 #[tokio::test]
 async fn request_ids_are_unique_over_both_logs() {
-    let on = fixture::router_to_sqlite().await;
+    let on = fixture::sqlite().await;
     let run = NewRun {
         request: Some(request("r", "body")),
         ..on.new_run(1)
@@ -458,7 +437,7 @@ async fn a_deleted_run_keeps_its_request_id(on: Fixture) {
         request: Some(request("r", "body")),
         ..on.new_run(number)
     };
-    let writer = fixture::start(&*on.log, named(1)).await;
+    let writer = fixture::start(&on.log, named(1)).await;
     writer.finish(1, events(1..=1)).await.unwrap();
     on.log.delete(run_id(1)).await.unwrap();
     let refused = on.log.create(named(2), Vec::new()).await.unwrap_err();

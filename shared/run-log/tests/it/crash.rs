@@ -1,7 +1,5 @@
 //! Acknowledged events survive `kill -9`.
 
-use run_log::RunLog;
-
 use crate::{
     appender::{self, Report},
     fixture::sqlite_at,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use run_log::{NewRun, RunLog};
+use run_log::NewRun;
 
 use crate::fixture::{at, events, request, run_id, side_door, sqlite_at, start};
 

@@ -1,11 +1,10 @@
 //! Logs and events for the tests.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, time::Duration};
 
 use core_types::{Durability, RequestId, RunId, RunOwner, Timestamp};
 use run_log::{
-    Batch, Created, Event, Follower, Hash, MemoryLimits, MemoryRunLog, NewEvent, NewRun,
-    RequestKey, RunLog, RunLogs, RunWriter, SqliteRunLog,
+    Batch, Created, Event, Follower, Hash, NewEvent, NewRun, RequestKey, RunLogs, RunWriter,
 };
 use sql_store::SqliteOptions;
 use sqlx::{ConnectOptions, SqliteConnection, sqlite::SqliteConnectOptions};
@@ -14,52 +13,30 @@ use uuid::Uuid;
 
 /// A log under test; the directory lives as long as it.
 pub(crate) struct Fixture {
-    pub(crate) log: Arc<dyn RunLog>,
+    pub(crate) log: RunLogs,
     pub(crate) durability: Durability,
     _dir: TempDir,
 }
 
-pub(crate) async fn sqlite_at(path: &Path) -> SqliteRunLog {
-    SqliteRunLog::open(SqliteOptions::new(path)).await.unwrap()
+pub(crate) async fn sqlite_at(path: &Path) -> RunLogs {
+    RunLogs::open(SqliteOptions::new(path)).await.unwrap()
 }
 
-pub(crate) async fn sqlite() -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
-    let log = Arc::new(sqlite_at(&dir.path().join("runs.db")).await);
-    Fixture {
-        log,
-        durability: Durability::Sync,
-        _dir: dir,
-    }
-}
-
-pub(crate) async fn memory() -> Fixture {
-    let log = Arc::new(MemoryRunLog::new(MemoryLimits::default()));
+async fn log_of(durability: Durability) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     Fixture {
-        log,
-        durability: Durability::Memory,
-        _dir: dir,
-    }
-}
-
-async fn router(durability: Durability) -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
-    let sync = Arc::new(sqlite_at(&dir.path().join("runs.db")).await);
-    let memory = Arc::new(MemoryRunLog::new(MemoryLimits::default()));
-    Fixture {
-        log: Arc::new(RunLogs::new(sync, memory)),
+        log: sqlite_at(&dir.path().join("runs.db")).await,
         durability,
         _dir: dir,
     }
 }
 
-pub(crate) async fn router_to_sqlite() -> Fixture {
-    router(Durability::Sync).await
+pub(crate) async fn sqlite() -> Fixture {
+    log_of(Durability::Sync).await
 }
 
-pub(crate) async fn router_to_memory() -> Fixture {
-    router(Durability::Memory).await
+pub(crate) async fn memory() -> Fixture {
+    log_of(Durability::Memory).await
 }
 
 /// Opens the file of a log next to the log itself.
@@ -104,11 +81,11 @@ impl Fixture {
     }
 
     pub(crate) async fn start(&self, number: u128) -> RunWriter {
-        start(&*self.log, self.new_run(number)).await
+        start(&self.log, self.new_run(number)).await
     }
 }
 
-pub(crate) async fn start(log: &dyn RunLog, run: NewRun) -> RunWriter {
+pub(crate) async fn start(log: &RunLogs, run: NewRun) -> RunWriter {
     match log.create(run, Vec::new()).await.unwrap() {
         Created::New(writer) => writer,
         Created::Replayed(run) => panic!("{run:?} was there before"),

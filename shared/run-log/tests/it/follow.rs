@@ -1,8 +1,6 @@
 //! Following a run from anywhere, at any pace.
 
-use std::sync::Arc;
-
-use run_log::{Batch, MemoryLimits, MemoryRunLog, NewEvent, NewRun, ReadError, RunLog};
+use run_log::{Batch, NewEvent, NewRun};
 
 use crate::fixture::{self, Fixture, at, contents, drain, event, events, run_id, start};
 
@@ -183,52 +181,4 @@ async fn missing_events_are_reported_as_a_gap() {
         seen,
         ["gap to 3", "3", "4", "gap to 7", "7", "8", "9", "10"]
     );
-}
-
-#[tokio::test]
-async fn a_full_memory_log_drops_the_runs_that_ended_first() {
-    let log = MemoryRunLog::new(MemoryLimits {
-        max_runs: 3,
-        max_bytes: 1 << 20,
-    });
-    let log: Arc<dyn RunLog> = Arc::new(log);
-    let new = |number| NewRun {
-        durability: core_types::Durability::Memory,
-        ..NewRun::new(run_id(number), "flow", at(1))
-    };
-    let open = start(&*log, new(1)).await;
-    for number in [2, 3] {
-        start(&*log, new(number))
-            .await
-            .finish(0, events(1..=1))
-            .await
-            .unwrap();
-    }
-    let mut behind = log.follow(run_id(2), 0).await.unwrap();
-    let also_open = start(&*log, new(4)).await;
-    assert_eq!(log.summary(run_id(2)).await.unwrap(), None);
-    assert!(log.summary(run_id(3)).await.unwrap().is_some());
-    let ended = behind.next_batch().await;
-    assert!(matches!(ended, Err(ReadError::NoSuchRun)), "{ended:?}");
-
-    start(&*log, new(5)).await;
-    let refused = log.create(new(6), Vec::new()).await;
-    assert!(
-        matches!(
-            refused,
-            Err(run_log::CreateError::Storage(run_log::StorageError::Full))
-        ),
-        "{refused:?}"
-    );
-    let large = || vec![NewEvent::new(at(1), 1, vec![0; 700_000])];
-    also_open.append(large()).await.unwrap();
-    let refused = open.append(large()).await;
-    assert!(
-        matches!(
-            refused,
-            Err(run_log::AppendError::Storage(run_log::StorageError::Full))
-        ),
-        "{refused:?}"
-    );
-    assert_eq!(open.append(events(1..=1)).await.unwrap(), 1);
 }

@@ -17,7 +17,7 @@ async fn lists_page_in_a_stable_order(on: Fixture) {
             created: at(i64::try_from(number / 4).unwrap()),
             ..on.new_run(number)
         };
-        start(&*on.log, run).await;
+        start(&on.log, run).await;
     }
     for (order, expected) in [
         (Order::OldestFirst, (1..=23).collect::<Vec<u128>>()),
@@ -100,7 +100,7 @@ async fn filters_select(on: Fixture) {
             parent: (number > 6).then(|| run_id(1)),
             ..on.new_run(number)
         };
-        let writer = start(&*on.log, run).await;
+        let writer = start(&on.log, run).await;
         if number == 3 || number == 8 {
             writer.finish(1, events(1..=1)).await.unwrap();
         }
@@ -123,7 +123,7 @@ async fn filters_select(on: Fixture) {
 
 #[tokio::test]
 async fn lists_of_both_logs_are_merged() {
-    let on = fixture::router_to_sqlite().await;
+    let on = fixture::sqlite().await;
     for number in 1..=9 {
         let durability = if number % 3 == 0 {
             Durability::Memory
@@ -131,7 +131,7 @@ async fn lists_of_both_logs_are_merged() {
             Durability::Sync
         };
         start(
-            &*on.log,
+            &on.log,
             NewRun {
                 durability,
                 ..on.new_run(number)

@@ -11,8 +11,6 @@ macro_rules! on_every_log {
     ($($case:ident)*) => {
         on_every_log!(@log sqlite, sqlite, $($case)*);
         on_every_log!(@log memory, memory, $($case)*);
-        on_every_log!(@log router_to_sqlite, router_to_sqlite, $($case)*);
-        on_every_log!(@log router_to_memory, router_to_memory, $($case)*);
     };
     (@log $module:ident, $log:ident, $($case:ident)*) => {
         mod $module {

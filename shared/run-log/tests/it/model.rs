@@ -5,8 +5,8 @@ use std::path::Path;
 use core_types::Durability;
 use proptest::{collection::vec, prelude::*};
 use run_log::{
-    AppendError, Batch, CreateError, Created, Follower, MemoryLimits, MemoryRunLog, NewEvent,
-    NewRun, ReopenError, RunLog, RunState, RunWriter, Verification,
+    AppendError, Batch, CreateError, Created, Follower, NewEvent, NewRun, ReopenError, RunLogs,
+    RunState, RunWriter, Verification,
 };
 
 use crate::fixture::{at, contents, event, request, run_id, sqlite_at};
@@ -79,7 +79,7 @@ struct Model {
 }
 
 struct World {
-    log: Box<dyn RunLog>,
+    log: RunLogs,
     durability: Durability,
     runs: [Model; RUNS],
     followers: Vec<(usize, Follower)>,
@@ -87,7 +87,7 @@ struct World {
 }
 
 impl World {
-    fn new(log: Box<dyn RunLog>, durability: Durability) -> Self {
+    fn new(log: RunLogs, durability: Durability) -> Self {
         Self {
             log,
             durability,
@@ -286,8 +286,9 @@ impl World {
 }
 
 async fn play_in_memory(actions: &[Action]) {
-    let log = MemoryRunLog::new(MemoryLimits::default());
-    let mut world = World::new(Box::new(log), Durability::Memory);
+    let dir = tempfile::tempdir().unwrap();
+    let log = sqlite_at(&dir.path().join("runs.db")).await;
+    let mut world = World::new(log, Durability::Memory);
     for action in actions {
         world.apply(action).await;
     }
@@ -295,7 +296,7 @@ async fn play_in_memory(actions: &[Action]) {
 }
 
 async fn play_in_sqlite(path: &Path, actions: &[Action]) {
-    let mut world = World::new(Box::new(sqlite_at(path).await), Durability::Sync);
+    let mut world = World::new(sqlite_at(path).await, Durability::Sync);
     for action in actions {
         if let Action::Restart = action {
             world.log.close().await;
@@ -303,8 +304,8 @@ async fn play_in_sqlite(path: &Path, actions: &[Action]) {
             for model in &mut world.runs {
                 model.writer = None;
             }
-            world.log = Box::new(sqlite_at(path).await);
-            // The close stored all steps queued before it.
+            world.log = sqlite_at(path).await;
+            // Everything queued before the close was stored by it.
             world.check_end().await;
         } else {
             world.apply(action).await;

@@ -1,19 +1,12 @@
 //! Retention: the runs that are deleted, the runs that stay, and the space that the file returns.
 
-use std::{
-    collections::BTreeSet,
-    env,
-    error::Error,
-    path::Path,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeSet, env, error::Error, path::Path, sync::Mutex, time::Duration};
 
 use async_trait::async_trait;
 use core_types::RunId;
 use run_log::{
     Created, NewRun, Order, PassReport, Retention, RetentionError, RetentionGuard,
-    RetentionPeriods, RunFilter, RunLog, RunSummary,
+    RetentionPeriods, RunFilter, RunSummary,
 };
 
 use crate::{
@@ -71,12 +64,12 @@ impl RetentionGuard for Owner {
 
 impl Fixture {
     fn retention(&self) -> Retention {
-        Retention::new(Arc::clone(&self.log), periods())
+        Retention::new(self.log.clone(), periods())
     }
 
     /// Creates a run at second `number` that ends at another one.
     async fn ended(&self, run: NewRun, state: i32, second: i64) {
-        let writer = start(&*self.log, run).await;
+        let writer = start(&self.log, run).await;
         let mut last = event(1);
         last.time = at(second * SECOND);
         writer.finish(state, vec![event(0), last]).await.unwrap();
@@ -127,7 +120,7 @@ async fn each_run_stays_or_goes_by_its_age_its_state_and_who_names_it(on: Fixtur
         on.ended(on.run(number), SUCCESS, 100).await;
         let run = forks(fork, number);
         match fork {
-            11 => drop(start(&*on.log, run).await),
+            11 => drop(start(&on.log, run).await),
             13 => on.ended(run, SUCCESS, 990).await,
             _ => on.ended(run, SUCCESS, 100).await,
         }
@@ -137,12 +130,12 @@ async fn each_run_stays_or_goes_by_its_age_its_state_and_who_names_it(on: Fixtur
         on.ended(on.run(number), SUCCESS, 100).await;
         let run = below(child, number);
         match child {
-            21 => drop(start(&*on.log, run).await),
+            21 => drop(start(&on.log, run).await),
             _ => on.ended(run, SUCCESS, 100).await,
         }
     }
     // A run that is open since long ago.
-    drop(start(&*on.log, on.run(30)).await);
+    drop(start(&on.log, on.run(30)).await);
     let mut stay: Vec<RunId> = [10, 11, 12, 13, 20, 21, 30].map(run_id).into();
     // The fork of 14 goes in this pass, and 14 in the next one, as its fork was there still.
     stay.push(run_id(14));
@@ -235,14 +228,14 @@ async fn size_of(path: &Path) -> u64 {
 async fn the_file_shrinks_when_its_runs_go() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("runs.db");
-    let log: Arc<dyn RunLog> = Arc::new(sqlite_at(&path).await);
+    let log = sqlite_at(&path).await;
     for number in 1..=400 {
-        let writer = start(&*log, NewRun::new(run_id(number), "flow", at(1))).await;
+        let writer = start(&log, NewRun::new(run_id(number), "flow", at(1))).await;
         writer.append(events(1..=100)).await.unwrap();
         writer.finish(SUCCESS, events(101..=101)).await.unwrap();
     }
     let full = size_of(&path).await;
-    let passed = Retention::new(Arc::clone(&log), periods())
+    let passed = Retention::new(log.clone(), periods())
         .pass(at(1_000 * SECOND), &Owner::default())
         .await
         .unwrap();
@@ -256,12 +249,12 @@ async fn the_file_shrinks_when_its_runs_go() {
 #[tokio::test]
 async fn appends_go_on_while_a_large_run_goes() {
     let on = sqlite().await;
-    let large = start(&*on.log, on.run(1)).await;
+    let large = start(&on.log, on.run(1)).await;
     for _ in 0..20 {
         large.append(events(1..=1_000)).await.unwrap();
     }
     large.finish(SUCCESS, events(1..=1)).await.unwrap();
-    let writer = start(&*on.log, on.run(2)).await;
+    let writer = start(&on.log, on.run(2)).await;
     let mut retention = on.retention();
     let owner = Owner::default();
     let pass = retention.pass(at(1_000 * SECOND), &owner);
@@ -291,8 +284,8 @@ async fn deletes_for_its_parent() {
         says: true,
         ..Owner::default()
     };
-    let log: Arc<dyn RunLog> = Arc::new(sqlite_at(Path::new(&file)).await);
-    let mut retention = Retention::new(Arc::clone(&log), periods());
+    let log = sqlite_at(Path::new(&file)).await;
+    let mut retention = Retention::new(log.clone(), periods());
     let passed = retention.pass(at(1_000 * SECOND), &owner).await;
     passed.unwrap();
     log.close().await;

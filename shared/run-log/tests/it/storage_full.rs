@@ -2,9 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use run_log::{
-    AppendError, CreateError, NewEvent, NewRun, RunLog, SqliteRunLog, StorageError, Verification,
-};
+use run_log::{AppendError, CreateError, NewEvent, NewRun, RunLogs, StorageError, Verification};
 use sql_store::SqliteOptions;
 use sqlx::AssertSqlSafe;
 
@@ -13,8 +11,8 @@ use crate::{
     fixture::{at, event, events, run_id, side_door, sqlite_at, start},
 };
 
-async fn with_quota(path: &Path, bytes: u64) -> SqliteRunLog {
-    SqliteRunLog::open(SqliteOptions {
+async fn with_quota(path: &Path, bytes: u64) -> RunLogs {
+    RunLogs::open(SqliteOptions {
         max_bytes: Some(bytes),
         ..SqliteOptions::new(path)
     })

@@ -1,6 +1,6 @@
 //! A changed log is noticed, and the first bad event is named.
 
-use run_log::{Fault, NewRun, RunLog, StorageError, Verification};
+use run_log::{Fault, NewRun, StorageError, Verification};
 use sqlx::AssertSqlSafe;
 
 use crate::fixture::{at, event, events, run_id, side_door, sqlite_at, start};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use run_log::{Created, NewEvent, NewRun, RunLog, RunWriter, SqliteRunLog};
+use run_log::{Created, NewEvent, NewRun, RunLogs, RunWriter};
 use sql_store::SqliteOptions;
 
 use crate::harness::{Effort, at_once, one_by_one, seconds_of};
@@ -31,7 +31,7 @@ const PAGES: u64 = 4096;
 
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let directory = effort.fresh_directory()?;
-    let log = SqliteRunLog::open(SqliteOptions::new(directory.path().join("runs.db"))).await?;
+    let log = RunLogs::open(SqliteOptions::new(directory.path().join("runs.db"))).await?;
     let mut bare = BareFile::create(&directory.path().join("bare"))?;
     let figures = vec![
         one_run(&log, &mut bare, effort).await?,
@@ -41,11 +41,7 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-async fn one_run(
-    log: &SqliteRunLog,
-    bare: &mut BareFile,
-    effort: &Effort,
-) -> anyhow::Result<Figure> {
+async fn one_run(log: &RunLogs, bare: &mut BareFile, effort: &Effort) -> anyhow::Result<Figure> {
     let writer = new_run(log).await?;
     let (mut steps, mut floor) = (Vec::new(), Vec::new());
     for round in 0..=effort.times(30) {
@@ -64,11 +60,7 @@ async fn one_run(
     Ok(figure.floor("write and fsync of 4 KiB", floor).goal(goal))
 }
 
-async fn many_runs(
-    log: &SqliteRunLog,
-    bare: &mut BareFile,
-    effort: &Effort,
-) -> anyhow::Result<Figure> {
+async fn many_runs(log: &RunLogs, bare: &mut BareFile, effort: &Effort) -> anyhow::Result<Figure> {
     let mut writers = Vec::with_capacity(RUNS);
     for _ in 0..RUNS {
         writers.push(new_run(log).await?);
@@ -112,8 +104,8 @@ async fn step(writer: &RunWriter) -> anyhow::Result<()> {
 /// Creates a durable run.
 ///
 /// # Errors
-/// The log rejects it.
-pub(super) async fn new_run(log: &SqliteRunLog) -> anyhow::Result<RunWriter> {
+/// The log does not take it.
+pub(super) async fn new_run(log: &RunLogs) -> anyhow::Result<RunWriter> {
     let run = SystemIds.next_run(RunOwner::Workflow);
     match log
         .create(NewRun::new(run, "bench", SystemClock.now()), Vec::new())

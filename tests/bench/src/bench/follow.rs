@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use bytes::Bytes;
 use core_types::{Clock, SystemClock};
-use run_log::{Batch, NewEvent, RunLog, RunWriter, SqliteRunLog};
+use run_log::{Batch, NewEvent, RunLogs, RunWriter};
 use sql_store::SqliteOptions;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -26,7 +26,7 @@ const EVENTS_PER_APPEND: u64 = 1_000;
 pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     let directory = effort.fresh_directory()?;
     let path = directory.path().join("runs.db");
-    let log = SqliteRunLog::open(SqliteOptions::new(&path)).await?;
+    let log = RunLogs::open(SqliteOptions::new(&path)).await?;
     let mut bare = BareFile::create(&directory.path().join("bare"))?;
     let mut figures = Vec::new();
     for followers in [1, MANY] {
@@ -46,7 +46,7 @@ struct SeenEvent {
 /// Appends one event after the other and notes when the last of the followers saw it: counted from
 /// the acknowledgement, and from the call of append.
 async fn visible(
-    log: &SqliteRunLog,
+    log: &RunLogs,
     bare: &mut BareFile,
     followers: usize,
     effort: &Effort,
@@ -95,7 +95,7 @@ async fn visible(
 
 /// Starts to follow a run and reports when each event came.
 async fn follow(
-    log: &SqliteRunLog,
+    log: &RunLogs,
     writer: &RunWriter,
     tell: UnboundedSender<SeenEvent>,
 ) -> anyhow::Result<()> {
@@ -149,7 +149,7 @@ async fn hand_over() -> anyhow::Result<f64> {
 }
 
 /// Begins to follow at places all over a long run and waits for the first events there.
-async fn resume(log: &SqliteRunLog, effort: &Effort) -> anyhow::Result<Figure> {
+async fn resume(log: &RunLogs, effort: &Effort) -> anyhow::Result<Figure> {
     let events = effort.log_events.max(EVENTS_PER_APPEND);
     let writer = new_run(log).await?;
     for _ in 0..events / EVENTS_PER_APPEND {
@@ -181,7 +181,7 @@ async fn resume(log: &SqliteRunLog, effort: &Effort) -> anyhow::Result<Figure> {
         .goal_of_tail(20e-3))
 }
 
-async fn first_batch(log: &SqliteRunLog, writer: &RunWriter, after: u64) -> anyhow::Result<()> {
+async fn first_batch(log: &RunLogs, writer: &RunWriter, after: u64) -> anyhow::Result<()> {
     let mut follower = log.follow(writer.run(), after).await?;
     match follower.next_batch().await?.context("the run has ended")? {
         Batch::Events(events) => {

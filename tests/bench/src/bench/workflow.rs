@@ -14,9 +14,10 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::{Clock, Durability, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::Outbound;
-use run_log::{Created, MemoryLimits, MemoryRunLog, NewEvent, NewRun, RunLog};
+use grpc_kit::Transport;
+use run_log::{Created, NewEvent, NewRun, RunLogs};
 use serde_json::{Map, Value, json};
+use sql_store::SqliteOptions;
 use workflow_domain::compile::compile_text;
 use workflow_domain::data_flow::{Input, Values};
 use workflow_domain::engine::{Engine, Outcome};
@@ -129,17 +130,20 @@ fn looped(effort: &Effort) -> anyhow::Result<Figure> {
 /// The whole service with durability *memory*: every node's end is an event of its run.
 async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
     let tavern = InProcess::start(effort).await?;
-    let mut client = WorkflowServiceClient::new(tavern.transport().outermost());
-    let mut runs = RunServiceClient::new(tavern.transport().outermost());
+    let directory = effort.fresh_directory()?;
+    let floor_log = RunLogs::open(SqliteOptions::new(directory.path().join("floor.db"))).await?;
+    let mut client = WorkflowServiceClient::new(tavern.transport());
+    let mut runs = RunServiceClient::new(tavern.transport());
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..=effort.times(20) {
         let run = run_to_the_end(&mut client, &mut runs, text).await?;
-        let log = append_all().await?;
+        let log = append_all(&floor_log).await?;
         if round > 0 {
             ours.push(run);
             floor.push(log);
         }
     }
+    floor_log.close().await;
     tavern.stop().await;
     let per_node = |values| Series::seconds(values).divided_by(NODES);
     Ok(Figure::new(
@@ -195,8 +199,7 @@ pub(super) async fn run_to_the_end(
 }
 
 /// Appends as many events as the run has nodes to a log in memory.
-async fn append_all() -> anyhow::Result<f64> {
-    let log = MemoryRunLog::new(MemoryLimits::default());
+async fn append_all(log: &RunLogs) -> anyhow::Result<f64> {
     let run = SystemIds.next_run(RunOwner::Workflow);
     let now = SystemClock.now();
     let run = NewRun {

@@ -1,7 +1,7 @@
 //! Lists of calls.
 
 use contracts::tavern::common::v1::CallStatus;
-use run_log::{Order, RunCursor, RunFilter, RunLog, RunState, RunSummary};
+use run_log::{Order, RunCursor, RunFilter, RunState, RunSummary};
 use tonic::Status;
 
 use super::{Ledger, LedgerEntry, resolve, storage_failure};

@@ -5,7 +5,7 @@
 
 use call_outcome::{Category, Failure, LongOutput};
 use core_types::{Clock, Durability};
-use run_log::{AppendError, Event, NewEvent, RunLog, RunSummary, RunWriter, StorageError};
+use run_log::{AppendError, Event, NewEvent, RunSummary, RunWriter, StorageError};
 use std::sync::Arc;
 use tonic::Status;
 

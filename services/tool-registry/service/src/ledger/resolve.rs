@@ -8,7 +8,7 @@ use contracts::tavern::{
     registry::v1::CallResolution,
 };
 use core_types::{EffectId, RunOwner};
-use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunLog, RunWriter};
+use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunWriter};
 use tonic::Status;
 
 use super::{Ledger, LedgerEntry, Settled, codec, encode, request_id_of, storage_failure};

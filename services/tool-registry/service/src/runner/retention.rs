@@ -53,7 +53,7 @@ pub(crate) fn begin(
     let name = "tool-registry.runs.db";
     runs.retain(name, settings, neighbours.clone(), Arc::new(RunsOnly));
     let (ledger, approvals) = calls;
-    let log = Arc::new(ledger.logs().clone());
+    let log = ledger.logs().clone();
     let (success, clock) = (CallStatus::Succeeded.into(), ledger.clock());
     let sweeper = Sweeper::new("tool-registry.effects.db", log, settings, success, clock);
     let target = LedgerRetention {
