@@ -15,12 +15,12 @@ pub mod code_error;
 mod failure;
 mod outcome;
 pub mod repetition;
-mod verdict;
 mod violation;
+mod written;
 
 pub use category::Category;
 pub use code_error::CodeError;
 pub use failure::{Failure, FailureInner};
 pub use outcome::{CallOutcome, LongOutput};
-pub use verdict::{Verdict, Written, tail};
 pub use violation::{Violation, sentences};
+pub use written::{Written, tail};

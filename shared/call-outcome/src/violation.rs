@@ -43,14 +43,14 @@ impl Violation {
     #[must_use]
     pub fn found(mut self, expected: impl Into<String>, received: &str) -> Self {
         self.expected = expected.into();
-        self.received = cut(received);
+        self.received = json_schema::cut(received, MAX_RECEIVED_CHARS);
         self
     }
 
     /// Adds the nearest of the `known` names to the message. Compares a bounded number of them.
     #[must_use]
     pub fn nearest<'a>(mut self, given: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        self.received = cut(given);
+        self.received = json_schema::cut(given, MAX_RECEIVED_CHARS);
         let known = known.into_iter().take(MAX_COMPARED_NAMES);
         self.suggestions = json_schema::nearest_names(given, known);
         if let Some(first) = self.suggestions.first() {
@@ -91,7 +91,7 @@ impl From<json_schema::Violation> for Violation {
             code: violation.code.as_str().into(),
             message: violation.message,
             expected: violation.expected,
-            received: cut(&violation.received),
+            received: json_schema::cut(&violation.received, MAX_RECEIVED_CHARS),
             suggestions: violation.suggestions,
         }
     }
@@ -111,14 +111,6 @@ impl From<json_schema::JsonProblem> for Violation {
 pub fn sentences(violations: &[Violation]) -> String {
     let each: Vec<String> = violations.iter().map(ToString::to_string).collect();
     each.join("; ")
-}
-
-/// Cuts a text for a message, between characters.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_RECEIVED_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

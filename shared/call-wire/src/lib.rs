@@ -17,6 +17,7 @@ mod parsed;
 mod problem;
 mod question;
 mod retry;
+mod verdict;
 
 pub use catalogue::{CatalogueProblem, catalogue};
 pub use dialect::{UnknownDialect, dialect_from_proto, dialect_to_proto};
@@ -29,8 +30,8 @@ pub use native::{
 };
 pub use observation::{category_name, gives_handle, observation, output_bytes};
 pub use outcome::{
-    failure_from_proto, failure_to_proto, outcome_to_proto, verdict_from_proto,
-    violation_from_proto, violation_to_proto,
+    failure_from_proto, failure_to_proto, outcome_to_proto, violation_from_proto,
+    violation_to_proto,
 };
 pub use parsed::{
     call_to_proto, call_with_diagnostics_to_proto, diagnostic_to_proto, parsed_to_proto,
@@ -39,3 +40,4 @@ pub use parsed::{
 pub use problem::problem_to_proto;
 pub use question::question_ended;
 pub use retry::{MAX_ATTEMPTS, granted_retries, next_attempt};
+pub use verdict::script_failure;

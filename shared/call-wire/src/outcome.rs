@@ -1,12 +1,10 @@
 //! The outcome of a call, to the contract and back.
 
-use call_outcome::{CallOutcome, Category, Failure, FailureInner, Verdict, Violation};
-use contracts::tavern::{
-    common::v1::{self as common, CallError, CallResult, CallStatus, ErrorCategory, LongOutput},
-    sandbox::v1::{self as sandbox, verdict::Kind},
+use call_outcome::{CallOutcome, Category, Failure, FailureInner, Violation};
+use contracts::tavern::common::v1::{
+    self as common, CallError, CallResult, CallStatus, ErrorCategory, LongOutput,
 };
 use serde_json::Value;
-use std::time::Duration;
 
 /// Converts an outcome to the result's status, output and error; the other fields are empty.
 pub fn outcome_to_proto(outcome: &CallOutcome) -> CallResult {
@@ -90,55 +88,6 @@ pub fn violation_from_proto(violation: &common::Violation) -> Violation {
         received: violation.received.clone(),
         suggestions: violation.suggestions.clone(),
     }
-}
-
-/// Converts the sandbox's verdict from its message.
-pub fn verdict_from_proto(verdict: Option<&sandbox::Verdict>) -> Verdict {
-    let Some(kind) = verdict.and_then(|verdict| verdict.kind.clone()) else {
-        return Verdict::Missing;
-    };
-    match kind {
-        Kind::Exited(exited) => Verdict::Exited(exited.code),
-        Kind::Signalled(signalled) => Verdict::Signalled {
-            name: signalled.name,
-        },
-        Kind::Wall(wall) => Verdict::Wall {
-            limit: duration(wall.limit),
-        },
-        Kind::Cpu(cpu) => Verdict::Cpu {
-            limit: duration(cpu.limit),
-        },
-        Kind::Memory(memory) => Verdict::Memory {
-            limit_bytes: memory.limit_bytes,
-        },
-        Kind::Processes(processes) => Verdict::Processes {
-            limit: processes.limit,
-        },
-        Kind::Output(output) => Verdict::Output {
-            limit_bytes: output.limit_bytes,
-        },
-        Kind::Disk(disk) => Verdict::Disk {
-            limit_bytes: disk.limit_bytes,
-            limit_files: disk.limit_files,
-        },
-        Kind::ForbiddenSyscall(_) => Verdict::ForbiddenSyscall,
-        Kind::NetworkDenied(_) => Verdict::NetworkDenied,
-        Kind::Policy(policy) => Verdict::Policy {
-            policy: policy.policy,
-            wanted: policy.wanted,
-            reached: policy.reached,
-        },
-        Kind::Cancelled(_) => Verdict::Cancelled,
-        Kind::LauncherFailure(failure) => Verdict::LauncherFailure {
-            message: failure.message,
-        },
-    }
-}
-
-fn duration(duration: Option<prost_types::Duration>) -> Duration {
-    duration
-        .and_then(|duration| Duration::try_from(duration).ok())
-        .unwrap_or_default()
 }
 
 fn category_to_proto(category: Category) -> ErrorCategory {
@@ -227,21 +176,5 @@ mod tests {
         let failure = failure_from_proto(&error);
         assert_eq!(failure.category, Category::Internal);
         assert!(failure.details.is_empty());
-    }
-
-    #[test]
-    fn a_verdict_keeps_what_its_failure_says() {
-        let wall = sandbox::WallExceeded {
-            limit: Some(prost_types::Duration {
-                seconds: 2,
-                nanos: 0,
-            }),
-            ..Default::default()
-        };
-        let kind = Some(Kind::Wall(wall));
-        let verdict = verdict_from_proto(Some(&sandbox::Verdict { kind }));
-        let limit = Duration::from_secs(2);
-        assert_eq!(verdict, Verdict::Wall { limit });
-        assert_eq!(verdict_from_proto(None), Verdict::Missing);
     }
 }

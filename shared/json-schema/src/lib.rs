@@ -44,4 +44,4 @@ pub use strict_json::{
     JsonError, JsonProblem, JsonProblemKind, parse_json_strict, parse_json_strict_with,
 };
 pub use text_size::text_bytes;
-pub use violation::{Violation, ViolationCode};
+pub use violation::{Violation, ViolationCode, cut};

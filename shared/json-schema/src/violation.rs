@@ -140,7 +140,7 @@ pub(crate) fn unescape_segment(segment: &str) -> String {
 }
 
 /// Returns at most `longest` characters of the text, marked where it was cut.
-pub(crate) fn cut(text: &str, longest: usize) -> String {
+pub fn cut(text: &str, longest: usize) -> String {
     match text.char_indices().nth(longest) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -4,7 +4,7 @@
 
 use std::pin::pin;
 
-use call_outcome::{Category, Failure, Verdict, Written, tail};
+use call_outcome::{Category, Failure, Written, tail};
 use contracts::tavern::common::v1::{OutputStream, WorkKind};
 use contracts::tavern::sandbox::v1::{
     ExecuteRequest, ExecuteResponse, Limits, ResultState, execute_request::Program,
@@ -173,9 +173,9 @@ fn read(
     language: &str,
 ) -> Result<Settled, Failure> {
     let written = Written::from_bytes(&response.stdout, &response.stderr);
-    match call_wire::verdict_from_proto(response.verdict.as_ref()) {
-        Verdict::Exited(0) => read_result(&response, values, &written),
-        verdict => Err(verdict.failure(language, &written)),
+    match call_wire::script_failure(response.verdict.as_ref(), language, &written) {
+        None => read_result(&response, values, &written),
+        Some(failure) => Err(failure),
     }
 }
 
