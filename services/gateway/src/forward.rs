@@ -36,15 +36,6 @@ use crate::{Error, GatewaySettings};
 /// The longest time of a forwarded call: its service has a limit of its own.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
 
-/// Methods that may take longer than calls usually do.
-const LONG: [&str; 5] = [
-    "lf.a2a.v1.A2AService/SendMessage",
-    "tavern.sandbox.v1.BlobService/UploadBlob",
-    "tavern.sandbox.v1.ScriptSandboxService/Execute",
-    "tavern.sandbox.v1.SessionService/CreateSession",
-    "tavern.sandbox.v1.SessionService/InterruptCell",
-];
-
 /// The services whose methods are forwarded.
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardedServices {
@@ -88,7 +79,8 @@ impl ForwardedServices {
             .add(Forward::<ModelServiceServer<()>>::to(&self.agent))
             .add(Forward::<StateServiceServer<()>>::to(&self.agent))
             .add(Forward::<SceneServiceServer<()>>::to(&self.agent));
-        LONG.iter().fold(services, |services, method| {
+        let long = contracts::access::methods().filter(|(_, access)| access.long);
+        long.fold(services, |services, (method, _)| {
             services.method_timeout(method, LONGEST)
         })
     }

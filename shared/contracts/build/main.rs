@@ -1,6 +1,7 @@
 //! Compiles every proto file below `proto/` without protoc, keeps the descriptor set, and makes
-//! tables of the limits that the fields of our requests declare.
+//! tables of the limits that the fields of our requests declare, and of the facts of our methods.
 
+mod access;
 mod rules;
 
 use std::{env, error::Error, fs, path::Path, path::PathBuf};
@@ -48,6 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(
         out.join("rules.rs"),
         rules::tables(&compiler.descriptor_pool())?,
+    )?;
+    fs::write(
+        out.join("access.rs"),
+        access::table(&compiler.descriptor_pool())?,
     )?;
     let mut set = compiler.file_descriptor_set();
     let describes_options = |name: &str| OPTIONS.iter().any(|start| name.starts_with(start));

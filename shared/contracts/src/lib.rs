@@ -3,6 +3,7 @@
 //! The source of everything here is `proto/`; the comments there are the documentation. Modules
 //! follow the packages: `tavern.common.v1` is [`tavern::common::v1`].
 
+pub mod access;
 pub mod codec;
 pub mod in_doubt;
 pub mod watch;
@@ -18,6 +19,13 @@ pub mod watch;
     reason = "generated code; its comments come from the proto files"
 )]
 pub mod tavern {
+    /// The facts of methods.
+    pub mod access {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.access.v1");
+        }
+    }
     /// Messages that all services share.
     pub mod common {
         /// Version 1.

@@ -18,17 +18,13 @@ pub(crate) struct Method {
     pub(crate) long: bool,
     /// Whether it belongs to the server itself: health and reflection.
     pub(crate) infrastructure: bool,
-    /// Whether it is asked about a run, and so answered while the server drains.
-    pub(crate) of_run: bool,
+    /// Whether it is answered while the server drains.
+    pub(crate) while_draining: bool,
     /// Its own limit of time.
     pub(crate) timeout: Option<Duration>,
     /// The largest message that its service reads, where the server reads larger ones.
     pub(crate) max_request: usize,
 }
-
-/// The methods that every owner of runs and the gateway have, by which a run is found, followed and
-/// cancelled.
-const OF_RUNS: [&str; 3] = ["GetRun", "WatchRun", "CancelRun"];
 
 /// The methods of a server by request path.
 #[derive(Debug, Default)]
@@ -85,6 +81,7 @@ impl Methods {
                 let full_name: Arc<str> = format!("{service_name}/{}", method.name()).into();
                 let timeout = timeouts.get(&*full_name).copied();
                 let max_request = max_requests.get(&*service_name).copied();
+                let access = contracts::access::of(&full_name);
                 self.by_path.insert(
                     format!("/{full_name}"),
                     Method {
@@ -93,7 +90,7 @@ impl Methods {
                         streams: method.server_streaming(),
                         long: method.server_streaming() || method.client_streaming(),
                         infrastructure,
-                        of_run: OF_RUNS.contains(&method.name()),
+                        while_draining: access.is_some_and(|access| access.while_draining),
                         timeout,
                         max_request: max_request.unwrap_or(usize::MAX),
                     },

@@ -181,7 +181,7 @@ impl Stack {
         method: Option<&Method>,
         origin: &Origin,
     ) -> Result<Admitted, Status> {
-        let goes_on = method.is_some_and(|method| method.of_run || method.infrastructure);
+        let goes_on = method.is_some_and(|method| method.while_draining || method.infrastructure);
         if origin.ending && !goes_on {
             return Err(body::draining());
         }

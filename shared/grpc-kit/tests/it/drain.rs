@@ -83,7 +83,7 @@ async fn a_draining_server_still_answers_about_runs() {
 
     let mut client = raw_client(&server).await;
     client.ready().await.unwrap();
-    let get_run = PathAndQuery::from_static("/test.v1.Probe/GetRun");
+    let get_run = PathAndQuery::from_static("/tavern.run.v1.RunService/GetRun");
     let request = Request::new("echo x".to_owned());
     let answer = client.unary(request, get_run, codec()).await.unwrap();
     assert_eq!(answer.into_inner(), "x");

@@ -97,12 +97,36 @@ impl Service<HttpRequest<Body>> for Probe {
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(ProstCodec::<String, String>::default());
             Ok(match request.uri().path() {
-                "/test.v1.Probe/Say" | "/test.v1.Probe/GetRun" => {
-                    grpc.unary(Say(probe), request).await
-                }
+                "/test.v1.Probe/Say" => grpc.unary(Say(probe), request).await,
                 "/test.v1.Probe/Tell" => grpc.server_streaming(Tell(probe), request).await,
                 _ => Status::unimplemented("").into_http(),
             })
+        })
+    }
+}
+
+/// The same as a service of the contract, whose methods have facts.
+#[derive(Clone, Debug)]
+struct RunProbe(Probe);
+
+impl NamedService for RunProbe {
+    const NAME: &'static str = "tavern.run.v1.RunService";
+}
+
+impl Service<HttpRequest<Body>> for RunProbe {
+    type Response = HttpResponse<Body>;
+    type Error = Infallible;
+    type Future = <Probe as Service<HttpRequest<Body>>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: HttpRequest<Body>) -> Self::Future {
+        let probe = self.0.clone();
+        Box::pin(async move {
+            let mut grpc = tonic::server::Grpc::new(ProstCodec::<String, String>::default());
+            Ok(grpc.unary(Say(probe), request).await)
         })
     }
 }
@@ -256,11 +280,7 @@ fn descriptor_set() -> &'static [u8] {
         package: Some("test.v1".to_owned()),
         service: vec![ServiceDescriptorProto {
             name: Some("Probe".to_owned()),
-            method: vec![
-                method("Say", false),
-                method("GetRun", false),
-                method("Tell", true),
-            ],
+            method: vec![method("Say", false), method("Tell", true)],
             ..ServiceDescriptorProto::default()
         }],
         ..FileDescriptorProto::default()
@@ -384,6 +404,7 @@ pub(crate) async fn raw_client(
 pub(crate) fn services(probe: &Probe) -> Services {
     Services::new()
         .add(probe.clone())
+        .add(RunProbe(probe.clone()))
         .descriptor_set(descriptor_set())
 }
 

@@ -106,8 +106,8 @@ async fn a_start_that_was_refused_has_surely_started_nothing() {
         ..StartRunRequest::default()
     }));
     let (runs, _directory) = runs().await;
-    let refused = ChildRun::start(&service(&runs), &CallContext::outermost(), request, soon());
-    let refused = refused.await;
+    let (service, context) = (service(&runs), CallContext::outermost());
+    let refused = ChildRun::start(&service, &context, request, soon()).await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.status.code(), Code::Unimplemented);
     assert!(!refused.may_have_started);
