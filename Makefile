@@ -14,7 +14,7 @@ VENV := $(TARGET)/python
 TAVERN_TEST_PYTHON := $(VENV)/bin/python
 TAVERN := $(TARGET)/debug/tavern
 
-# The sources of the page at /console, and what the gateway embeds.
+# The sources of the page at /console, and its program as the gateway embeds it.
 CONSOLE := $(CURDIR)/console
 CONSOLE_BUILT := $(CURDIR)/services/gateway/console
 

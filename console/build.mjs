@@ -1,7 +1,7 @@
-// Builds the page into the directory that is given. The same sources give the same bytes.
+// Builds the program of the page into the directory that is given. The same sources give the same bytes.
+// The gateway embeds the files of static/ as they stand.
 import { build } from "esbuild";
-import { copyFile, mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir } from "node:fs/promises";
 
 const to = process.argv[2];
 if (!to) throw new Error("usage: node build.mjs DIRECTORY");
@@ -19,6 +19,3 @@ await build({
   jsxImportSource: "preact",
   legalComments: "eof",
 });
-for (const name of ["index.html", "console.css", "icon.svg"]) {
-  await copyFile(join(import.meta.dirname, "static", name), join(to, name));
-}

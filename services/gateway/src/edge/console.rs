@@ -8,7 +8,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn page() -> impl IntoResponse {
-    asset("text/html", include_str!("../../console/index.html"))
+    asset(
+        "text/html",
+        include_str!("../../../../console/static/index.html"),
+    )
 }
 
 /// Redirects an address that ends with a slash to the page.
@@ -21,11 +24,17 @@ pub(super) async fn script() -> impl IntoResponse {
 }
 
 pub(super) async fn style() -> impl IntoResponse {
-    asset("text/css", include_str!("../../console/console.css"))
+    asset(
+        "text/css",
+        include_str!("../../../../console/static/console.css"),
+    )
 }
 
 pub(super) async fn icon() -> impl IntoResponse {
-    asset("image/svg+xml", include_str!("../../console/icon.svg"))
+    asset(
+        "image/svg+xml",
+        include_str!("../../../../console/static/icon.svg"),
+    )
 }
 
 fn asset(kind: &str, content: &'static str) -> impl IntoResponse + use<> {
