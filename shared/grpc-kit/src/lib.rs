@@ -57,7 +57,8 @@ pub use server::calls::Calls;
 pub use server::{ServeError, Served, Server};
 pub use services::Services;
 pub use settings::{
-    ClientSettings, Exposed, Reflection, ServerSettings, TraceTrust, TransportError,
+    ClientSettings, ConnectionBounds, Exposed, Reflection, ServerSettings, TraceTrust,
+    TransportError,
 };
 pub use transport::{
     LateTransport, Outbound, SentRequest, Transport, late, local, local_with, remote,

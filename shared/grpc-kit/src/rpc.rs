@@ -44,6 +44,9 @@ use span::ObservedRpc;
 /// to finish.
 const INFRASTRUCTURE_DRAIN: Duration = Duration::from_millis(200);
 
+/// The largest message that is sent, in bytes.
+const MAX_RESPONSE_MESSAGE: usize = 4 << 20;
+
 /// The origin of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
@@ -98,7 +101,6 @@ struct Limits {
     stream_timeout: Duration,
     stream_idle_timeout: Duration,
     max_request_message: usize,
-    max_response_message: usize,
     trace_trust: TraceTrust,
 }
 
@@ -120,7 +122,6 @@ impl Stack {
             stream_timeout: settings.stream_timeout,
             stream_idle_timeout: settings.stream_idle_timeout,
             max_request_message: settings.max_request_message,
-            max_response_message: settings.max_response_message,
             trace_trust: settings.trace_trust,
         };
         Self {
@@ -276,7 +277,7 @@ impl Stack {
                     .large_message
                     .clone()
                     .filter(|_| origin.peer.is_some()),
-                max_message: self.limits.max_response_message,
+                max_message: MAX_RESPONSE_MESSAGE,
             },
             body::ResponseGuards {
                 rpc,

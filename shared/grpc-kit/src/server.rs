@@ -14,7 +14,7 @@ mod connection;
 mod flood;
 pub(crate) mod gate;
 
-use std::{io, pin::pin, sync::Arc};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,10 @@ use accept::Connections;
 
 use connection::{Endpoint, Ends};
 
+/// How long a server that has to end continues accepting while its health reports that it is not serving, so
+/// that balancers notice. Nothing is waited for on loopback.
+const DRAIN_NOTICE: Duration = Duration::from_secs(2);
+
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -42,7 +46,7 @@ pub enum ServeError {
     /// The limit of open files is too low.
     #[error(
         "the process may open {limit} files and reserves {reserved}, which leaves none for \
-         connections; raise the limit (ulimit -n) or lower reserved_files"
+         connections; raise the limit (ulimit -n)"
     )]
     TooFewFiles {
         /// How many files the process may open.
@@ -145,7 +149,7 @@ impl Server {
             ends.drain.cancel();
             // On this machine nothing balances calls that would have to notice.
             if !loopback {
-                let notice = tokio::time::sleep(self.settings.drain_notice);
+                let notice = tokio::time::sleep(DRAIN_NOTICE);
                 tokio::select! { () = notice => {} () = shutdown.aborted() => {} }
             }
         };

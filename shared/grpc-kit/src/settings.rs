@@ -6,6 +6,11 @@ use ::settings::Problems;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The time between two pings of a connection, on both of its sides.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+/// The time that a peer may take to answer a ping.
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Whose trace context becomes the parent of our spans. Of any other peer it becomes a link.
 /// Calls in process are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -50,13 +55,6 @@ pub struct ServerSettings {
     pub max_connections_per_peer: usize,
     /// Lifts the limits per peer for peers on this machine. Default false.
     pub unlimited_connections_from_loopback: bool,
-    /// Files that connections leave to everything else in the process. Default 128.
-    pub reserved_files: usize,
-    /// Calls and streams at once on one connection; one more waits at the client. Default 256.
-    pub max_concurrent_streams: u32,
-    /// Server streams at once on one connection; one more is refused with `RESOURCE_EXHAUSTED`. Less
-    /// than `max_concurrent_streams`, so that calls always have room beside them. Default 192.
-    pub max_streams_per_connection: usize,
     /// Server streams at once of one address (of one /64 network with IPv6); one more is refused with
     /// `RESOURCE_EXHAUSTED`. Default 512.
     pub max_streams_per_peer: usize,
@@ -69,32 +67,9 @@ pub struct ServerSettings {
     /// The largest message that is read. Default `4MiB`.
     #[serde(with = "::settings::SizeText")]
     pub max_request_message: usize,
-    /// The largest message that is sent. Default `4MiB`.
-    #[serde(with = "::settings::SizeText")]
-    pub max_response_message: usize,
-    /// The largest list of headers of a request. Default `8KiB`.
-    #[serde(with = "::settings::SizeText")]
-    pub max_header_list: usize,
-    /// PING, SETTINGS and other control frames that a connection may send beyond one per second
-    /// and a few per message; then it is closed. Default 256.
-    pub max_control_frames: u32,
-    /// How long a new connection may take for its first bytes (HTTP/1: for its headers).
-    /// Default `5s`.
-    #[serde(with = "::settings::DurationText")]
-    pub first_bytes_timeout: Duration,
-    /// How often a connection is pinged. Default `20s`.
-    #[serde(with = "::settings::DurationText")]
-    pub keepalive_interval: Duration,
-    /// How long a connection may take to answer a ping. Default `10s`.
-    #[serde(with = "::settings::DurationText")]
-    pub keepalive_timeout: Duration,
     /// The age at which a connection is asked to close. Default `30m`.
     #[serde(with = "::settings::DurationText")]
     pub max_connection_age: Duration,
-    /// How long it may then take to finish what it has begun, while it takes no new calls. Default
-    /// `1d`, as every call has a limit of its own.
-    #[serde(with = "::settings::DurationText")]
-    pub connection_age_grace: Duration,
     /// The longest that a call with one answer may take, where its method has no limit of its
     /// own. A caller's shorter deadline is kept. Default `30s`.
     #[serde(with = "::settings::DurationText")]
@@ -105,10 +80,6 @@ pub struct ServerSettings {
     /// The longest pause between two messages of a server stream. Default `5m`.
     #[serde(with = "::settings::DurationText")]
     pub stream_idle_timeout: Duration,
-    /// How long a server that has to end continues accepting while its health reports that it is
-    /// not serving, so that balancers notice. Nothing is waited for on loopback. Default `2s`.
-    #[serde(with = "::settings::DurationText")]
-    pub drain_notice: Duration,
     /// How long what was begun may then take to finish. Default `30s`.
     #[serde(with = "::settings::DurationText")]
     pub drain_grace: Duration,
@@ -116,6 +87,37 @@ pub struct ServerSettings {
     pub trace_trust: TraceTrust,
     /// Where reflection answers. Default `loopback`.
     pub reflection: Reflection,
+    /// Bounds of a connection that no operator sets.
+    #[serde(skip)]
+    pub connection: ConnectionBounds,
+}
+
+/// Bounds of a connection that are no settings: an operator has nothing to judge them by. Tests change them.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionBounds {
+    /// The number of files that connections leave to everything else in the process: 128.
+    pub reserved_files: usize,
+    /// The time that a new connection may take for its first bytes (HTTP/1: for its headers): 5 s.
+    pub first_bytes: Duration,
+    /// The time between two pings of a connection: 20 s.
+    pub keepalive_interval: Duration,
+    /// The time that a connection may take to answer a ping: 10 s.
+    pub keepalive_timeout: Duration,
+    /// The time that a connection of the highest age may take to finish what it has begun, while it takes no new
+    /// calls: 1 d, as every call has a limit of its own.
+    pub age_grace: Duration,
+}
+
+impl Default for ConnectionBounds {
+    fn default() -> Self {
+        Self {
+            reserved_files: 128,
+            first_bytes: Duration::from_secs(5),
+            keepalive_interval: KEEPALIVE_INTERVAL,
+            keepalive_timeout: KEEPALIVE_TIMEOUT,
+            age_grace: Duration::from_secs(24 * 60 * 60),
+        }
+    }
 }
 
 impl Default for ServerSettings {
@@ -126,28 +128,18 @@ impl Default for ServerSettings {
             max_connections: 1_024,
             max_connections_per_peer: 64,
             unlimited_connections_from_loopback: false,
-            reserved_files: 128,
-            max_concurrent_streams: 256,
-            max_streams_per_connection: 192,
             max_streams_per_peer: 512,
             max_calls: 1_024,
             max_streams: 1_024,
             max_request_message: 4 << 20,
-            max_response_message: 4 << 20,
-            max_header_list: 8 << 10,
-            max_control_frames: 256,
-            first_bytes_timeout: Duration::from_secs(5),
-            keepalive_interval: Duration::from_secs(20),
-            keepalive_timeout: Duration::from_secs(10),
             max_connection_age: Duration::from_secs(30 * 60),
-            connection_age_grace: Duration::from_secs(24 * 60 * 60),
             call_timeout: Duration::from_secs(30),
             stream_timeout: Duration::from_secs(24 * 60 * 60),
             stream_idle_timeout: Duration::from_secs(5 * 60),
-            drain_notice: Duration::from_secs(2),
             drain_grace: Duration::from_secs(30),
             trace_trust: TraceTrust::Loopback,
             reflection: Reflection::Loopback,
+            connection: ConnectionBounds::default(),
         }
     }
 }
@@ -185,11 +177,7 @@ impl ServerSettings {
         self.check_counts(key, problems);
         self.check_sizes(key, problems);
         let durations = [
-            ("first_bytes_timeout", self.first_bytes_timeout),
-            ("keepalive_interval", self.keepalive_interval),
-            ("keepalive_timeout", self.keepalive_timeout),
             ("max_connection_age", self.max_connection_age),
-            ("connection_age_grace", self.connection_age_grace),
             ("call_timeout", self.call_timeout),
             ("stream_timeout", self.stream_timeout),
             ("stream_idle_timeout", self.stream_idle_timeout),
@@ -206,24 +194,9 @@ impl ServerSettings {
                 self.max_connections_per_peer,
                 100_000,
             ),
-            (
-                "max_concurrent_streams",
-                self.max_concurrent_streams as usize,
-                10_000,
-            ),
             ("max_calls", self.max_calls, 1_000_000),
-            (
-                "max_streams_per_connection",
-                self.max_streams_per_connection,
-                10_000,
-            ),
             ("max_streams_per_peer", self.max_streams_per_peer, 1_000_000),
             ("max_streams", self.max_streams, 1_000_000),
-            (
-                "max_control_frames",
-                self.max_control_frames as usize,
-                1_000_000,
-            ),
         ];
         for (name, value, maximum) in counts {
             if !(1..=maximum).contains(&value) {
@@ -234,71 +207,28 @@ impl ServerSettings {
                 );
             }
         }
-        if self.max_streams_per_connection >= self.max_concurrent_streams as usize {
-            problems.add(
-                format!("{key}.max_streams_per_connection"),
-                format!("is {}", self.max_streams_per_connection),
-                "give a number below max_concurrent_streams, so that calls have room beside streams",
-            );
-        }
     }
 
     fn check_sizes(&self, key: &str, problems: &mut Problems) {
-        let sizes = [
-            (
-                "max_request_message",
-                self.max_request_message,
-                1 << 10,
-                256 << 20,
-            ),
-            (
-                "max_response_message",
-                self.max_response_message,
-                1 << 10,
-                256 << 20,
-            ),
-            ("max_header_list", self.max_header_list, 4 << 10, 1 << 20),
-        ];
-        for (name, value, minimum, maximum) in sizes {
-            if !(minimum..=maximum).contains(&value) {
-                let print = ::settings::size::print;
-                problems.add(
-                    format!("{key}.{name}"),
-                    format!("is {}", print(value)),
-                    format!("give a size from {} to {}", print(minimum), print(maximum)),
-                );
-            }
+        let (least, most) = (1 << 10, 256 << 20);
+        if !(least..=most).contains(&self.max_request_message) {
+            let print = ::settings::size::print;
+            problems.add(
+                format!("{key}.max_request_message"),
+                format!("is {}", print(self.max_request_message)),
+                format!("give a size from {} to {}", print(least), print(most)),
+            );
         }
     }
 }
 
 /// Settings of the way to one remote service.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClientSettings {
     /// The address of the service, such as `http://127.0.0.1:7402`. An empty one is refused where the
     /// service is needed.
     pub uri: String,
-    /// How long connecting may take. Default `5s`.
-    #[serde(with = "::settings::DurationText")]
-    pub connect_timeout: Duration,
-    /// How often the service is pinged. Default `20s`.
-    #[serde(with = "::settings::DurationText")]
-    pub keepalive_interval: Duration,
-    /// How long it may take to answer a ping. Default `10s`.
-    #[serde(with = "::settings::DurationText")]
-    pub keepalive_timeout: Duration,
-}
-
-impl Default for ClientSettings {
-    fn default() -> Self {
-        Self {
-            uri: String::new(),
-            connect_timeout: Duration::from_secs(5),
-            keepalive_interval: Duration::from_secs(20),
-            keepalive_timeout: Duration::from_secs(10),
-        }
-    }
 }
 
 /// An address is not valid.
@@ -331,12 +261,9 @@ impl ClientSettings {
         Ok(uri)
     }
 
-    /// Returns the settings for the service at `uri`, everything else as by default.
+    /// Returns the settings for the service at `uri`.
     pub fn to(uri: impl Into<String>) -> Self {
-        Self {
-            uri: uri.into(),
-            ..Self::default()
-        }
+        Self { uri: uri.into() }
     }
 
     /// Adds everything that is wrong, with keys below `key`.
@@ -348,12 +275,6 @@ impl ClientSettings {
                 "give the address of the service such as http://127.0.0.1:7402",
             );
         }
-        let durations = [
-            ("connect_timeout", self.connect_timeout),
-            ("keepalive_interval", self.keepalive_interval),
-            ("keepalive_timeout", self.keepalive_timeout),
-        ];
-        check_durations(key, &durations, problems);
     }
 }
 

@@ -18,6 +18,7 @@ use std::{
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Request, Response};
@@ -29,12 +30,17 @@ use crate::{
     CallContext, Failure, Services, failure,
     rpc::{LocalStack, Stack},
     services::service_of,
-    settings::{ClientSettings, ServerSettings, TransportError},
+    settings::{
+        ClientSettings, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, ServerSettings, TransportError,
+    },
 };
 use bounded::BoundedBody;
 use pool::{LanePermit, Pool};
 
 pub use sent::SentRequest;
+
+/// The longest time that connecting to a service takes.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Inner = BoxCloneSyncService<Request<Body>, Response<Body>, Status>;
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
@@ -220,9 +226,9 @@ fn translate_broken(status: &Status, service: &str) -> Status {
 
 fn endpoint(settings: &ClientSettings) -> Result<Endpoint, TransportError> {
     Ok(Endpoint::from(settings.address()?)
-        .connect_timeout(settings.connect_timeout)
+        .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(settings.keepalive_interval)
-        .keep_alive_timeout(settings.keepalive_timeout)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true))
 }

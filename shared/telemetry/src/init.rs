@@ -31,6 +31,9 @@ const SCOPE: &str = "tavern";
 /// The longest that a dropped guard waits for its last export.
 const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The longest time that one export may take.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The sources of logs about exporting, which must not be exported, or the exporter feeds itself.
 const NEVER_EXPORTED: [&str; 9] = [
     "h2",
@@ -197,19 +200,19 @@ impl Providers {
         let spans = SpanExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint)
-            .with_timeout(settings.export_timeout)
+            .with_timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(failed("traces"))?;
         let metrics = MetricExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint)
-            .with_timeout(settings.export_timeout)
+            .with_timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(failed("metrics"))?;
         let logs = LogExporter::builder()
             .with_tonic()
             .with_endpoint(endpoint)
-            .with_timeout(settings.export_timeout)
+            .with_timeout(EXPORT_TIMEOUT)
             .build()
             .map_err(failed("logs"))?;
         let reader = PeriodicReader::builder(metrics)

@@ -34,9 +34,6 @@ pub struct TelemetrySettings {
     /// The endpoint for traces, metrics and logs over OTLP/gRPC, such as `http://127.0.0.1:4317`.
     /// Default: none.
     pub otlp_endpoint: Option<String>,
-    /// The longest that one export may take. Default `5s`.
-    #[serde(with = "::settings::DurationText")]
-    pub export_timeout: Duration,
     /// The interval between exports of metrics. Default `10s`.
     #[serde(with = "::settings::DurationText")]
     pub metric_interval: Duration,
@@ -51,7 +48,6 @@ impl Default for TelemetrySettings {
             log_filter: "info,opentelemetry=warn".to_owned(),
             log_format: LogFormat::Text,
             otlp_endpoint: None,
-            export_timeout: Duration::from_secs(5),
             metric_interval: Duration::from_secs(10),
             sample_ratio: 1.0,
         }
@@ -102,17 +98,12 @@ impl TelemetrySettings {
                 "give a number from 0 to 1",
             );
         }
-        for (name, value) in [
-            ("export_timeout", self.export_timeout),
-            ("metric_interval", self.metric_interval),
-        ] {
-            if value.is_zero() || value > Duration::from_secs(600) {
-                problems.add(
-                    format!("{key}.{name}"),
-                    format!("is {}", ::settings::duration::print(value)),
-                    "give a duration from 1ms to 10m",
-                );
-            }
+        if self.metric_interval.is_zero() || self.metric_interval > Duration::from_secs(600) {
+            problems.add(
+                format!("{key}.metric_interval"),
+                format!("is {}", ::settings::duration::print(self.metric_interval)),
+                "give a duration from 1ms to 10m",
+            );
         }
     }
 }

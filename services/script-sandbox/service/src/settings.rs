@@ -206,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_that_is_no_setting_is_unknown() {
+        for name in ["SERVER__DRAIN_NOTICE", "SERVER__CONNECTION__FIRST_BYTES"] {
+            let message = load(&[(name, "1s")]).unwrap_err().to_string();
+            assert!(message.contains("is unknown"), "{name}: {message}");
+        }
+    }
+
+    #[test]
     fn everything_wrong_is_named_at_once() {
         let error = load(&[
             ("HIGHEST_ISOLATION", "reduced"),

@@ -43,6 +43,17 @@ use crate::{
     windows,
 };
 
+/// The number of calls and streams at once on one connection; one more waits at the client.
+const MAX_CONCURRENT_STREAMS: u32 = 256;
+/// The number of server streams at once on one connection; one more is refused with `RESOURCE_EXHAUSTED`. It
+/// is less than [`MAX_CONCURRENT_STREAMS`], so that calls always have room beside them.
+const MAX_STREAMS: usize = 192;
+/// The number of PING, SETTINGS and other control frames that a connection may send beyond one per second and a
+/// few per message; then it is closed.
+const MAX_CONTROL_FRAMES: u32 = 256;
+/// The largest list of headers of a request, in bytes.
+const MAX_HEADER_BYTES: u32 = 8 << 10;
+
 /// Bytes that a connection must send in time: as many as the preface of HTTP/2 has, and fewer
 /// than any HTTP/1.1 request.
 const FIRST_BYTES: u64 = 24;
@@ -121,10 +132,10 @@ pub(super) async fn run(
         sent: counts.sent.clone(),
         ending,
         close: Some(close.clone()),
-        streams: rooms(&permit, settings),
+        streams: rooms(&permit),
         large_message: Some(permit.share.large_message()),
     };
-    let io = TokioIo::new(watched(stream, &counts, settings));
+    let io = TokioIo::new(watched(stream, &counts));
     let service = {
         let http = endpoint.http.clone();
         let held = HeldConnection {
@@ -143,7 +154,7 @@ pub(super) async fn run(
     let mut connection = pin!(connection.into_owned());
 
     // Ends that the HTTP library does not know: silence, age, a stalled reader, a shutdown.
-    let mut first_bytes = pin!(tokio::time::sleep(settings.first_bytes_timeout).fuse());
+    let mut first_bytes = pin!(tokio::time::sleep(settings.connection.first_bytes).fuse());
     let mut age = pin!(tokio::time::sleep(jittered(settings.max_connection_age, peer)).fuse());
     let mut go_away = pin!(endpoint.ends.next(ending).cancelled().fuse());
     let mut cut = pin!(futures::future::Fuse::terminated());
@@ -164,7 +175,7 @@ pub(super) async fn run(
             () = &mut age => {
                 drain.cancel();
                 connection.as_mut().graceful_shutdown();
-                cut.set(tokio::time::sleep(settings.connection_age_grace).fuse());
+                cut.set(tokio::time::sleep(settings.connection.age_grace).fuse());
             }
             () = &mut go_away => connection.as_mut().graceful_shutdown(),
             () = &mut cut => {
@@ -177,19 +188,19 @@ pub(super) async fn run(
     }
 }
 
-fn watched(stream: TcpStream, counts: &Arc<Counts>, settings: &ServerSettings) -> Watched {
+fn watched(stream: TcpStream, counts: &Arc<Counts>) -> Watched {
     Watched {
         stream,
         counts: Arc::clone(counts),
-        flood: FloodGuard::new(settings.max_control_frames, Instant::now()),
+        flood: FloodGuard::new(MAX_CONTROL_FRAMES, Instant::now()),
     }
 }
 
 /// Returns the limits that a new stream counts against: those of its peer and of its connection.
-fn rooms(permit: &ConnectionPermit, settings: &ServerSettings) -> Vec<StreamRoom> {
+fn rooms(permit: &ConnectionPermit) -> Vec<StreamRoom> {
     vec![
         permit.share.streams(),
-        StreamRoom::of_connection(settings.max_streams_per_connection),
+        StreamRoom::of_connection(MAX_STREAMS),
     ]
 }
 
@@ -198,21 +209,21 @@ fn builder(settings: &ServerSettings, http2_only: bool) -> auto::Builder<TokioEx
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(settings.max_concurrent_streams)
+        .max_concurrent_streams(MAX_CONCURRENT_STREAMS)
         // A request that its handler does not read must not keep the others of the connection from
         // arriving, and an answer that is not read must not pile up.
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(windows::CONNECTION)
         .max_send_buf_size(STREAM_WINDOW as usize)
-        .max_header_list_size(u32::try_from(settings.max_header_list).unwrap_or(u32::MAX))
-        .keep_alive_interval(settings.keepalive_interval)
-        .keep_alive_timeout(settings.keepalive_timeout);
+        .max_header_list_size(MAX_HEADER_BYTES)
+        .keep_alive_interval(settings.connection.keepalive_interval)
+        .keep_alive_timeout(settings.connection.keepalive_timeout);
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(settings.first_bytes_timeout)
+        .header_read_timeout(settings.connection.first_bytes)
         // It bounds the head of a request, and as much of an answer that its client does not read.
-        .max_buf_size(settings.max_header_list.max(8 << 10));
+        .max_buf_size(MAX_HEADER_BYTES as usize);
     if http2_only {
         builder.http2_only()
     } else {

@@ -54,11 +54,11 @@ impl Gate {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let mut maximum = settings.max_connections;
         if let Some(limit) = limit {
-            let left = limit.saturating_sub(settings.reserved_files as u64);
+            let left = limit.saturating_sub(settings.connection.reserved_files as u64);
             if left == 0 {
                 return Err(ServeError::TooFewFiles {
                     limit,
-                    reserved: settings.reserved_files,
+                    reserved: settings.connection.reserved_files,
                 });
             }
             maximum = maximum.min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use grpc_kit::{Server, ServerSettings, Shutdown};
+use grpc_kit::{ConnectionBounds, Server, ServerSettings, Shutdown};
 use tonic::Code;
 
 use crate::probe::{Client, Probe, services, soon};
@@ -24,7 +24,10 @@ async fn the_child_serves_only_when_asked() {
         return;
     };
     let settings = ServerSettings {
-        reserved_files: 8,
+        connection: ConnectionBounds {
+            reserved_files: 8,
+            ..Default::default()
+        },
         ..Default::default()
     };
     let shutdown = Shutdown::on_signals().unwrap();

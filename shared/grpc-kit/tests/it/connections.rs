@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
-use grpc_kit::{BindError, ServeError, Server, ServerSettings, Shutdown};
+use grpc_kit::{BindError, ConnectionBounds, ServeError, Server, ServerSettings, Shutdown};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -98,7 +98,10 @@ impl Raw {
 #[tokio::test]
 async fn a_connection_that_stays_silent_is_closed() {
     let settings = ServerSettings {
-        first_bytes_timeout: Duration::from_millis(100),
+        connection: ConnectionBounds {
+            first_bytes: Duration::from_millis(100),
+            ..Default::default()
+        },
         ..Default::default()
     };
     let server = TestServer::start(settings).await;
@@ -113,8 +116,11 @@ async fn a_connection_that_stays_silent_is_closed() {
 #[tokio::test]
 async fn a_connection_without_a_sign_of_life_is_closed() {
     let settings = ServerSettings {
-        keepalive_interval: Duration::from_millis(50),
-        keepalive_timeout: Duration::from_millis(50),
+        connection: ConnectionBounds {
+            keepalive_interval: Duration::from_millis(50),
+            keepalive_timeout: Duration::from_millis(50),
+            ..Default::default()
+        },
         ..Default::default()
     };
     let server = TestServer::start(settings).await;
@@ -224,7 +230,6 @@ async fn connections_beyond_the_limit_are_closed_and_places_come_back() {
 async fn an_old_connection_is_asked_to_go_and_its_streams_drain() {
     let settings = ServerSettings {
         max_connection_age: Duration::from_millis(500),
-        connection_age_grace: Duration::from_secs(30),
         ..Default::default()
     };
     let server = TestServer::start(settings).await;
@@ -251,8 +256,11 @@ async fn an_old_connection_is_asked_to_go_and_its_streams_drain() {
 async fn an_old_connection_that_does_not_go_is_cut() {
     let settings = ServerSettings {
         max_connection_age: Duration::from_millis(500),
-        // Enough for the first text to arrive on a busy machine.
-        connection_age_grace: Duration::from_secs(3),
+        connection: ConnectionBounds {
+            // Enough for the first text to arrive on a busy machine.
+            age_grace: Duration::from_secs(3),
+            ..Default::default()
+        },
         ..Default::default()
     };
     let server = TestServer::start(settings).await;

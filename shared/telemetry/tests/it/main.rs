@@ -82,7 +82,7 @@ fn every_bad_setting_is_reported() {
     let settings = TelemetrySettings {
         log_filter: "=====".to_owned(),
         otlp_endpoint: Some("https://collector:4317".to_owned()),
-        export_timeout: std::time::Duration::ZERO,
+        metric_interval: std::time::Duration::ZERO,
         sample_ratio: 1.5,
         ..TelemetrySettings::default()
     };
@@ -91,7 +91,7 @@ fn every_bad_setting_is_reported() {
     for key in [
         "log_filter",
         "otlp_endpoint",
-        "export_timeout",
+        "metric_interval",
         "sample_ratio",
     ] {
         assert!(
