@@ -40,4 +40,4 @@ pub use parsed::{
 pub use problem::problem_to_proto;
 pub use question::question_ended;
 pub use retry::{MAX_ATTEMPTS, granted_retries, next_attempt};
-pub use verdict::script_failure;
+pub use verdict::{exit_code, script_failure};

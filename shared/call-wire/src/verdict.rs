@@ -5,16 +5,23 @@ use std::time::Duration;
 use call_outcome::{Category, Failure, Written};
 use contracts::tavern::sandbox::v1::{self as sandbox, verdict::Kind};
 
-/// Returns the failure of a script with its code, its message with the end of both streams, and details
-/// with the verdict, the exit code, the exception if its interpreter printed one, and the end of both streams.
-/// Nothing comes back for a script that ended by itself with the code zero.
+/// Returns the code with which a script ended by itself; nothing if it did not.
+pub fn exit_code(verdict: Option<&sandbox::Verdict>) -> Option<i32> {
+    match verdict?.kind.as_ref()? {
+        Kind::Exited(exited) => Some(exited.code),
+        _ => None,
+    }
+}
+
+/// Returns the failure of a script that ended in this way, whatever code it ended with: its message has the end of
+/// both streams, and its details the verdict, the exit code, the exception if its interpreter printed one, and the
+/// end of both streams.
 pub fn script_failure(
     verdict: Option<&sandbox::Verdict>,
     language: &str,
     written: &Written<'_>,
-) -> Option<Failure> {
+) -> Failure {
     let (word, failure) = match verdict.and_then(|verdict| verdict.kind.as_ref()) {
-        Some(Kind::Exited(exited)) if exited.code == 0 => return None,
         Some(Kind::Exited(exited)) => ("exited", written.exited(exited.code, language)),
         Some(kind) => of_limit(kind).unwrap_or_else(|| of_other(kind)),
         None => {
@@ -23,7 +30,7 @@ pub fn script_failure(
             ("missing", failure)
         }
     };
-    Some(written.added_to(failure.detail("verdict", word)))
+    written.added_to(failure.detail("verdict", word))
 }
 
 /// Returns the word and the failure of a verdict on a limit.
@@ -115,7 +122,6 @@ mod tests {
     fn check(kind: Option<Kind>, word: &str, category: Category, code: &str) {
         let written = Written::from_bytes(b"1 failed, 2 passed", b"last words");
         let failure = script_failure(Some(&sandbox::Verdict { kind }), "python3", &written);
-        let failure = failure.unwrap();
         assert_eq!((failure.category, failure.code.as_str()), (category, code));
         for text in [&written.stdout, &written.stderr] {
             assert_eq!(failure.message.matches(&**text).count(), 1, "{failure:?}");
@@ -160,10 +166,10 @@ mod tests {
             check(Some(kind), word, category, code);
         }
         check(None, "missing", Category::Dependency, "sandbox_failed");
-        let kind = Some(exited(0));
-        let written = Written::default();
-        let nothing = script_failure(Some(&sandbox::Verdict { kind }), "python3", &written);
-        assert!(nothing.is_none());
+        let verdict = |kind| sandbox::Verdict { kind: Some(kind) };
+        assert_eq!(exit_code(Some(&verdict(exited(0)))), Some(0));
+        let cancelled = verdict(Kind::Cancelled(Default::default()));
+        assert_eq!(exit_code(Some(&cancelled)), None);
     }
 
     #[test]

@@ -173,9 +173,10 @@ fn read(
     language: &str,
 ) -> Result<Settled, Failure> {
     let written = Written::from_bytes(&response.stdout, &response.stderr);
-    match call_wire::script_failure(response.verdict.as_ref(), language, &written) {
-        None => read_result(&response, values, &written),
-        Some(failure) => Err(failure),
+    let verdict = response.verdict.as_ref();
+    match call_wire::exit_code(verdict) {
+        Some(0) => read_result(&response, values, &written),
+        _ => Err(call_wire::script_failure(verdict, language, &written)),
     }
 }
 

@@ -14,7 +14,7 @@ use contracts::tavern::workflow::v1::StartRunRequest;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::workflow_service_client::WorkflowServiceClient;
 use core_types::{Clock, Durability, IdSource, RunOwner, SystemClock, SystemIds};
-use grpc_kit::Transport;
+use grpc_kit::Outbound;
 use run_log::{Created, NewEvent, NewRun, RunLogs};
 use serde_json::{Map, Value, json};
 use sql_store::SqliteOptions;
@@ -132,8 +132,8 @@ async fn whole(text: &str, effort: &Effort) -> anyhow::Result<Figure> {
     let tavern = InProcess::start(effort).await?;
     let directory = effort.fresh_directory()?;
     let floor_log = RunLogs::open(SqliteOptions::new(directory.path().join("floor.db"))).await?;
-    let mut client = WorkflowServiceClient::new(tavern.transport());
-    let mut runs = RunServiceClient::new(tavern.transport());
+    let mut client = WorkflowServiceClient::new(tavern.transport().outermost());
+    let mut runs = RunServiceClient::new(tavern.transport().outermost());
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
     for round in 0..=effort.times(20) {
         let run = run_to_the_end(&mut client, &mut runs, text).await?;

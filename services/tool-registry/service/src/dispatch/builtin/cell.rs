@@ -134,8 +134,8 @@ fn interpreter_ended(ended: &CellEnded, written: &Written<'_>, language: &str) -
     let end = ended.session_end.clone().unwrap_or_default();
     let failure = match end.reason() {
         SessionEndReason::Interpreter | SessionEndReason::Unspecified => {
-            let verdict = call_wire::verdict_from_proto(end.verdict.as_ref());
-            let mut failure = verdict.failure(language, written);
+            let verdict = end.verdict.as_ref();
+            let mut failure = call_wire::script_failure(verdict, language, written);
             failure.message = format!("{ENDED}: {}", failure.message);
             return failure;
         }
