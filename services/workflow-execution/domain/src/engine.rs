@@ -393,14 +393,11 @@ impl Engine {
         self.bytes.saturating_add(bytes) <= MAX_RUN_BYTES
     }
 
-    /// Counts the bytes of outputs.
-    pub fn hold(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-
     fn succeed(&mut self, node: NodeIndex, outputs: Values, commands: &mut Vec<Command>) {
         self.settle(node, Status::Succeeded);
         self.any_absent |= outputs.iter().any(Option::is_none);
+        let bytes: usize = outputs.iter().flatten().map(|value| weight(value)).sum();
+        self.bytes = self.bytes.saturating_add(bytes);
         self.outputs[node as usize] = Some(outputs);
         self.release(node, commands);
     }

@@ -61,12 +61,8 @@ pub fn contain<T>(
 /// Checks the outputs of a node before they become an event: one for each output, not too large.
 ///
 /// # Errors
-/// The failure of the node after all.
-pub fn check_outputs(
-    engine: &mut Engine,
-    node: NodeIndex,
-    outputs: Values,
-) -> Result<Values, Failure> {
+/// Why the node has failed after all.
+pub fn check_outputs(engine: &Engine, node: NodeIndex, outputs: Values) -> Result<Values, Failure> {
     let planned = engine.node(node);
     let outputs = match &planned.execution {
         Some(execution) => execution.succeeded(outputs),
@@ -91,7 +87,6 @@ pub fn check_outputs(
             format!("the values of this run have more than {MAX_RUN_BYTES} bytes together");
         return Err(Failure::limit("run_too_large", message));
     }
-    engine.hold(bytes);
     Ok(outputs)
 }
 
@@ -106,12 +101,12 @@ pub fn run_pure(plan: Arc<Plan>, inputs: RunInputs) -> Result<Outcome, String> {
         let event = match command {
             Command::Skip { node, .. } => Event::Skipped(node),
             Command::Execute(node) => match execute(&engine, node) {
-                Ok(Step::Done(outputs)) => finished(&mut engine, node, Ok(all_present(outputs))),
-                Ok(Step::Branch(outputs)) => finished(&mut engine, node, Ok(outputs)),
+                Ok(Step::Done(outputs)) => finished(&engine, node, Ok(all_present(outputs))),
+                Ok(Step::Branch(outputs)) => finished(&engine, node, Ok(outputs)),
                 Ok(Step::Effect(_) | Step::Wait(_)) => {
                     return Err(engine.node(node).id.to_string());
                 }
-                Err(failure) => finished(&mut engine, node, Err(failure)),
+                Err(failure) => finished(&engine, node, Err(failure)),
             },
         };
         engine
@@ -130,15 +125,15 @@ pub fn all_present(values: Vec<Arc<Value>>) -> Values {
     all
 }
 
-/// Makes an event of the result of a node.
-pub fn finished(engine: &mut Engine, node: NodeIndex, gave: Result<Values, Failure>) -> Event {
+/// Makes an event of what a node gave.
+pub fn finished(engine: &Engine, node: NodeIndex, gave: Result<Values, Failure>) -> Event {
     finished_after(engine, node, gave, 1, &Map::new())
 }
 
 /// Makes an event of the result of a node's last attempt. A failure that the node's settings handle
 /// becomes outputs (rule W23); `so_far` are its streaming outputs until then, by key.
 pub fn finished_after(
-    engine: &mut Engine,
+    engine: &Engine,
     node: NodeIndex,
     gave: Result<Values, Failure>,
     attempts: u32,
@@ -154,10 +149,7 @@ pub fn finished_after(
     });
     let failure = Arc::new(failure);
     match handled {
-        Some(outputs) => {
-            engine.hold(outputs.iter().flatten().map(|value| weight(value)).sum());
-            Event::Handled(node, outputs, failure)
-        }
+        Some(outputs) => Event::Handled(node, outputs, failure),
         None => Event::Failed(node, failure),
     }
 }

@@ -29,9 +29,7 @@ pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> TakenO
     let mut taken = TakenOver::default();
     while let Some(command) = queue.pop_front() {
         let event = match command {
-            Command::Execute(node) if engine.node(node).accepts_absent() => {
-                passed(&mut engine, node)
-            }
+            Command::Execute(node) if engine.node(node).accepts_absent() => passed(&engine, node),
             Command::Execute(node) => {
                 let then = unchanged(before, &engine, node);
                 let running = then.filter(|then| before.status(*then) == Status::Running);
@@ -53,7 +51,7 @@ pub fn taken_over(before: &Engine, plan: Arc<Plan>, inputs: RunInputs) -> TakenO
 }
 
 /// Returns the end of a node that passes the values of the new run on.
-fn passed(engine: &mut Engine, node: NodeIndex) -> Option<Event> {
+fn passed(engine: &Engine, node: NodeIndex) -> Option<Event> {
     let gave = match evaluate::execute(engine, node).ok()? {
         Step::Done(outputs) => evaluate::all_present(outputs),
         Step::Branch(outputs) => outputs,

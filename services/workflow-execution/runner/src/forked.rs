@@ -12,15 +12,15 @@ use workflow_domain::fork::TakenOver;
 use workflow_domain::interface::RunInputs;
 use workflow_domain::plan::{NodeIndex, Plan};
 
-use super::history::{Calls, RecordedCall};
 use super::interface_stream::InterfaceStreams;
+use super::run_state::{Calls, RecordedCall};
 
 /// Returns the calls of nodes under way that succeeded, by the nodes that make them in the new run. They are not
 /// made again.
 pub fn calls_taken_over(taken: &TakenOver, calls: &Calls) -> Vec<((NodeIndex, u32), RecordedCall)> {
     let of_node = |&(then, node): &(NodeIndex, NodeIndex)| {
-        let calls = calls.iter().filter(move |((of, _), _)| *of == then);
-        calls.map(move |((_, index), call)| ((node, *index), call.clone()))
+        let calls = calls.of_node(then);
+        calls.map(move |(index, call)| ((node, index), call.clone()))
     };
     let mut known: Vec<_> = taken.under_way.iter().flat_map(of_node).collect();
     known.retain(|(_, call)| {

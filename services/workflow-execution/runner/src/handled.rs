@@ -8,7 +8,7 @@ use workflow_domain::limits::MAX_HANDLED;
 
 /// The first failures of a run that were handled, in order. Clones are the same list.
 #[derive(Clone, Debug, Default)]
-pub struct HandledFailures {
+pub(crate) struct HandledFailures {
     /// Locked for a look or an addition, never across an await.
     listed: Arc<Mutex<Vec<common::NodeFailure>>>,
 }

@@ -18,7 +18,8 @@ use super::overdue;
 const STEPS_PER_TURN: usize = 64;
 
 /// How such a zone ended.
-pub(super) struct InlineEnd {
+#[derive(Debug)]
+pub struct InlineEnd {
     /// What it gave.
     pub(super) gave: Result<Vec<Arc<Value>>, Failure>,
     /// The failures inside it that were handled.

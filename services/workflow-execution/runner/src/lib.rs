@@ -7,9 +7,10 @@
 //! no node ever starts before its inputs are safe, and a crash leaves at most calls that are known
 //! to be unsettled.
 //!
-//! - [`history`]: the recorded events of a run, replayed through the engine; [`needed`]: which of them are
-//!   needed for that; `checkpoints`: noting them.
-//! - `drive`: the loop of one run.
+//! - [`run_state`]: the state of a run, the fold of its events; [`needed`]: which of them are needed to
+//!   continue it; `checkpoints`: noting them.
+//! - [`run_loop`], [`zone_loop`]: the loops of the nodes of a run and of the iterations of a zone, without
+//!   I/O; `drive`, `zone`: the I/O for their actions.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of
 //!   effects; `node_output`: what a script or model writes; [`settle`]: what they came to.
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
@@ -22,7 +23,7 @@
 //! - `result_cache`: results that other nodes reuse; `predict`: those that a run would reuse.
 //! - [`allowance`]: what a run that works for an agent may use.
 //! - `activity`: whether something of a run is under way that is no wait.
-//! - `zone`, `inline_zone`: the iterations of zones whose nodes have effects, and of the others.
+//! - `inline_zone`: the iterations of zones whose nodes have no effects.
 //! - [`wire`]: values and outputs of nodes as JSON text.
 //!
 //! It names no node type and no table: it executes whatever a plan holds, and keeps results by way of a
@@ -36,7 +37,6 @@ mod drive;
 mod effect_permits;
 pub mod forked;
 mod handled;
-pub mod history;
 mod history_call;
 mod inline_zone;
 mod interface_stream;
@@ -49,7 +49,9 @@ mod predict;
 mod repeatable;
 mod result_cache;
 pub mod run_keys;
+pub mod run_loop;
 mod run_place;
+pub mod run_state;
 mod script_call;
 pub mod settle;
 mod slot_stream;
@@ -59,13 +61,12 @@ mod tool_text;
 pub mod wire;
 mod yielded;
 mod zone;
+pub mod zone_loop;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
-use core_types::Timestamp;
 use grpc_kit::CallContext;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
@@ -74,12 +75,9 @@ use tonic::Status;
 use allowance::Allowance;
 use checkpoints::Checkpoints;
 use effect_permits::EffectPermits;
-use handled::HandledFailures;
-use history::{Attempts, Calls, Replayed, Zones};
 use repeatable::RepeatableTools;
-use workflow_domain::engine::{Command, Engine};
+use run_state::RunState;
 use workflow_domain::node_type::Settled;
-use workflow_domain::plan::NodeIndex;
 
 pub use effect_permits::Concurrency;
 pub use peers::{Clients, Peers};
@@ -105,48 +103,13 @@ pub struct Runner {
 #[derive(Debug)]
 pub struct Prepared {
     /// The state of the run.
-    pub engine: Engine,
-    /// What is to be done next.
-    pub commands: Vec<Command>,
-    /// What is known of calls that were dispatched before.
-    pub calls: Calls,
-    /// The present attempt of each node that is tried again.
-    pub attempts: Attempts,
-    /// When each node with settings for its execution was ready first.
-    pub begun: HashMap<NodeIndex, Timestamp>,
-    /// What is known of zones that were begun before.
-    pub zones: Zones,
-    /// The failures of the whole run that were handled before.
-    pub handled: HandledFailures,
+    pub state: RunState,
     /// What the run may use and has used.
     pub allowance: Arc<Allowance>,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
     /// The workflow by its id; empty for a definition that is not stored.
     pub workflow_id: String,
-}
-
-impl Prepared {
-    /// Continues with what was recorded.
-    pub fn of(
-        replayed: Replayed,
-        allowance: Arc<Allowance>,
-        conversation_id: String,
-        workflow_id: String,
-    ) -> Self {
-        Self {
-            allowance,
-            commands: replayed.engine.outstanding(),
-            engine: replayed.engine,
-            calls: replayed.calls,
-            attempts: replayed.attempts,
-            begun: replayed.begun,
-            zones: replayed.zones,
-            handled: replayed.handled,
-            conversation_id,
-            workflow_id,
-        }
-    }
 }
 
 impl Runner {

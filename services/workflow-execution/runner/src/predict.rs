@@ -48,10 +48,10 @@ impl Runner {
             let ended = match command {
                 Command::Skip { node, .. } => Some(Event::Skipped(node)),
                 Command::Execute(node) => {
-                    let known = self.look_for(&peers, &mut engine, node, &of_run, now, &mut found);
+                    let known = self.look_for(&peers, &engine, node, &of_run, now, &mut found);
                     match known.await {
                         Some(ended) => Some(ended),
-                        None => computed(&mut engine, node),
+                        None => computed(&engine, node),
                     }
                 }
             };
@@ -68,7 +68,7 @@ impl Runner {
     async fn look_for(
         &self,
         peers: &Clients,
-        engine: &mut Engine,
+        engine: &Engine,
         node: NodeIndex,
         of_run: &RunContext,
         now: Timestamp,
@@ -108,7 +108,7 @@ impl Runner {
 }
 
 /// Returns how a node ends that only computes; nothing for any other.
-fn computed(engine: &mut Engine, node: NodeIndex) -> Option<Event> {
+fn computed(engine: &Engine, node: NodeIndex) -> Option<Event> {
     let gave = match evaluate::execute(engine, node) {
         Ok(Step::Done(outputs)) => Ok(evaluate::all_present(outputs)),
         Ok(Step::Branch(outputs)) => Ok(outputs),

@@ -32,7 +32,7 @@ pub(super) struct BatchCall {
 
 /// How a list ended.
 #[derive(Debug, Default)]
-pub(super) struct BatchEnd {
+pub struct BatchEnd {
     /// The calls that ended, from the first. Those behind them were not started.
     pub(super) results: Vec<common::CallResult>,
     /// The ids of calls that had not ended when the run was cancelled.

@@ -14,7 +14,7 @@ use run_events::{Recorder, RunControl, durability_to_proto};
 use run_log::AppendError;
 
 use super::allowance::{Allowance, with_part};
-use super::history::RecordedCall;
+use super::run_state::RecordedCall;
 use super::slot_stream::SlotStream;
 use super::tool_text::Written;
 

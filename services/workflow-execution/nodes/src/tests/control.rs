@@ -32,7 +32,7 @@ fn play(definition: Value) -> (Value, Vec<String>) {
                     Step::Branch(outputs) => outputs,
                     other @ (Step::Effect(_) | Step::Wait(_)) => panic!("{other:?}"),
                 });
-                finished(&mut engine, node, gave)
+                finished(&engine, node, gave)
             }
         };
         engine.apply(event, &mut commands).unwrap();

@@ -58,7 +58,7 @@ fn w48_what_no_edit_reaches_is_taken_over() {
             Step::Branch(gave) => gave,
             step => panic!("{step:?}"),
         };
-        let event = evaluate::finished(&mut engine, node, Ok(gave));
+        let event = evaluate::finished(&engine, node, Ok(gave));
         engine.apply(event, &mut commands).unwrap();
     }
     for (now, given, expected) in [

@@ -50,7 +50,7 @@ fn play(definition: &Value) -> Value {
             }
             other @ (Step::Effect(_) | Step::Wait(_)) => panic!("{other:?}"),
         });
-        let event = finished(&mut engine, node, gave);
+        let event = finished(&engine, node, gave);
         engine.apply(event, &mut commands).unwrap();
     }
     match engine.outcome() {

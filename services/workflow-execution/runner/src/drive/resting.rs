@@ -31,7 +31,7 @@ pub(super) fn rests_after(
 ) -> Option<Duration> {
     let stays = recorder.durability() == Durability::Memory
         || place.has_key()
-        || plan_waits::has_timed_zones(prepared.engine.plan());
+        || plan_waits::has_timed_zones(prepared.state.engine().plan());
     (!stays).then_some(runner.rest_after)
 }
 
@@ -45,7 +45,7 @@ impl Drive {
         let Some(rests_after) = rests_after else {
             return self.reach_end().await.map(DriveEnd::To);
         };
-        let (control, activity) = (self.control.clone(), self.waits.activity());
+        let (control, activity) = (self.control.clone(), self.of_run.activity.clone());
         let mut end = pin!(self.reach_end());
         loop {
             let may_leave = async {

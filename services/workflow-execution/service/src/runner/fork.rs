@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use contracts::tavern::common::v1::run_event::Kind;
-use contracts::tavern::common::v1::{CallStatus, ErrorReason, Run, RunEvent, RunState};
+use contracts::tavern::common::v1::{self as common, CallStatus, ErrorReason, Run, RunEvent};
 use contracts::tavern::workflow::v1::{ForkPlan, ForkRunRequest, ForkRunResponse, RepeatedEffect};
 use core_types::RunId;
 use grpc_kit::failure::internal;
@@ -21,7 +21,7 @@ use workflow_domain::fork::taken_over;
 use workflow_domain::interface::read_inputs;
 use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_runner::forked::{calls_taken_over, first_events};
-use workflow_runner::history::{RecordedCall, Replayed, replay};
+use workflow_runner::run_state::{RecordedCall, RunState};
 use workflow_runner::{Clients, OWN_CONVERSATION};
 
 use super::Inner;
@@ -40,7 +40,7 @@ struct Source {
     target: Target,
     given: Map<String, Value>,
     events: Vec<RunEvent>,
-    replayed: Replayed,
+    state: RunState,
 }
 
 impl Inner {
@@ -64,7 +64,7 @@ impl Inner {
         let source = self.source(&peers, &request.run_id).await?;
         let mut problems = Failure::invalid_fields();
         let mut given = source.given.clone();
-        let before = source.replayed.engine.plan();
+        let before = source.state.engine().plan();
         let edits = &request.edits;
         let target = fork_edit::apply(&source.target, before, &mut given, edits, &mut problems);
         if !problems.is_empty() {
@@ -72,8 +72,8 @@ impl Inner {
         }
         let planned = target.plan(&self.library, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
-        let taken = taken_over(&source.replayed.engine, Arc::clone(&plan), inputs.clone());
-        let calls = calls_taken_over(&taken, &source.replayed.calls);
+        let taken = taken_over(source.state.engine(), Arc::clone(&plan), inputs.clone());
+        let calls = calls_taken_over(&taken, source.state.calls());
         let planned = self.plan_of(&peers, &source, &plan, &taken.ended, &calls);
         let (fork_plan, undecided) = planned.await?;
         if request.validate_only {
@@ -110,7 +110,7 @@ impl Inner {
     async fn source(&self, peers: &Clients, run_id: &str) -> Result<Source, Status> {
         let run = self.runs.get(run_id).await?;
         if run.outcome.is_none() {
-            let state = RunState::try_from(run.state).unwrap_or_default();
+            let state = common::RunState::try_from(run.state).unwrap_or_default();
             let message = "the run has not ended; cancel it or wait for its end";
             let failure = Failure::new(
                 Code::FailedPrecondition,
@@ -134,9 +134,9 @@ impl Inner {
         let given = given.map_err(|wrong| invalid_fields("run_id", &wrong))?;
         let planned = target.plan(&self.library, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
-        let replayed = replay(plan, inputs, run_id, &events);
+        let state = RunState::replay(plan, inputs, run_id, &events);
         Ok(Source {
-            replayed: replayed.map_err(|error| internal(&error))?,
+            state: state.map_err(|error| internal(&error))?,
             run,
             meta,
             target,

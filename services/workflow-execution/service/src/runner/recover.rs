@@ -14,7 +14,7 @@ use crate::error::{Error, store_failure};
 use workflow_domain::bundle::Bundle;
 use workflow_domain::interface::read_inputs;
 use workflow_runner::allowance::Allowance;
-use workflow_runner::history::replay;
+use workflow_runner::run_state::RunState;
 use workflow_runner::{Prepared, RunEntry};
 
 use super::Inner;
@@ -163,7 +163,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
     };
     let (plan, inputs) = planned.map_err(|wrong| Unrecoverable::Broken(wrong.into_error()))?;
     let run_id = run.recorder.run_id().to_string();
-    let replayed = replay(plan, inputs, &run_id, &run.events).map_err(|error| {
+    let state = RunState::replay(plan, inputs, &run_id, &run.events).map_err(|error| {
         let message = grpc_kit::failure::chain(&error);
         Unrecoverable::Broken(outcome::error(
             common::ErrorCategory::Internal,
@@ -171,17 +171,27 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
             message,
         ))
     })?;
-    let allowance = Arc::new(Allowance::of(&run_id, &run.events));
-    let unsettled = replayed.unsettled();
-    if let Some(reason) = replayed.cancelled {
-        return Err(Unrecoverable::Cancelled { reason, unsettled });
+    if let Some(reason) = state.cancelled() {
+        let unsettled = state.unsettled();
+        return Err(Unrecoverable::Cancelled {
+            unsettled: unsettled
+                .map(|(_, effect_id)| effect_id.to_owned())
+                .collect(),
+            reason: reason.to_owned(),
+        });
     }
+    let allowance = Arc::new(Allowance::of(&run_id, &run.events));
     let RunMeta {
         conversation_id,
         subject,
         ..
     } = run.meta;
-    Ok(Prepared::of(replayed, allowance, conversation_id, subject))
+    Ok(Prepared {
+        state,
+        allowance,
+        conversation_id,
+        workflow_id: subject,
+    })
 }
 
 /// Finds the target of a run.

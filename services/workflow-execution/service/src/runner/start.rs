@@ -28,7 +28,7 @@ use workflow_domain::plan::Plan;
 use workflow_domain::plan_waits;
 use workflow_runner::allowance::Allowance;
 use workflow_runner::checkpoints::Checkpoints;
-use workflow_runner::history::replay;
+use workflow_runner::run_state::RunState;
 use workflow_runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
 
 use super::Inner;
@@ -175,15 +175,13 @@ impl Inner {
             queued.map_err(|error| append_failure(&error))?;
         }
         let events = events_of(&run_id.to_string(), first_events);
-        let replayed =
-            replay(plan, inputs, &run_id.to_string(), &events).map_err(|error| internal(&error))?;
-        let allowance = Arc::new(Allowance::new(grant));
-        let prepared = Prepared::of(
-            replayed,
-            allowance,
-            meta.conversation_id,
-            meta.subject.clone(),
-        );
+        let state = RunState::replay(plan, inputs, &run_id.to_string(), &events);
+        let prepared = Prepared {
+            state: state.map_err(|error| internal(&error))?,
+            allowance: Arc::new(Allowance::new(grant)),
+            conversation_id: meta.conversation_id,
+            workflow_id: meta.subject.clone(),
+        };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
         self.cancel_before(conflicting, run_id).await;
@@ -204,11 +202,11 @@ impl Inner {
         let runner = Arc::clone(&self.runner);
         let for_run = recorder.clone();
         let mut declared = DeclaredSignals::new();
-        for (name, schema) in plan_waits::signals(prepared.engine.plan()) {
+        for (name, schema) in plan_waits::signals(prepared.state.engine().plan()) {
             declared.entry(name).or_default().push(schema);
         }
         let waits = Waits::new(recorder.clone(), recorded, declared);
-        let plan = Arc::clone(prepared.engine.plan());
+        let plan = Arc::clone(prepared.state.engine().plan());
         let checkpoints = Checkpoints::new(self.runs.clone(), recorder.clone(), plan);
         let of_run = (waits.clone(), checkpoints);
         span.in_scope(|| {

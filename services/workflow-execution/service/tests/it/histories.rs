@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use workflow_domain::compile::compile_text;
 use workflow_domain::engine::{Command, Outcome};
 use workflow_domain::interface::bind;
-use workflow_runner::history::{Replayed, replay};
 use workflow_runner::needed::needed;
+use workflow_runner::run_state::RunState;
 
 use crate::support::*;
 
@@ -43,11 +43,11 @@ fn from_json(value: &Value) -> RunEvent {
     message.transcode_to().unwrap()
 }
 
-fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent]) -> Replayed {
+fn state_after(definition: &str, inputs: &Map<String, Value>, events: &[RunEvent]) -> RunState {
     let plan = Arc::new(compile_text(definition, &workflow_nodes::builtin()).unwrap());
     let inputs = bind(&plan.interface_inputs, inputs).unwrap();
     let run_id = &events[0].run_id;
-    replay(plan, inputs, run_id, events).unwrap()
+    RunState::replay(plan, inputs, run_id, events).unwrap()
 }
 
 /// Returns the events that are needed to continue a run.
@@ -59,18 +59,18 @@ fn picked(definition: &str, events: &[RunEvent]) -> Vec<RunEvent> {
     picked.cloned().collect()
 }
 
-fn outstanding(replayed: &Replayed) -> Vec<String> {
+fn outstanding(state: &RunState) -> Vec<String> {
     let name = |command: &Command| match command {
-        Command::Execute(node) => format!("execute {}", replayed.engine.node(*node).id),
+        Command::Execute(node) => format!("execute {}", state.engine().node(*node).id),
         Command::Skip { node, because, .. } => {
             format!(
                 "skip {} because of {}",
-                replayed.engine.node(*node).id,
-                replayed.engine.node(*because).id
+                state.engine().node(*node).id,
+                state.engine().node(*because).id
             )
         }
     };
-    replayed.engine.outstanding().iter().map(name).collect()
+    state.engine().outstanding().iter().map(name).collect()
 }
 
 async fn record(world: &World, name: &str, definition: Value, inputs: Value) {
@@ -165,18 +165,20 @@ fn every_recorded_history_replays() {
             let picked = picked(&definition, &events[..=at]);
             let continued = state_after(&definition, inputs, &picked);
             assert_eq!(&json!(outstanding(&continued)), left, "{place}");
-            let unsettled =
-                |replayed: &Replayed| replayed.unsettled().into_iter().collect::<BTreeSet<_>>();
+            let unsettled = |state: &RunState| {
+                let effects = state.unsettled().map(|(_, effect_id)| effect_id.to_owned());
+                effects.collect::<BTreeSet<_>>()
+            };
             assert_eq!(unsettled(&continued), unsettled(&replayed), "{place}");
         }
         let replayed = state_after(&definition, inputs, &events);
-        let recorded = replayed.outcome.expect("the history is of a whole run");
-        match replayed.engine.outcome() {
+        let recorded = replayed.outcome().expect("the history is of a whole run");
+        match replayed.engine().outcome() {
             Some(Outcome::Succeeded(result)) => {
                 assert_eq!(Value::Object(result).to_string(), recorded.result_json)
             }
             Some(Outcome::Failed { failure, .. }) => {
-                assert_eq!(failure.code, recorded.error.unwrap().code)
+                assert_eq!(failure.code, recorded.error.as_ref().unwrap().code)
             }
             Some(Outcome::TooLarge { .. }) => panic!("no recorded run was too large"),
             None => assert!(

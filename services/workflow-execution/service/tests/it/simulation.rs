@@ -1,4 +1,4 @@
-//! The engine and the replay of histories in simulated time: random workflows with zones whose tools fail,
+//! The loops of runs and zones in simulated time, as they ship: random workflows with zones whose tools fail,
 //! whose timers and signals come at any time, and whose processes are killed. Half of the recoveries read
 //! only the events that a checkpoint names. Some run other workflows as runs below, which have a
 //! log of their own, wait and fail as they do, and are cancelled with them.
@@ -12,6 +12,7 @@ mod graph;
 mod outside;
 mod process;
 mod stop;
+mod waits;
 mod world;
 mod zone;
 

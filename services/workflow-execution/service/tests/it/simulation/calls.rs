@@ -2,56 +2,28 @@
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::common::v1::run_event::Kind;
+use run_client::CallEnd;
 use workflow_domain::plan::NodeIndex;
-use workflow_runner::settle::settled_tool;
+use workflow_runner::run_loop::{EffectEnd, Happening};
 
 use super::children::{Asked, Step, workflow_of};
 use super::outside::{Continue, Outside};
-use super::process::{OfRun, Scope, millis_of};
+use super::process::{OfRun, Scope};
 
 impl Scope {
-    pub(super) fn call(
-        &mut self,
-        run: &OfRun,
-        outside: &mut Outside,
-        node: NodeIndex,
-        tool_id: String,
-        arguments_json: String,
-    ) {
-        let effect_id = self.effect_id(run, node);
-        self.start(outside, node);
-        match self.dispatched.get(&node) {
-            Some(before) => assert_eq!(*before, arguments_json, "{effect_id} is another call"),
-            None => {
-                outside.submit(Kind::CallDispatched(common::CallDispatched {
-                    effect_id: effect_id.clone(),
-                    tool_id: tool_id.clone(),
-                    arguments_json: arguments_json.clone(),
-                    node_id: self.id(node),
-                    ..common::CallDispatched::default()
-                }));
-                self.dispatched.insert(node, arguments_json.clone());
-            }
-        }
-        outside.commit();
-        if let Some(result) = self.settled.remove(&node) {
-            return self.take_result(run, outside, node, &result);
-        }
-        let attempt = self.attempts.get(&node);
-        let due = attempt.map(|attempt| millis_of(attempt.due));
-        assert!(
-            due.is_none_or(|due| outside.now >= due),
-            "{effect_id} is tried early"
-        );
-        let attempt = self.attempt(node);
-        match workflow_of(&tool_id) {
+    /// Makes the present attempt of the call of a node.
+    pub(super) fn call(&mut self, run: &OfRun, outside: &mut Outside, node: NodeIndex) {
+        let call = self.nodes.state().calls().get(node, 0).unwrap().clone();
+        let (effect_id, attempt) = (call.effect_id, self.nodes.attempt(node));
+        let due = outside.retry_due(&self.nodes.state().path_of(node));
+        assert!(outside.now >= due, "{effect_id} is tried early");
+        match workflow_of(&call.tool_id) {
             Some(workflow_id) => {
                 let asked = Box::new(Asked {
                     effect_id: effect_id.clone(),
                     attempt,
                     workflow_id: workflow_id.to_owned(),
-                    arguments_json,
+                    arguments_json: call.arguments_json,
                     caller: self.node_of_run(run, node),
                 });
                 outside.schedule_call(run.number, &effect_id, Step::Ask(asked));
@@ -63,40 +35,26 @@ impl Scope {
                 self.continue_at(run, outside, ends, node, Continue::ToolEnded);
             }
         }
-        self.not_taken_up.remove(&node);
-        self.calling.insert(node, tool_id);
+        self.calling.insert(node, call.tool_id);
     }
 
     /// Records the end of a call. Only its first end counts.
     pub(super) fn call_ended(
         &mut self,
-        run: &OfRun,
         outside: &mut Outside,
         node: NodeIndex,
         result: &common::CallResult,
     ) {
         if self.calling.remove(&node).is_some() {
-            outside.submit(Kind::CallSettled(common::CallSettled {
-                result: Some(result.clone()),
-            }));
-            self.take_result(run, outside, node, result);
+            let end = CallEnd::Settled(Box::new(result.clone()));
+            self.take(outside, node, Happening::Ended(EffectEnd::Tool(end)));
         }
     }
 
-    fn take_result(
-        &mut self,
-        run: &OfRun,
-        outside: &mut Outside,
-        node: NodeIndex,
-        result: &common::CallResult,
-    ) {
-        self.settle_result(run, outside, node, settled_tool(result));
-    }
-
-    /// Decides on the end of a call's present attempt, which never differs.
+    /// Decides how the present attempt of a call ends, which never differs.
     pub(super) fn tool_result(&self, run: &OfRun, node: NodeIndex) -> common::CallResult {
-        let attempt = u64::from(self.attempt(node));
-        let effect_id = self.effect_id(run, node);
+        let attempt = u64::from(self.nodes.attempt(node));
+        let effect_id = self.nodes.effect_id(node, 0);
         let of_effect = effect_id.bytes().fold(run.seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{RunEvent, RunOutcome, RunStarted};
+use core_types::Timestamp;
 use fastrand::Rng;
 use workflow_domain::plan::NodeIndex;
 
@@ -56,10 +57,12 @@ pub(super) enum Continue {
     ToolEnded,
     /// Its tool has followed a cancel.
     ToolCancelled,
+    /// Its effect has its permits.
+    Admitted,
     /// Its wait is due.
     Due,
-    /// The pause before its next attempt is over.
-    RetryDue,
+    /// The short pause before its next attempt is over.
+    PauseOver,
 }
 
 pub(super) struct Outside {
@@ -98,6 +101,11 @@ impl Outside {
             scheduled: 0,
             tools: HashMap::new(),
         }
+    }
+
+    /// Returns the time.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_unix_nanos(i64::try_from(self.now).unwrap() * 1_000_000)
     }
 
     pub(super) fn schedule(&mut self, at: u64, happening: Happening) {
@@ -146,6 +154,12 @@ impl Outside {
         self.submit_event(event);
     }
 
+    pub(super) fn submit_all(&mut self, kinds: impl IntoIterator<Item = Kind>) {
+        for kind in kinds {
+            self.submit(kind);
+        }
+    }
+
     /// Records an event of this run or of one below it.
     pub(super) fn submit_event(&mut self, event: RunEvent) {
         let events = &mut self.log_mut().events;
@@ -174,7 +188,34 @@ impl Outside {
         own.filter_map(|event| event.kind.as_ref())
     }
 
-    /// Returns the events that a follower of a run sees: the durable ones.
+    /// Returns when the present attempt of a node may begin, in milliseconds, from its last failure.
+    pub(super) fn retry_due(&self, node_id: &str) -> u64 {
+        let retrying = self.log().events.iter().rev().find_map(|event| {
+            let Some(Kind::NodeRetrying(retrying)) = &event.kind else {
+                return None;
+            };
+            (event.run_id == self.present && retrying.node_id == node_id)
+                .then_some((event.time?, retrying.pause?))
+        });
+        retrying.map_or(0, |(time, pause)| {
+            let seconds = u64::try_from(time.seconds + pause.seconds).unwrap();
+            seconds * 1000 + u64::try_from(time.nanos + pause.nanos).unwrap() / 1_000_000
+        })
+    }
+
+    /// Whether a run is paused, as its log says.
+    pub(super) fn is_paused(&self, run_id: &str) -> bool {
+        let own = self.events_of(run_id).iter().rev();
+        let mut own = own.filter(|event| event.run_id == run_id);
+        let last = own.find_map(|event| match event.kind {
+            Some(Kind::RunPaused(_)) => Some(true),
+            Some(Kind::RunResumed(_)) => Some(false),
+            _ => None,
+        });
+        last.unwrap_or_default()
+    }
+
+    /// Returns what a follower of a run sees: what is durable.
     pub(super) fn events_of(&self, run_id: &str) -> &[RunEvent] {
         let log = &self.logs[run_id];
         &log.events[..log.durable]

@@ -2,11 +2,13 @@
 
 use contracts::tavern::common::v1::CancelRequested;
 use contracts::tavern::common::v1::run_event::Kind;
-use workflow_runner::history::Replayed;
+use run_client::CallEnd;
+use workflow_runner::run_loop::{EffectEnd, Happening as Happened};
+use workflow_runner::run_state::RunState;
 
 use super::children::{Step, workflow_of};
 use super::outside::{Continue, Happening, Outside};
-use super::process::{OfRun, Process, Scope};
+use super::process::{OfRun, Scope};
 
 /// The time for which the calls of a cancelled run may take to end, in milliseconds.
 const GRACE: u64 = 1_200;
@@ -14,48 +16,41 @@ const GRACE: u64 = 1_200;
 /// A run that was cancelled.
 pub(super) struct Stopping {
     pub(super) reason: String,
-    /// The calls of an earlier process whose outcome is unknown.
-    unsettled: Vec<String>,
-    pub(super) grace_is_over: bool,
-}
-
-impl Process {
-    /// Begins to stop a run: the request is durable before any event follows it.
-    pub(super) fn stop(run: &OfRun, root: &Scope, outside: &mut Outside, reason: &str) -> Stopping {
-        let reason = reason.to_owned();
-        outside.submit(Kind::CancelRequested(CancelRequested {
-            reason: reason.clone(),
-        }));
-        outside.commit();
-        let mut earlier = Vec::new();
-        root.cancel_calls(run, outside, &reason, &mut earlier);
-        Stopping::within(GRACE, run, outside, reason, earlier)
-    }
-
-    /// Continues to stop a run that was cancelled before the process ended.
-    pub(super) fn continue_stopping(
-        run: &OfRun,
-        outside: &mut Outside,
-        replayed: &Replayed,
-    ) -> Option<Stopping> {
-        let reason = replayed.cancelled.clone()?;
-        let mut unsettled = replayed.unsettled();
-        unsettled.sort();
-        for effect_id in &unsettled {
-            outside.schedule_call(run.number, effect_id, Step::Cancel(reason.clone()));
-        }
-        let grace = GRACE * unsettled.len() as u64;
-        Some(Stopping::within(grace, run, outside, reason, unsettled))
-    }
+    /// The calls of which it is not known how they ended, if an earlier process was to stop the run.
+    pub(super) recovered: Option<Vec<String>>,
 }
 
 impl Stopping {
+    /// Begins to stop a run: the request is durable before anything follows it.
+    pub(super) fn begin(run: &OfRun, outside: &mut Outside, reason: &str) -> Self {
+        outside.submit(Kind::CancelRequested(CancelRequested {
+            reason: reason.to_owned(),
+            ..CancelRequested::default()
+        }));
+        outside.commit();
+        Self::within(GRACE, run, outside, reason, None)
+    }
+
+    /// Continues to stop a run that was cancelled before the process ended.
+    pub(super) fn recovered(run: &OfRun, outside: &mut Outside, state: &RunState) -> Option<Self> {
+        let reason = state.cancelled()?;
+        let unsettled = state.unsettled();
+        let mut unsettled: Vec<String> = unsettled.map(|(_, id)| id.to_owned()).collect();
+        unsettled.sort();
+        for effect_id in &unsettled {
+            let cancel = Step::Cancel(reason.to_owned());
+            outside.schedule_call(run.number, effect_id, cancel);
+        }
+        let grace = GRACE * unsettled.len() as u64;
+        Some(Self::within(grace, run, outside, reason, Some(unsettled)))
+    }
+
     fn within(
         grace: u64,
         run: &OfRun,
         outside: &mut Outside,
-        reason: String,
-        unsettled: Vec<String>,
+        reason: &str,
+        recovered: Option<Vec<String>>,
     ) -> Self {
         let over = Happening::GraceOver {
             process: run.number,
@@ -63,43 +58,27 @@ impl Stopping {
         };
         outside.schedule(outside.now + grace, over);
         Self {
-            reason,
-            unsettled,
-            grace_is_over: false,
+            reason: reason.to_owned(),
+            recovered,
         }
-    }
-
-    /// Returns the calls that have not ended.
-    pub(super) fn left(&self, run: &OfRun, root: &Scope, outside: &Outside) -> Vec<String> {
-        let of_earlier = self.unsettled.iter();
-        let of_earlier =
-            of_earlier.filter(|effect_id| !outside.registry.has_followed_cancel(effect_id));
-        let mut left: Vec<String> = of_earlier.cloned().collect();
-        root.calls_left(run, &mut left);
-        left
     }
 }
 
 impl Scope {
-    /// Requests the end of every call, and returns the calls that this process has not taken up.
-    /// Some tools do not follow.
-    fn cancel_calls(
-        &self,
-        run: &OfRun,
-        outside: &mut Outside,
-        reason: &str,
-        earlier: &mut Vec<String>,
-    ) {
-        for node in &self.not_taken_up {
-            let (effect_id, cancel) = (self.effect_id(run, *node), Step::Cancel(reason.to_owned()));
-            outside.schedule_call(run.number, &effect_id, cancel);
-            earlier.push(effect_id);
+    /// Asks for the end of every call. Some tools do not follow.
+    pub(super) fn cancel(&mut self, run: &OfRun, outside: &mut Outside, reason: &str) {
+        self.nodes.cancel();
+        self.earlier = self.nodes.take_earlier_calls();
+        for effect_id in &self.earlier {
+            let cancel = Step::Cancel(reason.to_owned());
+            outside.schedule_call(run.number, effect_id, cancel);
         }
         for (node, tool_id) in &self.calling {
             match workflow_of(tool_id) {
                 Some(_) => {
                     let cancel = Step::Cancel(reason.to_owned());
-                    outside.schedule_call(run.number, &self.effect_id(run, *node), cancel);
+                    let effect_id = self.nodes.effect_id(*node, 0);
+                    outside.schedule_call(run.number, &effect_id, cancel);
                 }
                 None if outside.random.bool() => {
                     let at = outside.now + outside.random.u64(0..GRACE);
@@ -108,19 +87,32 @@ impl Scope {
                 None => {}
             }
         }
-        for scope in self.inside_zones() {
-            scope.cancel_calls(run, outside, reason, earlier);
+        for zone in self.zones.values_mut() {
+            for scope in zone.running.values_mut() {
+                scope.cancel(run, outside, reason);
+            }
         }
     }
 
-    fn calls_left(&self, run: &OfRun, left: &mut Vec<String>) {
-        left.extend(self.calling.keys().map(|node| self.effect_id(run, *node)));
-        for scope in self.inside_zones() {
-            scope.calls_left(run, left);
+    /// Returns whether nothing of a cancelled run is under way here any more. Calls have a while to end.
+    pub(super) fn stop(&mut self, run: &OfRun, outside: &mut Outside) -> bool {
+        if run.grace_is_over {
+            for node in std::mem::take(&mut self.calling).into_keys() {
+                let end = EffectEnd::Tool(CallEnd::NotEnded);
+                self.take(outside, node, Happened::Ended(end));
+            }
         }
-    }
-
-    fn inside_zones(&self) -> impl Iterator<Item = &Self> {
-        self.zones.values().flat_map(|zone| zone.running.values())
+        self.advance_zones(run, outside);
+        let followed = |effect_id: &String| !outside.registry.has_followed_cancel(effect_id);
+        self.earlier.retain(followed);
+        let is_over = run.grace_is_over || self.earlier.is_empty();
+        if !is_over || !self.nodes.is_stopped() {
+            return false;
+        }
+        self.nodes.leave_unended(std::mem::take(&mut self.earlier));
+        while let Some(action) = self.nodes.begin(false, outside.now()) {
+            self.carry_out(run, outside, action);
+        }
+        true
     }
 }

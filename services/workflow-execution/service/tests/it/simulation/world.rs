@@ -147,8 +147,7 @@ impl<'w> World<'w> {
             return;
         };
         self.outside.turn_to(run_id);
-        process.advance(&mut self.outside);
-        let Some(outcome) = process.outcome(&self.outside) else {
+        let Some(outcome) = process.advance(&mut self.outside) else {
             return;
         };
         let state = state_of(process.engine());

@@ -1,0 +1,35 @@
+//! What the loops of a run share: that of the run itself and those of iterations in it.
+
+use std::sync::Arc;
+
+use run_events::{Recorder, Waits};
+
+use super::super::activity::Activity;
+use super::super::allowance::Allowance;
+use super::super::checkpoints::Checkpoints;
+use super::super::{RunPlace, Runner};
+
+/// The run of a loop.
+#[derive(Clone)]
+pub(super) struct OfRun {
+    pub(super) runner: Arc<Runner>,
+    pub(super) recorder: Recorder,
+    pub(super) waits: Waits,
+    /// The loops that have something else under way than waits.
+    pub(super) activity: Activity,
+    pub(super) place: Arc<RunPlace>,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) allowance: Arc<Allowance>,
+    /// The conversation whose workspace tools use.
+    pub(super) conversation_id: String,
+    /// The workflow by its id; empty for a definition that is not stored.
+    pub(super) workflow_id: String,
+}
+
+impl OfRun {
+    /// Returns the checkpoints of the run, if it is time for one.
+    pub(super) fn checkpoint_due(&self) -> Option<Checkpoints> {
+        let is_due = !self.allowance.is_bounded() && self.checkpoints.is_due();
+        is_due.then(|| self.checkpoints.clone())
+    }
+}

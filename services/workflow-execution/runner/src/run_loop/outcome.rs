@@ -1,0 +1,75 @@
+//! How the run ends.
+
+use contracts::tavern::common::v1 as common;
+use run_events::{CancelReason, outcome};
+
+use workflow_domain::engine::Engine;
+
+use super::super::settle::{outcome_to_proto, with_partial_result};
+use super::{RunLoop, Unsettled};
+
+impl RunLoop {
+    /// Returns the calls of an earlier process that this one has not taken up, which are to be cancelled
+    /// with the run.
+    pub fn take_earlier_calls(&mut self) -> Vec<String> {
+        let earlier = std::mem::take(&mut self.earlier_calls);
+        earlier
+            .into_iter()
+            .map(|(_, effect_id)| effect_id)
+            .collect()
+    }
+
+    /// Notes calls of an earlier process that have not followed the cancel of the run.
+    pub fn leave_unended(&mut self, effect_ids: Vec<String>) {
+        self.unsettled.unended.extend(effect_ids);
+    }
+
+    /// Returns the state of an iteration in which nothing is left to happen.
+    ///
+    /// # Errors
+    /// The calls of which the ends are not known, if its nodes stopped before.
+    pub fn into_end(self) -> Result<Engine, Unsettled> {
+        let (engine, unknown) = self.state.into_end();
+        let mut unsettled = Unsettled {
+            unknown,
+            unended: Vec::new(),
+        };
+        unsettled.extend(self.unsettled);
+        match !self.is_cancelled && unsettled.is_empty() {
+            true => Ok(engine),
+            false => Err(unsettled),
+        }
+    }
+
+    /// Returns how the run ended from outside. The calls that did not end are named.
+    pub fn stopped(&self, reason: &CancelReason) -> common::RunOutcome {
+        let unended = self.unsettled.unended.iter();
+        let unsettled = unended.chain(self.unknown().map(|(effect_id, _)| effect_id));
+        let stopped = outcome::stopped(reason, unsettled.cloned().collect());
+        let stopped = with_partial_result(self.state.engine(), stopped);
+        self.of_run.allowance.with_used(stopped)
+    }
+
+    /// Returns how the run ended by itself, and what it used; nothing if it has not ended.
+    pub fn outcome(&self) -> Option<common::RunOutcome> {
+        let mut unknown = self.unknown();
+        let outcome = match unknown.next() {
+            Some((effect_id, error)) => {
+                let ids = unknown.map(|(effect_id, _)| effect_id);
+                let ids = std::iter::once(effect_id).chain(ids).cloned();
+                outcome::in_doubt(ids.collect(), error.clone())
+            }
+            None => {
+                let ended = self.state.engine().outcome()?;
+                outcome_to_proto(self.state.engine(), ended, self.state.handled().list())
+            }
+        };
+        Some(self.of_run.allowance.with_used(outcome))
+    }
+
+    /// Returns the calls of which it is not known whether they took effect.
+    fn unknown(&self) -> impl Iterator<Item = &(String, common::CallError)> {
+        let own = self.state.in_doubt().iter();
+        own.chain(&self.unsettled.unknown)
+    }
+}
