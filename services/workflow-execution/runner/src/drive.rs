@@ -27,10 +27,11 @@ use workflow_domain::plan::NodeIndex;
 
 use super::activity::{Active, Activity};
 use super::checkpoints::Checkpoints;
+use super::effect_end::EffectEnd;
 use super::permits::{Admission, Permit, QueuePlace};
 use super::run_loop::{
-    Action, EffectEnd, EventBatch, Happening, LoopRun, Moment, NodeWait, PermitRequest, Rest,
-    RunLoop, StartedEffect, Starts,
+    Action, EventBatch, Happening, LoopRun, Moment, NodeWait, PermitRequest, Rest, RunLoop,
+    StartedEffect, Starts,
 };
 use super::settle::with_unconsumed_signals;
 use super::{Prepared, RunPlace, Runner};
@@ -416,10 +417,10 @@ impl Drive {
     /// Waits for everything running, which was cancelled, and ends the calls of an earlier process that
     /// still waited for a permit or for the end of a pause.
     async fn stop(&mut self) -> Result<DriveStop, AppendError> {
-        let peers = self.of_run.runner.peers(&self.control.call_context());
-        let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&self.control));
-        let earlier = earlier.into_iter();
-        let earlier = peers.calls.cancel_all(earlier, &reason, &peers.context);
+        let (runner, control) = (Arc::clone(&self.of_run.runner), self.control.clone());
+        let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&control));
+        let context = control.call_context();
+        let earlier = runner.peers.calls.cancel_all(earlier, &reason, &context);
         let running = async {
             while let Some((node, happened)) = self.effects.next().await {
                 self.take(node, happened?);

@@ -12,7 +12,7 @@
 //! - [`run_loop`], [`zone_loop`]: the loops of the nodes of a run and of the iterations of a zone, without
 //!   I/O; `drive`, `zone`: the I/O for their actions.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of
-//!   effects; `node_output`: what a script or model writes; [`settle`]: what they came to.
+//!   effects; `node_output`: what a script or model writes; [`effect_end`], [`settle`]: what they came to.
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
 //!   tools write; `yielded`: the values that a script yields.
 //! - `peers`: the services that nodes need.
@@ -34,6 +34,7 @@ pub mod allowance;
 pub mod checkpoints;
 mod describe_tools;
 mod drive;
+pub mod effect_end;
 mod effect_permits;
 pub mod forked;
 mod handled;

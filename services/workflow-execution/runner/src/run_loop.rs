@@ -37,6 +37,7 @@ use workflow_domain::plan::NodeIndex;
 use workflow_domain::wait::WaitRequest;
 
 use super::allowance::Allowance;
+use super::effect_end::{EffectEnd, Unsettled};
 use super::interface_stream::InterfaceStreams;
 use super::run_state::{RecordedCall, RunState, StateEvent};
 use super::settle::check_effect;
@@ -44,7 +45,6 @@ use super::slot_stream::SlotStream;
 use admission::Admissions;
 
 pub use admission::PermitRequest;
-pub use ends::{EffectEnd, Unsettled};
 pub use event_batch::EventBatch;
 pub use finish::NodeEnd;
 pub use starts::{StartedEffect, Starts};
@@ -313,7 +313,8 @@ impl RunLoop {
             if self.events.is_full() {
                 return self.submit();
             }
-            if is_paused || self.is_cancelled || self.is_in_doubt() {
+            self.forget_what_may_not_start();
+            if is_paused || self.is_cancelled {
                 return None;
             }
             match self.commands.pop_front()? {
@@ -339,12 +340,12 @@ impl RunLoop {
             self.under_way.effects += 1;
             return Some(Action::Pause(node, until));
         }
-        if self.is_in_doubt() {
-            // Nothing starts behind an effect of which it is not known whether it happened.
-            self.admissions.forget_all();
+        self.forget_what_may_not_start();
+        if let Some(node) = self.admissions.released() {
+            return Some(Action::Release(node));
         }
-        if !may_start || self.is_in_doubt() {
-            let released = self.admissions.release().map(Action::Release);
+        if !may_start {
+            let released = self.admissions.put_back().map(Action::Release);
             return released.or_else(|| self.submit());
         }
         if let Some(request) = self.ask() {
@@ -363,14 +364,12 @@ impl RunLoop {
             waits,
             lookups,
         } = self.under_way;
-        let in_doubt = self.is_in_doubt();
         let left_to_start = !self.admissions.is_empty() || !self.waits.is_empty();
-        let is_held = !self.commands.is_empty() || !may_start && left_to_start;
-        if is_held && !in_doubt {
+        if !self.commands.is_empty() || !may_start && left_to_start {
             return Rest::Held;
         }
-        // What waits inside a run in doubt would start something when it is woken.
-        let waits = if in_doubt { 0 } else { waits };
+        // Nodes that are woken in a run in doubt would start something.
+        let waits = if self.is_in_doubt() { 0 } else { waits };
         if effects + lookups + waits == 0 && !self.admissions.is_asking() {
             return Rest::Over;
         }
@@ -395,6 +394,22 @@ impl RunLoop {
             .apply(event, &mut self.released)
             .expect("every event answers a command of the engine");
         self.commands.extend(self.released.drain(..));
+    }
+
+    /// Forgets what is to start once it is not known of a call whether it took effect: nothing starts behind
+    /// it. Calls of an earlier process were under way beside it and are taken up.
+    fn forget_what_may_not_start(&mut self) {
+        if !self.is_in_doubt() {
+            return;
+        }
+        let (earlier, state) = (&self.earlier_calls, &self.state);
+        let is_under_way = |node: NodeIndex| {
+            state.attempt(node).is_none() && earlier.iter().any(|(of, _)| *of == node)
+        };
+        self.commands
+            .retain(|command| matches!(command, Command::Execute(node) if is_under_way(*node)));
+        self.admissions.retain(is_under_way);
+        self.waits.clear();
     }
 
     /// Whether the cache may have a result of a node. One that has begun is not looked up: its effect may

@@ -8,7 +8,7 @@ mod calls;
 mod event;
 mod zone_history;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct RunState {
     /// The zone and the iteration in front of the ids of its nodes in events; empty for the run itself.
     path: String,
     engine: Engine,
-    zones: HashMap<NodeIndex, ZoneHistory>,
+    zones: BTreeMap<NodeIndex, ZoneHistory>,
     calls: Calls,
     /// The present attempt of each node that is tried again.
     attempts: HashMap<NodeIndex, Attempt>,
@@ -99,7 +99,7 @@ impl RunState {
         let mut state = Self {
             path,
             engine,
-            zones: HashMap::new(),
+            zones: BTreeMap::new(),
             calls: Calls::default(),
             attempts: HashMap::new(),
             begun: HashMap::new(),
@@ -168,7 +168,7 @@ impl RunState {
                 }
                 self.zones.entry(zone).or_default().keep(iteration, event);
             }
-            StateEvent::Dispatched { node, index, call } => self.calls.insert(node, index, call),
+            StateEvent::Dispatched { node, index, call } => self.calls.insert(node, index, *call),
             StateEvent::Settled(result) => {
                 if result.status() == common::CallStatus::InDoubt {
                     let error = result.error.clone().unwrap_or_default();
@@ -208,7 +208,7 @@ impl RunState {
     /// Returns the ids of the calls of which it was not recorded how they ended, with their nodes.
     pub fn unsettled(&self) -> impl Iterator<Item = (NodeIndex, &str)> {
         let inside = self.zones.iter();
-        let inside = inside.flat_map(|(node, zone)| zone.effects().map(|effect| (*node, effect)));
+        let inside = inside.flat_map(|(node, zone)| zone.unsettled().map(|effect| (*node, effect)));
         self.calls.unsettled().chain(inside)
     }
 

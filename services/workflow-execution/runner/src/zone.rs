@@ -12,8 +12,9 @@ use run_log::AppendError;
 use workflow_domain::engine::Engine;
 
 use super::activity::{Active, Activity};
-use super::run_loop::{RunLoop, Unsettled};
-use super::zone_loop::{IterationEnd, IterationStart, ZoneEnd, ZoneLoop};
+use super::effect_end::{Unsettled, ZoneEnd};
+use super::run_loop::RunLoop;
+use super::zone_loop::{IterationEnd, IterationStart, ZoneLoop};
 
 /// Carries the loop of the nodes of an iteration out, to its end.
 pub(super) type IterationDriver =

@@ -4,7 +4,6 @@
 //! nodes. The end of an iteration is recorded, so after a crash the zone continues with those that had not
 //! ended.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
@@ -12,7 +11,6 @@ use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
 use core_types::Timestamp;
 use run_events::parts;
-use serde_json::Value;
 
 use crate::wire;
 use workflow_domain::data_flow::Values;
@@ -23,8 +21,9 @@ use workflow_domain::zone::body::Body;
 use workflow_domain::zone::iterations::Iterations;
 use workflow_domain::zone::settings::RESULT_STREAM;
 
+use super::effect_end::{Unsettled, ZoneEnd};
 use super::handled::HandledFailures;
-use super::run_loop::{LoopRun, RunLoop, Unsettled};
+use super::run_loop::{LoopRun, RunLoop};
 use super::run_state::{RunState, ZoneHistory};
 use super::slot_stream::SlotStream;
 
@@ -66,15 +65,6 @@ pub struct IterationStart {
 
 /// The end of an iteration: the state of its nodes, or why there is none.
 pub type IterationEnd = Result<Result<Engine, Failure>, Unsettled>;
-
-/// How a zone ended.
-#[derive(Debug)]
-pub enum ZoneEnd {
-    /// It gave its outputs, or failed.
-    Ended(Result<Vec<Arc<Value>>, Failure>),
-    /// It stopped before its end.
-    Stopped(Unsettled),
-}
 
 impl ZoneLoop {
     /// Begins a zone on the values of its inputs, or continues it after a restart.

@@ -13,10 +13,11 @@ use workflow_domain::node_type::{Effect, Settled};
 use workflow_domain::plan::NodeIndex;
 use workflow_domain::tool::ToolRequest;
 
+use super::super::effect_end::EffectEnd;
 use super::super::inline_zone;
 use super::super::model_call::Asker;
 use super::super::node_output::NodeOutput;
-use super::super::run_loop::{EffectEnd, RunLoop};
+use super::super::run_loop::RunLoop;
 use super::super::run_state::RecordedCall;
 use super::super::script_call::{self, ScriptCall};
 use super::super::tool_batch::{BatchCall, ToolBatch};

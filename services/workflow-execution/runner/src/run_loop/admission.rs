@@ -72,21 +72,24 @@ impl Admissions {
         self.asking.remove(&node);
     }
 
-    /// Forgets all effects, because nothing is to start any more.
-    pub(super) fn forget_all(&mut self) {
-        self.waiting.clear();
-        self.zones.clear();
-        self.asking.clear();
-        let admitted = self.admitted.drain(..);
+    /// Forgets the effects that may not start any more.
+    pub(super) fn retain(&mut self, may_start: impl Fn(NodeIndex) -> bool) {
+        let may = |effect: &WaitingEffect| may_start(effect.request.node);
+        self.waiting.retain(may);
+        self.zones.retain(|(node, _)| may_start(*node));
+        self.asking.retain(|node, _| may_start(*node));
+        let forgotten = self.admitted.extract_if(.., |effect| !may(effect));
         self.released
-            .extend(admitted.map(|effect| effect.request.node));
+            .extend(forgotten.map(|effect| effect.request.node));
     }
 
-    /// Returns a node that is to give its permits back. Unless it was forgotten, it asks again.
-    pub(super) fn release(&mut self) -> Option<NodeIndex> {
-        if let Some(node) = self.released.pop() {
-            return Some(node);
-        }
+    /// Returns a node whose effect was forgotten and has permits.
+    pub(super) fn released(&mut self) -> Option<NodeIndex> {
+        self.released.pop()
+    }
+
+    /// Lets an effect that has its permits ask again later, and returns its node.
+    pub(super) fn put_back(&mut self) -> Option<NodeIndex> {
         let effect = self.admitted.pop()?;
         let node = effect.request.node;
         self.waiting.push_back(effect);

@@ -1,7 +1,6 @@
 //! How effects end.
 
 use call_outcome::Failure;
-use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 use run_client::CallEnd;
 
@@ -9,48 +8,11 @@ use workflow_domain::evaluate;
 use workflow_domain::node_type::{NodeCall, Settled};
 use workflow_domain::plan::NodeIndex;
 
-use super::super::inline_zone::InlineEnd;
+use super::super::effect_end::{BatchEnd, EffectEnd, ZoneEnd};
 use super::super::run_state::StateEvent;
 use super::super::settle::{call_settled, settled_batch, settled_tool};
-use super::super::tool_batch::BatchEnd;
 use super::super::tool_text::ToolText;
-use super::super::zone_loop::ZoneEnd;
 use super::{Moment, NodeEnd, RunLoop};
-
-/// How an effect ended.
-#[derive(Debug)]
-pub enum EffectEnd {
-    /// A call ended, or did not although the run was cancelled.
-    Tool(CallEnd),
-    /// A list of calls ended.
-    Batch(BatchEnd),
-    /// A zone whose nodes have effects ended.
-    Zone(ZoneEnd),
-    /// A zone whose nodes have none ended.
-    InlineZone(InlineEnd),
-    /// A script, a model, a conversation or the registry answered, or did not.
-    Answered(Result<Settled, Failure>),
-}
-
-/// What is not known of the calls of nodes that stopped.
-#[derive(Debug, Default)]
-pub struct Unsettled {
-    /// Calls of which it is not known whether they took effect, with why.
-    pub unknown: Vec<(String, common::CallError)>,
-    /// Calls that had not ended when their nodes were to end.
-    pub unended: Vec<String>,
-}
-
-impl Unsettled {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.unknown.is_empty() && self.unended.is_empty()
-    }
-
-    pub(crate) fn extend(&mut self, others: Self) {
-        self.unknown.extend(others.unknown);
-        self.unended.extend(others.unended);
-    }
-}
 
 impl RunLoop {
     /// Records how an effect ended.
@@ -130,6 +92,7 @@ impl RunLoop {
         let calls = self.written.batches.get(&node).cloned();
         for ((index, call), result) in (0..).zip(calls.unwrap_or_default()).zip(&end.results) {
             if self.state.calls().get(node, index).is_none() {
+                let call = Box::new(call);
                 self.apply(StateEvent::Dispatched { node, index, call });
             }
             let recorded = self.state.calls().get(node, index);

@@ -5,8 +5,9 @@ use run_events::{CancelReason, outcome};
 
 use workflow_domain::engine::Engine;
 
+use super::super::effect_end::Unsettled;
 use super::super::settle::{outcome_to_proto, with_partial_result};
-use super::{RunLoop, Unsettled};
+use super::RunLoop;
 
 impl RunLoop {
     /// Returns the calls of an earlier process that this one has not taken up, which are to be cancelled
@@ -35,6 +36,11 @@ impl RunLoop {
             unended: Vec::new(),
         };
         unsettled.extend(self.unsettled);
+        if !unsettled.is_empty() {
+            let earlier = self.earlier_calls.into_iter();
+            let earlier = earlier.map(|(_, effect_id)| effect_id);
+            unsettled.unended.extend(earlier);
+        }
         match !self.is_cancelled && unsettled.is_empty() {
             true => Ok(engine),
             false => Err(unsettled),
@@ -55,7 +61,10 @@ impl RunLoop {
         let mut unknown = self.unknown();
         let outcome = match unknown.next() {
             Some((effect_id, error)) => {
-                let ids = unknown.map(|(effect_id, _)| effect_id);
+                // Another attempt of an earlier process is not taken up: it may not have left.
+                let earlier = self.earlier_calls.iter().map(|(_, effect_id)| effect_id);
+                let left = self.unsettled.unended.iter().chain(earlier);
+                let ids = unknown.map(|(effect_id, _)| effect_id).chain(left);
                 let ids = std::iter::once(effect_id).chain(ids).cloned();
                 outcome::in_doubt(ids.collect(), error.clone())
             }

@@ -116,7 +116,7 @@ impl RunLoop {
             node_id: self.state.path_of(node),
         };
         self.events.push(Kind::CallDispatched(dispatched), bytes);
-        let index = 0;
+        let (index, call) = (0, Box::new(call));
         self.apply(StateEvent::Dispatched { node, index, call });
         None
     }

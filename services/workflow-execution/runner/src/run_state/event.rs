@@ -66,7 +66,7 @@ pub enum StateEvent<'a> {
         /// The place of the call among those of the node.
         index: u32,
         /// The call.
-        call: RecordedCall,
+        call: Box<RecordedCall>,
     },
     /// A call ended.
     Settled(&'a common::CallResult),
@@ -172,11 +172,11 @@ impl RunState {
             Kind::CallDispatched(dispatched) => StateEvent::Dispatched {
                 node: self.node(sequence, &dispatched.node_id)?,
                 index: dispatched.index,
-                call: RecordedCall::new(
+                call: Box::new(RecordedCall::new(
                     dispatched.effect_id.clone(),
                     dispatched.tool_id.clone(),
                     dispatched.arguments_json.clone(),
-                ),
+                )),
             },
             Kind::CallSettled(common::CallSettled {
                 result: Some(result),

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use call_outcome::Failure;
-use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{self as common, CallStatus};
 
 use workflow_domain::data_flow::Values;
 
@@ -17,8 +17,17 @@ pub struct ZoneHistory {
     ended: EndedIterations,
     /// The events of the iterations that did not end.
     open: HashMap<u64, Vec<common::RunEvent>>,
-    /// The iteration of each effect in them.
-    effects: HashMap<String, u64>,
+    /// The effects in them.
+    effects: BTreeMap<String, EffectInside>,
+}
+
+/// An effect of an iteration that did not end.
+#[derive(Debug)]
+struct EffectInside {
+    iteration: u64,
+    node_id: String,
+    /// How its present attempt ended, if that was recorded.
+    settled: Option<CallStatus>,
 }
 
 impl ZoneHistory {
@@ -45,23 +54,51 @@ impl ZoneHistory {
     /// Keeps the end of an iteration.
     pub(crate) fn end(&mut self, index: u64, gave: Result<Values, Failure>) {
         self.open.remove(&index);
-        self.effects.retain(|_, of| *of != index);
+        self.effects.retain(|_, effect| effect.iteration != index);
         self.ended.insert(index, gave);
     }
 
-    /// Returns the ids of the effects of iterations that had begun and had not ended.
-    pub(super) fn effects(&self) -> impl Iterator<Item = &str> {
-        self.effects.keys().map(String::as_str)
+    /// Returns the ids of the effects of iterations that had begun of which the ends are not known.
+    pub(super) fn unsettled(&self) -> impl Iterator<Item = &str> {
+        let effects = self.effects.iter();
+        let unsettled = effects.filter(|(_, effect)| {
+            let known = effect.settled;
+            known.is_none_or(|status| status == CallStatus::InDoubt)
+        });
+        unsettled.map(|(effect_id, _)| effect_id.as_str())
     }
 
     /// Returns the iteration of an effect.
     pub(super) fn iteration_of(&self, effect_id: &str) -> Option<u64> {
-        self.effects.get(effect_id).copied()
+        self.effects.get(effect_id).map(|effect| effect.iteration)
     }
 
+    /// Keeps an event of an iteration that has not ended.
     pub(super) fn keep(&mut self, iteration: u64, event: &common::RunEvent) {
-        if let Some(Kind::CallDispatched(dispatched)) = &event.kind {
-            self.effects.insert(dispatched.effect_id.clone(), iteration);
+        match &event.kind {
+            Some(Kind::CallDispatched(dispatched)) => {
+                let effect = EffectInside {
+                    iteration,
+                    node_id: dispatched.node_id.clone(),
+                    settled: None,
+                };
+                self.effects.insert(dispatched.effect_id.clone(), effect);
+            }
+            Some(Kind::CallSettled(common::CallSettled {
+                result: Some(result),
+            })) => {
+                if let Some(effect) = self.effects.get_mut(&result.effect_id) {
+                    effect.settled = Some(result.status());
+                }
+            }
+            Some(Kind::NodeRetrying(retrying)) => {
+                let effects = self.effects.values_mut();
+                for effect in effects.filter(|effect| effect.node_id == retrying.node_id) {
+                    let failed = |status: &mut CallStatus| *status != CallStatus::Succeeded;
+                    effect.settled.take_if(failed);
+                }
+            }
+            _ => {}
         }
         self.open.entry(iteration).or_default().push(event.clone());
     }

@@ -14,8 +14,14 @@ use super::world::Played;
 /// The events of runs by their ids.
 pub(crate) type Logs = BTreeMap<String, Vec<RunEvent>>;
 
-/// Checks a history by its logs.
-pub(super) fn check_history(seed: u64, workflows: &Workflows, played: &Played) {
+/// Checks a history by its logs. A registry that is killed may lose (`loses_cancels`) the cancel of a call,
+/// which its run names then.
+pub(super) fn check_history(
+    seed: u64,
+    workflows: &Workflows,
+    played: &Played,
+    loses_cancels: bool,
+) {
     let (place, logs) = (&*format!("seed {seed}"), &played.logs);
     check_steps(place, workflows.top.nodes.len(), &played.top, logs);
     let mut runs_of = BTreeMap::<&str, u32>::new();
@@ -29,12 +35,19 @@ pub(super) fn check_history(seed: u64, workflows: &Workflows, played: &Played) {
             *runs == 1 || workflow.is_idempotent,
             "{place}: {effect_id} is carried out twice"
         );
-        check_ends_with_parent(place, &asked.caller.run_id, run_id, logs);
+        let parent = &asked.caller.run_id;
+        let end = outcome(&logs[parent]);
+        let may_be_left = loses_cancels || end.state() == RunState::InDoubt;
+        if !may_be_left || !end.unsettled_effect_ids.contains(effect_id) {
+            check_ends_with_parent(place, parent, run_id, logs);
+        }
     }
     for run_id in logs.keys() {
         check_recorded_below(place, run_id, logs);
         check_results(place, run_id, logs);
         check_cancelled(place, run_id, logs);
+        check_paused(place, run_id, logs);
+        check_in_doubt(place, run_id, logs);
     }
 }
 
@@ -80,7 +93,10 @@ pub(crate) fn check_steps(place: &str, nodes: usize, run_id: &str, logs: &Logs) 
         };
         assert_eq!(earlier, None, "{place}: a step is recorded twice: {kind:?}");
     }
-    let is_whole = outcome(log).state() != RunState::Cancelled;
+    let is_whole = !matches!(
+        outcome(log).state(),
+        RunState::Cancelled | RunState::InDoubt
+    );
     let outside_zones = finished.keys().filter(|id| !id.contains('#'));
     assert!(
         outside_zones.count() == nodes || !is_whole,
@@ -134,6 +150,7 @@ pub(crate) fn check_results(place: &str, run_id: &str, logs: &Logs) {
                 let status = match below.state() {
                     RunState::Succeeded => CallStatus::Succeeded,
                     RunState::Cancelled => CallStatus::Cancelled,
+                    RunState::InDoubt => CallStatus::InDoubt,
                     _ => CallStatus::Failed,
                 };
                 let place = format!("{place}: {run_id} of {}", result.child_run_id);
@@ -196,6 +213,71 @@ pub(crate) fn check_ends_with_parent(place: &str, parent: &str, run_id: &str, lo
         is_cancelled || ended(run_id) <= ended(parent),
         "{place}: {parent} ended, and {run_id} went on"
     );
+}
+
+/// Checks that nothing begins in a run while it is paused.
+fn check_paused(place: &str, run_id: &str, logs: &Logs) {
+    let mut is_paused = false;
+    for kind in own(run_id, &logs[run_id]) {
+        match kind {
+            Kind::RunPaused(_) => is_paused = true,
+            Kind::RunResumed(_) => is_paused = false,
+            kind => assert!(
+                !is_paused || !begins(kind),
+                "{place}: {run_id} is paused and begins {kind:?}"
+            ),
+        }
+    }
+}
+
+/// Checks that a run names the calls of which it is not known whether they took effect, and begins nothing
+/// outside of zones behind one of them.
+fn check_in_doubt(place: &str, run_id: &str, logs: &Logs) {
+    let (mut doubtful, mut is_in_doubt) = (Vec::new(), false);
+    let mut in_zones = HashMap::new();
+    for kind in own(run_id, &logs[run_id]) {
+        match kind {
+            Kind::CallDispatched(call) => {
+                in_zones.insert(&call.effect_id, call.node_id.contains('#'));
+            }
+            Kind::CallSettled(common::CallSettled {
+                result: Some(result),
+            }) if result.status() == CallStatus::InDoubt => {
+                doubtful.push(&result.effect_id);
+                is_in_doubt |= !in_zones[&result.effect_id];
+            }
+            _ => {}
+        }
+        let begun = match kind {
+            Kind::NodeStarted(started) => Some(&started.node_id),
+            Kind::NodeWaiting(waiting) => waiting.wait.as_ref().map(|wait| &wait.node_id),
+            _ => None,
+        };
+        assert!(
+            !is_in_doubt || begun.is_none_or(|node_id| node_id.contains('#')),
+            "{place}: {run_id} is in doubt and begins {kind:?}"
+        );
+    }
+    let outcome = outcome(&logs[run_id]);
+    let is_named = |effect_id: &&String| outcome.unsettled_effect_ids.contains(effect_id);
+    assert!(
+        doubtful.iter().all(is_named),
+        "{place}: {run_id}: {doubtful:?}"
+    );
+    let state = outcome.state();
+    let may_be = match doubtful.is_empty() {
+        true => state != RunState::InDoubt,
+        false => matches!(state, RunState::InDoubt | RunState::Cancelled),
+    };
+    assert!(may_be, "{place}: {run_id} is {state:?}");
+}
+
+/// Whether an event begins something outside.
+fn begins(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::NodeStarted(_) | Kind::CallDispatched(_) | Kind::NodeWaiting(_)
+    )
 }
 
 fn own<'e>(run_id: &str, log: &'e [RunEvent]) -> impl Iterator<Item = &'e Kind> {

@@ -378,6 +378,7 @@ fn result_of(
     let status = match outcome.state() {
         common::RunState::Succeeded => common::CallStatus::Succeeded,
         common::RunState::Cancelled => common::CallStatus::Cancelled,
+        common::RunState::InDoubt => common::CallStatus::InDoubt,
         _ => common::CallStatus::Failed,
     };
     let error = outcome.error.as_ref().map(|error| {

@@ -142,14 +142,15 @@ fn insert_run(random: &mut Rng, drawn: &mut Vec<Drawn>, workflow_id: &str) {
 
 fn random_run(random: &mut Rng, id: &str, workflow_id: &str) -> Drawn {
     let on_error = ["fail", "continue", "fallback"][random.usize(0..3)];
-    // The node of a run that fails first is a matter of time, so each failure is retried.
+    let initial = ["1s", "10s"][random.usize(0..2)];
+    // Which node of a run fails first is a matter of time, so each failure is tried again.
     let all = Category::ALL.into_iter();
     let all = all.filter(|category| *category != Category::Cancelled);
     let categories: Vec<&str> = all.map(Category::as_str).collect();
     Drawn {
         node: json!({"id": id, "type": "core:RunWorkflow", "inputValues": {"x": 7},
             "configValues": {"workflowId": workflow_id, "execution": {"onError": on_error,
-                "retry": {"maxAttempts": random.u32(1..=3), "initial": "1s", "on": categories}}}}),
+                "retry": {"maxAttempts": random.u32(1..=3), "initial": initial, "on": categories}}}}),
         inside: (Vec::new(), Vec::new()),
         inputs: vec!["x"],
         output: "out",
@@ -258,6 +259,7 @@ fn zone_around(random: &mut Rng, id: &str, mut inner: Drawn) -> Drawn {
 
 fn random_leaf(random: &mut Rng, id: &str, at: usize) -> Drawn {
     let on_error = ["fail", "continue", "fallback"][random.usize(0..3)];
+    let initial = ["1s", "10s"][random.usize(0..2)];
     let inside = (Vec::new(), Vec::new());
     match random.u8(0..8) {
         0 => Drawn {
@@ -299,7 +301,7 @@ fn random_leaf(random: &mut Rng, id: &str, at: usize) -> Drawn {
         _ => Drawn {
             node: json!({"id": id, "type": "core:ExecuteTool", "inputValues": {"tool_id": "tool"},
                 "configValues": {"execution": {"onError": on_error,
-                    "retry": {"maxAttempts": random.u32(1..=4), "initial": "1s", "on": ["domain"]}}}}),
+                    "retry": {"maxAttempts": random.u32(1..=4), "initial": initial, "on": ["domain"]}}}}),
             inside,
             inputs: vec!["y", "x"],
             output: "result",

@@ -35,8 +35,14 @@ pub(super) enum Happening {
     Cancel,
     /// The time is over in which the calls of a cancelled run have to end.
     GraceOver { process: u32, run_id: String },
+    /// A run is paused, with those below it.
+    Pause,
+    /// Runs that were paused continue.
+    Resume { run_ids: Vec<String> },
     /// The process is killed, and another recovers the runs.
     Kill,
+    /// The registry alone is killed, and forgets the calls in flight.
+    KillRegistry,
 }
 
 /// A node of a run.
@@ -118,6 +124,13 @@ impl Outside {
         let ((at, _), happening) = self.schedule.pop_first()?;
         self.now = self.now.max(at);
         Some(happening)
+    }
+
+    /// Forgets the messages from and to the registry that are under way.
+    pub(super) fn lose_calls(&mut self) {
+        let is_call = |happening: &Happening| matches!(happening, Happening::Call { .. });
+        self.schedule.retain(|_, happening| !is_call(happening));
+        self.registry.end_process();
     }
 
     pub(super) fn any_scheduled(&self, matches: impl Fn(&Happening) -> bool) -> bool {

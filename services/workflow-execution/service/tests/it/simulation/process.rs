@@ -15,9 +15,9 @@ use workflow_domain::interface::{bind, read_inputs};
 use workflow_domain::node_type::Effect;
 use workflow_domain::plan::{NodeIndex, Plan};
 use workflow_runner::allowance::Allowance;
+use workflow_runner::effect_end::EffectEnd;
 use workflow_runner::run_loop::{
-    Action, EffectEnd, Happening as Happened, LoopRun, Moment, PermitRequest, Rest, RunLoop,
-    StartedEffect,
+    Action, Happening as Happened, LoopRun, Moment, PermitRequest, Rest, RunLoop, StartedEffect,
 };
 use workflow_runner::run_state::RunState;
 
@@ -44,6 +44,7 @@ pub(super) struct OfRun {
     pub(super) run_id: String,
     /// The seed of the tools of this run.
     pub(super) seed: u64,
+    pub(super) doubts: bool,
     pub(super) is_cancelled: bool,
     pub(super) is_paused: bool,
     /// Whether the calls of a cancelled run are given up that have not ended.
@@ -64,11 +65,11 @@ pub(super) struct Scope {
 }
 
 impl Process {
-    /// Begins a run, or continues it where its log ends. `of_run` are its id, the seed and the number of the
-    /// process.
+    /// Begins a run, or continues it where its log ends. `of_run` are its id, the seed, the number of the
+    /// process and whether the ends of some calls are not known.
     pub(super) fn start(
         plan: &Arc<Plan>,
-        (run_id, seed, number): (&str, u64, u32),
+        (run_id, seed, number, doubts): (&str, u64, u32, bool),
         outside: &mut Outside,
         log: &[common::RunEvent],
     ) -> Self {
@@ -87,6 +88,7 @@ impl Process {
             number,
             run_id: run_id.to_owned(),
             seed,
+            doubts,
             is_cancelled: state.cancelled().is_some(),
             is_paused: outside.is_paused(run_id),
             grace_is_over: false,
@@ -187,7 +189,13 @@ impl Process {
         }
     }
 
-    /// Returns the reason for cancelling the run, if it was cancelled.
+    /// Asks the registry again for the calls that it forgot.
+    pub(super) fn registry_has_died(&mut self, outside: &mut Outside) {
+        let reason = self.stopping.as_ref().map(|stopping| &*stopping.reason);
+        self.root.ask_again(&self.run, outside, reason);
+    }
+
+    /// Returns why the run was cancelled, if it was.
     pub(super) fn reason_of_cancel(&self) -> Option<&str> {
         self.stopping.as_ref().map(|stopping| &*stopping.reason)
     }

@@ -3,7 +3,8 @@
 use contracts::tavern::common::v1::CancelRequested;
 use contracts::tavern::common::v1::run_event::Kind;
 use run_client::CallEnd;
-use workflow_runner::run_loop::{EffectEnd, Happening as Happened};
+use workflow_runner::effect_end::EffectEnd;
+use workflow_runner::run_loop::Happening as Happened;
 use workflow_runner::run_state::RunState;
 
 use super::children::{Step, workflow_of};

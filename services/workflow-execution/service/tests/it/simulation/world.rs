@@ -29,8 +29,14 @@ pub(super) type State = Vec<(Status, Option<Arc<Value>>)>;
 pub(super) struct Disturbances {
     /// The number of kills of the process.
     pub(super) kills: u32,
-    /// The number of cancels of one of the runs.
+    /// How often the registry alone is killed.
+    pub(super) registry_kills: u32,
+    /// How often a caller pauses one of the runs for a while.
+    pub(super) pauses: u32,
+    /// How often a caller cancels one of the runs.
     pub(super) cancels: u32,
+    /// Whether it is not known of some calls whether they took effect.
+    pub(super) doubts: bool,
 }
 
 /// The remains of a history.
@@ -53,6 +59,7 @@ pub(super) struct World<'w> {
     /// The number of kills so far.
     pub(super) number: u32,
     seed: u64,
+    doubts: bool,
     top: String,
     states: BTreeMap<String, State>,
 }
@@ -66,6 +73,7 @@ impl<'w> World<'w> {
             processes: BTreeMap::new(),
             number: 0,
             seed,
+            doubts: disturbances.doubts,
             top: format!("flow_{seed:032x}"),
             states: BTreeMap::new(),
         };
@@ -86,13 +94,16 @@ impl<'w> World<'w> {
             self.outside
                 .schedule(at, Happening::Signal { run_id, name });
         }
-        for _ in 0..disturbances.kills {
-            let at = self.outside.random.u64(0..DISTURBED);
-            self.outside.schedule(at, Happening::Kill);
-        }
-        for _ in 0..disturbances.cancels {
-            let at = self.outside.random.u64(0..DISTURBED);
-            self.outside.schedule(at, Happening::Cancel);
+        for (times, happening) in [
+            (disturbances.kills, Happening::Kill),
+            (disturbances.registry_kills, Happening::KillRegistry),
+            (disturbances.pauses, Happening::Pause),
+            (disturbances.cancels, Happening::Cancel),
+        ] {
+            for _ in 0..times {
+                let at = self.outside.random.u64(0..DISTURBED);
+                self.outside.schedule(at, happening.clone());
+            }
         }
         let top = self.top.clone();
         self.outside
@@ -137,7 +148,16 @@ impl<'w> World<'w> {
             Happening::Continue { .. } | Happening::Call { .. } | Happening::GraceOver { .. } => {}
             Happening::Signal { run_id, name } => self.signal(&run_id, name),
             Happening::Cancel => self.cancel_any(),
+            Happening::Pause => self.pause_any(),
+            Happening::Resume { run_ids } => self.pause(&run_ids, false),
             Happening::Kill => self.kill(),
+            Happening::KillRegistry => {
+                self.outside.lose_calls();
+                for (run_id, process) in &mut self.processes {
+                    self.outside.turn_to(run_id);
+                    process.registry_has_died(&mut self.outside);
+                }
+            }
         }
     }
 
@@ -187,7 +207,11 @@ impl<'w> World<'w> {
                     run_id: of,
                 } => *process == number && of == run_id,
                 Happening::Signal { run_id: of, .. } => of == run_id,
-                Happening::Cancel | Happening::Kill => false,
+                Happening::Resume { run_ids } => run_ids.contains(run_id),
+                Happening::Cancel
+                | Happening::Pause
+                | Happening::Kill
+                | Happening::KillRegistry => false,
             };
             assert!(
                 self.outside.registry.is_called_by(run_id) || self.outside.any_scheduled(has_waker),
@@ -227,16 +251,38 @@ impl<'w> World<'w> {
 
     fn cancel_any(&mut self) {
         let run_id = match self.outside.random.u8(0..3) {
-            0 => {
-                let open: Vec<&String> = self.processes.keys().collect();
-                open[self.outside.random.usize(..open.len())].clone()
-            }
+            0 => self.any_open(),
             _ => self.top.clone(),
         };
         self.cancel_run(&run_id, "enough");
     }
 
-    /// Cancels a run. A run that has ended is left as it is.
+    fn any_open(&mut self) -> String {
+        let open: Vec<&String> = self.processes.keys().collect();
+        open[self.outside.random.usize(..open.len())].clone()
+    }
+
+    /// Pauses a run with those below it, until they are resumed.
+    fn pause_any(&mut self) {
+        let paused = self.any_open();
+        let is_below =
+            |run_id: &&String| **run_id == paused || self.outside.above(run_id).contains(&paused);
+        let run_ids: Vec<String> = self.processes.keys().filter(is_below).cloned().collect();
+        self.pause(&run_ids, true);
+        let at = self.outside.now + self.outside.random.u64(0..DISTURBED / 2);
+        self.outside.schedule(at, Happening::Resume { run_ids });
+    }
+
+    fn pause(&mut self, run_ids: &[String], is_paused: bool) {
+        for run_id in run_ids {
+            if let Some(process) = self.processes.get_mut(run_id) {
+                self.outside.turn_to(run_id);
+                process.pause(&mut self.outside, is_paused);
+            }
+        }
+    }
+
+    /// Cancels a run. One that has ended is left as it is.
     pub(super) fn cancel_run(&mut self, run_id: &str, reason: &str) {
         if let Some(process) = self.processes.get_mut(run_id) {
             self.outside.turn_to(run_id);
@@ -271,7 +317,7 @@ impl<'w> World<'w> {
             true => what_is_needed(&plan, run_id, events),
             false => events.to_vec(),
         };
-        let of_run = (run_id, self.seed, self.number);
+        let of_run = (run_id, self.seed, self.number, self.doubts);
         let process = Process::start(&plan, of_run, &mut self.outside, &events);
         self.processes.insert(run_id.to_owned(), process);
     }

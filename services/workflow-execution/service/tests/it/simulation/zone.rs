@@ -7,8 +7,9 @@ use workflow_domain::data_flow::Values;
 use workflow_domain::node_type::Settled;
 use workflow_domain::plan::NodeIndex;
 use workflow_domain::zone::run::ZoneRun;
-use workflow_runner::run_loop::{EffectEnd, Happening, Rest};
-use workflow_runner::zone_loop::{ZoneEnd, ZoneLoop};
+use workflow_runner::effect_end::{EffectEnd, ZoneEnd};
+use workflow_runner::run_loop::{Happening, Rest};
+use workflow_runner::zone_loop::ZoneLoop;
 
 use super::outside::Outside;
 use super::process::{OfRun, Scope};
