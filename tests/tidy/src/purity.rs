@@ -1,4 +1,4 @@
-//! The words that a domain, a service outside its store, or an owner of runs may not name.
+//! The words that a domain, a loop of runs, a service outside its store, or an owner of runs may not name.
 
 use crate::rust_text::{code_only, word_at};
 use crate::{Finding, Tree};
@@ -90,6 +90,56 @@ fn is_owner_of_runs(path: &str) -> bool {
         && path.contains("/src/")
         && !path.ends_with("/tests.rs")
         && !SENDS_ERRANDS.iter().any(|sends| path.starts_with(sends))
+}
+
+/// The loops of runs and zones and the fold of their events, which are driven in simulated time as they ship.
+const LOOPS: [&str; 4] = ["run_loop", "zone_loop", "run_state", "effect_end"];
+
+/// Names by which a loop would do I/O, or depend on more than what it is given.
+const NOT_IN_LOOPS: [&str; 9] = [
+    "async", ".await", "tokio", "futures", "fastrand", "run_log", "Recorder", "Instant", ".now()",
+];
+
+/// Keeps I/O, the clock and random numbers out of the loops of runs, and the fold of events in one place.
+pub fn within_loops(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    each_line(tree, is_loop, |path, number, line| {
+        if let Some(name) = NOT_IN_LOOPS.iter().find(|name| line.contains(**name)) {
+            let finding = Finding::new(
+                path,
+                format!("a loop of runs names `{name}`"),
+                "return an action, and let `drive.rs` or `zone.rs` carry it out; take times and random numbers as arguments",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    each_line(tree, may_not_fold, |path, number, line| {
+        if line.contains(".apply(") {
+            let finding = Finding::new(
+                path,
+                "a second place applies events to a run",
+                "let the loop take what happened; `RunState::apply` is the only fold of events",
+            );
+            findings.push(finding.at_line(number));
+        }
+    });
+    findings
+}
+
+fn is_loop(path: &str) -> bool {
+    let file = path.strip_prefix("services/workflow-execution/runner/src/");
+    let module = file.and_then(|file| file.split(['/', '.']).next());
+    module.is_some_and(|module| LOOPS.contains(&module))
+}
+
+/// Whether a file executes runs or simulates that, and is no loop. A prediction runs no workflow.
+fn may_not_fold(path: &str) -> bool {
+    let folders = ["runner/src/", "service/src/", "service/tests/it/simulation"];
+    let file = path.strip_prefix("services/workflow-execution/");
+    file.is_some_and(|file| {
+        let is_of_runs = folders.iter().any(|folder| file.starts_with(folder));
+        is_of_runs && file != "runner/src/predict.rs" && !is_loop(path)
+    })
 }
 
 /// Calls `see` with each line of code, and its number from 1, of the Rust files whose path `is_meant`.

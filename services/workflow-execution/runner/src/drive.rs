@@ -417,10 +417,9 @@ impl Drive {
     /// Waits for everything running, which was cancelled, and ends the calls of an earlier process that
     /// still waited for a permit or for the end of a pause.
     async fn stop(&mut self) -> Result<DriveStop, AppendError> {
-        let (runner, control) = (Arc::clone(&self.of_run.runner), self.control.clone());
-        let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&control));
-        let context = control.call_context();
-        let earlier = runner.peers.calls.cancel_all(earlier, &reason, &context);
+        let peers = self.of_run.runner.peers(&self.control.call_context());
+        let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&self.control));
+        let earlier = peers.calls.cancel_all(earlier, &reason, &peers.context);
         let running = async {
             while let Some((node, happened)) = self.effects.next().await {
                 self.take(node, happened?);

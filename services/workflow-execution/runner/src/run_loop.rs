@@ -2,9 +2,8 @@
 //!
 //! It reads no clock, draws no random number and records nothing. Happenings go in with
 //! [`RunLoop::take`]; [`RunLoop::compute`] and [`RunLoop::begin`] return the actions that are due, until
-//! there are none, and [`RunLoop::rest`] says what is left to wait for. Whoever carries the actions out
-//! records the events of an action before its effect begins, so a node never starts before its inputs are
-//! safe.
+//! there are none, and [`RunLoop::rest`] returns what is left to wait for. The driver records the events of
+//! an action before its effect begins, so a node never starts before its inputs are safe.
 //!
 //! - `event_batch`: events that happened and are not handed to the log.
 //! - `admission`: effects that wait for their permits; `starts`: their starts; `waits`: waits.

@@ -88,6 +88,11 @@ fn domain_modules_are_pure() {
 }
 
 #[test]
+fn loops_of_runs_do_no_io_and_one_place_folds_events() {
+    check(purity::within_loops);
+}
+
+#[test]
 fn one_client_sends_calls_and_child_runs() {
     check(purity::within_run_client);
 }

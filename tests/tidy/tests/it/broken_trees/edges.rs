@@ -218,6 +218,45 @@ fn a_second_client_of_calls_or_child_runs_is_found() {
 }
 
 #[test]
+fn io_in_a_loop_of_runs_and_a_second_fold_of_events_are_found() {
+    let (runner, service) = (
+        "services/workflow-execution/runner/src",
+        "services/workflow-execution/service",
+    );
+    let [loops, zones, drive, state, predict] = [
+        "run_loop/ends.rs",
+        "zone_loop.rs",
+        "drive.rs",
+        "run_state.rs",
+        "predict.rs",
+    ]
+    .map(|file| format!("{runner}/{file}"));
+    let [simulated, tested] =
+        ["simulation/process.rs", "runs.rs"].map(|file| format!("{service}/tests/it/{file}"));
+    let source = "//! Reads no clock.now().\nfn f() { let now = clock.now(); }\nfn g() { tokio::spawn(work); }\n";
+    let folds = "fn f() { engine.apply(event, &mut commands); }\n";
+    check(
+        purity::within_loops,
+        &[
+            (&loops, source),
+            (&zones, "fn f() { let chance = fastrand::f64(); }\n"),
+            (&drive, &format!("{source}{folds}")),
+            (&state, folds),
+            (&predict, folds),
+            (&simulated, folds),
+            (&tested, folds),
+        ],
+        &[
+            (&drive, "second place", "`RunState::apply`"),
+            (&format!("{loops}:2"), "names `.now()`", "arguments"),
+            (&format!("{loops}:3"), "names `tokio`", "action"),
+            (&zones, "names `fastrand`", "arguments"),
+            (&simulated, "second place", "loop take"),
+        ],
+    );
+}
+
+#[test]
 fn an_impure_domain_module_is_found() {
     let source = "//! Knows no tokio.\nuse prost_types::Any;\nfn f(_: tonic::Status) {}\nasync fn g() {}\nfn tokio_like() {}\nlet s = \"sqlx::query\";\n";
     check(

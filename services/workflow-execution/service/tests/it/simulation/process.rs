@@ -165,7 +165,7 @@ impl Process {
 
     /// Wakes the node that waits for a signal.
     pub(super) fn signal(&mut self, outside: &mut Outside, name: &str) {
-        self.root.signal(&self.run, outside, name);
+        self.root.signal(outside, name);
     }
 
     /// Cancels the run, once: the request is durable before anything follows it.

@@ -26,7 +26,6 @@ impl Stopping {
     pub(super) fn begin(run: &OfRun, outside: &mut Outside, reason: &str) -> Self {
         outside.submit(Kind::CancelRequested(CancelRequested {
             reason: reason.to_owned(),
-            ..CancelRequested::default()
         }));
         outside.commit();
         Self::within(GRACE, run, outside, reason, None)

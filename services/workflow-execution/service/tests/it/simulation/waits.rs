@@ -48,7 +48,7 @@ impl Scope {
     }
 
     /// Wakes the node that waits for a signal.
-    pub(super) fn signal(&mut self, run: &OfRun, outside: &mut Outside, name: &str) {
+    pub(super) fn signal(&mut self, outside: &mut Outside, name: &str) {
         let of_name =
             |(node, wait): (&NodeIndex, &common::Wait)| (wait.name == name).then_some(*node);
         if let Some(node) = self.waiting.iter().find_map(of_name) {
@@ -56,7 +56,7 @@ impl Scope {
         }
         for zone in self.zones.values_mut() {
             for scope in zone.running.values_mut() {
-                scope.signal(run, outside, name);
+                scope.signal(outside, name);
             }
         }
     }
