@@ -15,6 +15,7 @@
 //! * [`sizes`]: the lengths of files, and the names of types.
 //! * [`words`]: words that no file may contain.
 //! * [`prose`]: words that are given up, and the remaining count of each.
+//! * [`sentences`]: documentation that opens with a noun or a verb.
 //! * [`pages`]: the length of the first page, and the files that pages name.
 //! * [`error_page`]: the page of error reasons, made from the contract.
 //! * [`unsafe_code`]: the place of unsafe code, and the reason next to it.
@@ -31,6 +32,7 @@ pub mod pages;
 pub mod prose;
 pub mod purity;
 pub mod rust_text;
+pub mod sentences;
 pub mod sizes;
 pub mod tree;
 pub mod unsafe_code;

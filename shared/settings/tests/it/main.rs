@@ -19,7 +19,7 @@ enum Mode {
 #[serde(default)]
 struct Inner {
     listen: SocketAddr,
-    /// How many connections
+    /// The number of connections that
     /// are open at once.
     connections: u32,
     #[serde(with = "settings::DurationText")]
@@ -42,7 +42,7 @@ impl Default for Inner {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Example {
-    /// Where to listen. Default address: 127.0.0.1:7401.
+    /// The address to listen on. Default address: 127.0.0.1:7401.
     server: Inner,
     mode: Mode,
     name: String,
@@ -247,7 +247,7 @@ fn the_effective_settings_can_be_printed_and_read_back_without_secrets() {
     for part in [
         "# example: environment variables EXAMPLE__…\n",
         "api_key = \"[redacted]\"  # file ",
-        "# server: Where to listen. Default address: 127.0.0.1:7401.\n# How many connections are open at \
+        "# server: The address to listen on. Default address: 127.0.0.1:7401.\n# The number of connections that are open at \
          once.\nserver.connections = 9  # environment variable EXAMPLE__SERVER__CONNECTIONS, default 64",
         "server.limit = \"30s\"  # default",
     ] {

@@ -3,7 +3,9 @@
 mod edges;
 mod pages;
 
-use tidy::{Finding, Tree, circles, layout, manifests, once, prose, sizes, unsafe_code, words};
+use tidy::{
+    Finding, Tree, circles, layout, manifests, once, prose, sentences, sizes, unsafe_code, words,
+};
 
 const GOOD: &str = r#"
 [package]
@@ -379,6 +381,34 @@ fn a_given_up_word_more_or_fewer_than_recorded_is_found() {
             "stands 0 times, 1 are recorded",
             "\"goes on\" = 0",
         )],
+    );
+}
+
+#[test]
+fn comments_without_nouns_are_found() {
+    let source = "/// How long it may take.\nfn a() {}\n/// Returns what\n/// is left.\nfn b() {}\n\
+                  /// Whether it is so.\nfn c() {}\n// When it ends, what they hold goes.\nfn d() {}\n";
+    check(
+        sentences::nouns,
+        &[
+            ("shared/a/src/a.rs", source),
+            ("proto/a.proto", "// Why it ended.\n"),
+            ("README.md", "What is this?\n"),
+        ],
+        &[
+            (
+                "shared/a/src/a.rs:1",
+                "opens with a question",
+                "a noun or a verb",
+            ),
+            ("shared/a/src/a.rs:3", "stands for a noun", "the noun"),
+            ("shared/a/src/a.rs:9", "stands for a noun", "the noun"),
+            (
+                "proto/a.proto:1",
+                "opens with a question",
+                "a noun or a verb",
+            ),
+        ],
     );
 }
 
