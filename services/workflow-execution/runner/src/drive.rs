@@ -391,13 +391,13 @@ impl Drive {
     }
 
     fn take(&mut self, node: NodeIndex, happening: Happening) {
+        self.note_cancel();
         let started = self.started.remove(&node);
         let took = started.map_or(Duration::ZERO, |started| started.elapsed());
         self.take_after(node, happening, took);
     }
 
     fn take_after(&mut self, node: NodeIndex, happening: Happening, took: Duration) {
-        self.note_cancel();
         let moment = Moment {
             now: self.now(),
             chance: fastrand::f64(),

@@ -427,6 +427,6 @@ impl RunLoop {
     }
 
     fn is_in_doubt(&self) -> bool {
-        !self.state.in_doubt().is_empty() || !self.unsettled.unknown.is_empty()
+        !self.state.doubts().is_empty() || !self.unsettled.is_empty()
     }
 }

@@ -208,8 +208,18 @@ impl RunState {
     /// Returns the ids of the calls of which it was not recorded how they ended, with their nodes.
     pub fn unsettled(&self) -> impl Iterator<Item = (NodeIndex, &str)> {
         let inside = self.zones.iter();
-        let inside = inside.flat_map(|(node, zone)| zone.unsettled().map(|effect| (*node, effect)));
+        let inside =
+            inside.flat_map(|(node, zone)| zone.effects(None).map(|effect| (*node, effect)));
         self.calls.unsettled().chain(inside)
+    }
+
+    /// Returns the ids of the calls of which it is not known whether they took effect, in zones too.
+    pub fn in_doubt(&self) -> impl Iterator<Item = &str> {
+        let doubtful = Some(common::CallStatus::InDoubt);
+        let zones = self.zones.values();
+        let inside = zones.flat_map(move |zone| zone.effects(doubtful));
+        let own = self.in_doubt.iter();
+        own.map(|(effect_id, _)| effect_id.as_str()).chain(inside)
     }
 
     /// Returns the id of a node with the iterations around it.
@@ -232,8 +242,8 @@ impl RunState {
         &self.handled
     }
 
-    /// Returns the calls of which it is not known whether they took effect, with why.
-    pub(super) fn in_doubt(&self) -> &[(String, common::CallError)] {
+    /// Returns the calls outside of zones of which it is not known whether they took effect, with why.
+    pub(super) fn doubts(&self) -> &[(String, common::CallError)] {
         &self.in_doubt
     }
 
@@ -244,7 +254,12 @@ impl RunState {
 
     /// Returns the state of the nodes at the end, and the calls of which it is not known whether they took
     /// effect.
-    pub(super) fn into_end(self) -> (Engine, Vec<(String, common::CallError)>) {
+    pub(super) fn into_end(mut self) -> (Engine, Vec<(String, common::CallError)>) {
+        // Those inside a zone that was not taken up were recorded by an earlier process.
+        let all: Vec<String> = self.in_doubt().map(str::to_owned).collect();
+        let inside = all.into_iter().skip(self.in_doubt.len());
+        let inside = inside.map(|effect_id| (effect_id, common::CallError::default()));
+        self.in_doubt.extend(inside);
         (self.engine, self.in_doubt)
     }
 }

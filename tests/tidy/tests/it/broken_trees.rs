@@ -402,7 +402,7 @@ fn comments_without_nouns_are_found() {
                 "a noun or a verb",
             ),
             ("shared/a/src/a.rs:3", "stands for a noun", "the noun"),
-            ("shared/a/src/a.rs:9", "stands for a noun", "the noun"),
+            ("shared/a/src/a.rs:8", "stands for a noun", "the noun"),
             (
                 "proto/a.proto:1",
                 "opens with a question",

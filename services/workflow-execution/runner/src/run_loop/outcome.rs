@@ -47,28 +47,18 @@ impl RunLoop {
         }
     }
 
-    /// Returns how the run ended from outside. The calls that did not end are named.
+    /// Returns how the run ended from outside. The calls whose ends are not known are named.
     pub fn stopped(&self, reason: &CancelReason) -> common::RunOutcome {
-        let unended = self.unsettled.unended.iter();
-        let unsettled = unended.chain(self.unknown().map(|(effect_id, _)| effect_id));
-        let stopped = outcome::stopped(reason, unsettled.cloned().collect());
+        let stopped = outcome::stopped(reason, self.unknown().collect());
         let stopped = with_partial_result(self.state.engine(), stopped);
         self.of_run.allowance.with_used(stopped)
     }
 
     /// Returns how the run ended by itself, and what it used; nothing if it has not ended.
     pub fn outcome(&self) -> Option<common::RunOutcome> {
-        let mut unknown = self.unknown();
-        let outcome = match unknown.next() {
-            Some((effect_id, error)) => {
-                // Another attempt of an earlier process is not taken up: it may not have left.
-                let earlier = self.earlier_calls.iter().map(|(_, effect_id)| effect_id);
-                let left = self.unsettled.unended.iter().chain(earlier);
-                let ids = unknown.map(|(effect_id, _)| effect_id).chain(left);
-                let ids = std::iter::once(effect_id).chain(ids).cloned();
-                outcome::in_doubt(ids.collect(), error.clone())
-            }
-            None => {
+        let outcome = match self.is_in_doubt() {
+            true => self.in_doubt(),
+            false => {
                 let ended = self.state.engine().outcome()?;
                 outcome_to_proto(self.state.engine(), ended, self.state.handled().list())
             }
@@ -76,9 +66,25 @@ impl RunLoop {
         Some(self.of_run.allowance.with_used(outcome))
     }
 
-    /// Returns the calls of which it is not known whether they took effect.
-    fn unknown(&self) -> impl Iterator<Item = &(String, common::CallError)> {
-        let own = self.state.in_doubt().iter();
-        own.chain(&self.unsettled.unknown)
+    fn in_doubt(&self) -> common::RunOutcome {
+        let mut known = self.state.doubts().iter().chain(&self.unsettled.unknown);
+        let error = known.next().map(|(_, error)| error.clone());
+        let unended = || {
+            let message = "calls had not ended when the time of their zone was over";
+            outcome::error(common::ErrorCategory::Timeout, "calls_unended", message)
+        };
+        outcome::in_doubt(self.unknown().collect(), error.unwrap_or_else(unended))
+    }
+
+    /// Returns the ids of the calls of which the ends are not known.
+    fn unknown(&self) -> impl Iterator<Item = String> {
+        let Unsettled { unknown, unended } = &self.unsettled;
+        let inside = unknown.iter().map(|(effect_id, _)| effect_id.as_str());
+        let unended = unended.iter().map(String::as_str);
+        // Another attempt of an earlier process is not taken up: it may not have left.
+        let earlier = self.earlier_calls.iter();
+        let earlier = earlier.map(|(_, effect_id)| effect_id.as_str());
+        let own = self.state.in_doubt().chain(inside).chain(unended);
+        own.chain(earlier).map(str::to_owned)
     }
 }

@@ -58,14 +58,12 @@ impl ZoneHistory {
         self.ended.insert(index, gave);
     }
 
-    /// Returns the ids of the effects of iterations that had begun of which the ends are not known.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = &str> {
+    /// Returns the ids of the effects of iterations that had begun whose last status is this one; nothing for
+    /// effects of which no end was recorded.
+    pub(super) fn effects(&self, settled: Option<CallStatus>) -> impl Iterator<Item = &str> {
         let effects = self.effects.iter();
-        let unsettled = effects.filter(|(_, effect)| {
-            let known = effect.settled;
-            known.is_none_or(|status| status == CallStatus::InDoubt)
-        });
-        unsettled.map(|(effect_id, _)| effect_id.as_str())
+        let effects = effects.filter(move |(_, effect)| effect.settled == settled);
+        effects.map(|(effect_id, _)| effect_id.as_str())
     }
 
     /// Returns the iteration of an effect.

@@ -32,6 +32,8 @@ pub(super) enum Unrecoverable {
         reason: String,
         /// The calls whose outcome is unknown.
         unsettled: Vec<String>,
+        /// The calls of which it is not known whether they took effect.
+        in_doubt: Vec<String>,
     },
     /// The storage does not work, so it is left for the next start.
     Storage(Failure),
@@ -128,9 +130,11 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
                 });
             });
         }
-        Err(Unrecoverable::Cancelled { reason, unsettled }) => {
-            span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled))
-        }
+        Err(Unrecoverable::Cancelled {
+            reason,
+            unsettled,
+            in_doubt,
+        }) => span.in_scope(|| end_cancelled(inner, recorder, reason, unsettled, in_doubt)),
         Err(Unrecoverable::Storage(failure)) => {
             tracing::error!(run = %recorder.run_id(), ?failure, "a run cannot continue now");
             return false;
@@ -177,6 +181,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
             unsettled: unsettled
                 .map(|(_, effect_id)| effect_id.to_owned())
                 .collect(),
+            in_doubt: state.in_doubt().map(str::to_owned).collect(),
             reason: reason.to_owned(),
         });
     }
@@ -224,12 +229,19 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
 }
 
 /// Ends a run that had been cancelled before the process ended.
-fn end_cancelled(inner: &Arc<Inner>, recorder: Recorder, reason: String, unsettled: Vec<String>) {
+fn end_cancelled(
+    inner: &Arc<Inner>,
+    recorder: Recorder,
+    reason: String,
+    unsettled: Vec<String>,
+    in_doubt: Vec<String>,
+) {
     let for_run = Arc::clone(inner);
     inner.runs.execute(recorder, move |control| async move {
         let peers = for_run.runner.peers(&control.call_context());
         let left = peers.calls.cancel_all(unsettled, &reason, &peers.context);
-        let left = left.await;
+        let mut left = left.await;
+        left.extend(in_doubt);
         End::Finished(outcome::stopped(
             &run_events::CancelReason::Requested(reason),
             left,

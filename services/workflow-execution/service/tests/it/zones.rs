@@ -321,6 +321,21 @@ async fn w19_a_zone_that_takes_too_long_fails_and_its_calls_are_cancelled() {
 }
 
 #[tokio::test]
+async fn w22_a_call_that_does_not_end_with_its_zone_leaves_the_run_in_doubt() {
+    let world = World::new().await;
+    world.registry.keep_busy(2);
+    let config = json!({"execution": {"timeout": "50ms", "onError": "continue"}});
+    let run = world.start(&looping("busy", 2, config), json!({})).await;
+    let outcome = world.outcome(&run.run_id).await;
+    assert_eq!(outcome.state(), RunState::InDoubt);
+    assert_eq!(outcome.error.unwrap().code, "calls_unended");
+    assert_eq!(
+        outcome.unsettled_effect_ids,
+        [format!("{}/loop#0/act/0", run.run_id)]
+    );
+}
+
+#[tokio::test]
 async fn zones_inside_zones_continue_after_a_crash() {
     let world = World::new().await;
     let definition = json!({

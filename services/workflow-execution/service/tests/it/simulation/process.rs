@@ -123,7 +123,8 @@ impl Process {
             Some(left) => {
                 left.retain(|effect_id| !outside.registry.has_followed_cancel(effect_id));
                 let is_over = left.is_empty() || self.run.grace_is_over;
-                is_over.then(|| outcome::stopped(&reason, left.clone()))
+                let left = || [&left[..], &stopping.in_doubt].concat();
+                is_over.then(|| outcome::stopped(&reason, left()))
             }
             None => {
                 let is_stopped = self.root.stop(&self.run, outside);

@@ -19,6 +19,8 @@ pub(super) struct Stopping {
     pub(super) reason: String,
     /// The calls of which it is not known how they ended, if an earlier process was to stop the run.
     pub(super) recovered: Option<Vec<String>>,
+    /// The calls that were in doubt before.
+    pub(super) in_doubt: Vec<String>,
 }
 
 impl Stopping {
@@ -42,7 +44,10 @@ impl Stopping {
             outside.schedule_call(run.number, effect_id, cancel);
         }
         let grace = GRACE * unsettled.len() as u64;
-        Some(Self::within(grace, run, outside, reason, Some(unsettled)))
+        Some(Self {
+            in_doubt: state.in_doubt().map(str::to_owned).collect(),
+            ..Self::within(grace, run, outside, reason, Some(unsettled))
+        })
     }
 
     fn within(
@@ -60,6 +65,7 @@ impl Stopping {
         Self {
             reason: reason.to_owned(),
             recovered,
+            in_doubt: Vec::new(),
         }
     }
 }
