@@ -1,17 +1,17 @@
 //! The append-only, hash-chained event log behind every run.
 //!
 //! A run is a resource with an id, a state and a log of events. Its owner creates it
-//! ([`RunLog::create`]), appends events through its [`RunWriter`], and finishes it; any number of
-//! followers read it ([`RunLog::follow`]) from any sequence on. The crate stores bytes and does not
+//! ([`RunLogs::create`]), appends events through its [`RunWriter`], and finishes it; any number of
+//! followers read it ([`RunLogs::follow`]) from any sequence on. The crate stores bytes and does not
 //! interpret them.
 //!
 //! # Reading order
 //!
 //! [`event`] and [`run`] are the data, [`limits`] its bounds, [`error`] the failures. [`log`] is
-//! the contract; [`writer`] and [`follower`] are its two handles. Behind them, `cell` holds the
-//! state of a live run in the process, `step` is the unit of storage and `sink` the way to the
-//! store, and `engine` does all work that does not depend on the store: [`sqlite`] or [`memory`];
-//! [`router`] picks between the two. [`retention`] deletes runs that ended long ago.
+//! the log of a service with [`outcome`], the outcomes of its requests; [`writer`] and [`follower`] are its
+//! two handles. Behind them, `cell` holds the state of a live run in the process, `step` is the unit of
+//! storage and `sink` the way to the store, and `engine` does all work that does not depend on the store:
+//! `sqlite` or `memory_store`. [`retention`] deletes runs that ended long ago.
 //!
 //! # Guarantees
 //!
@@ -44,6 +44,7 @@ pub mod follower;
 pub mod limits;
 pub mod log;
 mod memory_store;
+pub mod outcome;
 pub mod retention;
 pub mod run;
 mod sink;
@@ -57,7 +58,8 @@ pub use error::{
 };
 pub use event::{Event, Hash, NewEvent};
 pub use follower::{Batch, Follower};
-pub use log::{Created, Fault, Reopened, RunLogs, Verification};
+pub use log::RunLogs;
+pub use outcome::{Created, Fault, Reopened, Verification};
 pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
 pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
 pub use writer::RunWriter;

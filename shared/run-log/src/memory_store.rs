@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex},
+    sync::Mutex,
 };
 
 use async_trait::async_trait;
@@ -15,16 +15,14 @@ use crate::{
     AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
     cell::{Chain, Registry, lock},
-    engine::Engine,
     event::up_to,
-    sink::Sink,
     step::{Deletion, RunRow, Step, StepError, Store, Tail},
 };
 
 /// The cost of a run or an event in addition to its own bytes; a round figure.
 const OVERHEAD_BYTES: usize = 256;
 
-/// The bounds of a [`MemoryRunLog`](crate::MemoryRunLog).
+/// The bounds of a log in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryLimits {
     /// The most runs, open and finished.
@@ -71,17 +69,8 @@ struct MemoryRun {
     bytes: usize,
 }
 
-impl Engine {
-    /// Makes an empty log in memory.
-    pub(crate) fn in_memory(limits: MemoryLimits) -> Self {
-        let store = Arc::new(MemoryStore::new(limits));
-        let sink = Sink::Memory(Arc::clone(&store));
-        Self::new(store, sink, 1)
-    }
-}
-
 impl MemoryStore {
-    fn new(limits: MemoryLimits) -> Self {
+    pub(crate) fn new(limits: MemoryLimits) -> Self {
         Self {
             limits,
             state: Mutex::default(),

@@ -49,7 +49,12 @@ const SHARED: [(&str, &[&str]); 23] = [
         ],
     ),
     ("script-client", &["contracts", "grpc-kit", "run-events"]),
-    ("run-client", &["contracts", "core-types", "grpc-kit", "run-events", "run-log"]),
+    (
+        "run-client",
+        &[
+            "contracts", "core-types", "sql-store", "run-log", "grpc-kit", "run-events",
+        ],
+    ),
 ];
 
 /// The services of several crates, each with its parts from the bottom up; a part may use the parts before it.

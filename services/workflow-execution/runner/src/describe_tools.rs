@@ -35,43 +35,42 @@ pub(super) async fn execute(
     }
 }
 
-/// Returns which of these ids no tool has.
-///
-/// # Errors
-/// The registry does not answer.
-pub(super) async fn unknown(peers: &Clients, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
-    let mut unknown = Vec::new();
-    for tool_ids in tool_ids.chunks(MAX_BATCH) {
-        let request = BatchGetToolsRequest {
-            tool_ids: tool_ids.to_vec(),
-            ..BatchGetToolsRequest::default()
-        };
-        let found = peers.tools.clone().batch_get_tools(request).await?;
-        unknown.extend(found.into_inner().missing_tool_ids);
+impl Clients {
+    /// Returns the ids, of these, that no tool has.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+        let mut unknown = Vec::new();
+        for tool_ids in tool_ids.chunks(MAX_BATCH) {
+            let request = BatchGetToolsRequest {
+                tool_ids: tool_ids.to_vec(),
+                ..BatchGetToolsRequest::default()
+            };
+            let found = self.tools.clone().batch_get_tools(request).await?;
+            unknown.extend(found.into_inner().missing_tool_ids);
+        }
+        Ok(unknown)
     }
-    Ok(unknown)
-}
 
-/// Returns the names, of these, of tools of which a repeated call does no harm.
-///
-/// # Errors
-/// The registry does not answer.
-pub(super) async fn harmless(
-    peers: &Clients,
-    tool_ids: Vec<String>,
-) -> Result<Vec<String>, Status> {
-    let mut harmless = Vec::new();
-    for tool_ids in tool_ids.chunks(MAX_BATCH) {
-        let request = BatchGetToolsRequest {
-            tool_ids: tool_ids.to_vec(),
-            ..BatchGetToolsRequest::default()
-        };
-        let found = peers.tools.clone().batch_get_tools(request).await?;
-        let tools = with_names(tool_ids, found.into_inner()).into_iter();
-        let tools = tools.filter(|(_, tool)| tool.read_only || tool.idempotent);
-        harmless.extend(tools.map(|(name, _)| name));
+    /// Returns the names, of these, of tools that are read-only or idempotent.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub async fn harmless_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
+        let mut harmless = Vec::new();
+        for tool_ids in tool_ids.chunks(MAX_BATCH) {
+            let request = BatchGetToolsRequest {
+                tool_ids: tool_ids.to_vec(),
+                ..BatchGetToolsRequest::default()
+            };
+            let found = self.tools.clone().batch_get_tools(request).await?;
+            let tools = with_names(tool_ids, found.into_inner()).into_iter();
+            let tools = tools.filter(|(_, tool)| tool.read_only || tool.idempotent);
+            harmless.extend(tools.map(|(name, _)| name));
+        }
+        Ok(harmless)
     }
-    Ok(harmless)
 }
 
 /// Returns the ids and etags of the tools with these names, in their order; nothing if one of them is not there

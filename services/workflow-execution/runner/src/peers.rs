@@ -16,8 +16,6 @@ use run_client::CallClient;
 use run_events::Neighbours;
 use tonic::Status;
 
-use super::describe_tools;
-
 /// The ways to the services that nodes need.
 #[derive(Clone, Debug)]
 pub struct Peers {
@@ -83,22 +81,6 @@ impl Clients {
             ];
             ended.contains(&call.state())
         })
-    }
-
-    /// Returns those of these tools that are read-only or idempotent.
-    ///
-    /// # Errors
-    /// The registry does not answer.
-    pub async fn harmless_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
-        describe_tools::harmless(self, tool_ids).await
-    }
-
-    /// Returns which of these ids no tool has.
-    ///
-    /// # Errors
-    /// The registry does not answer.
-    pub async fn unknown_tools(&self, tool_ids: Vec<String>) -> Result<Vec<String>, Status> {
-        describe_tools::unknown(self, tool_ids).await
     }
 
     /// Returns which of these names no model of the settings has.

@@ -4,7 +4,7 @@ use core_types::{RunId, RunOwner, Timestamp};
 use uuid::Uuid;
 
 use super::*;
-use crate::{CreateError, Created, NewEvent, ReadError, RunWriter};
+use crate::{CreateError, Created, NewEvent, ReadError, RunWriter, engine::Engine, log::in_memory};
 
 fn run_id(number: u128) -> RunId {
     RunId::new(RunOwner::Workflow, Uuid::from_u128(number))
@@ -34,7 +34,7 @@ async fn start(log: &Engine, number: u128) -> RunWriter {
 
 #[tokio::test]
 async fn a_full_log_drops_the_runs_that_ended_first() {
-    let log = Engine::in_memory(MemoryLimits {
+    let log = in_memory(MemoryLimits {
         max_runs: 3,
         max_bytes: 1 << 20,
     });

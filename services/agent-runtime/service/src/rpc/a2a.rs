@@ -63,12 +63,12 @@ const VERSION: &str = "1.0";
 
 /// The call for which a task is read.
 #[derive(Clone, Debug)]
-struct Caller {
+struct TaskReader {
     context: CallContext,
     drain: Drain,
 }
 
-impl Caller {
+impl TaskReader {
     fn of<T>(request: &Request<T>) -> Self {
         Self {
             context: CallContext::of(request),
@@ -156,7 +156,7 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let view = View::of_one(configuration.history_length)?;
@@ -178,7 +178,7 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SendMessageRequest>,
     ) -> Result<Response<Self::SendStreamingMessageStream>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let configuration = request.configuration.clone().unwrap_or_default();
         let view = View::of_one(configuration.history_length)?;
@@ -193,7 +193,7 @@ impl A2aService for A2aRpc {
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let view = View::of_one(request.history_length)?;
         let run = self.run(&request.tenant, &request.id).await?;
@@ -204,7 +204,7 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         Ok(Response::new(self.list(request, caller).await?))
     }
@@ -213,7 +213,7 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<CancelTaskRequest>,
     ) -> Result<Response<Task>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let run = self.run(&request.tenant, &request.id).await?;
         if run.outcome.is_some() {
@@ -232,7 +232,7 @@ impl A2aService for A2aRpc {
         &self,
         request: Request<SubscribeToTaskRequest>,
     ) -> Result<Response<Self::SubscribeToTaskStream>, Status> {
-        let caller = Caller::of(&request);
+        let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let run = self.run(&request.tenant, &request.id).await?;
         if run.outcome.is_some() {

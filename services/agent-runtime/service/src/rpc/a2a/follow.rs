@@ -9,7 +9,7 @@ use run_events::{Records, Runs};
 use tonic::Status;
 
 use super::{
-    A2aRpc, Caller,
+    A2aRpc, TaskReader,
     progress::Progress,
     task::{self, View},
 };
@@ -23,7 +23,7 @@ pub(super) struct Followed {
 
 impl Followed {
     /// Reads the log of a turn up to its present.
-    pub(super) async fn open(runs: &Runs, run: Run, caller: Caller) -> Result<Self, Status> {
+    pub(super) async fn open(runs: &Runs, run: Run, caller: TaskReader) -> Result<Self, Status> {
         // Few of the events are sent, so that none waits for those before it to be taken.
         let context = caller.context.without_deadline();
         let records = runs.watch(context, &run.run_id, 0, caller.drain).await?;
@@ -57,7 +57,12 @@ impl Followed {
 
 impl A2aRpc {
     /// Returns the task of a turn. Its log is read only for what the run itself does not say.
-    pub(super) async fn task(&self, run: Run, view: View, caller: Caller) -> Result<Task, Status> {
+    pub(super) async fn task(
+        &self,
+        run: Run,
+        view: View,
+        caller: TaskReader,
+    ) -> Result<Task, Status> {
         if view.is_known_without_log(&run) {
             return Ok(task::write(&run, &Progress::of(&run), view));
         }

@@ -10,7 +10,7 @@ use prost::Message;
 use prost_types::Timestamp;
 use tonic::Status;
 
-use super::{A2aRpc, Caller, task::View, tenant_of};
+use super::{A2aRpc, TaskReader, task::View, tenant_of};
 
 /// The page that a client gets that names no size, and the largest.
 const PAGE: (i32, i32) = (50, 100);
@@ -24,7 +24,7 @@ impl A2aRpc {
     pub(super) async fn list(
         &self,
         request: ListTasksRequest,
-        caller: Caller,
+        caller: TaskReader,
     ) -> Result<ListTasksResponse, Status> {
         let asked = ListQuery::read(&request)?;
         let mut runs = ListRunsRequest {

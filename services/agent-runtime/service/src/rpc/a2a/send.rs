@@ -13,7 +13,7 @@ use grpc_kit::{CallContext, Failure, reason, violations};
 use tonic::{Code, Status};
 
 use super::{
-    A2aRpc, Caller,
+    A2aRpc, TaskReader,
     failure::{no_push, unsupported},
     follow::Followed,
     parts::{self, MessageContent},
@@ -29,7 +29,7 @@ impl A2aRpc {
     pub(super) async fn deliver(
         &self,
         request: SendMessageRequest,
-        caller: &Caller,
+        caller: &TaskReader,
     ) -> Result<Followed, Status> {
         let configuration = request.configuration.unwrap_or_default();
         if configuration.task_push_notification_config.is_some() {
