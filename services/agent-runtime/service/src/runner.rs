@@ -1,7 +1,7 @@
 //! Carries turns out: asks models, sends calls, records everything.
 //!
 //! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
-//! through [`turn_log::journal::read`], back into the turn. After a crash the log is
+//! through [`TurnState::apply`], into the turn. After a crash the log is
 //! replayed and the turn continues where it stopped: an answer that is in the log is never asked
 //! for again, and a call that had left is asked about with the same effect id.
 //!
@@ -9,73 +9,44 @@
 //! - [`scenes`]: carrying scenes out.
 //! - `answers`: from the answer of a question to the turn that it opens.
 
-mod answer_source;
 pub(crate) mod answers;
 mod asker;
-mod budgets;
-mod call;
 mod caller;
-mod compact;
-mod deliberate;
 mod deliberation;
 mod directives;
 mod driver;
-mod earlier_turns;
 mod ending;
 mod export;
-mod in_flight;
 mod inventory;
-mod observations;
 mod prompting;
-mod queue;
-mod reading_context;
-mod reduce;
 mod replay;
 pub(crate) mod retention;
 pub mod scenes;
-mod shown_states;
-mod spending;
-mod steer;
 mod stop;
-mod streaming_answer;
-mod text_coalescer;
-mod turn_recorder;
 pub mod turns;
+mod untrusted;
 
 use std::{sync::Arc, time::Duration};
 
-use agent_domain::{
-    compaction::Compaction,
-    message::TurnMessage,
-    plan::{Opening, Plan, TurnInput},
-    turn::Turn,
-};
+use agent_domain::plan::{Plan, TurnInput};
 use agent_store::{conversations::Conversations, questions::Questions};
-use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use core_types::Clock;
 use grpc_kit::Failure;
 use model_client::Models;
 use run_client::CallClient;
-use run_events::{OpenRun, Recorder, RunMeta, Runs};
-use serde_json::Value;
+use run_events::{OpenRun, Recorder, RunMeta, Runs, timestamp_to_proto};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use self::{
-    directives::{Steering, Switchboard},
-    driver::Driver,
-    observations::Observations,
-    spending::Spending,
+    directives::Switchboard,
+    driver::{Driver, Left},
 };
 use crate::{peers::Peers, settings::AgentSettings, states::States};
-use turn_log::{
-    forked::Forked,
-    history, journal,
-    replay::{Folded, ReplayError, fold, time_of},
-};
+use turn_log::{journal, replay::ReplayError, state::TurnState};
 
-pub(crate) use deliberate::{describe, describe_model};
 pub(crate) use directives::Directive;
-pub(crate) use driver::damaged;
+pub(crate) use driver::{damaged, describe, describe_model};
 pub use replay::{Divergence, Fixture, FixtureError, replay};
 
 /// The kind of run that a turn is.
@@ -179,22 +150,20 @@ impl Runner {
         room: TurnPermit,
     ) {
         let now = self.inner.clock.now();
-        let turn =
-            Turn::new(plan.budgets, &input.opening, now).with_native_calls(plan.tools.is_native());
-        let given = input
-            .history
-            .iter()
-            .map(|message| message.clone().at(now))
-            .collect();
+        let native = plan.tools.is_native();
+        let mut state = TurnState::begin(&plan, native, input.opening.clone(), now);
+        for message in &input.history {
+            let given = RunEvent {
+                time: Some(timestamp_to_proto(now)),
+                kind: Some(journal::message_given(message)),
+                ..RunEvent::default()
+            };
+            state
+                .apply(&given)
+                .expect("a turn that has not begun takes messages");
+        }
         let span = telemetry::spans::invoke_agent(&meta.subject);
-        self.execute(
-            recorder,
-            meta,
-            plan,
-            Resumed::fresh(turn, given, &input.opening),
-            Some(room),
-            &span,
-        );
+        self.execute(recorder, meta, plan, (state, None), Some(room), &span);
     }
 
     /// Continues with a turn that the process before this one left.
@@ -233,14 +202,15 @@ impl Runner {
             telemetry::context::set_parent(&span, &parent);
         }
         let run = open.recorder.run_id();
-        match Resumed::replay(&open) {
-            Ok((plan, resumed)) => {
+        match left(&open) {
+            Ok((plan, state, left)) => {
                 tracing::info!(%run, events = open.events.len(), "resuming a turn");
-                self.execute(open.recorder, open.meta, plan, resumed, room, &span);
+                let state = (state, Some(left));
+                self.execute(open.recorder, open.meta, plan, state, room, &span);
             }
             Err(error) => {
                 tracing::error!(%run, error = grpc_kit::failure::chain(&error), "a turn cannot continue");
-                let outcome = driver::damaged();
+                let outcome = damaged();
                 let work = |_| async { run_events::End::Finished(outcome) };
                 span.in_scope(|| self.inner.runs.execute(open.recorder, work));
             }
@@ -252,7 +222,7 @@ impl Runner {
         recorder: Recorder,
         meta: RunMeta,
         plan: Plan,
-        resumed: Resumed,
+        (state, left): (TurnState, Option<Left>),
         room: Option<TurnPermit>,
         span: &tracing::Span,
     ) {
@@ -269,9 +239,9 @@ impl Runner {
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
         let work = move |control| {
-            let driver = Driver::new(inner, writer, control, meta, plan, resumed);
+            let driver = Driver::new(inner, writer, control, meta, plan, state);
             async move {
-                let end = driver.run().await;
+                let end = driver.run(left).await;
                 drop(room);
                 end
             }
@@ -280,122 +250,16 @@ impl Runner {
     }
 }
 
-/// A turn and what else its log said.
-#[derive(Debug)]
-struct Resumed {
-    turn: Turn,
-    /// Messages from before the turn, as its caller gave them.
-    given: Vec<TurnMessage>,
-    /// Texts that the model was shown and that are not trusted.
-    untrusted: Vec<String>,
-    /// Whether a call gave a handle.
-    handle_given: bool,
-    /// Whether the log has more than the run's beginning.
-    replayed: bool,
-    /// Whether the process before this one accepted the turn.
-    taken_over: bool,
-    /// The reason, if the run was asked to be cancelled.
-    cancel: Option<String>,
-    /// What the turn has used of its models.
-    spending: Spending,
-    /// What the calls of the newest answer came to.
-    observations: Observations,
-    /// What the turn replaced turns before it by.
-    compacted: Option<Compaction>,
-    /// The events that opened the turn.
-    events: Vec<Value>,
-    /// What people asked of it.
-    steering: Steering,
-    /// The versions of the states that a model was asked with that has not answered.
-    asked: AskedStates,
-    /// What it has taken over from the turn that it is a fork of.
-    forked: Forked,
-}
-
-/// The versions of the states that a model was asked with.
-#[derive(Clone, Copy, Debug, Default)]
-struct AskedStates {
-    /// Of the private state.
-    private: Option<u64>,
-    /// Of the world state.
-    world: Option<u64>,
-    /// Of the goals.
-    goals: Option<u64>,
-}
-
-impl Resumed {
-    fn fresh(turn: Turn, given: Vec<TurnMessage>, opening: &Opening) -> Self {
-        let mut untrusted = history::untrusted_given(&given);
-        untrusted.extend(history::untrusted_opening(opening));
-        Self {
-            turn,
-            given,
-            untrusted,
-            handle_given: false,
-            replayed: false,
-            taken_over: false,
-            cancel: None,
-            spending: Spending::default(),
-            observations: Observations::default(),
-            compacted: None,
-            events: match opening {
-                Opening::Events(events) => events.clone(),
-                Opening::UserMessage(_) | Opening::ModelText { .. } => Vec::new(),
-            },
-            steering: Steering::default(),
-            asked: AskedStates::default(),
-            forked: Forked::default(),
-        }
-    }
-
-    fn replay(open: &OpenRun) -> Result<(Plan, Self), ReplayError> {
-        let plan: Plan =
-            serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
-        let run = open.recorder.run_id().to_string();
-        let own = open.events.iter().filter(|event| event.run_id == run);
-        let Folded {
-            turn,
-            given,
-            opening,
-        } = fold(&plan, plan.tools.is_native(), own.clone())?;
-        let mut resumed = Self::fresh(turn, given, &opening);
-        resumed.taken_over = true;
-        for event in own {
-            resumed.forked.take(event);
-            match &event.kind {
-                Some(Kind::CancelRequested(asked)) => resumed.cancel = Some(asked.reason.clone()),
-                Some(
-                    Kind::RunStarted(_)
-                    | Kind::MessageGiven(_)
-                    | Kind::TurnForked(_)
-                    | Kind::ResultTaken(_)
-                    | Kind::RunQueued(_)
-                    | Kind::RunDequeued(_),
-                )
-                | None => {}
-                Some(kind) => {
-                    resumed.replayed = true;
-                    resumed.untrusted.extend(history::untrusted_of(kind));
-                    resumed.observations.take(kind);
-                    resumed.handle_given |= history::gives_handle(kind);
-                    resumed.spending.take(kind, time_of(event));
-                    resumed.steering.replay(event);
-                    resumed.compacted = history::compaction_of(kind).or(resumed.compacted);
-                    match kind {
-                        Kind::ModelRequested(asked) => {
-                            let version = |version: u64| (version > 0).then_some(version);
-                            resumed.asked = AskedStates {
-                                private: version(asked.state_version),
-                                world: version(asked.world_version),
-                                goals: version(asked.goals_version),
-                            };
-                        }
-                        Kind::ModelAnswered(_) => resumed.asked = AskedStates::default(),
-                        _ => {}
-                    }
-                }
-            }
-        }
-        Ok((plan, resumed))
-    }
+/// Reads what the process before this one left of a turn.
+fn left(open: &OpenRun) -> Result<(Plan, TurnState, Left), ReplayError> {
+    let plan: Plan = serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
+    let run = open.recorder.run_id().to_string();
+    let own = open.events.iter().filter(|event| event.run_id == run);
+    let state = TurnState::replay(&plan, plan.tools.is_native(), own.clone())?;
+    let cancels = own.filter_map(|event| match &event.kind {
+        Some(Kind::CancelRequested(asked)) => Some(asked.reason.clone()),
+        _ => None,
+    });
+    let cancelled = cancels.last();
+    Ok((plan, state, Left { cancelled }))
 }

@@ -5,8 +5,8 @@ use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use serde_json::{Value, json};
 
 /// The events that a turn has taken over as a fork; empty if it is none.
-#[derive(Clone, Debug, Default)]
-pub struct Forked {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Forked {
     /// The last event that was taken over; zero if none was.
     until: u64,
     answer: Option<common::ForkedAnswer>,
@@ -15,7 +15,7 @@ pub struct Forked {
 
 impl Forked {
     /// Records an event of the turn's own log.
-    pub fn take(&mut self, event: &common::RunEvent) {
+    pub(crate) fn take(&mut self, event: &common::RunEvent) {
         match &event.kind {
             Some(Kind::TurnForked(forked)) => {
                 self.until = event.sequence + u64::from(forked.taken_events);
@@ -27,19 +27,19 @@ impl Forked {
     }
 
     /// Whether an event was taken over.
-    pub fn covers(&self, sequence: u64) -> bool {
+    pub(crate) fn covers(&self, sequence: u64) -> bool {
         sequence <= self.until
     }
 
     /// Returns the answer that replaces the model's, if it is due.
-    pub fn answer_due(&self, turn: &Turn) -> Option<&common::ForkedAnswer> {
+    pub(crate) fn answer_due(&self, turn: &Turn) -> Option<&common::ForkedAnswer> {
         let answer = self.answer.as_ref().filter(|answer| answer.number > 0);
         answer.filter(|answer| answer.number == turn.answer_number())
     }
 
     /// Returns the result of a call of the answer at hand in the original turn; none if the call is
     /// to be dispatched.
-    pub fn result_of(&self, turn: &Turn, index: u32) -> Option<&common::ResultTaken> {
+    pub(crate) fn result_of(&self, turn: &Turn, index: u32) -> Option<&common::ResultTaken> {
         let answer = self.answer.as_ref()?;
         if answer.number != turn.answer_number() {
             return None;

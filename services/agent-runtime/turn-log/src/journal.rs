@@ -5,6 +5,7 @@
 
 use agent_domain::{
     budgets::Budget,
+    compaction::Compaction,
     message::ChatMessage,
     turn::{CallStatus, ReadCall, TurnEvent},
 };
@@ -12,6 +13,7 @@ use contracts::{
     tavern::common::v1::{self as common, run_event::Kind},
     watch::voids_answer,
 };
+use grpc_kit::run_list::timestamp_from_proto;
 
 use crate::wire;
 
@@ -139,6 +141,34 @@ pub fn given_message(kind: &Kind) -> Option<ChatMessage> {
     match kind {
         Kind::MessageGiven(given) => wire::message_from_proto(given.message.clone()?).ok(),
         _ => None,
+    }
+}
+
+/// Returns what earlier turns are replaced by; none if an event is another.
+pub(crate) fn compaction(kind: &Kind) -> Option<Compaction> {
+    match kind {
+        Kind::ConversationCompacted(compacted) => Some(Compaction {
+            until: compacted.until.and_then(timestamp_from_proto)?,
+            summary: compacted.summary.clone(),
+            turns: compacted.turns,
+        }),
+        _ => None,
+    }
+}
+
+/// Returns whether an event gave the model a handle by which it may read on.
+pub(crate) fn gives_handle(kind: &Kind) -> bool {
+    match kind {
+        Kind::CallSettled(settled) => settled.result.as_ref().is_some_and(call_wire::gives_handle),
+        // A call that is not waited for is known by its handle alone.
+        Kind::ToolSelected(selected) => {
+            let control = selected
+                .call
+                .as_ref()
+                .and_then(|call| call.control.as_ref());
+            control.is_some_and(|control| control.no_reply)
+        }
+        _ => false,
     }
 }
 

@@ -1,15 +1,12 @@
-//! Replays the log of a turn.
+//! What a log holds beside changes of the turn, and why it may not be replayed.
 
 use agent_domain::{
-    message::TurnMessage,
     plan::{Opening, Plan},
-    turn::{Divergence, Turn},
+    turn::Divergence,
 };
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
+use contracts::tavern::common::v1 as common;
 use core_types::Timestamp;
 use run_events::{DamagedLog, RunMeta};
-
-use crate::journal;
 
 /// A log that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -36,54 +33,6 @@ pub enum ReplayError {
 /// [`DamagedLog::Meta`] if it is not the plan of a turn.
 pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
     serde_json::from_value(meta.data).map_err(DamagedLog::Meta)
-}
-
-/// The state after a turn's own events.
-pub struct Folded {
-    /// The turn.
-    pub turn: Turn,
-    /// The messages from before it.
-    pub given: Vec<TurnMessage>,
-    /// The opening.
-    pub opening: Opening,
-}
-
-/// Replays a turn's own events. With `native`, native calls and their results keep that form in its
-/// messages; otherwise they are text.
-///
-/// # Errors
-/// [`ReplayError`] for a log that this machine did not write.
-pub fn fold<'a>(
-    plan: &Plan,
-    native: bool,
-    mut own: impl Iterator<Item = &'a common::RunEvent>,
-) -> Result<Folded, ReplayError> {
-    let first = own.next().ok_or(ReplayError::NoBeginning)?;
-    let Some(Kind::RunStarted(started)) = &first.kind else {
-        return Err(ReplayError::NoBeginning);
-    };
-    let opening = opening(plan, started).map_err(ReplayError::Plan)?;
-    let mut turn = Turn::new(plan.budgets, &opening, time_of(first)).with_native_calls(native);
-    let mut given = Vec::new();
-    for event in own {
-        let kind = event.kind.as_ref();
-        if let Some(message) = kind.and_then(journal::given_message) {
-            given.push(message.at(time_of(event)));
-        }
-        let Some(happened) = kind.and_then(journal::read) else {
-            continue;
-        };
-        turn.apply(happened, time_of(event))
-            .map_err(|source| ReplayError::Diverged {
-                sequence: event.sequence,
-                source,
-            })?;
-    }
-    Ok(Folded {
-        turn,
-        given,
-        opening,
-    })
 }
 
 /// Reads the opening of a turn.

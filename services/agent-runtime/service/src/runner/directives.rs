@@ -2,21 +2,15 @@
 //! G810).
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use agent_domain::budgets::{Budgets, Limits};
-use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use tokio::sync::{mpsc, oneshot};
-use turn_log::wire;
 
 /// How many directives may wait to be taken by one turn.
 const WAITING: usize = 16;
-/// How many messages may wait for the model's next request.
-const MOST_MESSAGES: usize = 16;
-/// How many named requests one turn accepts.
-const MOST_REQUESTS: usize = 1_000;
 
 /// Something that a person asks of a turn.
 #[derive(Debug)]
@@ -63,6 +57,7 @@ impl Switchboard {
         self.lock().insert(run_id.clone(), sender);
         TurnInbox {
             receiver,
+            promised: HashMap::new(),
             run_id,
             switchboard: self.clone(),
         }
@@ -77,6 +72,8 @@ impl Switchboard {
 #[derive(Debug)]
 pub(super) struct TurnInbox {
     receiver: mpsc::Receiver<Directive>,
+    /// Who waits for the sequence from which on a message is in force, by that at which it was accepted.
+    promised: HashMap<u64, oneshot::Sender<u64>>,
     run_id: String,
     switchboard: Switchboard,
 }
@@ -95,98 +92,22 @@ impl TurnInbox {
             None => std::future::pending().await,
         }
     }
+
+    /// Remembers who waits until a message is in force that was accepted; the newest who asks counts.
+    pub(super) fn promise(&mut self, accepted: u64, in_force: oneshot::Sender<u64>) {
+        self.promised.insert(accepted, in_force);
+    }
+
+    /// Answers the caller who waits for a message, if there is one.
+    pub(super) fn keep(&mut self, accepted: u64, in_force: u64) {
+        if let Some(caller) = self.promised.remove(&accepted) {
+            let _ = caller.send(in_force);
+        }
+    }
 }
 
 impl Drop for TurnInbox {
     fn drop(&mut self) {
         self.switchboard.lock().remove(&self.run_id);
-    }
-}
-
-/// A message that waits for the model's next request.
-#[derive(Debug)]
-pub(super) struct Message {
-    pub(super) text: String,
-    request_id: String,
-    pub(super) accepted_sequence: u64,
-    pub(super) in_force: Option<oneshot::Sender<u64>>,
-}
-
-/// What a turn was asked and what it answered, by the names of the requests.
-#[derive(Debug, Default)]
-pub(super) struct Steering {
-    pub(super) waiting: VecDeque<Message>,
-    /// The sequences at which messages were accepted and, if they are, in force.
-    pub(super) accepted: HashMap<String, (u64, Option<u64>)>,
-    pub(super) edited: HashMap<String, (u64, Budgets)>,
-}
-
-impl Steering {
-    /// Takes an event of the log that is replayed.
-    pub(super) fn replay(&mut self, event: &common::RunEvent) {
-        match &event.kind {
-            Some(Kind::SteeringAccepted(accepted)) => {
-                self.accept(&accepted.request_id, &accepted.message, event.sequence);
-            }
-            Some(Kind::Steered(steered)) => {
-                let is_it =
-                    |message: &Message| message.accepted_sequence == steered.accepted_sequence;
-                if let Some(place) = self.waiting.iter().position(is_it) {
-                    self.take(place, event.sequence);
-                }
-            }
-            Some(Kind::BudgetsEdited(edited)) => {
-                let budgets = wire::edited_budgets(edited);
-                let request_id = edited.request_id.clone();
-                self.edited.insert(request_id, (event.sequence, budgets));
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether the model has a message to read.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    pub(super) fn accept(&mut self, request_id: &str, text: &str, sequence: u64) {
-        self.waiting.push_back(Message {
-            text: text.to_owned(),
-            request_id: request_id.to_owned(),
-            accepted_sequence: sequence,
-            in_force: None,
-        });
-        self.accepted
-            .insert(request_id.to_owned(), (sequence, None));
-    }
-
-    pub(super) fn take(&mut self, place: usize, sequence: u64) {
-        let Some(message) = self.waiting.remove(place) else {
-            return;
-        };
-        if let Some((_, in_force)) = self.accepted.get_mut(&message.request_id) {
-            *in_force = Some(sequence);
-        }
-        if let Some(in_force) = message.in_force {
-            let _ = in_force.send(sequence);
-        }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= MOST_MESSAGES || self.accepted.len() >= MOST_REQUESTS
-    }
-
-    /// Answers a request that was seen before.
-    pub(super) fn answer_again(
-        &mut self,
-        (accepted, in_force): (u64, Option<u64>),
-        answer: oneshot::Sender<u64>,
-    ) {
-        let is_it = |message: &&mut Message| message.accepted_sequence == accepted;
-        match (in_force, self.waiting.iter_mut().find(is_it)) {
-            (Some(sequence), _) => drop(answer.send(sequence)),
-            (None, Some(message)) => message.in_force = Some(answer),
-            (None, None) => {}
-        }
     }
 }

@@ -1,4 +1,26 @@
 //! One turn while it is carried out.
+//!
+//! [`Driver`] does what the pure [`Turn`] returns. All that changes the turn goes through its [`LiveLog`].
+//!
+//! - `deliberate`, `answer_source`, `streaming_answer`: asking for an answer and reading it.
+//! - `call`, `reduce`: the calls of an answer.
+//! - `budgets`, `compact`, `queue`, `steer`: what is looked at in between.
+
+mod answer_source;
+mod budgets;
+mod call;
+mod compact;
+mod deliberate;
+mod earlier_turns;
+mod in_flight;
+mod live_log;
+mod queue;
+mod reading_context;
+mod reduce;
+mod shown_states;
+mod steer;
+mod streaming_answer;
+mod text_coalescer;
 
 use std::sync::Arc;
 
@@ -6,7 +28,7 @@ use call_catalogue::Catalogue;
 use contracts::tavern::common::v1::{self as common, StopReason, run_event::Kind};
 use run_events::{CancelReason, End, Recorder, RunControl, RunMeta, outcome};
 use run_log::AppendError;
-use serde_json::Value;
+use turn_log::{journal, state::TurnState};
 
 use agent_domain::{
     observation,
@@ -15,66 +37,55 @@ use agent_domain::{
 };
 use agent_store::store::StateOwner;
 
-use super::{
-    Inner, Resumed,
-    asker::Asker,
-    caller::Caller,
-    directives::{Steering, TurnInbox},
+use self::{
+    deliberate::Retries,
     earlier_turns::EarlierTurns,
-    ending, history,
     in_flight::CallsInFlight,
-    inventory::Inventory,
-    journal,
-    observations::Observations,
+    live_log::LiveLog,
     shown_states::{Owners, ShownStates},
-    spending::Spending,
-    stop::TurnStop,
-    turn_recorder::TurnRecorder,
 };
-use turn_log::forked::Forked;
+use super::{
+    Inner, asker::Asker, caller::Caller, directives::TurnInbox, ending, inventory::Inventory,
+    stop::TurnStop, untrusted::Untrusted,
+};
+
+pub(super) use budgets::withheld;
+pub(super) use call::{effect_of, words};
+pub(super) use deliberate::{STOPPED_AT_UNKNOWN_TOOL, refused, understood};
+pub(super) use reading_context::{ReadingContext, selected};
+pub(super) use streaming_answer::StreamingAnswer;
+
+pub(crate) use deliberate::{describe, describe_model};
 
 /// One turn while it is carried out.
 pub(super) struct Driver {
-    pub(super) shared: Arc<Inner>,
-    pub(super) log: TurnRecorder,
-    pub(super) control: RunControl,
-    pub(super) meta: RunMeta,
-    pub(super) plan: Plan,
-    pub(super) turn: Turn,
-    pub(super) inventory: Inventory,
+    shared: Arc<Inner>,
+    control: RunControl,
+    meta: RunMeta,
+    plan: Plan,
+    /// The turn's log and state.
+    log: LiveLog,
+    inventory: Inventory,
     /// The messages before the turn.
-    pub(super) earlier: EarlierTurns,
-    /// Whether the model reported that the present request is too long.
-    pub(super) is_too_long: bool,
-    /// Whether the present answer is requested once more, as it was cut off.
-    pub(super) was_cut: bool,
-    pub(super) untrusted: Vec<String>,
-    /// Whether a call of the conversation gave a handle.
-    handle_given: bool,
-    /// The calls in flight.
-    pub(super) in_flight: CallsInFlight,
-    /// What the turn has used of its models.
-    pub(super) spending: Spending,
-    /// What the calls of the newest answer came to.
-    pub(super) observations: Observations,
-    /// The event up to which what the present deliberation workflow wrote is void; zero for none.
-    pub(super) void_until: u64,
+    earlier: EarlierTurns,
     /// The states that the model is shown.
-    pub(super) states: ShownStates,
-    /// What it has taken over from the turn that it is a fork of.
-    pub(super) forked: Forked,
-    /// The events that opened the turn.
-    pub(super) events: Vec<Value>,
+    states: ShownStates,
+    untrusted: Untrusted,
     /// What people ask of the turn.
-    pub(super) inbox: TurnInbox,
-    /// Their messages for the model.
-    pub(super) steering: Steering,
+    inbox: TurnInbox,
+    /// Why the present answer is requested once more.
+    retries: Retries,
+    /// The calls in flight.
+    in_flight: CallsInFlight,
     /// The turn's span.
-    pub(super) span: tracing::Span,
-    replayed: bool,
-    pub(super) cancelled_before: Option<String>,
-    /// Whether turns before it may not have ended.
-    is_behind: bool,
+    span: tracing::Span,
+}
+
+/// What a process finds of a turn that another one left.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// The reason, if the run was asked to be cancelled.
+    pub(super) cancelled: Option<String>,
 }
 
 impl Driver {
@@ -84,45 +95,30 @@ impl Driver {
         control: RunControl,
         meta: RunMeta,
         plan: Plan,
-        resumed: Resumed,
+        state: TurnState,
     ) -> Self {
         let inbox = shared.switchboard.connect(recorder.run_id().to_string());
         Self {
             shared,
-            log: TurnRecorder::new(recorder),
             in_flight: CallsInFlight::new(&control),
             control,
             meta,
             plan,
-            turn: resumed.turn,
+            earlier: EarlierTurns::new(state.given()),
+            log: LiveLog::new(recorder, state),
             inventory: Inventory::default(),
-            earlier: EarlierTurns::new(resumed.given, resumed.compacted),
-            is_too_long: false,
-            was_cut: false,
-            untrusted: resumed.untrusted,
-            handle_given: resumed.handle_given,
-            spending: resumed.spending,
-            observations: resumed.observations,
-            void_until: 0,
-            states: ShownStates {
-                asked: resumed.asked,
-                ..ShownStates::default()
-            },
-            forked: resumed.forked,
-            events: resumed.events,
+            states: ShownStates::default(),
+            untrusted: Untrusted::default(),
             inbox,
-            steering: resumed.steering,
+            retries: Retries::default(),
             span: tracing::Span::none(),
-            replayed: resumed.replayed,
-            cancelled_before: resumed.cancel,
-            is_behind: resumed.taken_over && !resumed.replayed,
         }
     }
 
-    /// Carries the turn out to its end.
-    pub(super) async fn run(mut self) -> End {
+    /// Carries the turn out to its end; `left` is there for one that another process accepted.
+    pub(super) async fn run(mut self, left: Option<Left>) -> End {
         self.span = tracing::Span::current();
-        let mut stop = match self.go().await {
+        let mut stop = match self.go(left).await {
             Ok(outcome) => return End::Finished(self.with_totals(outcome)),
             Err(stop) => stop,
         };
@@ -132,35 +128,42 @@ impl Driver {
             stop = worse;
         }
         let outcome = match stop {
-            TurnStop::Cancelled(reason) => outcome::stopped(&reason, self.turn.unsettled()),
+            TurnStop::Cancelled(reason) => outcome::stopped(&reason, self.turn().unsettled()),
             TurnStop::Failed(error) => {
                 let reason = ending::stop_reason(&error);
-                ending::failed(&self.turn, *error, reason)
+                ending::failed(self.turn(), *error, reason)
             }
             TurnStop::Storage(error) => return self.leave_open(&error),
         };
-        match self.commit().await {
+        match self.log.commit().await {
             Err(TurnStop::Storage(error)) => self.leave_open(&error),
             _ => End::Finished(self.with_totals(outcome)),
         }
     }
 
+    fn turn(&self) -> &Turn {
+        self.log.turn()
+    }
+
     fn with_totals(&self, mut outcome: common::RunOutcome) -> common::RunOutcome {
-        outcome.model_totals = self.spending.totals();
-        outcome.calls = self.turn.dispatched();
+        outcome.model_totals = self.log.state().model_totals();
+        outcome.calls = self.turn().dispatched();
         outcome
     }
 
-    async fn go(&mut self) -> Result<common::RunOutcome, TurnStop> {
-        if self.is_behind || self.log.recorder().is_queued() {
-            self.await_turns_before().await?;
+    async fn go(&mut self, left: Option<Left>) -> Result<common::RunOutcome, TurnStop> {
+        let is_fresh = !self.log.state().has_begun();
+        let is_behind = left.is_some() && is_fresh;
+        let cancelled = left.and_then(|left| left.cancelled);
+        if is_behind || self.log.recorder().is_queued() {
+            self.await_turns_before(cancelled.is_some()).await?;
         }
-        self.spending.resume_at(self.shared.clock.now());
-        if let Some(reason) = self.cancelled_before.take() {
+        self.log.resume();
+        if let Some(reason) = cancelled {
             self.cancel_calls().await;
             return Err(TurnStop::Cancelled(CancelReason::Requested(reason)));
         }
-        self.prepare().await?;
+        self.prepare(is_fresh).await?;
         if self.plan.compact {
             self.compact_now().await?;
         }
@@ -171,10 +174,10 @@ impl Driver {
             while let Some(directive) = self.inbox.waiting() {
                 self.obey(directive).await?;
             }
-            match self.turn.next() {
+            match self.turn().next() {
                 // What people say is read before the model is asked, and keeps a turn from stopping.
                 Command::Ask(_) | Command::Finish(Finish::Stop)
-                    if self.steering.is_waiting() && self.turn.asks_model() =>
+                    if self.log.state().steering().next().is_some() && self.turn().asks_model() =>
                 {
                     self.steer().await?;
                 }
@@ -184,8 +187,8 @@ impl Driver {
                     match ask {
                         Ask::Round(_) if self.note_spent_before_round()? => {}
                         Ask::Last(budget) if self.reserved(true).is_err() => {
-                            self.commit().await?;
-                            return Ok(ending::outcome(&self.turn, &Finish::Budget(budget)));
+                            self.log.commit().await?;
+                            return Ok(ending::outcome(self.turn(), &Finish::Budget(budget)));
                         }
                         ask => self.ask(ask).await?,
                     }
@@ -198,15 +201,15 @@ impl Driver {
                 Command::GiveUp(left) => self.give_up(&left).await?,
                 Command::Skip { call, failed_tool } => self.skip(&call, &failed_tool)?,
                 Command::Finish(finish) => {
-                    self.commit().await?;
-                    return Ok(ending::outcome(&self.turn, &finish));
+                    self.log.commit().await?;
+                    return Ok(ending::outcome(self.turn(), &finish));
                 }
             }
         }
     }
 
     /// Reads the states that the model is shown: as it was asked before, if it has not answered.
-    pub(super) async fn read_state(&mut self) -> Result<(), TurnStop> {
+    async fn read_state(&mut self) -> Result<(), TurnStop> {
         let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
         let own = StateOwner::agent(conversation, profile);
         let goals = StateOwner::goals(conversation, profile);
@@ -217,24 +220,24 @@ impl Driver {
             world,
             goals: Some(goals),
         };
-        let changed = self.states.read(&self.shared.states, owners).await?;
-        self.untrusted.extend(changed);
+        let state = self.log.state();
+        let states = &self.shared.states;
+        let changed = self.states.read(states, owners, state.asked()).await?;
+        self.untrusted.add_states(state.untrusted(), changed);
         Ok(())
     }
 
     /// Returns the tools that the model may call now.
-    pub(super) fn catalogue(&self) -> &Catalogue {
-        match self.handle_given {
-            true => &self.inventory.with_handles,
-            false => &self.inventory.catalogue,
-        }
+    fn catalogue(&self) -> &Catalogue {
+        let handle_given = self.earlier.handle_given() || self.log.state().handle_given();
+        self.inventory.catalogue(handle_given)
     }
 
     /// Waits until the turn is not paused.
     pub(super) async fn until_resumed(&mut self) -> Result<(), TurnStop> {
         if self.control.is_paused() {
             // What has ended is shown while the turn waits.
-            self.commit().await?;
+            self.log.commit().await?;
         }
         let control = self.control.clone();
         loop {
@@ -269,10 +272,9 @@ impl Driver {
     }
 
     /// Reads the agent's tools and the conversation so far.
-    async fn prepare(&mut self) -> Result<(), TurnStop> {
+    async fn prepare(&mut self, is_fresh: bool) -> Result<(), TurnStop> {
         self.inventory = self.fetch_inventory().await?;
-        if !self.replayed {
-            let remarks: Vec<Kind> = self.inventory.remarks().collect();
+        if is_fresh {
             for id in &self.inventory.missing {
                 tracing::warn!(
                     agent = self.meta.subject,
@@ -280,7 +282,9 @@ impl Driver {
                     "an agent's tool is not registered"
                 );
             }
-            self.log.note(remarks);
+            for remark in self.inventory.remarks() {
+                self.log.note(remark)?;
+            }
         }
         let earlier = self.shared.conversations.context(
             &self.meta.conversation_id,
@@ -296,52 +300,12 @@ impl Driver {
                 status.message(),
             )))
         })?;
-        let mut untrusted = Vec::new();
         for turn in &earlier {
-            untrusted.extend_from_slice(&turn.untrusted);
-            self.handle_given |= turn.handle_given;
+            self.untrusted.add_before(turn.untrusted.iter().cloned());
         }
-        self.earlier.prepend(earlier, &self.plan);
-        // The newest come last, as they count first when there are too many.
-        untrusted.append(&mut self.untrusted);
-        self.untrusted = untrusted;
+        let compaction = self.log.state().compaction();
+        self.earlier.prepend(earlier, compaction, &self.plan);
         Ok(())
-    }
-
-    /// Lets something happen: now in the turn, and in the log with the next commit.
-    pub(super) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
-        self.take(&kind)?;
-        self.log.note([kind]);
-        Ok(())
-    }
-
-    /// Lets something happen that need not be durable before the turn continues.
-    pub(super) async fn submit(&mut self, kind: Kind) -> Result<(), TurnStop> {
-        self.take(&kind)?;
-        self.log.submit(kind).await
-    }
-
-    fn take(&mut self, kind: &Kind) -> Result<(), TurnStop> {
-        self.untrusted.extend(history::untrusted_of(kind));
-        self.handle_given |= history::gives_handle(kind);
-        self.observations.take(kind);
-        let now = self.shared.clock.now();
-        self.spending.take(kind, now);
-        match journal::read(kind) {
-            Some(event) => Ok(self.turn.apply(event, now)?),
-            None => Ok(()),
-        }
-    }
-
-    /// Notes something and makes it durable with everything noted before. Returns its sequence.
-    pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, TurnStop> {
-        self.take(&kind)?;
-        self.log.commit_with(kind).await
-    }
-
-    /// Makes everything noted durable, in one commit.
-    pub(super) async fn commit(&mut self) -> Result<(), TurnStop> {
-        self.log.commit().await
     }
 
     /// Submits everything noted before the model is asked: the commit runs while it answers, and its
@@ -349,15 +313,15 @@ impl Driver {
     /// find the same states after a crash.
     pub(super) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         if self.plan.deliberation.is_some() {
-            return self.commit().await;
+            return self.log.commit().await;
         }
         self.log.submit_noted().await
     }
 
     fn skip(&mut self, call: &ReadCall, failed_tool: &str) -> Result<(), TurnStop> {
         let text = observation::skipped(&call.tool_id, failed_tool);
-        self.note(skipped(call, failed_tool))?;
-        self.note(journal::observation(Some(call.index), text))
+        self.log.note(skipped(call, failed_tool))?;
+        self.log.note(journal::observation(Some(call.index), text))
     }
 
     fn leave_open(&self, error: &AppendError) -> End {

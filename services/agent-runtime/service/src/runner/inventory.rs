@@ -17,14 +17,22 @@ use run_events::outcome;
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     /// What the profile names.
-    pub(super) catalogue: Catalogue,
+    plain: Catalogue,
     /// The same and the tools for handles, for a conversation in which a handle was given.
-    pub(super) with_handles: Catalogue,
+    with_handles: Catalogue,
     /// Names of the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
 
 impl Inventory {
+    /// Returns the tools that the model may call once a handle was given, or before.
+    pub(super) fn catalogue(&self, handle_given: bool) -> &Catalogue {
+        match handle_given {
+            true => &self.with_handles,
+            false => &self.plain,
+        }
+    }
+
     /// Remarks on the tools that the profile names and that do not exist.
     pub(super) fn remarks(&self) -> impl Iterator<Item = Kind> + '_ {
         self.missing.iter().map(|id| {
@@ -79,7 +87,7 @@ impl Tools {
         let visible = tools.filter(|tool| !self.for_handles.contains(&tool.tool_id));
         let visible: Vec<registry::Tool> = visible.cloned().collect();
         Ok(Inventory {
-            catalogue: catalogue_of(&visible, &self.known, plan)?,
+            plain: catalogue_of(&visible, &self.known, plan)?,
             with_handles: catalogue_of(&self.all, &self.known, plan)?,
             missing: self.missing,
         })

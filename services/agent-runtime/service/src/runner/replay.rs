@@ -15,7 +15,7 @@ use agent_domain::{
     observation,
     plan::{Opening, Plan},
     reduction,
-    turn::{Ask, CallState, Command, Turn, TurnEvent},
+    turn::{self, Ask, CallState, Command, Turn},
 };
 use call_catalogue::Catalogue;
 use contracts::{
@@ -25,15 +25,17 @@ use contracts::{
 use core_types::RunId;
 use serde_json::Value;
 use turn_log::{
-    forked::Forked,
+    journal,
     replay::{opening, time_of},
+    state::TurnState,
 };
 
 use super::{
-    driver::skipped,
-    ending, history, journal,
+    driver::{self, skipped},
+    ending,
+    inventory::Inventory,
     prompting::{self, PromptStates},
-    spending::Spending,
+    untrusted::Untrusted,
 };
 use answer::Answered;
 
@@ -76,13 +78,10 @@ struct Replay<'a> {
     fixture: &'a Fixture,
     run: RunId,
     plan: &'a Plan,
-    turn: Turn,
-    plain: Catalogue,
-    with_handles: Catalogue,
-    handle_given: bool,
+    state: TurnState,
+    inventory: Inventory,
     earlier: Vec<Vec<TurnMessage>>,
-    untrusted: Vec<String>,
-    spending: Spending,
+    untrusted: Untrusted,
     /// The versions of the states that the model was shown last.
     shown: [u64; 3],
     /// What the answer at hand is read as.
@@ -95,8 +94,6 @@ struct Replay<'a> {
     nearly: Option<String>,
     /// Whether the model was informed of a repetition before the round at hand.
     is_remarked: bool,
-    /// What the turn has taken over from the one that it is a fork of.
-    forked: Forked,
     compared: usize,
 }
 
@@ -119,37 +116,34 @@ impl<'a> Replay<'a> {
             .run_id
             .parse()
             .map_err(|_| missing("no id of a run"))?;
-        let turn = Turn::new(header.plan.budgets, &opening, time_of(first))
-            .with_native_calls(header.plan.tools.is_native());
-        let (plain, with_handles) = header
-            .catalogues()
-            .map_err(|problem| missing(&problem.to_string()))?;
+        let text = match &opening {
+            Opening::ModelText { text, .. } => Some(text.clone()),
+            Opening::UserMessage(_) | Opening::Events(_) => None,
+        };
+        let native = header.plan.tools.is_native();
+        let inventory = header.inventory();
+        let mut untrusted = Untrusted::default();
+        untrusted.add_before(header.untrusted.iter().cloned());
         let mut replay = Self {
             fixture,
             run,
             plan: &header.plan,
-            turn,
-            plain,
-            with_handles,
-            handle_given: header.handle_given,
+            state: TurnState::begin(&header.plan, native, opening, time_of(first)),
+            inventory: inventory.map_err(|problem| missing(&problem))?,
             earlier: header.earlier(),
-            untrusted: header.untrusted.clone(),
-            spending: Spending::default(),
+            untrusted,
             shown: [0; 3],
             answered: None,
             said: String::new(),
             observed: BTreeMap::new(),
             nearly: None,
             is_remarked: false,
-            forked: Forked::default(),
             compared: 0,
         };
-        replay
-            .untrusted
-            .extend(history::untrusted_opening(&opening));
-        if let Opening::ModelText { text, .. } = &opening {
-            replay.answered = Some(replay.read_opening(text));
-            replay.apply(first, TurnEvent::OpeningRead)?;
+        if let Some(text) = text {
+            replay.answered = Some(replay.read_opening(&text));
+            let read = replay.state.read_opening(time_of(first));
+            read.map_err(|error| diverged(first, &error))?;
         }
         Ok(replay)
     }
@@ -161,15 +155,10 @@ impl<'a> Replay<'a> {
         kind: &Kind,
         later: &[&RunEvent],
     ) -> Result<(), Divergence> {
-        self.forked.take(event);
         match kind {
-            Kind::RunStarted(_) => return Ok(()),
             Kind::MessageGiven(_) => {
                 let given = journal::given_message(kind).map(|message| message.at(time_of(event)));
-                self.untrusted
-                    .extend(history::untrusted_given(given.as_slice()));
                 self.earlier.extend(given.map(|message| vec![message]));
-                return Ok(());
             }
             Kind::Text(text) => self.said.push_str(&text.text),
             Kind::OutputReset(reset) if voids_answer(reset) => self.said.clear(),
@@ -206,48 +195,35 @@ impl<'a> Replay<'a> {
             Kind::Observation(observed) => self.check_observation(event, kind, observed)?,
             Kind::BudgetReached(reached) => self.check_budget(event, kind, reached)?,
             Kind::RunFinished(finished) => self.check_finish(event, finished)?,
-            Kind::ConversationCompacted(_) => {
-                if let Some(compaction) = history::compaction_of(kind) {
-                    compaction.apply(&mut self.earlier, self.plan.language);
-                }
-            }
             _ => {}
         }
-        self.untrusted.extend(history::untrusted_of(kind));
-        self.handle_given |= history::gives_handle(kind);
-        self.spending.take(kind, time_of(event));
-        if let Some(happened) = journal::read(kind) {
-            self.apply(event, happened)?;
-        }
-        if matches!(kind, Kind::ModelRequested(_)) {
-            self.answered = self.next_answer(later);
+        let applied = self.state.apply(event);
+        applied.map_err(|error| diverged(event, &error))?;
+        match (kind, self.state.compaction()) {
+            (Kind::ModelRequested(_), _) => self.answered = self.next_answer(later),
+            (Kind::ConversationCompacted(_), Some(compaction)) => {
+                compaction.apply(&mut self.earlier, self.plan.language);
+            }
+            _ => {}
         }
         Ok(())
     }
 
-    fn apply(&mut self, event: &RunEvent, happened: TurnEvent) -> Result<(), Divergence> {
-        let applied = self.turn.apply(happened, time_of(event));
-        applied.map_err(|error| Divergence {
-            sequence: event.sequence,
-            pointer: String::new(),
-            recorded: Box::new(error.to_string().into()),
-            replayed: Box::default(),
-        })
+    fn turn(&self) -> &Turn {
+        self.state.turn()
     }
 
     fn catalogue(&self) -> &Catalogue {
-        match self.handle_given {
-            true => &self.with_handles,
-            false => &self.plain,
-        }
+        let handle_given = self.fixture.header.handle_given || self.state.handle_given();
+        self.inventory.catalogue(handle_given)
     }
 
     fn round(&self) -> Option<Kind> {
-        match self.turn.next() {
+        match self.turn().next() {
             Command::Ask(Ask::Round(iteration)) => {
                 Some(Kind::IterationStarted(common::IterationStarted {
                     iteration,
-                    limit: self.turn.budgets().iterations,
+                    limit: self.turn().budgets().iterations,
                 }))
             }
             _ => None,
@@ -257,7 +233,7 @@ impl<'a> Replay<'a> {
     /// Makes a request again. States are shown as the fixture has them; without them the prompt's digest is
     /// not compared.
     fn request(&self, asked: &common::ModelRequested) -> Option<Kind> {
-        if !matches!(self.turn.next(), Command::Ask(_)) {
+        if !matches!(self.turn().next(), Command::Ask(_)) {
             return None;
         }
         let model = match &self.plan.deliberation {
@@ -273,7 +249,7 @@ impl<'a> Replay<'a> {
         let prompt = prompting::prompt(
             self.plan,
             self.catalogue(),
-            (&self.earlier, &self.turn.messages()),
+            (&self.earlier, &self.turn().messages()),
             shown,
             header.history_bytes,
         );
@@ -303,17 +279,18 @@ impl<'a> Replay<'a> {
         for (place, kind) in kinds.into_iter().enumerate() {
             let shown = header.state(kind, versions[place]);
             if self.shown[place] != versions[place] {
-                self.untrusted.extend(shown.map(Value::to_string));
+                let texts = shown.map(Value::to_string);
+                self.untrusted.add_states(self.state.untrusted(), texts);
             }
         }
         self.shown = versions;
     }
 
     fn dispatch(&self, index: u32) -> Option<Kind> {
-        let mut calls = self.turn.calls().iter();
+        let mut calls = self.turn().calls().iter();
         let progress = calls.find(|progress| progress.call.index == index)?;
         Some(Kind::CallDispatched(common::CallDispatched {
-            effect_id: super::call::effect_of(&self.forked, &self.run, &self.turn, index),
+            effect_id: driver::effect_of(&self.state, &self.run, index),
             tool_id: progress.call.tool_id.clone(),
             arguments_json: progress.call.arguments_json.clone(),
             index,
@@ -326,7 +303,7 @@ impl<'a> Replay<'a> {
         let Some(answered) = &self.answered else {
             return Ok(());
         };
-        if answered.released == self.said || self.forked.covers(event.sequence) {
+        if answered.released == self.said || self.state.is_taken_over(event.sequence) {
             self.compared += 1;
             return Ok(());
         }
@@ -348,7 +325,7 @@ impl<'a> Replay<'a> {
         let Some(result) = &ended.result else {
             return Ok(());
         };
-        let calls = self.turn.calls().iter();
+        let calls = self.turn().calls().iter();
         let has_left = calls.clone().any(|progress| {
             progress.call.index == result.index
                 && matches!(progress.state, CallState::Dispatched { .. })
@@ -361,7 +338,7 @@ impl<'a> Replay<'a> {
             .answered
             .as_ref()
             .and_then(|answered| answered.refusal(result.index));
-        let (expected, text) = match (refusal, self.turn.next()) {
+        let (expected, text) = match (refusal, self.turn().next()) {
             (Some((settled, text)), _) => (Some(settled), text),
             (None, Command::Skip { call, failed_tool }) => {
                 let text = observation::skipped(&call.tool_id, &failed_tool);
@@ -369,7 +346,7 @@ impl<'a> Replay<'a> {
             }
             (None, Command::Withhold { call, budget }) => {
                 let text = observation::withheld(&call.tool_id, budget);
-                (Some(super::budgets::withheld(&call, budget)), Some(text))
+                (Some(driver::withheld(&call, budget)), Some(text))
             }
             (None, _) => (None, None),
         };
@@ -383,7 +360,7 @@ impl<'a> Replay<'a> {
             && reduction::workflow_for(&self.plan.reduction, &result.tool_id).is_some();
         match is_reduced {
             true => None,
-            false => super::call::words(result),
+            false => driver::words(result),
         }
     }
 
@@ -416,14 +393,14 @@ impl<'a> Replay<'a> {
             return Some(nearly);
         }
         if let Some(times) = self
-            .turn
+            .turn()
             .remarked_repetition()
             .filter(|_| !self.is_remarked)
         {
             self.is_remarked = true;
             return Some(call_prompt::observation::repeated(times));
         }
-        match self.turn.next() {
+        match self.turn().next() {
             Command::Ask(Ask::Last(budget)) => Some(observation::no_calls_remain(budget)),
             _ => None,
         }
@@ -438,8 +415,8 @@ impl<'a> Replay<'a> {
         let Some(budget) = turn_log::wire::budget_from_proto(reached) else {
             return Ok(());
         };
-        let used = self.spending.used(&self.turn, time_of(event));
-        let budgets = self.turn.budgets();
+        let used = self.state.used(time_of(event));
+        let budgets = self.turn().budgets();
         let mut all = budgets.all(&used);
         let known = all.find(|(known, _)| known.name() == budget.name());
         let expected = known.map(|(budget, used)| match reached.unit() {
@@ -462,11 +439,11 @@ impl<'a> Replay<'a> {
         finished: &common::RunFinished,
     ) -> Result<(), Divergence> {
         let recorded = finished.outcome.clone().unwrap_or_default();
-        let by_itself = match self.turn.next() {
-            Command::Finish(finish) => Some(ending::outcome(&self.turn, &finish)),
+        let by_itself = match self.turn().next() {
+            Command::Finish(finish) => Some(ending::outcome(self.turn(), &finish)),
             Command::Ask(Ask::Last(budget)) => {
-                let finish = agent_domain::turn::Finish::Budget(budget);
-                Some(ending::outcome(&self.turn, &finish))
+                let finish = turn::Finish::Budget(budget);
+                Some(ending::outcome(self.turn(), &finish))
             }
             _ => None,
         };
@@ -482,8 +459,8 @@ impl<'a> Replay<'a> {
             return Ok(());
         };
         let outcome = common::RunOutcome {
-            model_totals: self.spending.totals(),
-            calls: self.turn.dispatched(),
+            model_totals: self.state.model_totals(),
+            calls: self.turn().dispatched(),
             durability: recorded.durability,
             ..outcome
         };
@@ -503,7 +480,7 @@ impl<'a> Replay<'a> {
     ) -> Result<(), Divergence> {
         self.compared += 1;
         // What was taken over was made by another turn.
-        if replayed.as_ref() == Some(recorded) || self.forked.covers(event.sequence) {
+        if replayed.as_ref() == Some(recorded) || self.state.is_taken_over(event.sequence) {
             return Ok(());
         }
         let value = |kind: Option<&Kind>| {
@@ -521,6 +498,16 @@ impl<'a> Replay<'a> {
             recorded: Box::new(recorded),
             replayed: Box::new(replayed),
         })
+    }
+}
+
+/// Reports an event that does not fit the turn.
+fn diverged(event: &RunEvent, error: &turn::Divergence) -> Divergence {
+    Divergence {
+        sequence: event.sequence,
+        pointer: String::new(),
+        recorded: Box::new(error.to_string().into()),
+        replayed: Box::default(),
     }
 }
 

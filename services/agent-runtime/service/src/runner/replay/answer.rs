@@ -4,13 +4,12 @@ use agent_domain::reading::{self, Context, Reading};
 use call_text::{Event, FinishReason, native::NativeCall};
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 
-use super::super::{
-    deliberate::{STOPPED_AT_UNKNOWN_TOOL, refused, understood},
-    history, journal,
-    reading_context::{ReadingContext, selected},
-    streaming_answer::StreamingAnswer,
-};
+use turn_log::journal;
+
 use super::Replay;
+use crate::runner::driver::{
+    ReadingContext, STOPPED_AT_UNKNOWN_TOOL, StreamingAnswer, refused, selected, understood,
+};
 
 /// What an answer is read as, of which events take one thing after the other.
 pub(super) struct Answered {
@@ -61,17 +60,17 @@ pub(super) fn read_answer(
     let reading_context = ReadingContext {
         catalogue: replay.catalogue().clone(),
         policy,
-        left: replay.turn.calls_left(),
-        shown: replay.untrusted.len(),
+        left: replay.turn().calls_left(),
+        shown: replay.state.untrusted().len(),
     };
-    let untrusted = history::newest(&replay.untrusted);
+    let untrusted = replay.untrusted.newest(replay.state.untrusted());
     let context = Context {
         catalogue: &reading_context.catalogue,
         policy: &reading_context.policy,
         dialect: replay.plan.taught_dialect(),
-        per_answer: replay.turn.budgets().calls_per_response,
+        per_answer: replay.turn().budgets().calls_per_response,
         left: reading_context.left,
-        last: replay.turn.last(),
+        last: replay.turn().last(),
         untrusted: &untrusted,
     };
     let (mut answer, mut released) = (StreamingAnswer::default(), String::new());
@@ -92,7 +91,7 @@ pub(super) fn read_answer(
         reading::cut_at(&mut parsed, unknown, context);
     }
     let reading = answer.reader.finish(parsed, native, context);
-    let reading = understood(&replay.turn, reading, context);
+    let reading = understood(replay.turn(), reading, context);
     Answered {
         reading,
         calls: 0,

@@ -6,7 +6,6 @@ use agent_domain::{
     message::{ChatMessage, TurnMessage},
     plan::Plan,
 };
-use call_catalogue::Catalogue;
 use contracts::tavern::{
     common::v1::{RunEvent, run_event::Kind},
     registry::v1::Tool,
@@ -182,8 +181,8 @@ impl Header {
         found.map(|state| &state.value)
     }
 
-    /// Returns the tools that the model was shown, without those for handles and with them.
-    pub(super) fn catalogues(&self) -> Result<(Catalogue, Catalogue), String> {
+    /// Returns the tools that the model was shown.
+    pub(super) fn inventory(&self) -> Result<inventory::Inventory, String> {
         let tools = self.tools.iter().map(|tool| {
             let descriptor = POOL.get_message_by_name("tavern.registry.v1.Tool");
             let descriptor = descriptor.ok_or("the contract has no tools")?;
@@ -200,8 +199,7 @@ impl Header {
             missing: Vec::new(),
         };
         let inventory = tools.inventory(&self.plan);
-        let inventory = inventory.map_err(|_| "its tools cannot be distinguished".to_owned())?;
-        Ok((inventory.catalogue, inventory.with_handles))
+        inventory.map_err(|_| "its tools cannot be distinguished".to_owned())
     }
 }
 

@@ -4,20 +4,18 @@ use std::time::Duration;
 
 use agent_domain::{
     observation,
-    turn::{CallState, Progress, ReadCall, Turn},
+    turn::{CallState, Progress, ReadCall},
 };
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
 use core_types::{EffectId, RunId};
 use grpc_kit::{Backoff, FailureClass};
 use run_events::{CancelReason, outcome};
 use tracing::Instrument;
-use turn_log::forked::Forked;
+use turn_log::{journal, state::TurnState};
 
-use super::{
-    driver::Driver,
-    in_flight::EndedCall,
+use super::{Driver, in_flight::EndedCall, reduce};
+use crate::runner::{
     inventory::{self, Inventory, InventoryError},
-    journal, reduce,
     stop::TurnStop,
 };
 
@@ -66,8 +64,8 @@ impl Driver {
             return Ok(false);
         };
         let run = self.log.recorder().run_id();
-        let effect_id = effect_of(&self.forked, &run, &self.turn, call.index);
-        self.note(Kind::CallDispatched(common::CallDispatched {
+        let effect_id = effect_of(self.log.state(), &run, call.index);
+        self.log.note(Kind::CallDispatched(common::CallDispatched {
             effect_id: effect_id.clone(),
             tool_id: call.tool_id.clone(),
             arguments_json: call.arguments_json.clone(),
@@ -75,7 +73,7 @@ impl Driver {
             node_id: String::new(),
         }))?;
         // From here on a crash leaves a call that is known to be unsettled.
-        self.commit().await?;
+        self.log.commit().await?;
         self.begin_call(call, effect_id, false);
         Ok(true)
     }
@@ -84,7 +82,7 @@ impl Driver {
     /// to read about it.
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         // Followers see what has happened so far while the rest continues.
-        self.commit().await?;
+        self.log.commit().await?;
         for (call, effect_id) in self.dispatched(left) {
             if !self.in_flight.contains(&effect_id) {
                 self.begin_call(call, effect_id, true);
@@ -101,7 +99,7 @@ impl Driver {
         };
         match ended {
             Some(ended) => match self.note_end(ended)? {
-                (index, Some(text)) => self.note(journal::observation(Some(index), text)),
+                (index, Some(text)) => self.log.note(journal::observation(Some(index), text)),
                 (_, None) => Ok(()),
             },
             None => Ok(()),
@@ -122,12 +120,12 @@ impl Driver {
         };
         if let Some(reduced) = ended.reduced {
             if let Some(used) = reduced.used {
-                self.note(Kind::UsageReported(used))?;
+                self.log.note(Kind::UsageReported(used))?;
             }
             let text = reduced.text.map(|text| reduce::words(&result, &text));
             observed = text.or(observed);
         }
-        self.note(Kind::CallSettled(common::CallSettled {
+        self.log.note(Kind::CallSettled(common::CallSettled {
             result: Some(result),
         }))?;
         Ok((ended.index, observed))
@@ -148,7 +146,7 @@ impl Driver {
                 error: Some(error),
                 ..common::CallResult::default()
             };
-            self.note(Kind::CallSettled(common::CallSettled {
+            self.log.note(Kind::CallSettled(common::CallSettled {
                 result: Some(result),
             }))?;
         }
@@ -180,13 +178,13 @@ impl Driver {
         let (calls, context) = (&self.shared.peers.calls, self.control.call_context());
         let reason = "the turn was cancelled";
         calls
-            .cancel_all(self.turn.unsettled(), reason, &context)
+            .cancel_all(self.turn().unsettled(), reason, &context)
             .await;
     }
 
     fn begin_call(&mut self, call: ReadCall, effect_id: String, left_before: bool) {
         let (caller, control) = (self.caller(), self.control.clone());
-        let taken = self.forked.result_of(&self.turn, call.index).cloned();
+        let taken = self.log.state().result_taken(call.index).cloned();
         let (grant, reducer) = match taken {
             None => (self.grant(), self.reducer(&call)),
             Some(_) => (common::CallGrant::default(), None),
@@ -226,7 +224,7 @@ impl Driver {
     }
 
     fn dispatched(&self, left: &[u32]) -> Vec<(ReadCall, String)> {
-        let known = self.turn.calls().iter();
+        let known = self.turn().calls().iter();
         let wanted = known.filter(|progress| left.contains(&progress.call.index));
         wanted
             .filter_map(|Progress { call, state }| match state {
@@ -251,17 +249,17 @@ impl Driver {
 
 /// Returns the effect of a call of the answer at hand: that of the turn that this one is a fork of, if its
 /// result is taken over.
-pub(super) fn effect_of(forked: &Forked, run: &RunId, turn: &Turn, index: u32) -> String {
-    let taken = forked.result_of(turn, index);
+pub(in crate::runner) fn effect_of(state: &TurnState, run: &RunId, index: u32) -> String {
+    let taken = state.result_taken(index);
     if let Some(result) = taken.and_then(|taken| taken.result.as_ref()) {
         return result.effect_id.clone();
     }
     let place = usize::try_from(index).unwrap_or(usize::MAX);
-    EffectId::derive(run, &turn.step(), place).to_string()
+    EffectId::derive(run, &state.turn().step(), place).to_string()
 }
 
 /// Words what the model reads about a call that has ended; nothing if it is not known how.
-pub(super) fn words(result: &common::CallResult) -> Option<String> {
+pub(in crate::runner) fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,
         _ => {

@@ -4,8 +4,8 @@ use contracts::tavern::common::v1::{CallResult, run_event::Kind};
 use serde_json::{Value, json};
 
 /// What the calls of the newest answer came to.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Observations {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observations {
     results: Vec<CallResult>,
     texts: Vec<(Option<u32>, String)>,
 }
@@ -24,7 +24,7 @@ impl Observations {
     }
 
     /// Returns an item for each call, then one for each remark about the answer as a whole.
-    pub(super) fn items(&self) -> Vec<Value> {
+    pub fn items(&self) -> Vec<Value> {
         let calls = self.results.iter().map(|result| {
             let of_call = self
                 .texts

@@ -6,7 +6,7 @@ use agent_domain::{
     observation,
     prompt::Prompt,
     reading::{self, CallReading, Context, Reader, Reading, RefusalKind},
-    turn::{Ask, CallState, CallStatus, Turn, TurnEvent},
+    turn::{Ask, CallState, CallStatus, Turn},
 };
 use call_text::{FinishReason, Parsed, Policy};
 use contracts::tavern::common::v1::{self as common, WorkKind, run_event::Kind};
@@ -15,23 +15,39 @@ use model_client::{AnswerEnd, MAX_ANSWER_BYTES, Model, ModelError, Piece};
 use run_events::outcome;
 use telemetry::attributes;
 use tracing::Instrument;
+use turn_log::journal;
 
 use super::{
-    AskedStates,
+    Driver,
     answer_source::AnswerSource,
-    deliberation::Answer,
-    driver::{Driver, settled},
-    history, journal,
-    prompting::{self, PromptStates},
     reading_context::{ReadingContext, selected},
-    stop::{NoAnswer, TurnStop, model_failure},
+    settled,
+    shown_states::version,
     streaming_answer::StreamingAnswer,
     text_coalescer::Part,
 };
-use crate::wire;
+use crate::{
+    runner::{
+        deliberation::Answer,
+        prompting::{self, PromptStates},
+        stop::{NoAnswer, TurnStop, model_failure},
+    },
+    wire,
+};
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
-pub(super) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
+pub(in crate::runner) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
+
+/// Why the present answer is requested once more; nothing if it is requested for the first time.
+#[derive(Default)]
+pub(super) struct Retries {
+    /// Whether the model reported that the request is too long.
+    pub(super) is_too_long: bool,
+    /// Whether the answer was cut off.
+    was_cut: bool,
+    /// The event up to which what the deliberation workflow wrote is void; zero for none.
+    pub(super) void_until: u64,
+}
 
 /// A whole answer.
 struct WholeAnswer {
@@ -45,8 +61,9 @@ struct WholeAnswer {
 impl Driver {
     /// Asks the model and carries its answer up to where its calls leave.
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
-        if self.turn.has_void_text() {
-            self.note(Kind::OutputReset(common::OutputReset::default()))?;
+        if self.turn().has_void_text() {
+            self.log
+                .note(Kind::OutputReset(common::OutputReset::default()))?;
         }
         self.note_ask(ask)?;
         let model = self.model_name()?;
@@ -60,12 +77,12 @@ impl Driver {
             }
         };
         let prompt = self.prompt();
-        self.note(Kind::ModelRequested(common::ModelRequested {
+        self.log.note(Kind::ModelRequested(common::ModelRequested {
             model: model.clone(),
             messages: u32::try_from(prompt.messages.len()).unwrap_or(u32::MAX),
-            state_version: self.states.asked.private.unwrap_or_default(),
-            world_version: self.states.asked.world.unwrap_or_default(),
-            goals_version: self.states.asked.goals.unwrap_or_default(),
+            state_version: version(&self.states.private).unwrap_or_default(),
+            world_version: version(&self.states.world).unwrap_or_default(),
+            goals_version: version(&self.states.goals).unwrap_or_default(),
             prompt_digest: prompt.digest(),
         }))?;
         self.submit_noted().await?;
@@ -79,12 +96,9 @@ impl Driver {
             Ok(answered) => answered,
             Err(asking) => return self.ask_again(&model, asking, &span).await,
         };
-        self.void_until = 0;
-        self.is_too_long = false;
-        self.was_cut = false;
-        self.states.asked = AskedStates::default();
+        self.retries = Retries::default();
         describe(&span, &answered.end);
-        self.note(Kind::ModelAnswered(common::ModelAnswered {
+        self.log.note(Kind::ModelAnswered(common::ModelAnswered {
             text: answered.text,
             finish_reason: answered.end.finish_reason.clone(),
             input_tokens: answered.end.usage.input_tokens,
@@ -117,7 +131,7 @@ impl Driver {
             announced,
         )?;
         for (index, text) in observed {
-            self.note(journal::observation(Some(index), text))?;
+            self.log.note(journal::observation(Some(index), text))?;
         }
         Ok(())
     }
@@ -132,24 +146,21 @@ impl Driver {
         match asking {
             NoAnswer::Stopped(stop) => return Err(stop),
             // As after a crash, the answer is lost and asked for again.
-            NoAnswer::Void(sequence) => self.void_until = sequence,
-            NoAnswer::Interrupted => {
-                self.void_until = 0;
-                self.states.asked = AskedStates::default();
-            }
+            NoAnswer::Void(sequence) => self.retries.void_until = sequence,
+            NoAnswer::Interrupted => self.retries.void_until = 0,
             // It is asked again once, with a summary of what was before.
             NoAnswer::Model(error)
                 if error.is_context_exceeded()
-                    && !self.is_too_long
+                    && !self.retries.is_too_long
                     && self.earlier.replaceable(&self.plan) > 0 =>
             {
-                self.is_too_long = true;
+                self.retries.is_too_long = true;
             }
             // It is asked once more (rule G505), unless a call of the answer has left.
             NoAnswer::Model(error)
-                if error.is_cut_off() && !self.was_cut && self.has_sent_nothing() =>
+                if error.is_cut_off() && !self.retries.was_cut && self.has_sent_nothing() =>
             {
-                self.was_cut = true;
+                self.retries.was_cut = true;
             }
             NoAnswer::Model(error) => {
                 telemetry::spans::fail(span, error.code(), &error.to_string());
@@ -162,7 +173,7 @@ impl Driver {
 
     /// Whether no call of the answer at hand has left.
     fn has_sent_nothing(&self) -> bool {
-        let mut calls = self.turn.calls().iter();
+        let mut calls = self.turn().calls().iter();
         calls.all(|progress| progress.state == CallState::Read)
     }
 
@@ -170,20 +181,21 @@ impl Driver {
     fn note_ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
         match ask {
             Ask::Round(iteration) => {
-                if let Some(times) = self.turn.remarked_repetition() {
+                if let Some(times) = self.turn().remarked_repetition() {
                     let remark = call_prompt::observation::repeated(times);
-                    self.note(journal::observation(None, remark))?;
+                    self.log.note(journal::observation(None, remark))?;
                 }
                 if iteration > 1 {
                     self.note_nearly_spent()?;
                 }
-                self.note(Kind::IterationStarted(common::IterationStarted {
-                    iteration,
-                    limit: self.turn.budgets().iterations,
-                }))?
+                self.log
+                    .note(Kind::IterationStarted(common::IterationStarted {
+                        iteration,
+                        limit: self.turn().budgets().iterations,
+                    }))?
             }
             Ask::Last(budget) => {
-                self.note(journal::observation(
+                self.log.note(journal::observation(
                     None,
                     observation::no_calls_remain(budget),
                 ))?;
@@ -215,15 +227,14 @@ impl Driver {
             &reading_context.policy,
             FinishReason::Stop,
         );
-        let time = self.shared.clock.now();
-        self.turn.apply(TurnEvent::OpeningRead, time)?;
+        self.log.read_opening()?;
         if !parsed.thoughts.is_empty() {
-            self.note(Kind::Thinking(common::ThinkingDelta {
+            self.log.note(Kind::Thinking(common::ThinkingDelta {
                 text: parsed.thoughts.clone(),
             }))?;
         }
         if !parsed.response_text.is_empty() {
-            self.note(Kind::Text(common::TextDelta {
+            self.log.note(Kind::Text(common::TextDelta {
                 text: parsed.response_text.clone(),
             }))?;
         }
@@ -240,8 +251,8 @@ impl Driver {
         ReadingContext {
             catalogue: self.catalogue().clone(),
             policy,
-            left: self.turn.calls_left(),
-            shown: self.untrusted.len(),
+            left: self.turn().calls_left(),
+            shown: self.log.state().untrusted().len(),
         }
     }
 
@@ -251,14 +262,15 @@ impl Driver {
         reading_context: &ReadingContext,
         read: impl FnOnce(Context<'_>) -> T,
     ) -> T {
-        let untrusted = history::newest(&self.untrusted[..reading_context.shown]);
+        let own = &self.log.state().untrusted()[..reading_context.shown];
+        let untrusted = self.untrusted.newest(own);
         read(Context {
             catalogue: &reading_context.catalogue,
             policy: &reading_context.policy,
             dialect: self.plan.taught_dialect(),
-            per_answer: self.turn.budgets().calls_per_response,
+            per_answer: self.turn().budgets().calls_per_response,
             left: reading_context.left,
-            last: self.turn.last(),
+            last: self.turn().last(),
             untrusted: &untrusted,
         })
     }
@@ -269,7 +281,7 @@ impl Driver {
             world: self.states.world.as_ref().map(|state| &state.value),
             goals: self.states.goals.as_ref().map(|state| &state.value),
         };
-        let turns = (self.earlier.turns(), self.turn.messages());
+        let turns = (self.earlier.turns(), self.turn().messages());
         let prompt = prompting::prompt(
             &self.plan,
             self.catalogue(),
@@ -309,7 +321,7 @@ impl Driver {
         let answered = self.read_answer(model, &asked, pieces, reading_context);
         let answered = answered.await;
         if let Some(used) = asked.take_used() {
-            self.note(Kind::UsageReported(used))?;
+            self.log.note(Kind::UsageReported(used))?;
         }
         answered
     }
@@ -408,19 +420,19 @@ impl Driver {
         let reading = self.reading(reading_context, |context| {
             let mut reading = reader.finish(parsed, &native.calls, context);
             reading.diagnostics.extend(native.remarks.iter().cloned());
-            understood(&self.turn, reading, context)
+            understood(self.turn(), reading, context)
         });
         for diagnostic in &reading.diagnostics {
-            self.note(journal::diagnosed(diagnostic))?;
+            self.log.note(journal::diagnosed(diagnostic))?;
         }
         for call in reading.calls.iter().skip(announced) {
-            self.note(selected(call))?;
+            self.log.note(selected(call))?;
         }
         for call in reading.calls {
             self.note_refusal(call)?;
         }
         match reading.observation {
-            Some(text) => self.note(journal::observation(None, text)),
+            Some(text) => self.log.note(journal::observation(None, text)),
             None => Ok(()),
         }
     }
@@ -431,17 +443,23 @@ impl Driver {
             return Ok(());
         };
         if let Some(ended) = ended {
-            self.note(ended)?;
+            self.log.note(ended)?;
         }
         match refusal.observation {
-            Some(text) => self.note(journal::observation(Some(reading.call.index), text)),
+            Some(text) => self
+                .log
+                .note(journal::observation(Some(reading.call.index), text)),
             None => Ok(()),
         }
     }
 }
 
 /// Adds what a model is shown that repeats its mistake: the schema and an example (rule L7).
-pub(super) fn understood(turn: &Turn, mut reading: Reading, context: Context<'_>) -> Reading {
+pub(in crate::runner) fn understood(
+    turn: &Turn,
+    mut reading: Reading,
+    context: Context<'_>,
+) -> Reading {
     let failure = reading.failure();
     if failure.is_some_and(|failure| turn.failures_with(&failure) > 1) {
         reading.explain(context);
@@ -450,7 +468,7 @@ pub(super) fn understood(turn: &Turn, mut reading: Reading, context: Context<'_>
 }
 
 /// Writes how a call ended that was refused when it was read; none if it was not.
-pub(super) fn refused(reading: &CallReading) -> Option<Kind> {
+pub(in crate::runner) fn refused(reading: &CallReading) -> Option<Kind> {
     let refusal = reading.refusal.as_ref()?;
     let category = match refusal.kind {
         RefusalKind::Validation => common::ErrorCategory::Validation,

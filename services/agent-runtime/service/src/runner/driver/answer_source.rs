@@ -16,11 +16,10 @@ use model_client::{AnswerEnd, GrammarUse, Model, ModelRequest, Piece, Pieces};
 use serde_json::{Value, json};
 use turn_log::forked;
 
-use super::{
+use super::{Driver, reduce::HelperParts};
+use crate::runner::{
     deliberation::{Answer, AnswerRequest, Deliberation, Inputs},
-    driver::Driver,
     prompting,
-    reduce::HelperParts,
     stop::{NoAnswer, model_failure},
 };
 
@@ -74,7 +73,7 @@ impl Driver {
         prompt: Prompt,
         started: Instant,
     ) -> Result<(AnswerSource, Answer), NoAnswer> {
-        if let Some(answer) = self.forked.answer_due(&self.turn) {
+        if let Some(answer) = self.log.state().answer_taken() {
             let end = AnswerEnd {
                 finish_reason: answer.finish_reason.clone(),
                 tool_calls: forked::tool_calls(&answer.native_calls),
@@ -112,15 +111,15 @@ impl Driver {
         Some(AnswerRequest {
             workflow_id: self.plan.deliberation.clone()?,
             conversation_id: self.meta.conversation_id.clone(),
-            number: match self.turn.steered() {
-                0 => (self.turn.answers() + 1).to_string(),
-                steered => format!("{}.{steered}", self.turn.answers() + 1),
+            number: match self.turn().steered() {
+                0 => (self.turn().answers() + 1).to_string(),
+                steered => format!("{}.{steered}", self.turn().answers() + 1),
             },
             inputs: {
                 let situation = self.situation(prompt);
                 Box::new(move |interface| situation.inputs(interface))
             },
-            void_until: self.void_until,
+            void_until: self.retries.void_until,
             grant: self.grant_of_workflow(),
         })
     }
@@ -158,10 +157,11 @@ impl Driver {
     fn situation(&self, prompt: &Prompt) -> Situation {
         let said = prompt.messages.iter();
         let said = said.filter(|message| message.role != Role::System);
-        let is_last = self.turn.last().is_some();
+        let is_last = self.turn().last().is_some();
+        let events = self.log.state().opening_events();
         Situation {
-            user_query: match self.turn.messages().first() {
-                _ if !self.events.is_empty() => String::new(),
+            user_query: match self.turn().messages().first() {
+                _ if !events.is_empty() => String::new(),
                 Some(opening) if opening.message.role == Role::User => opening.message.text.clone(),
                 _ => String::new(),
             },
@@ -172,13 +172,13 @@ impl Driver {
                 .as_ref()
                 .map(|state| state.value.clone()),
             world_state: self.states.world.as_ref().map(|state| state.value.clone()),
-            events: self.events.clone(),
+            events: events.to_vec(),
             goals: self
                 .states
                 .goals
                 .as_ref()
                 .map_or_else(Vec::new, |state| goals::for_workflow(&state.value)),
-            observations: self.observations.items(),
+            observations: self.log.state().observations().items(),
             manifest: if is_last {
                 String::new()
             } else {
@@ -196,18 +196,18 @@ impl Driver {
                 None => json!({"instance_id": self.meta.conversation_id,
                     "profile_id": self.meta.subject, "scene_id": ""}),
             },
-            trigger: match self.events.first() {
+            trigger: match events.first() {
                 Some(event) => json!({"kind": "event", "id": event["event_id"]}),
                 None => json!({"kind": "user", "id": self.log.recorder().run_id().to_string()}),
             },
-            iteration: self.turn.rounds(),
-            calls_remaining: if is_last { 0 } else { self.turn.calls_left() },
+            iteration: self.turn().rounds(),
+            calls_remaining: if is_last { 0 } else { self.turn().calls_left() },
         }
     }
 
     /// Sends a prompt to a model; what it answers comes in pieces.
     fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
-        let reserved = self.reserved(self.turn.last().is_some());
+        let reserved = self.reserved(self.turn().last().is_some());
         let reserved = reserved.unwrap_or(Some(budgets::SHORTEST_ANSWER));
         // The run's own deadline comes first, through its control.
         let deadline = started + self.log.recorder().remaining() + Duration::from_secs(1);
@@ -218,7 +218,7 @@ impl Driver {
                 true => self.described_tools(),
                 false => Vec::new(),
             },
-            may_call: self.turn.last().is_none(),
+            may_call: self.turn().last().is_none(),
             grammar: self.grammar(model.grammar()),
             begins_in_thought: self.plan.begins_in_thought,
             ..ModelRequest::new(prompt.messages, deadline)
@@ -229,10 +229,10 @@ impl Driver {
     fn grammar(&self, used: GrammarUse) -> String {
         let mode = match used {
             GrammarUse::None => return String::new(),
-            GrammarUse::CallFirst if self.turn.answers() == 0 => Mode::Call,
+            GrammarUse::CallFirst if self.turn().answers() == 0 => Mode::Call,
             GrammarUse::Free | GrammarUse::CallFirst => Mode::Free,
         };
-        let may_call = self.turn.last().is_none() && !self.catalogue().is_empty();
+        let may_call = self.turn().last().is_none() && !self.catalogue().is_empty();
         if self.plan.tools.is_native() || !may_call {
             return String::new();
         }

@@ -8,19 +8,20 @@ use futures::StreamExt;
 use grpc_kit::{CallContext, Drain};
 use run_events::Runs;
 
-use super::{driver::Driver, stop::TurnStop};
+use super::Driver;
+use crate::runner::stop::TurnStop;
 
 /// How long to wait until a turn is looked at again that could not be followed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Driver {
-    /// Waits until every turn before this one has ended, and notes that its turn came.
-    pub(super) async fn await_turns_before(&mut self) -> Result<(), TurnStop> {
+    /// Waits until every turn before this one has ended, unless it `is_cancelled`, and notes that its turn came.
+    pub(super) async fn await_turns_before(&mut self, is_cancelled: bool) -> Result<(), TurnStop> {
         let (conversation, own) = (
             self.meta.conversation_id.clone(),
             self.log.recorder().run_id(),
         );
-        while self.cancelled_before.is_none() {
+        while !is_cancelled {
             let before = self.shared.conversations.turn_before(&conversation, own);
             let before = before.await.unwrap_or_else(|failure| {
                 let error = failure.into_status();

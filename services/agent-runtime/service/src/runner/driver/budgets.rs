@@ -9,24 +9,21 @@ use agent_domain::{
 };
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
-use turn_log::wire;
+use turn_log::{journal, wire};
 
-use super::{
-    driver::{Driver, settled},
-    journal,
-    stop::TurnStop,
-};
+use super::{Driver, settled};
+use crate::runner::stop::TurnStop;
 
 impl Driver {
     fn used(&self) -> Used {
-        self.spending.used(&self.turn, self.shared.clock.now())
+        self.log.state().used(self.log.now())
     }
 
     /// Returns what a call or a deliberation workflow may use: what is left (rules G206 and G703). Agents and
     /// workflows are called one at a time, and what they have used counts as used by this turn.
     pub(super) fn grant(&self) -> common::CallGrant {
-        let is_last = self.turn.last().is_some();
-        let budgets = self.turn.budgets();
+        let is_last = self.turn().last().is_some();
+        let budgets = self.turn().budgets();
         let (tokens, money_micros, wall_seconds) = budgets.left(&self.used(), is_last);
         let mut tool_ids = self.plan.inventory_ids();
         tool_ids.extend(HANDLE_TOOLS.map(str::to_owned));
@@ -34,7 +31,7 @@ impl Driver {
             tokens: tokens.unwrap_or_default(),
             money_micros: money_micros.unwrap_or_default(),
             wall_seconds: wall_seconds.unwrap_or_default(),
-            calls: Some(if is_last { 0 } else { self.turn.calls_left() }),
+            calls: Some(if is_last { 0 } else { self.turn().calls_left() }),
             depth: Some(budgets.depth),
             tools: Some(common::GrantedTools { tool_ids }),
         }
@@ -52,14 +49,14 @@ impl Driver {
 
     /// Notes a budget that keeps calls from leaving; false if there is none.
     pub(super) fn note_spent(&mut self) -> Result<bool, TurnStop> {
-        let spent = self.turn.budgets().spent(&self.used());
+        let spent = self.turn().budgets().spent(&self.used());
         self.note_if_spent(spent)
     }
 
     /// Notes a budget that keeps a round from beginning; false if there is none.
     pub(super) fn note_spent_before_round(&mut self) -> Result<bool, TurnStop> {
         let used = self.used();
-        let spent = self.turn.budgets().spent_before_round(&used);
+        let spent = self.turn().budgets().spent_before_round(&used);
         let spent = spent.or_else(|| {
             let budget = self.reserved(false).err()?;
             let used = match budget {
@@ -73,7 +70,7 @@ impl Driver {
 
     fn note_if_spent(&mut self, spent: Option<(Budget, u64)>) -> Result<bool, TurnStop> {
         if let Some((budget, used)) = spent {
-            self.note(journal::budget_reached(budget, used, true))?;
+            self.log.note(journal::budget_reached(budget, used, true))?;
         }
         Ok(spent.is_some())
     }
@@ -81,12 +78,13 @@ impl Driver {
     /// Informs the model once of each budget that is nearly used up (rule G701).
     pub(super) fn note_nearly_spent(&mut self) -> Result<(), TurnStop> {
         let used = self.used();
-        let budgets = self.turn.budgets();
+        let budgets = self.turn().budgets();
         for (budget, used) in budgets.nearly_spent(&used) {
-            if !self.spending.is_reported(wire::budget_unit(budget).into()) {
-                self.note(journal::budget_reached(budget, used, false))?;
+            if !self.log.state().is_reported(wire::budget_unit(budget)) {
+                self.log
+                    .note(journal::budget_reached(budget, used, false))?;
                 let text = observation::nearly_spent(budget, used);
-                self.note(journal::observation(None, text))?;
+                self.log.note(journal::observation(None, text))?;
             }
         }
         Ok(())
@@ -99,7 +97,7 @@ impl Driver {
     /// # Errors
     /// The budget that leaves too little for an answer.
     pub(super) fn reserved(&self, is_last: bool) -> Result<Option<u64>, Budget> {
-        let budgets = self.turn.budgets();
+        let budgets = self.turn().budgets();
         let is_bounded = budgets.tokens.is_some() || budgets.money_micros.is_some();
         let name = self.plan.model.as_ref();
         let model = name.and_then(|name| self.model(name).ok());
@@ -114,14 +112,14 @@ impl Driver {
 
     /// Notes that a call is not started, as a budget is used up.
     pub(super) fn withhold(&mut self, call: &ReadCall, budget: Budget) -> Result<(), TurnStop> {
-        self.note(withheld(call, budget))?;
+        self.log.note(withheld(call, budget))?;
         let text = observation::withheld(&call.tool_id, budget);
-        self.note(journal::observation(Some(call.index), text))
+        self.log.note(journal::observation(Some(call.index), text))
     }
 }
 
 /// Writes that a call is not started, as a budget is used up.
-pub(super) fn withheld(call: &ReadCall, budget: Budget) -> common::run_event::Kind {
+pub(in crate::runner) fn withheld(call: &ReadCall, budget: Budget) -> common::run_event::Kind {
     let message = format!(
         "not executed, as the turn used all of its {}",
         budget.words()

@@ -8,10 +8,9 @@ use agent_domain::{
 use contracts::tavern::common::v1::CallResult;
 use run_events::RunControl;
 
-use super::{
-    deliberation::Deliberation,
-    driver::Driver,
-    in_flight::Reduced,
+use super::{Driver, in_flight::Reduced};
+use crate::runner::{
+    deliberation::{Deliberation, Inputs},
     stop::{NoAnswer, TurnStop},
 };
 
@@ -26,7 +25,7 @@ pub(super) struct Reducer {
 pub(super) type HelperParts = Box<
     dyn FnOnce(
             String,
-            super::deliberation::Inputs,
+            Inputs,
         ) -> futures::future::BoxFuture<'static, Result<Deliberation, NoAnswer>>
         + Send,
 >;

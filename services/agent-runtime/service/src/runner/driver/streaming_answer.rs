@@ -6,26 +6,26 @@ use call_text::{Event, ToolState};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
-    driver::Driver,
+    Driver,
     in_flight::EndedCall,
     reading_context::{ReadingContext, selected},
-    stop::TurnStop,
     text_coalescer::{Part, TextCoalescer},
 };
+use crate::runner::stop::TurnStop;
 
 /// An answer that is being written.
 #[derive(Default)]
-pub(super) struct StreamingAnswer {
+pub(in crate::runner) struct StreamingAnswer {
     pub(super) text: TextCoalescer,
     /// What was read of it so far.
-    pub(super) reader: Reader,
+    pub(in crate::runner) reader: Reader,
     /// How many of its calls, from the first, are in the log.
     pub(super) announced: usize,
     /// What the model is to read about calls that have ended, by their places. It reads it when
     /// the answer is complete: if it gets lost, so does what its calls gave.
     pub(super) observed: Vec<(u32, String)>,
     /// A block whose first call names a tool that is not there.
-    pub(super) unknown: Option<UnknownCall>,
+    pub(in crate::runner) unknown: Option<UnknownCall>,
     /// The block that is open, of which no call has been seen.
     opened: Option<(usize, Dialect)>,
 }
@@ -58,7 +58,7 @@ impl StreamingAnswer {
     }
 
     /// Takes an event of an answer that is read whole; adds what its reader may see.
-    pub(super) fn look(&mut self, event: Event, released: &mut String) {
+    pub(in crate::runner) fn look(&mut self, event: Event, released: &mut String) {
         match event {
             Event::BlockOpened { block, dialect, .. } => self.opened = Some((block, dialect)),
             Event::CallOpened {
@@ -138,7 +138,7 @@ impl Driver {
                 if takes_back {
                     // It turned out to be a thought (rule A9).
                     answer.take_back();
-                    let void = answer.text.take_back(self.turn.has_said());
+                    let void = answer.text.take_back(self.turn().has_said());
                     self.tell_all(void).await?;
                 }
                 answer.text.push(Part::Thinking, &text)
@@ -153,7 +153,7 @@ impl Driver {
         kinds: impl IntoIterator<Item = Kind>,
     ) -> Result<(), TurnStop> {
         for kind in kinds {
-            self.submit(kind).await?;
+            self.log.submit(kind).await?;
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Driver {
             // What was said before the calls stands before them in the log.
             self.tell_all(answer.text.release()).await?;
             for reading in &sure[answer.announced..] {
-                self.note(selected(reading))?;
+                self.log.note(selected(reading))?;
             }
             answer.announced = sure.len();
         }
@@ -174,7 +174,7 @@ impl Driver {
 
     async fn leave_early(&mut self, announced: usize) -> Result<(), TurnStop> {
         let is_sure = |index| usize::try_from(index).is_ok_and(|index| index < announced);
-        while let Some(call) = self.turn.next_early(is_sure) {
+        while let Some(call) = self.turn().next_early(is_sure) {
             if self.note_spent()? || !self.dispatch(call).await? {
                 break;
             }
@@ -190,7 +190,7 @@ impl Driver {
     ) -> Result<(), TurnStop> {
         let (index, observed) = self.note_end(ended)?;
         answer.observed.extend(observed.map(|text| (index, text)));
-        self.commit().await?;
+        self.log.commit().await?;
         self.leave_early(answer.announced).await
     }
 }

@@ -16,11 +16,11 @@ use model_client::{AnswerEnd, Model, ModelError, ModelRequest, Piece};
 use run_events::{CancelReason, RunControl, timestamp_to_proto};
 use sha2::{Digest, Sha256};
 
-use super::{
-    driver::Driver,
-    stop::{NoAnswer, TurnStop, model_failure},
+use super::Driver;
+use crate::{
+    runner::stop::{NoAnswer, TurnStop, model_failure},
+    wire,
 };
-use crate::wire;
 
 /// How long a summary may take.
 const LONGEST: Duration = Duration::from_secs(120);
@@ -62,10 +62,10 @@ impl Driver {
         let output = u64::from(self.plan.max_output_tokens.unwrap_or_default());
         let limit = match model.context_tokens() {
             Some(context) => self.plan.compaction.limit(context, output),
-            None if self.is_too_long => self.plan.compaction.limit(before, 0),
+            None if self.retries.is_too_long => self.plan.compaction.limit(before, 0),
             None => return Ok(()),
         };
-        if before <= limit && !self.is_too_long {
+        if before <= limit && !self.retries.is_too_long {
             return Ok(());
         }
         let covered = self.earlier.replaceable(&self.plan);
@@ -86,7 +86,7 @@ impl Driver {
     /// Replaces the turns before the last ones because a caller asked for it.
     pub(super) async fn compact_now(&mut self) -> Result<(), TurnStop> {
         let covered = self.earlier.replaceable(&self.plan);
-        if covered == 0 || self.earlier.were_replaced() {
+        if covered == 0 || self.log.state().compaction().is_some() {
             return Ok(());
         }
         let before = tokens(self.prompt().bytes());
@@ -167,7 +167,7 @@ impl Driver {
         let control = self.control.clone();
         let answered = helper.whole(&control).await;
         if let Some(used) = helper.take_used() {
-            self.note(Kind::UsageReported(used))?;
+            self.log.note(Kind::UsageReported(used))?;
         }
         match answered {
             Ok(text) => Ok(compaction::kept(&text).map(|text| Summary {
@@ -229,7 +229,8 @@ impl Driver {
             model: summary.model,
             usage: summary.usage,
         };
-        self.note_now(Kind::ConversationCompacted(compacted))
+        self.log
+            .note_now(Kind::ConversationCompacted(compacted))
             .await?;
         Ok(())
     }

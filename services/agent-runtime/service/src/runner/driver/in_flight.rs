@@ -6,7 +6,7 @@ use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use run_events::RunControl;
 
-use super::stop::TurnStop;
+use crate::runner::stop::TurnStop;
 
 /// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
 pub(super) struct Reduced {

@@ -4,8 +4,12 @@ use agent_store::store::StateOwner;
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
-use super::{AskedStates, stop::TurnStop};
-use crate::states::{Snapshot, States};
+use turn_log::state::AskedStates;
+
+use crate::{
+    runner::stop::TurnStop,
+    states::{Snapshot, States},
+};
 
 /// Whose states they are.
 pub(super) struct Owners {
@@ -21,17 +25,16 @@ pub(super) struct ShownStates {
     /// None outside of scenes.
     pub(super) world: Option<Snapshot>,
     pub(super) goals: Option<Snapshot>,
-    /// The versions of them that a model was asked with that has not answered.
-    pub(super) asked: AskedStates,
 }
 
 impl ShownStates {
-    /// Reads the states: as the model was asked before, if it has not answered. Returns the texts of those
+    /// Reads the states: as the model was asked before, where it has not answered. Returns the texts of those
     /// that changed; what tools and other programs wrote into them is not trusted.
     pub(super) async fn read(
         &mut self,
         states: &States,
         owners: Owners,
+        asked: AskedStates,
     ) -> Result<Vec<String>, TurnStop> {
         let read = |owner: Option<StateOwner>, version| async move {
             match owner {
@@ -40,9 +43,9 @@ impl ShownStates {
             }
         };
         let read = futures::future::try_join3(
-            read(owners.private, self.asked.private),
-            read(owners.world, self.asked.world),
-            read(owners.goals, self.asked.goals),
+            read(owners.private, asked.private),
+            read(owners.world, asked.world),
+            read(owners.goals, asked.goals),
         );
         let (private, world, goals) = read.await.map_err(unreadable)?;
         let changed = [
@@ -54,17 +57,13 @@ impl ShownStates {
         .filter(|(state, before)| version(state) != version(before))
         .filter_map(|(state, _)| Some(state.as_ref()?.row.state.clone()))
         .collect();
-        self.asked = AskedStates {
-            private: version(&private),
-            world: version(&world),
-            goals: version(&goals),
-        };
         (self.private, self.world, self.goals) = (private, world, goals);
         Ok(changed)
     }
 }
 
-fn version(state: &Option<Snapshot>) -> Option<u64> {
+/// Returns the version of a state.
+pub(super) fn version(state: &Option<Snapshot>) -> Option<u64> {
     state.as_ref().map(|state| state.row.version)
 }
 

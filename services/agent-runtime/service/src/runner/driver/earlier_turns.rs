@@ -6,7 +6,7 @@ use agent_domain::{
     plan::Plan,
 };
 
-use super::history::Earlier;
+use turn_log::history::Earlier;
 
 /// The messages before a turn, by turn; each that the caller gave stands alone, but for results behind calls.
 pub(super) struct EarlierTurns {
@@ -15,14 +15,14 @@ pub(super) struct EarlierTurns {
     given: usize,
     /// Whether the first of them is a summary of those before.
     has_summary: bool,
-    /// What this turn replaced turns before it by, before a crash.
-    compacted: Option<Compaction>,
+    /// Whether a call of them gave a handle.
+    handle_given: bool,
 }
 
 impl EarlierTurns {
-    pub(super) fn new(given: Vec<TurnMessage>, compacted: Option<Compaction>) -> Self {
+    pub(super) fn new(given: &[TurnMessage]) -> Self {
         let mut turns: Vec<Vec<TurnMessage>> = Vec::new();
-        for said in given {
+        for said in given.iter().cloned() {
             let is_result = said.message.result_of.is_some();
             match turns.last_mut().filter(|_| is_result) {
                 Some(turn) => turn.push(said),
@@ -33,18 +33,25 @@ impl EarlierTurns {
             given: turns.len(),
             turns,
             has_summary: false,
-            compacted,
+            handle_given: false,
         }
     }
 
-    /// Puts the turns of the conversation before what the caller gave.
-    pub(super) fn prepend(&mut self, earlier: Vec<Earlier>, plan: &Plan) {
+    /// Puts the turns of the conversation before what the caller gave. A `compaction` of this turn, from before
+    /// a crash, replaces the first ones.
+    pub(super) fn prepend(
+        &mut self,
+        earlier: Vec<Earlier>,
+        compaction: Option<&Compaction>,
+        plan: &Plan,
+    ) {
+        self.handle_given = earlier.iter().any(|turn| turn.handle_given);
         let is_summary = |turn: &Earlier| turn.run_id.is_empty() && turn.compaction.is_some();
-        self.has_summary = self.compacted.is_some() || earlier.first().is_some_and(is_summary);
+        self.has_summary = compaction.is_some() || earlier.first().is_some_and(is_summary);
         let messages = earlier.into_iter().map(|turn| turn.messages);
         // A run that only compacted said nothing.
         let mut turns: Vec<_> = messages.filter(|messages| !messages.is_empty()).collect();
-        if let Some(compaction) = &self.compacted {
+        if let Some(compaction) = compaction {
             compaction.apply(&mut turns, plan.language);
         }
         turns.append(&mut self.turns);
@@ -56,9 +63,9 @@ impl EarlierTurns {
         &self.turns
     }
 
-    /// Whether a crash came after this turn had replaced some of them.
-    pub(super) fn were_replaced(&self) -> bool {
-        self.compacted.is_some()
+    /// Whether a call of them gave a handle.
+    pub(super) fn handle_given(&self) -> bool {
+        self.handle_given
     }
 
     /// Returns how many of the first turns can be replaced: more than a summary alone, and not the last ones.

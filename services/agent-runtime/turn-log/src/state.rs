@@ -1,0 +1,273 @@
+//! The state of a turn as its log gives it.
+//!
+//! [`TurnState::apply`] is the only way in which an event changes it: while the turn is carried out, after a
+//! restart, in an export, in a fork and where later turns read it back. Its parts are private, so a part is
+//! added here and nowhere else.
+
+mod observations;
+mod spending;
+mod steering;
+mod untrusted;
+
+use agent_domain::{
+    budgets::Used,
+    compaction::Compaction,
+    message::TurnMessage,
+    plan::{Opening, Plan},
+    turn::{Divergence, Turn, TurnEvent},
+};
+use contracts::tavern::common::v1::{self as common, ModelTotal, RunEvent, run_event::Kind};
+use core_types::Timestamp;
+use serde_json::Value;
+
+pub use observations::Observations;
+pub use steering::{Message, Steering};
+pub use untrusted::of_given as untrusted_of_given;
+
+use crate::{
+    forked::Forked,
+    journal,
+    replay::{ReplayError, opening, time_of},
+};
+use spending::Spending;
+use untrusted::Untrusted;
+
+/// A turn and everything else that its log says of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnState {
+    turn: Turn,
+    opening: Opening,
+    given: Vec<TurnMessage>,
+    untrusted: Untrusted,
+    handle_given: bool,
+    spending: Spending,
+    observations: Observations,
+    asked: AskedStates,
+    steering: Steering,
+    compaction: Option<Compaction>,
+    forked: Forked,
+    has_begun: bool,
+}
+
+/// The versions of the states that a model was asked with which has not answered; none of a state that the
+/// agent does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedStates {
+    /// The version of the private state.
+    pub private: Option<u64>,
+    /// The version of the world state.
+    pub world: Option<u64>,
+    /// The version of the goals.
+    pub goals: Option<u64>,
+}
+
+impl TurnState {
+    /// Begins a turn. With `native`, native calls and their results keep that form in its messages; otherwise
+    /// they are text.
+    pub fn begin(plan: &Plan, native: bool, opening: Opening, time: Timestamp) -> Self {
+        Self {
+            turn: Turn::new(plan.budgets, &opening, time).with_native_calls(native),
+            given: Vec::new(),
+            untrusted: Untrusted::opened(&opening),
+            opening,
+            handle_given: false,
+            spending: Spending::default(),
+            observations: Observations::default(),
+            asked: AskedStates::default(),
+            steering: Steering::default(),
+            compaction: None,
+            forked: Forked::default(),
+            has_begun: false,
+        }
+    }
+
+    /// Replays a turn's own events.
+    ///
+    /// # Errors
+    /// [`ReplayError`] for a log that this machine did not write.
+    pub fn replay<'a>(
+        plan: &Plan,
+        native: bool,
+        mut own: impl Iterator<Item = &'a RunEvent>,
+    ) -> Result<Self, ReplayError> {
+        let first = own.next().ok_or(ReplayError::NoBeginning)?;
+        let Some(Kind::RunStarted(started)) = &first.kind else {
+            return Err(ReplayError::NoBeginning);
+        };
+        let opening = opening(plan, started).map_err(ReplayError::Plan)?;
+        let mut state = Self::begin(plan, native, opening, time_of(first));
+        for event in own {
+            let sequence = event.sequence;
+            let applied = state.apply(event);
+            applied.map_err(|source| ReplayError::Diverged { sequence, source })?;
+        }
+        Ok(state)
+    }
+
+    /// Takes an event of the turn's own log. One that is not recorded yet has no sequence; steering and edits
+    /// of budgets are applied once they are recorded, as what they are answered with is their sequence.
+    ///
+    /// # Errors
+    /// [`Divergence`] when it cannot have happened now; only [`Self::turn`] is then unchanged.
+    pub fn apply(&mut self, event: &RunEvent) -> Result<(), Divergence> {
+        let (Some(kind), time) = (&event.kind, time_of(event)) else {
+            return Ok(());
+        };
+        self.forked.take(event);
+        if let Some(message) = journal::given_message(kind) {
+            self.untrusted.take_given(&message);
+            self.given.push(message.at(time));
+        }
+        if is_of_the_run(kind) {
+            return Ok(());
+        }
+        self.has_begun = true;
+        self.untrusted.take(kind);
+        self.handle_given |= journal::gives_handle(kind);
+        self.observations.take(kind);
+        self.spending.take(kind, time);
+        self.asked.take(kind);
+        self.steering.take(event);
+        if let Some(compaction) = journal::compaction(kind) {
+            self.compaction = Some(compaction);
+        }
+        match journal::read(kind) {
+            Some(event) => self.turn.apply(event, time),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that the text of the caller was read to its end, which the log does not say: reading it again
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// [`Divergence`] when there is no such text.
+    pub fn read_opening(&mut self, time: Timestamp) -> Result<(), Divergence> {
+        self.turn.apply(TurnEvent::OpeningRead, time)
+    }
+
+    /// Continues after a time in which nothing was under way, as this process had not begun.
+    pub fn resume_at(&mut self, now: Timestamp) {
+        self.spending.resume_at(now);
+    }
+
+    /// Returns the turn.
+    pub fn turn(&self) -> &Turn {
+        &self.turn
+    }
+
+    /// Returns the events that opened the turn; none if something else did.
+    pub fn opening_events(&self) -> &[Value] {
+        match &self.opening {
+            Opening::Events(events) => events,
+            Opening::UserMessage(_) | Opening::ModelText { .. } => &[],
+        }
+    }
+
+    /// Returns the messages from before the turn, as its caller gave them.
+    pub fn given(&self) -> &[TurnMessage] {
+        &self.given
+    }
+
+    /// Returns the texts that the model was shown and that are not trusted, the oldest first.
+    pub fn untrusted(&self) -> &[String] {
+        self.untrusted.texts()
+    }
+
+    /// Whether a call of the turn gave a handle.
+    pub fn handle_given(&self) -> bool {
+        self.handle_given
+    }
+
+    /// Returns what the turn has used of its budgets up to now.
+    pub fn used(&self, now: Timestamp) -> Used {
+        self.spending.used(&self.turn, now)
+    }
+
+    /// Returns what was used of each model.
+    pub fn model_totals(&self) -> Vec<ModelTotal> {
+        self.spending.totals()
+    }
+
+    /// Whether it was reported that a budget is nearly used up.
+    pub fn is_reported(&self, unit: common::BudgetUnit) -> bool {
+        self.spending.is_reported(unit.into())
+    }
+
+    /// Returns what the calls of the newest answer came to.
+    pub fn observations(&self) -> &Observations {
+        &self.observations
+    }
+
+    /// Returns the versions of the states that a model was asked with which has not answered.
+    pub fn asked(&self) -> AskedStates {
+        self.asked
+    }
+
+    /// Returns what people asked of the turn.
+    pub fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
+    /// Returns what the turn replaced turns before it by, the last time; none if it did not.
+    pub fn compaction(&self) -> Option<&Compaction> {
+        self.compaction.as_ref()
+    }
+
+    /// Whether an event was taken over from the turn that this one is a fork of.
+    pub fn is_taken_over(&self, sequence: u64) -> bool {
+        self.forked.covers(sequence)
+    }
+
+    /// Returns the answer that is given in the model's place, if it is the one that is due.
+    pub fn answer_taken(&self) -> Option<&common::ForkedAnswer> {
+        self.forked.answer_due(&self.turn)
+    }
+
+    /// Returns the result that a call of the answer at hand has from the turn that was forked; none if it is
+    /// to be dispatched.
+    pub fn result_taken(&self, index: u32) -> Option<&common::ResultTaken> {
+        self.forked.result_of(&self.turn, index)
+    }
+
+    /// Whether anything has happened in the turn since it was started.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+}
+
+impl AskedStates {
+    /// A message of a person is read with the states of its time.
+    fn take(&mut self, kind: &Kind) {
+        let version = |version: u64| (version > 0).then_some(version);
+        match kind {
+            Kind::ModelRequested(asked) => {
+                *self = Self {
+                    private: version(asked.state_version),
+                    world: version(asked.world_version),
+                    goals: version(asked.goals_version),
+                };
+            }
+            Kind::ModelAnswered(_) | Kind::Steered(_) => *self = Self::default(),
+            _ => {}
+        }
+    }
+}
+
+/// Whether an event is written for every run, or is what a turn begins with, and not what happens in it.
+fn is_of_the_run(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::RunStarted(_)
+            | Kind::MessageGiven(_)
+            | Kind::TurnForked(_)
+            | Kind::ResultTaken(_)
+            | Kind::RunQueued(_)
+            | Kind::RunDequeued(_)
+            | Kind::RunPaused(_)
+            | Kind::RunResumed(_)
+            | Kind::CancelRequested(_)
+            | Kind::Checkpoint(_)
+            | Kind::RunFinished(_)
+    )
+}
