@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contracts::tavern::common::v1::{ModelTotal, ModelUsage};
 
 /// The usage by a run and the runs below it, by the name of the model.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct ModelTotals {
     by_model: BTreeMap<String, ModelTotal>,
     tokens: u64,

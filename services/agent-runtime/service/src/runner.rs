@@ -31,7 +31,7 @@ use std::{sync::Arc, time::Duration};
 use agent_domain::plan::{Plan, TurnInput};
 use agent_store::{conversations::Conversations, questions::Questions};
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
-use core_types::Clock;
+use core_types::{Clock, Timestamp};
 use grpc_kit::Failure;
 use model_client::Models;
 use run_client::CallClient;
@@ -149,19 +149,7 @@ impl Runner {
         input: &TurnInput,
         room: TurnPermit,
     ) {
-        let now = self.inner.clock.now();
-        let native = plan.tools.is_native();
-        let mut state = TurnState::begin(&plan, native, input.opening.clone(), now);
-        for message in &input.history {
-            let given = RunEvent {
-                time: Some(timestamp_to_proto(now)),
-                kind: Some(journal::message_given(message)),
-                ..RunEvent::default()
-            };
-            state
-                .apply(&given)
-                .expect("a turn that has not begun takes messages");
-        }
+        let state = fresh(&plan, input, self.inner.clock.now());
         let span = telemetry::spans::invoke_agent(&meta.subject);
         self.execute(recorder, meta, plan, (state, None), Some(room), &span);
     }
@@ -250,16 +238,35 @@ impl Runner {
     }
 }
 
+/// Returns the state of a turn of which only the beginning is recorded.
+fn fresh(plan: &Plan, input: &TurnInput, now: Timestamp) -> TurnState {
+    let native = plan.tools.is_native();
+    let mut state = TurnState::begin(plan, native, input.opening.clone(), now);
+    for message in &input.history {
+        let given = RunEvent {
+            time: Some(timestamp_to_proto(now)),
+            kind: Some(journal::message_given(message)),
+            ..RunEvent::default()
+        };
+        let applied = state.apply(&given);
+        applied.expect("a turn takes messages before it begins");
+    }
+    state
+}
+
 /// Reads what the process before this one left of a turn.
 fn left(open: &OpenRun) -> Result<(Plan, TurnState, Left), ReplayError> {
     let plan: Plan = serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
     let run = open.recorder.run_id().to_string();
     let own = open.events.iter().filter(|event| event.run_id == run);
     let state = TurnState::replay(&plan, plan.tools.is_native(), own.clone())?;
-    let cancels = own.filter_map(|event| match &event.kind {
+    let mut cancels = own.filter_map(|event| match &event.kind {
         Some(Kind::CancelRequested(asked)) => Some(asked.reason.clone()),
         _ => None,
     });
-    let cancelled = cancels.last();
+    let cancelled = cancels.next_back();
     Ok((plan, state, Left { cancelled }))
 }
+
+#[cfg(test)]
+mod tests;

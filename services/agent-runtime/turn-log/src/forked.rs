@@ -5,7 +5,7 @@ use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use serde_json::{Value, json};
 
 /// The events that a turn has taken over as a fork; empty if it is none.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Forked {
     /// The last event that was taken over; zero if none was.
     until: u64,

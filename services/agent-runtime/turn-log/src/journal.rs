@@ -1,7 +1,4 @@
 //! The conversion between events of the contract and of the turn, in one place.
-//!
-//! Events of a live turn are read by [`read`] as well, so that a live turn and its replay have
-//! equal states.
 
 use agent_domain::{
     budgets::Budget,
@@ -17,47 +14,60 @@ use grpc_kit::run_list::timestamp_from_proto;
 
 use crate::wire;
 
-/// Returns the event of the turn that an event of its own log stands for; none if the turn ignores
-/// it.
-pub fn read(kind: &Kind) -> Option<TurnEvent> {
-    Some(match kind {
-        Kind::IterationStarted(_) => TurnEvent::IterationStarted,
-        Kind::ModelRequested(_) => TurnEvent::ModelRequested,
-        Kind::Text(text) => TurnEvent::Said(text.text.clone()),
-        Kind::Thinking(thought) if !thought.text.is_empty() => TurnEvent::Thought,
-        Kind::OutputReset(reset) if voids_answer(reset) => TurnEvent::AnswerVoided,
-        Kind::ModelAnswered(answered) => TurnEvent::ModelAnswered {
+/// The meaning of an event of a turn's own log.
+pub(crate) enum Meaning {
+    /// It changes the turn.
+    Change(TurnEvent),
+    /// The turn wrote it, and it changes nothing of what the turn does next.
+    Remark,
+    /// The run or a call wrote it, or it is what the turn begins with: nothing happened in the turn.
+    Outside,
+}
+
+/// Returns what an event of a turn's own log means to the turn.
+pub(crate) fn read(kind: &Kind) -> Meaning {
+    let change = match kind {
+        Kind::IterationStarted(_) => Some(TurnEvent::IterationStarted),
+        Kind::ModelRequested(_) => Some(TurnEvent::ModelRequested),
+        Kind::Text(text) => Some(TurnEvent::Said(text.text.clone())),
+        Kind::Thinking(thought) => (!thought.text.is_empty()).then_some(TurnEvent::Thought),
+        Kind::OutputReset(reset) => voids_answer(reset).then_some(TurnEvent::AnswerVoided),
+        Kind::ModelAnswered(answered) => Some(TurnEvent::ModelAnswered {
             text: answered.text.clone(),
             reasoning: call_wire::reasoning_from_proto(&answered.reasoning_json),
-        },
-        Kind::ToolSelected(selected) => TurnEvent::CallRead(read_call(selected.call.as_ref()?)),
-        Kind::CallDispatched(dispatched) => TurnEvent::CallDispatched {
+        }),
+        Kind::ToolSelected(selected) => {
+            let call = selected.call.as_ref();
+            call.map(|call| TurnEvent::CallRead(read_call(call)))
+        }
+        Kind::CallDispatched(dispatched) => Some(TurnEvent::CallDispatched {
             index: dispatched.index,
             effect_id: dispatched.effect_id.clone(),
-        },
+        }),
         Kind::CallSettled(settled) => {
-            let result = settled.result.as_ref()?;
-            TurnEvent::CallSettled {
+            let result = settled.result.as_ref();
+            result.map(|result| TurnEvent::CallSettled {
                 index: result.index,
                 status: status(result.status()),
                 below: result.calls_below,
-            }
+            })
         }
-        Kind::BudgetReached(reached) if reached.spent => {
-            TurnEvent::BudgetSpent(wire::budget_from_proto(reached)?)
+        Kind::BudgetReached(reached) => {
+            let budget = wire::budget_from_proto(reached).filter(|_| reached.spent);
+            budget.map(TurnEvent::BudgetSpent)
         }
-        Kind::Steered(steered) => TurnEvent::Steered(steered.message.clone()),
-        Kind::UsageReported(reported) => TurnEvent::CalledBelow(reported.calls),
-        Kind::BudgetsEdited(edited) => TurnEvent::BudgetsEdited(wire::edited_budgets(edited)),
-        Kind::Observation(observation) => TurnEvent::Observed {
+        Kind::Steered(steered) => Some(TurnEvent::Steered(steered.message.clone())),
+        Kind::UsageReported(reported) => Some(TurnEvent::CalledBelow(reported.calls)),
+        Kind::BudgetsEdited(edited) => {
+            let budgets = wire::edited_budgets(edited);
+            Some(TurnEvent::BudgetsEdited(budgets))
+        }
+        Kind::Observation(observation) => Some(TurnEvent::Observed {
             index: observation.index,
             text: observation.text.clone(),
-        },
-        Kind::BudgetReached(_)
-        | Kind::SteeringAccepted(_)
-        | Kind::RunStarted(_)
-        | Kind::Thinking(_)
-        | Kind::Diagnosed(_)
+        }),
+        Kind::SteeringAccepted(_) | Kind::Diagnosed(_) | Kind::ConversationCompacted(_) => None,
+        Kind::RunStarted(_)
         | Kind::OutputChunk(_)
         | Kind::NodeStarted(_)
         | Kind::NodeFinished(_)
@@ -69,7 +79,6 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::RunQueued(_)
         | Kind::RunDequeued(_)
         | Kind::Checkpoint(_)
-        | Kind::OutputReset(_)
         | Kind::ProgressReported(_)
         | Kind::NodeRetrying(_)
         | Kind::IterationFinished(_)
@@ -90,9 +99,9 @@ pub fn read(kind: &Kind) -> Option<TurnEvent> {
         | Kind::InstanceSlept(_)
         | Kind::InstanceWoke(_)
         | Kind::TurnForked(_)
-        | Kind::ResultTaken(_)
-        | Kind::ConversationCompacted(_) => return None,
-    })
+        | Kind::ResultTaken(_) => return Meaning::Outside,
+    };
+    change.map_or(Meaning::Remark, Meaning::Change)
 }
 
 fn read_call(call: &common::ToolCall) -> ReadCall {

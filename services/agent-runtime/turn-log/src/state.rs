@@ -26,14 +26,14 @@ pub use untrusted::of_given as untrusted_of_given;
 
 use crate::{
     forked::Forked,
-    journal,
+    journal::{self, Meaning},
     replay::{ReplayError, opening, time_of},
 };
 use spending::Spending;
 use untrusted::Untrusted;
 
 /// A turn and everything else that its log says of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TurnState {
     turn: Turn,
     opening: Opening,
@@ -51,7 +51,7 @@ pub struct TurnState {
 
 /// The versions of the states that a model was asked with which has not answered; none of a state that the
 /// agent does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct AskedStates {
     /// The version of the private state.
     pub private: Option<u64>,
@@ -118,9 +118,11 @@ impl TurnState {
             self.untrusted.take_given(&message);
             self.given.push(message.at(time));
         }
-        if is_of_the_run(kind) {
-            return Ok(());
-        }
+        let change = match journal::read(kind) {
+            Meaning::Outside => return Ok(()),
+            Meaning::Remark => None,
+            Meaning::Change(event) => Some(event),
+        };
         self.has_begun = true;
         self.untrusted.take(kind);
         self.handle_given |= journal::gives_handle(kind);
@@ -131,10 +133,7 @@ impl TurnState {
         if let Some(compaction) = journal::compaction(kind) {
             self.compaction = Some(compaction);
         }
-        match journal::read(kind) {
-            Some(event) => self.turn.apply(event, time),
-            None => Ok(()),
-        }
+        change.map_or(Ok(()), |change| self.turn.apply(change, time))
     }
 
     /// Notes that the text of the caller was read to its end, which the log does not say: reading it again
@@ -252,22 +251,4 @@ impl AskedStates {
             _ => {}
         }
     }
-}
-
-/// Whether an event is written for every run, or is what a turn begins with, and not what happens in it.
-fn is_of_the_run(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::RunStarted(_)
-            | Kind::MessageGiven(_)
-            | Kind::TurnForked(_)
-            | Kind::ResultTaken(_)
-            | Kind::RunQueued(_)
-            | Kind::RunDequeued(_)
-            | Kind::RunPaused(_)
-            | Kind::RunResumed(_)
-            | Kind::CancelRequested(_)
-            | Kind::Checkpoint(_)
-            | Kind::RunFinished(_)
-    )
 }

@@ -41,7 +41,6 @@ use self::{
     deliberate::Retries,
     earlier_turns::EarlierTurns,
     in_flight::CallsInFlight,
-    live_log::LiveLog,
     shown_states::{Owners, ShownStates},
 };
 use super::{
@@ -52,6 +51,7 @@ use super::{
 pub(super) use budgets::withheld;
 pub(super) use call::{effect_of, words};
 pub(super) use deliberate::{STOPPED_AT_UNKNOWN_TOOL, refused, understood};
+pub(super) use live_log::LiveLog;
 pub(super) use reading_context::{ReadingContext, selected};
 pub(super) use streaming_answer::StreamingAnswer;
 
@@ -155,9 +155,10 @@ impl Driver {
         let is_fresh = !self.log.state().has_begun();
         let is_behind = left.is_some() && is_fresh;
         let cancelled = left.and_then(|left| left.cancelled);
-        if is_behind || self.log.recorder().is_queued() {
-            self.await_turns_before(cancelled.is_some()).await?;
+        if cancelled.is_none() && (is_behind || self.log.recorder().is_queued()) {
+            self.await_turns_before().await?;
         }
+        self.dequeue().await?;
         self.log.resume();
         if let Some(reason) = cancelled {
             self.cancel_calls().await;

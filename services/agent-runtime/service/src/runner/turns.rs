@@ -234,7 +234,7 @@ impl Inner {
 }
 
 /// Returns the start of a run of a turn, without what it is given and by which request.
-fn run_of(plan: &Plan) -> StartRun {
+pub(super) fn run_of(plan: &Plan) -> StartRun {
     StartRun {
         kind: TURN,
         owner: None,

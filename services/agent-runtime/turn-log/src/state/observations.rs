@@ -4,7 +4,7 @@ use contracts::tavern::common::v1::{CallResult, run_event::Kind};
 use serde_json::{Value, json};
 
 /// What the calls of the newest answer came to.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Observations {
     results: Vec<CallResult>,
     texts: Vec<(Option<u32>, String)>,

@@ -12,7 +12,7 @@ use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_even
 use core_types::Timestamp;
 
 /// What a turn has used, by model and of its budgets.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
     totals: ModelTotals,
     bytes: u64,

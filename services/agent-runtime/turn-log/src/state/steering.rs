@@ -1,6 +1,6 @@
 //! What people asked of a turn while it ran.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use agent_domain::budgets::Budgets;
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
@@ -13,7 +13,7 @@ const MOST_MESSAGES: usize = 16;
 const MOST_REQUESTS: usize = 1_000;
 
 /// A message that waits for the model's next request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Message {
     /// What the person said.
     pub text: String,
@@ -23,12 +23,12 @@ pub struct Message {
 }
 
 /// What a turn was asked and what it answered, by the names of the requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Steering {
     waiting: VecDeque<Message>,
     /// The sequences at which messages were accepted and, if they are, in force.
-    accepted: HashMap<String, (u64, Option<u64>)>,
-    edited: HashMap<String, (u64, Budgets)>,
+    accepted: BTreeMap<String, (u64, Option<u64>)>,
+    edited: BTreeMap<String, (u64, Budgets)>,
 }
 
 impl Steering {

@@ -8,7 +8,7 @@ use contracts::tavern::common::v1::run_event::Kind;
 use serde_json::Value;
 
 /// The texts of a turn, the oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Untrusted {
     texts: Vec<String>,
     /// How many of them are of messages from before the turn, which come first.

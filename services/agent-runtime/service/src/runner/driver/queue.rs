@@ -15,13 +15,13 @@ use crate::runner::stop::TurnStop;
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Driver {
-    /// Waits until every turn before this one has ended, unless it `is_cancelled`, and notes that its turn came.
-    pub(super) async fn await_turns_before(&mut self, is_cancelled: bool) -> Result<(), TurnStop> {
+    /// Waits until every turn before this one has ended.
+    pub(super) async fn await_turns_before(&mut self) -> Result<(), TurnStop> {
         let (conversation, own) = (
             self.meta.conversation_id.clone(),
             self.log.recorder().run_id(),
         );
-        while !is_cancelled {
+        loop {
             let before = self.shared.conversations.turn_before(&conversation, own);
             let before = before.await.unwrap_or_else(|failure| {
                 let error = failure.into_status();
@@ -31,7 +31,7 @@ impl Driver {
                 );
                 Some(common::Run::default())
             });
-            let Some(before) = before else { break };
+            let Some(before) = before else { return Ok(()) };
             let (runs, control) = (self.shared.runs.clone(), self.control.clone());
             let ended = until_ended(&runs, &before);
             tokio::select! {
@@ -45,6 +45,10 @@ impl Driver {
                 return Err(TurnStop::Cancelled(reason));
             }
         }
+    }
+
+    /// Records that the turn of a queued run came; a paused run is resumed first.
+    pub(super) async fn dequeue(&mut self) -> Result<(), TurnStop> {
         while self.log.recorder().is_queued() {
             let control = self.control.clone();
             match control.admit_start().await {

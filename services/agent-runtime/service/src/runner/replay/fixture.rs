@@ -248,7 +248,7 @@ impl Fixture {
     }
 
     /// Returns the events of the turn itself.
-    pub(super) fn own_events(&self) -> impl Iterator<Item = &RunEvent> {
+    pub(in crate::runner) fn own_events(&self) -> impl Iterator<Item = &RunEvent> {
         let run_id = &self.header.run_id;
         self.events
             .iter()
