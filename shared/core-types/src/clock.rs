@@ -27,6 +27,17 @@ impl Timestamp {
         self.0
     }
 
+    /// Reads whole seconds since the epoch and the nanoseconds within that second; none if they are outside of
+    /// the range. A time before the epoch is held there.
+    pub fn from_seconds_and_nanos(seconds: i64, nanos: i32) -> Option<Self> {
+        let nanos = i64::from(nanos);
+        if !(0..1_000_000_000).contains(&nanos) {
+            return None;
+        }
+        let nanos = seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?;
+        Some(Self::from_unix_nanos(nanos))
+    }
+
     /// Returns whole seconds since the epoch and the nanoseconds within that second.
     pub fn seconds_and_nanos(self) -> (i64, i32) {
         let nanos = i32::try_from(self.0 % 1_000_000_000).expect("a remainder below 10^9 fits");

@@ -52,14 +52,7 @@ pub fn token_after(request: &ListRunsRequest, last: &RunCursor) -> String {
 
 /// Converts a time from its wire form; nothing if it is malformed or out of range.
 pub fn timestamp_from_proto(time: prost_types::Timestamp) -> Option<Timestamp> {
-    let nanos = (0..1_000_000_000)
-        .contains(&time.nanos)
-        .then_some(time.nanos)?;
-    let nanos = time
-        .seconds
-        .checked_mul(1_000_000_000)?
-        .checked_add(i64::from(nanos))?;
-    Some(Timestamp::from_unix_nanos(nanos))
+    Timestamp::from_seconds_and_nanos(time.seconds, time.nanos)
 }
 
 /// Returns the name of the list: its conditions, without what changes from page to page.

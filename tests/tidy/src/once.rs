@@ -26,7 +26,7 @@ const REQUESTS: [&str; 9] = [
     "shared/run-log/migrations/",
 ];
 
-const ALL: [Once; 5] = [
+const ALL: [Once; 6] = [
     Once {
         mark: "request_id text",
         homes: &REQUESTS,
@@ -59,13 +59,24 @@ const ALL: [Once; 5] = [
         remedy: "count with `json_schema::text_bytes`, which makes no text",
     },
     Once {
+        mark: "turnevent::",
+        homes: &[
+            "services/agent-runtime/domain/src/",
+            "services/agent-runtime/turn-log/src/journal.rs",
+            // The end of the opening, which no event says.
+            "services/agent-runtime/turn-log/src/state.rs",
+        ],
+        remedy: "fold the events of a turn with `turn_log::state::TurnState`, so that all owners fold the same",
+    },
+    Once {
         mark: "from document where",
         homes: &["shared/documents/src/"],
         remedy: "make the texts a `documents::Kind`, and list them with `Documents::list`",
     },
 ];
 
-/// Refuses a second table of request ids, SQL on documents outside their store, and texts made to be counted.
+/// Refuses a second table of request ids, SQL on documents outside their store, texts made to be counted, and a
+/// second fold of the log of a turn.
 pub fn copies(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(&[".rs", ".sql"]) {

@@ -10,9 +10,6 @@
 //! - `answers`: from the answer of a question to the turn that it opens.
 
 pub(crate) mod answers;
-mod asker;
-mod caller;
-mod deliberation;
 mod directives;
 mod driver;
 mod ending;
@@ -22,7 +19,6 @@ mod prompting;
 mod replay;
 pub(crate) mod retention;
 pub mod scenes;
-mod stop;
 pub mod turns;
 mod untrusted;
 
@@ -267,6 +263,3 @@ fn left(open: &OpenRun) -> Result<(Plan, TurnState, Left), ReplayError> {
     let cancelled = cancels.next_back();
     Ok((plan, state, Left { cancelled }))
 }
-
-#[cfg(test)]
-mod tests;

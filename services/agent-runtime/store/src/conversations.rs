@@ -19,10 +19,10 @@ use run_events::{RunMeta, Runs};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
-use crate::store::{
-    APPEND, ConversationRow, ConversationStore, NamedRequest, QuestionStore, StateStore,
+use crate::{
+    history::{self, Batch, Earlier, plan_of},
+    store::{APPEND, ConversationRow, ConversationStore, NamedRequest, QuestionStore, StateStore},
 };
-use turn_log::history::{self, Batch, Earlier};
 
 pub use branch::Branched;
 pub use branch::branch_key;
@@ -417,7 +417,7 @@ impl Conversations {
         batches.retain(|batch| until.is_none_or(|until| batch.created <= until));
         let mut parts: Vec<(Timestamp, Part)> = Vec::new();
         for (run, meta) in runs {
-            let Ok(plan) = serde_json::from_value::<Plan>(meta.data) else {
+            let Ok(plan) = plan_of(meta) else {
                 continue;
             };
             if !plan.ephemeral {

@@ -9,9 +9,10 @@
 //! - [`projects`]: profiles, knowledge bases and a first scene under one name.
 //! - [`knowledge`]: the entries that agents find and write.
 //! - [`questions`]: the questions of agents that people have not answered.
-//! - [`conversations`]: turns and appended messages as one conversation.
+//! - [`conversations`]: turns and appended messages as one conversation; [`history`]: what a model reads of it.
 
 pub mod conversations;
+pub mod history;
 pub mod knowledge;
 pub mod profiles;
 pub mod projects;

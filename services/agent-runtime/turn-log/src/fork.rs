@@ -292,10 +292,13 @@ fn results(segment: &Segment<'_>, sequence: u64, edit: Option<&Edit>) -> Vec<com
                 result.output_json = output.to_string();
             }
             Some(Edit::Failure(message)) => {
-                let category = common::ErrorCategory::Domain;
-                let error = run_events::outcome::error(category, "edited", message);
                 result = edited(&result, common::CallStatus::Failed);
-                result.error = Some(error);
+                result.error = Some(common::CallError {
+                    category: common::ErrorCategory::Domain.into(),
+                    code: "edited".to_owned(),
+                    message: message.clone(),
+                    ..common::CallError::default()
+                });
             }
             _ => {}
         }

@@ -10,9 +10,8 @@ use contracts::{
     tavern::common::v1::{self as common, run_event::Kind},
     watch::voids_answer,
 };
-use grpc_kit::run_list::timestamp_from_proto;
 
-use crate::wire;
+use crate::{replay::timestamp, wire};
 
 /// The meaning of an event of a turn's own log.
 pub(crate) enum Meaning {
@@ -157,7 +156,7 @@ pub fn given_message(kind: &Kind) -> Option<ChatMessage> {
 pub(crate) fn compaction(kind: &Kind) -> Option<Compaction> {
     match kind {
         Kind::ConversationCompacted(compacted) => Some(Compaction {
-            until: compacted.until.and_then(timestamp_from_proto)?,
+            until: compacted.until.as_ref().and_then(timestamp)?,
             summary: compacted.summary.clone(),
             turns: compacted.turns,
         }),

@@ -1,16 +1,14 @@
-//! The log of a turn: its events as changes of the turn, earlier turns read back, and forks.
+//! The log of a turn: its events as changes of its state, and forks.
 //!
-//! The crate is pure but for [`history::turn`], which reads one log.
+//! The crate is pure: it takes events and returns values.
 //!
 //! - [`journal`]: one event of the contract as a change of the turn.
 //! - [`state`]: the one fold of a log, live and read back; [`replay`]: what else a log holds.
-//! - [`history`]: the earlier turns of a conversation.
-//! - [`fork`]: the events that a fork begins with; [`forked`] marks the calls that it may not repeat.
+//! - [`fork`]: the events that a fork begins with; [`forked`]: what a turn has of the one that it is a fork of.
 //! - [`wire`]: messages and budgets as messages of the contract.
 
 pub mod fork;
 pub mod forked;
-pub mod history;
 pub mod journal;
 pub mod replay;
 pub mod state;

@@ -6,7 +6,6 @@ use agent_domain::{
 };
 use contracts::tavern::common::v1 as common;
 use core_types::Timestamp;
-use run_events::{DamagedLog, RunMeta};
 
 /// A log that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -27,14 +26,6 @@ pub enum ReplayError {
     },
 }
 
-/// Reads the plan of a turn from the data stored with its run.
-///
-/// # Errors
-/// [`DamagedLog::Meta`] if it is not the plan of a turn.
-pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
-    serde_json::from_value(meta.data).map_err(DamagedLog::Meta)
-}
-
 /// Reads the opening of a turn.
 pub fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, serde_json::Error> {
     let input = &started.input_json;
@@ -50,12 +41,11 @@ pub fn opening(plan: &Plan, started: &common::RunStarted) -> Result<Opening, ser
 
 /// Returns the time of an event.
 pub fn time_of(event: &common::RunEvent) -> Timestamp {
-    let Some(time) = &event.time else {
-        return Timestamp::default();
-    };
-    let nanos = time
-        .seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(i64::from(time.nanos));
-    Timestamp::from_unix_nanos(nanos)
+    let time = event.time.as_ref().and_then(timestamp);
+    time.unwrap_or_default()
+}
+
+/// Reads a point in time; none if it is outside of the range.
+pub(crate) fn timestamp(time: &prost_types::Timestamp) -> Option<Timestamp> {
+    Timestamp::from_seconds_and_nanos(time.seconds, time.nanos)
 }

@@ -5,7 +5,7 @@ use agent_domain::{
     scene::conversation::copied_world,
     scene::{self, Instance, Scene},
 };
-use agent_store::conversations;
+use agent_store::{conversations, history::plan_of};
 use grpc_kit::Failure;
 use run_events::Runs;
 
@@ -13,7 +13,6 @@ use crate::{
     runner::scenes::not_running,
     running_scenes::{RunningScene, RunningScenes, SceneInstance},
 };
-use turn_log::replay::plan_of;
 
 /// Finds scenes that run, and who speaks in them. Clone, cheap.
 #[derive(Clone, Debug)]

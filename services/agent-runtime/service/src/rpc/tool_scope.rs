@@ -1,7 +1,7 @@
 //! What bounds the calls of an agent, for the registry.
 
 use agent_domain::spelling::{self, HANDLE_TOOLS};
-use agent_store::profiles::Profiles;
+use agent_store::{history::plan_of, profiles::Profiles};
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::error::{expect_turn, no_such_profile, store_failure};
 use core_types::Tenant;
-use turn_log::replay::plan_of;
 
 /// Returns the scope of a turn, as it was started, or of a profile as it is now.
 pub(super) async fn get(

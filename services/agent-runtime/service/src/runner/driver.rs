@@ -2,25 +2,23 @@
 //!
 //! [`Driver`] does what the pure [`Turn`] returns. All that changes the turn goes through its [`LiveLog`].
 //!
-//! - `deliberate`, `answer_source`, `streaming_answer`: asking for an answer and reading it.
-//! - `call`, `reduce`: the calls of an answer.
-//! - `budgets`, `compact`, `queue`, `steer`: what is looked at in between.
+//! - `live_log`: the log and the state that it gives.
+//! - `deliberate`: asking for an answer and reading it; `deliberation`: workflows that are asked.
+//! - `call`: the calls of an answer.
+//! - `budgets`, `compact`, `queue`, `steer`: the work in between.
+//! - `earlier_turns`, `shown_states`: what the model reads beside the turn.
 
-mod answer_source;
 mod budgets;
 mod call;
 mod compact;
 mod deliberate;
+mod deliberation;
 mod earlier_turns;
-mod in_flight;
 mod live_log;
 mod queue;
-mod reading_context;
-mod reduce;
 mod shown_states;
 mod steer;
-mod streaming_answer;
-mod text_coalescer;
+mod stop;
 
 use std::sync::Arc;
 
@@ -38,22 +36,20 @@ use agent_domain::{
 use agent_store::store::StateOwner;
 
 use self::{
+    call::{Asker, Caller, CallsInFlight},
     deliberate::Retries,
     earlier_turns::EarlierTurns,
-    in_flight::CallsInFlight,
+    live_log::LiveLog,
     shown_states::{Owners, ShownStates},
+    stop::TurnStop,
 };
-use super::{
-    Inner, asker::Asker, caller::Caller, directives::TurnInbox, ending, inventory::Inventory,
-    stop::TurnStop, untrusted::Untrusted,
-};
+use super::{Inner, directives::TurnInbox, ending, inventory::Inventory, untrusted::Untrusted};
 
 pub(super) use budgets::withheld;
 pub(super) use call::{effect_of, words};
-pub(super) use deliberate::{STOPPED_AT_UNKNOWN_TOOL, refused, understood};
-pub(super) use live_log::LiveLog;
-pub(super) use reading_context::{ReadingContext, selected};
-pub(super) use streaming_answer::StreamingAnswer;
+pub(super) use deliberate::{
+    ReadingContext, STOPPED_AT_UNKNOWN_TOOL, StreamingAnswer, refused, selected, understood,
+};
 
 pub(crate) use deliberate::{describe, describe_model};
 
@@ -235,7 +231,7 @@ impl Driver {
     }
 
     /// Waits until the turn is not paused.
-    pub(super) async fn until_resumed(&mut self) -> Result<(), TurnStop> {
+    async fn until_resumed(&mut self) -> Result<(), TurnStop> {
         if self.control.is_paused() {
             // What has ended is shown while the turn waits.
             self.log.commit().await?;
@@ -256,7 +252,7 @@ impl Driver {
     }
 
     /// Returns what asks the registry for the calls of this turn.
-    pub(super) fn caller(&self) -> Caller {
+    fn caller(&self) -> Caller {
         Caller {
             calls: self.shared.peers.calls.clone(),
             recorder: self.log.recorder().clone(),
@@ -312,7 +308,7 @@ impl Driver {
     /// Submits everything noted before the model is asked: the commit runs while it answers, and its
     /// answer comes after it in the log. A deliberation workflow is a run with a request id, which has to
     /// find the same states after a crash.
-    pub(super) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
+    async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         if self.plan.deliberation.is_some() {
             return self.log.commit().await;
         }
@@ -370,3 +366,6 @@ pub(crate) fn damaged() -> common::RunOutcome {
     let error = outcome::error(common::ErrorCategory::Internal, "log_diverged", message);
     outcome::with_stop(outcome::failed(error), StopReason::Error)
 }
+
+#[cfg(test)]
+mod tests;

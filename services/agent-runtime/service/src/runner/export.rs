@@ -1,7 +1,7 @@
 //! Writing a finished turn as the lines of a fixture (rule G1001).
 
 use agent_domain::plan::Plan;
-use agent_store::store::StateOwner;
+use agent_store::{history::plan_of, store::StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::{CallContext, Failure};
@@ -14,7 +14,6 @@ use super::{
     replay::{Header, Parts, ShownState, StateKind, lines},
 };
 use crate::error::other_than_turn;
-use turn_log::replay::plan_of;
 
 /// A turn that has ended.
 pub(crate) struct EndedTurn {

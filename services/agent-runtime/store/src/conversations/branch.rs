@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 use tonic::Code;
 
 use super::{Conversation, Conversations};
-use crate::store::NamedRequest;
-use turn_log::history::{Batch, Earlier};
+use crate::{
+    history::{Batch, Earlier},
+    store::NamedRequest,
+};
 
 /// The most messages that are copied.
 const MAX_MESSAGES: usize = 10_000;

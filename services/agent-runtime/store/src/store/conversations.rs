@@ -1,5 +1,6 @@
 //! Conversations with the messages that were appended to them.
 
+use crate::history::Batch;
 use agent_domain::message::{ChatMessage, Role};
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
@@ -7,7 +8,6 @@ use documents::{RequestStore, sqlite::requests};
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
-use turn_log::history::Batch;
 
 use super::{AgentStore, NamedRequest, StoreError};
 

@@ -11,6 +11,8 @@ use call_wire::ModelTotals;
 use contracts::tavern::common::v1::{CallResult, ModelTotal, ModelUsage, run_event::Kind};
 use core_types::Timestamp;
 
+use crate::replay::timestamp;
+
 /// What a turn has used, by model and of its budgets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
@@ -95,12 +97,10 @@ impl Spending {
                 let result = settled.result.as_ref();
                 let is_question =
                     result.is_some_and(|result| spelling::tool_id(&result.tool_id) == QUESTION);
-                let started = result.and_then(|result| result.start_time);
+                let started = result.and_then(|result| result.start_time.as_ref());
                 match (is_question, started) {
                     (true, _) => time,
-                    (false, Some(started)) => {
-                        grpc_kit::run_list::timestamp_from_proto(started).unwrap_or(self.since)
-                    }
+                    (false, Some(started)) => timestamp(started).unwrap_or(self.since),
                     (false, None) => self.since,
                 }
             }
@@ -155,7 +155,10 @@ mod tests {
         let result = CallResult {
             tool_id: tool_id.to_owned(),
             effect_id: "e".to_owned(),
-            start_time: Some(run_events::timestamp_to_proto(at(70))),
+            start_time: Some(prost_types::Timestamp {
+                seconds: 70,
+                nanos: 0,
+            }),
             ..CallResult::default()
         };
         let result = Some(result);

@@ -11,8 +11,7 @@ use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 use turn_log::{journal, wire};
 
-use super::{Driver, settled};
-use crate::runner::stop::TurnStop;
+use super::{Driver, settled, stop::TurnStop};
 
 impl Driver {
     fn used(&self) -> Used {

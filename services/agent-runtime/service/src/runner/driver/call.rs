@@ -1,5 +1,10 @@
 //! The calls of an answer: dispatched, awaited, several in flight where their tools allow it.
 
+mod asker;
+mod caller;
+mod in_flight;
+mod reduce;
+
 use std::time::Duration;
 
 use agent_domain::{
@@ -13,11 +18,13 @@ use run_events::{CancelReason, outcome};
 use tracing::Instrument;
 use turn_log::{journal, state::TurnState};
 
-use super::{Driver, in_flight::EndedCall, reduce};
-use crate::runner::{
-    inventory::{self, Inventory, InventoryError},
-    stop::TurnStop,
-};
+use super::{Driver, stop::TurnStop};
+use crate::runner::inventory::{self, Inventory, InventoryError};
+
+pub(super) use asker::Asker;
+pub(super) use caller::Caller;
+pub(super) use in_flight::{CallsInFlight, EndedCall};
+pub(super) use reduce::HelperParts;
 
 impl Driver {
     /// Asks the registry for the agent's tools until it answers or the turn is asked to end.

@@ -16,11 +16,11 @@ use model_client::{AnswerEnd, Model, ModelError, ModelRequest, Piece};
 use run_events::{CancelReason, RunControl, timestamp_to_proto};
 use sha2::{Digest, Sha256};
 
-use super::Driver;
-use crate::{
-    runner::stop::{NoAnswer, TurnStop, model_failure},
-    wire,
+use super::{
+    Driver,
+    stop::{NoAnswer, TurnStop, model_failure},
 };
+use crate::wire;
 
 /// How long a summary may take.
 const LONGEST: Duration = Duration::from_secs(120);

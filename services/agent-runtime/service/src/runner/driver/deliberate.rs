@@ -1,5 +1,10 @@
 //! Asking the model, and reading what it wrote.
 
+mod answer_source;
+mod reading_context;
+mod streaming_answer;
+mod text_coalescer;
+
 use std::time::{Duration, Instant};
 
 use agent_domain::{
@@ -17,23 +22,21 @@ use telemetry::attributes;
 use tracing::Instrument;
 use turn_log::journal;
 
+use self::{answer_source::AnswerSource, text_coalescer::Part};
 use super::{
     Driver,
-    answer_source::AnswerSource,
-    reading_context::{ReadingContext, selected},
+    deliberation::Answer,
     settled,
     shown_states::version,
-    streaming_answer::StreamingAnswer,
-    text_coalescer::Part,
+    stop::{NoAnswer, TurnStop, model_failure},
 };
 use crate::{
-    runner::{
-        deliberation::Answer,
-        prompting::{self, PromptStates},
-        stop::{NoAnswer, TurnStop, model_failure},
-    },
+    runner::prompting::{self, PromptStates},
     wire,
 };
+
+pub(in crate::runner) use reading_context::{ReadingContext, selected};
+pub(in crate::runner) use streaming_answer::StreamingAnswer;
 
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
 pub(in crate::runner) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
@@ -221,12 +224,7 @@ impl Driver {
     pub(super) fn read_opening(&mut self, text: &str) -> Result<(), TurnStop> {
         let policy = self.plan.opening_policy();
         let reading_context = self.reading_context(policy);
-        let parsed = call_text::parse_finished(
-            text,
-            &reading_context.catalogue,
-            &reading_context.policy,
-            FinishReason::Stop,
-        );
+        let parsed = reading_context.parse_finished(text);
         self.log.read_opening()?;
         if !parsed.thoughts.is_empty() {
             self.log.note(Kind::Thinking(common::ThinkingDelta {
@@ -248,31 +246,17 @@ impl Driver {
     }
 
     fn reading_context(&self, policy: Policy) -> ReadingContext {
-        ReadingContext {
-            catalogue: self.catalogue().clone(),
-            policy,
-            left: self.turn().calls_left(),
-            shown: self.log.state().untrusted().len(),
-        }
+        ReadingContext::of(self.log.state(), self.catalogue(), policy)
     }
 
     /// Lets a function read with everything that reading depends on.
-    pub(super) fn reading<T>(
+    fn reading<T>(
         &self,
         reading_context: &ReadingContext,
         read: impl FnOnce(Context<'_>) -> T,
     ) -> T {
-        let own = &self.log.state().untrusted()[..reading_context.shown];
-        let untrusted = self.untrusted.newest(own);
-        read(Context {
-            catalogue: &reading_context.catalogue,
-            policy: &reading_context.policy,
-            dialect: self.plan.taught_dialect(),
-            per_answer: self.turn().budgets().calls_per_response,
-            left: reading_context.left,
-            last: self.turn().last(),
-            untrusted: &untrusted,
-        })
+        let turn = (&self.plan, self.log.state(), &self.untrusted);
+        reading_context.reading(turn, read)
     }
 
     pub(super) fn prompt(&self) -> Prompt {

@@ -5,8 +5,7 @@ use agent_domain::{
     message::TurnMessage,
     plan::Plan,
 };
-
-use turn_log::history::Earlier;
+use agent_store::history::Earlier;
 
 /// The messages before a turn, by turn; each that the caller gave stands alone, but for results behind calls.
 pub(super) struct EarlierTurns {

@@ -8,20 +8,20 @@ use run_events::{Recorder, timestamp_to_proto};
 use run_log::AppendError;
 use turn_log::state::TurnState;
 
-use crate::runner::stop::TurnStop;
+use super::stop::TurnStop;
 
 /// How often a commit is tried while the storage does not work.
 const STORE_TRIES: u32 = 6;
 
 /// The log and the state of a turn: nothing is written into the one that does not change the other.
-pub(in crate::runner) struct LiveLog {
+pub(super) struct LiveLog {
     recorder: Recorder,
     state: TurnState,
     noted: Vec<Kind>,
 }
 
 impl LiveLog {
-    pub(in crate::runner) fn new(recorder: Recorder, state: TurnState) -> Self {
+    pub(super) fn new(recorder: Recorder, state: TurnState) -> Self {
         Self {
             recorder,
             state,
@@ -30,37 +30,37 @@ impl LiveLog {
     }
 
     /// Returns the run that is written.
-    pub(in crate::runner) fn recorder(&self) -> &Recorder {
+    pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
     /// Returns the state.
-    pub(in crate::runner) fn state(&self) -> &TurnState {
+    pub(super) fn state(&self) -> &TurnState {
         &self.state
     }
 
     /// Returns the turn.
-    pub(in crate::runner) fn turn(&self) -> &Turn {
+    pub(super) fn turn(&self) -> &Turn {
         self.state.turn()
     }
 
     /// Returns the time.
-    pub(in crate::runner) fn now(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.recorder.now()
     }
 
     /// Continues after a time in which nothing was under way, as this process had not begun.
-    pub(in crate::runner) fn resume(&mut self) {
+    pub(super) fn resume(&mut self) {
         self.state.resume_at(self.recorder.now());
     }
 
     /// Notes that the text of the caller was read to its end.
-    pub(in crate::runner) fn read_opening(&mut self) -> Result<(), TurnStop> {
+    pub(super) fn read_opening(&mut self) -> Result<(), TurnStop> {
         Ok(self.state.read_opening(self.recorder.now())?)
     }
 
     /// Lets something happen: now in the turn, and in the log with the next commit.
-    pub(in crate::runner) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
+    pub(super) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
         let noted = self.apply(0, kind)?;
         self.noted.extend(noted);
         Ok(())
@@ -68,13 +68,13 @@ impl LiveLog {
 
     /// Lets something happen that need not be durable before the turn continues: it is submitted, behind
     /// everything noted before.
-    pub(in crate::runner) async fn submit(&mut self, kind: Kind) -> Result<(), TurnStop> {
+    pub(super) async fn submit(&mut self, kind: Kind) -> Result<(), TurnStop> {
         self.note(kind)?;
         self.submit_noted().await
     }
 
     /// Makes something durable with everything noted before, and then lets it happen. Returns its sequence.
-    pub(in crate::runner) async fn note_now(&mut self, kind: Kind) -> Result<u64, TurnStop> {
+    pub(super) async fn note_now(&mut self, kind: Kind) -> Result<u64, TurnStop> {
         self.noted.push(kind.clone());
         let sequence = self.record().await?;
         self.apply(sequence, kind)?;
@@ -82,7 +82,7 @@ impl LiveLog {
     }
 
     /// Makes everything noted durable, in one commit.
-    pub(in crate::runner) async fn commit(&mut self) -> Result<(), TurnStop> {
+    pub(super) async fn commit(&mut self) -> Result<(), TurnStop> {
         match self.noted.is_empty() {
             true => Ok(()),
             false => self.record().await.map(drop),
@@ -90,7 +90,7 @@ impl LiveLog {
     }
 
     /// Submits everything noted, which is durable some time after.
-    pub(in crate::runner) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
+    pub(super) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         let kinds = std::mem::take(&mut self.noted);
         let submitted = self.recorder.submit_all(kinds).await;
         submitted.map_err(TurnStop::Storage)

@@ -8,8 +8,7 @@ use futures::StreamExt;
 use grpc_kit::{CallContext, Drain};
 use run_events::Runs;
 
-use super::Driver;
-use crate::runner::stop::TurnStop;
+use super::{Driver, stop::TurnStop};
 
 /// How long to wait until a turn is looked at again that could not be followed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);

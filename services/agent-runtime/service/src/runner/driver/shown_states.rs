@@ -6,10 +6,8 @@ use run_events::outcome;
 
 use turn_log::state::AskedStates;
 
-use crate::{
-    runner::stop::TurnStop,
-    states::{Snapshot, States},
-};
+use super::stop::TurnStop;
+use crate::states::{Snapshot, States};
 
 /// Whose states they are.
 pub(super) struct Owners {

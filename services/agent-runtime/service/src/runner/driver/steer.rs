@@ -3,8 +3,8 @@
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use turn_log::wire;
 
-use super::Driver;
-use crate::runner::{directives::Directive, stop::TurnStop};
+use super::{Driver, stop::TurnStop};
+use crate::runner::directives::Directive;
 
 impl Driver {
     /// Takes a directive. Returns whether the request to the model that is under way is dropped for it.

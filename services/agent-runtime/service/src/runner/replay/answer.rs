@@ -1,6 +1,6 @@
 //! An answer of the fixture, read again as the turn reads it.
 
-use agent_domain::reading::{self, Context, Reading};
+use agent_domain::reading::{self, Reading};
 use call_text::{Event, FinishReason, native::NativeCall};
 use contracts::tavern::common::v1::{self as common, RunEvent, run_event::Kind};
 
@@ -57,47 +57,34 @@ pub(super) fn read_answer(
     native: &[NativeCall],
     policy: call_text::Policy,
 ) -> Answered {
-    let reading_context = ReadingContext {
-        catalogue: replay.catalogue().clone(),
-        policy,
-        left: replay.turn().calls_left(),
-        shown: replay.state.untrusted().len(),
-    };
-    let untrusted = replay.untrusted.newest(replay.state.untrusted());
-    let context = Context {
-        catalogue: &reading_context.catalogue,
-        policy: &reading_context.policy,
-        dialect: replay.plan.taught_dialect(),
-        per_answer: replay.turn().budgets().calls_per_response,
-        left: reading_context.left,
-        last: replay.turn().last(),
-        untrusted: &untrusted,
-    };
-    let (mut answer, mut released) = (StreamingAnswer::default(), String::new());
-    let mut parser = reading_context.parser();
-    for event in parser.push(text) {
-        if let Event::BlockClosed { state, calls, .. } = &event {
-            answer.reader.take(state, calls, context);
+    let reading_context = ReadingContext::of(&replay.state, replay.catalogue(), policy);
+    let turn = (replay.plan, &replay.state, &replay.untrusted);
+    reading_context.reading(turn, |context| {
+        let (mut answer, mut released) = (StreamingAnswer::default(), String::new());
+        let mut parser = reading_context.parser();
+        for event in parser.push(text) {
+            if let Event::BlockClosed { state, calls, .. } = &event {
+                answer.reader.take(state, calls, context);
+            }
+            answer.look(event, &mut released);
         }
-        answer.look(event, &mut released);
-    }
-    let (events, mut parsed) = parser.finish(FinishReason::from_words(finish_reason));
-    for event in events {
-        answer.look(event, &mut released);
-    }
-    if let Some(unknown) = answer.unknown.take()
-        && finish_reason == STOPPED_AT_UNKNOWN_TOOL
-    {
-        reading::cut_at(&mut parsed, unknown, context);
-    }
-    let reading = answer.reader.finish(parsed, native, context);
-    let reading = understood(replay.turn(), reading, context);
-    Answered {
-        reading,
-        calls: 0,
-        remarks: 0,
-        released,
-    }
+        let (events, mut parsed) = parser.finish(FinishReason::from_words(finish_reason));
+        for event in events {
+            answer.look(event, &mut released);
+        }
+        if let Some(unknown) = answer.unknown.take()
+            && finish_reason == STOPPED_AT_UNKNOWN_TOOL
+        {
+            reading::cut_at(&mut parsed, unknown, context);
+        }
+        let reading = answer.reader.finish(parsed, native, context);
+        Answered {
+            reading: understood(replay.turn(), reading, context),
+            calls: 0,
+            remarks: 0,
+            released,
+        }
+    })
 }
 
 impl Replay<'_> {

@@ -4,12 +4,12 @@ use agent_domain::{
     event::Hop,
     waits::{OpenTurn, cycle},
 };
+use agent_store::history::plan_of;
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
 use tokio::sync::MutexGuard;
 use tonic::Code;
-use turn_log::replay::plan_of;
 
 use super::Inner;
 use crate::running_scenes::SceneInstance;

@@ -8,21 +8,22 @@ use agent_domain::{
 use contracts::tavern::common::v1::CallResult;
 use run_events::RunControl;
 
-use super::{Driver, in_flight::Reduced};
-use crate::runner::{
+use super::in_flight::Reduced;
+use crate::runner::driver::{
+    Driver,
     deliberation::{Deliberation, Inputs},
     stop::{NoAnswer, TurnStop},
 };
 
 /// Shortens the output of one call.
-pub(super) struct Reducer {
+pub(in crate::runner::driver) struct Reducer {
     workflow: String,
     driver: HelperParts,
     control: RunControl,
 }
 
 /// What starts the workflow.
-pub(super) type HelperParts = Box<
+pub(in crate::runner::driver) type HelperParts = Box<
     dyn FnOnce(
             String,
             Inputs,
@@ -32,7 +33,7 @@ pub(super) type HelperParts = Box<
 
 impl Driver {
     /// Returns what shortens the output of a call, if the profile names something for its tool.
-    pub(super) fn reducer(&self, call: &ReadCall) -> Option<Reducer> {
+    pub(in crate::runner::driver) fn reducer(&self, call: &ReadCall) -> Option<Reducer> {
         let workflow = reduction::workflow_for(&self.plan.reduction, &call.tool_id)?;
         Some(Reducer {
             workflow: workflow.to_owned(),
@@ -44,7 +45,11 @@ impl Driver {
 
 impl Reducer {
     /// Shortens an output that is too long to be shown whole. A workflow that fails leaves it to be cut.
-    pub(super) async fn reduce(self, call: &ReadCall, result: &CallResult) -> Option<Reduced> {
+    pub(in crate::runner::driver) async fn reduce(
+        self,
+        call: &ReadCall,
+        result: &CallResult,
+    ) -> Option<Reduced> {
         if !call_wire::gives_handle(result) || result.output_json.is_empty() {
             return None;
         }
@@ -87,7 +92,7 @@ fn without(workflow: &str, error: &NoAnswer) -> Option<Reduced> {
 }
 
 /// Words what the model reads in the place of a long output.
-pub(super) fn words(result: &CallResult, text: &str) -> String {
+pub(in crate::runner::driver) fn words(result: &CallResult, text: &str) -> String {
     let shown = CallResult {
         output_json: serde_json::Value::from(text).to_string(),
         ..result.clone()

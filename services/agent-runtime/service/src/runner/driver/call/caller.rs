@@ -5,22 +5,23 @@ use contracts::tavern::{common::v1 as common, registry::v1::CallToolRequest};
 use run_client::{CallClient, CallEnd, RemoteCall, cancel_words, carry_out};
 use run_events::{CancelReason, Recorder, RunControl, durability_to_proto};
 
-use super::{asker::Asker, stop::TurnStop};
+use super::Asker;
+use crate::runner::driver::stop::TurnStop;
 
 /// Asks the registry for the calls of one turn. Clone, cheap.
 #[derive(Clone)]
-pub(super) struct Caller {
-    pub(super) calls: CallClient,
-    pub(super) recorder: Recorder,
+pub(in crate::runner::driver) struct Caller {
+    pub(in crate::runner::driver) calls: CallClient,
+    pub(in crate::runner::driver) recorder: Recorder,
     /// Ends the calls under way with the turn, or while it continues to its own end.
-    pub(super) control: RunControl,
-    pub(super) conversation_id: String,
-    pub(super) asker: Asker,
+    pub(in crate::runner::driver) control: RunControl,
+    pub(in crate::runner::driver) conversation_id: String,
+    pub(in crate::runner::driver) asker: Asker,
 }
 
 impl Caller {
     /// Carries out a call that is about to leave, or that left before this process began.
-    pub(super) async fn execute(
+    pub(in crate::runner::driver) async fn execute(
         &self,
         call: &ReadCall,
         tool_id: String,

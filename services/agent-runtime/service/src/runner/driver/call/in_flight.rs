@@ -6,37 +6,37 @@ use contracts::tavern::common::v1 as common;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use run_events::RunControl;
 
-use crate::runner::stop::TurnStop;
+use crate::runner::driver::stop::TurnStop;
 
 /// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
-pub(super) struct Reduced {
-    pub(super) text: Option<String>,
-    pub(super) used: Option<common::UsageReported>,
+pub(in crate::runner::driver) struct Reduced {
+    pub(in crate::runner::driver) text: Option<String>,
+    pub(in crate::runner::driver) used: Option<common::UsageReported>,
 }
 
 /// A call that has ended, or cannot be waited for any longer.
-pub(super) struct EndedCall {
-    pub(super) index: u32,
-    pub(super) tool_id: String,
-    pub(super) effect_id: String,
-    pub(super) ended: Result<common::CallResult, TurnStop>,
+pub(in crate::runner::driver) struct EndedCall {
+    pub(in crate::runner::driver) index: u32,
+    pub(in crate::runner::driver) tool_id: String,
+    pub(in crate::runner::driver) effect_id: String,
+    pub(in crate::runner::driver) ended: Result<common::CallResult, TurnStop>,
     /// What the model read about it in the turn that this one is a fork of; empty if it is to be worded.
-    pub(super) observed: String,
+    pub(in crate::runner::driver) observed: String,
     /// What the model reads in the place of a long output.
-    pub(super) reduced: Option<Reduced>,
+    pub(in crate::runner::driver) reduced: Option<Reduced>,
 }
 
 /// The calls in flight. As many as the turn dispatches, which is bounded.
-pub(super) struct CallsInFlight {
+pub(in crate::runner::driver) struct CallsInFlight {
     calls: FuturesUnordered<BoxFuture<'static, EndedCall>>,
     effects: HashSet<String>,
     /// Ends them while the turn continues to its own end.
-    pub(super) part: RunControl,
+    pub(in crate::runner::driver) part: RunControl,
 }
 
 impl CallsInFlight {
     /// Takes the control of the turn.
-    pub(super) fn new(control: &RunControl) -> Self {
+    pub(in crate::runner::driver) fn new(control: &RunControl) -> Self {
         Self {
             calls: FuturesUnordered::new(),
             effects: HashSet::new(),
@@ -45,18 +45,22 @@ impl CallsInFlight {
     }
 
     /// Adds a call.
-    pub(super) fn add(&mut self, effect_id: String, call: BoxFuture<'static, EndedCall>) {
+    pub(in crate::runner::driver) fn add(
+        &mut self,
+        effect_id: String,
+        call: BoxFuture<'static, EndedCall>,
+    ) {
         self.effects.insert(effect_id);
         self.calls.push(call);
     }
 
     /// Whether the call with this effect id is in flight.
-    pub(super) fn contains(&self, effect_id: &str) -> bool {
+    pub(in crate::runner::driver) fn contains(&self, effect_id: &str) -> bool {
         self.effects.contains(effect_id)
     }
 
     /// Returns the next call that has ended; none if none is in flight.
-    pub(super) async fn next(&mut self) -> Option<EndedCall> {
+    pub(in crate::runner::driver) async fn next(&mut self) -> Option<EndedCall> {
         let ended = self.calls.next().await?;
         self.effects.remove(&ended.effect_id);
         Some(ended)

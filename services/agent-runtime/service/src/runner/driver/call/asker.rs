@@ -12,22 +12,22 @@ use agent_store::{
 use contracts::tavern::common::v1 as common;
 use run_events::outcome;
 
-use super::stop::TurnStop;
+use crate::runner::driver::stop::TurnStop;
 
 /// What questions of one turn need. Clone, cheap.
 #[derive(Clone)]
-pub(super) struct Asker {
-    pub(super) questions: Questions,
-    pub(super) conversation_id: String,
-    pub(super) profile_id: String,
-    pub(super) interaction: Interaction,
+pub(in crate::runner::driver) struct Asker {
+    pub(in crate::runner::driver) questions: Questions,
+    pub(in crate::runner::driver) conversation_id: String,
+    pub(in crate::runner::driver) profile_id: String,
+    pub(in crate::runner::driver) interaction: Interaction,
     /// Whether the conversation ends with the turn.
-    pub(super) is_ephemeral: bool,
+    pub(in crate::runner::driver) is_ephemeral: bool,
 }
 
 impl Asker {
     /// Returns the arguments with which a call leaves.
-    pub(super) fn arguments(&self, call: &ReadCall) -> String {
+    pub(in crate::runner::driver) fn arguments(&self, call: &ReadCall) -> String {
         let continues = self.interaction == Interaction::Continue && !self.is_ephemeral;
         let left_open = (continues && is_question(call))
             .then(|| questions::without_wait(&call.arguments_json))
@@ -36,7 +36,7 @@ impl Asker {
     }
 
     /// Keeps a question that the turn does not wait for, until its answer opens another turn.
-    pub(super) async fn keep(
+    pub(in crate::runner::driver) async fn keep(
         &self,
         call: &ReadCall,
         result: &common::CallResult,

@@ -1,4 +1,4 @@
-//! The earlier turns of a conversation, read from their logs.
+//! The turns of a conversation, read from what is stored of their runs.
 
 use agent_domain::{
     compaction::Compaction,
@@ -8,9 +8,8 @@ use agent_domain::{
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::{RunId, Timestamp};
 use grpc_kit::Failure;
-use run_events::Runs;
-
-use crate::state::{TurnState, untrusted_of_given};
+use run_events::{DamagedLog, RunMeta, Runs};
+use turn_log::state::{TurnState, untrusted_of_given};
 
 /// Messages that were appended together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +47,14 @@ impl Earlier {
         self.messages.extend(next.messages);
         self.untrusted.extend(next.untrusted);
     }
+}
+
+/// Reads the plan of a turn from the data stored with its run.
+///
+/// # Errors
+/// [`DamagedLog::Meta`] if it is not the plan of a turn.
+pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
+    serde_json::from_value(meta.data).map_err(DamagedLog::Meta)
 }
 
 /// Reads a turn of a conversation; none if its log cannot be replayed, which is reported in the log

@@ -16,15 +16,18 @@ use model_client::{AnswerEnd, GrammarUse, Model, ModelRequest, Piece, Pieces};
 use serde_json::{Value, json};
 use turn_log::forked;
 
-use super::{Driver, reduce::HelperParts};
 use crate::runner::{
-    deliberation::{Answer, AnswerRequest, Deliberation, Inputs},
+    driver::{
+        Driver,
+        call::HelperParts,
+        deliberation::{Answer, AnswerRequest, Deliberation, Inputs},
+        stop::{NoAnswer, model_failure},
+    },
     prompting,
-    stop::{NoAnswer, model_failure},
 };
 
 /// What gives an answer.
-pub(super) enum AnswerSource {
+pub(in crate::runner::driver) enum AnswerSource {
     Model(Model),
     Workflow(Box<Deliberation>),
     /// The answer at which the turn was forked.
@@ -33,14 +36,14 @@ pub(super) enum AnswerSource {
 
 impl AnswerSource {
     /// Ends a run that dropping the pieces of the answer does not end.
-    pub(super) async fn cancel(&self, reason: &str) {
+    pub(in crate::runner::driver) async fn cancel(&self, reason: &str) {
         if let Self::Workflow(deliberation) = self {
             deliberation.cancel(reason).await;
         }
     }
 
     /// Returns what the run of a workflow used, once it is known.
-    pub(super) fn take_used(&self) -> Option<common::UsageReported> {
+    pub(in crate::runner::driver) fn take_used(&self) -> Option<common::UsageReported> {
         match self {
             Self::Model(_) | Self::Given => None,
             Self::Workflow(deliberation) => deliberation.take_used(),
@@ -48,7 +51,7 @@ impl AnswerSource {
     }
 
     /// Returns how an answer ends that was not read to its end.
-    pub(super) fn stopped(
+    pub(in crate::runner::driver) fn stopped(
         &self,
         reason: &str,
         prompt_bytes: usize,
@@ -67,7 +70,7 @@ impl AnswerSource {
 
 impl Driver {
     /// Asks the model, or the agent's deliberation workflow; an answer that is taken over is asked of neither.
-    pub(super) async fn begin(
+    pub(in crate::runner::driver) async fn begin(
         &mut self,
         model: &str,
         prompt: Prompt,
@@ -97,7 +100,7 @@ impl Driver {
         Ok((AnswerSource::Workflow(Box::new(prepared)), pieces))
     }
 
-    pub(super) fn model(&self, name: &str) -> Result<Model, NoAnswer> {
+    pub(in crate::runner::driver) fn model(&self, name: &str) -> Result<Model, NoAnswer> {
         let fallbacks = self.plan.fallbacks.as_deref();
         let found = self.shared.models.with_fallbacks(name, fallbacks);
         found.map_err(|unknown| {
@@ -125,7 +128,7 @@ impl Driver {
     }
 
     /// Prepares a run of a workflow that works for the turn beside its deliberation.
-    pub(super) fn helper(
+    pub(in crate::runner::driver) fn helper(
         &self,
         workflow_id: &str,
         number: String,
@@ -135,7 +138,7 @@ impl Driver {
     }
 
     /// Returns what prepares such a run, also while the turn does something else.
-    pub(super) fn helper_parts(&self, workflow_id: &str) -> HelperParts {
+    pub(in crate::runner::driver) fn helper_parts(&self, workflow_id: &str) -> HelperParts {
         let (peers, recorder) = (self.shared.peers.clone(), self.log.recorder().clone());
         let (context, grant) = (self.control.call_context(), self.grant_of_workflow());
         let conversation_id = self.meta.conversation_id.clone();

@@ -24,7 +24,8 @@ use turn_log::{
     state::TurnState,
 };
 
-use super::{TURN, driver::LiveLog, fresh, left, replay::Fixture, turns::run_of};
+use super::LiveLog;
+use crate::runner::{TURN, fresh, left, replay::Fixture, turns::run_of};
 
 /// The time that a test sets.
 #[derive(Clone, Debug, Default)]

@@ -6,29 +6,29 @@ use tokio::time::Instant;
 
 /// Holds text and thinking back for a moment.
 #[derive(Debug, Default)]
-pub(super) struct TextCoalescer(Coalescer<Part>);
+pub(in crate::runner::driver) struct TextCoalescer(Coalescer<Part>);
 
 /// What a model writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(in crate::runner::driver) enum Part {
     Text,
     Thinking,
 }
 
 impl TextCoalescer {
     /// Takes a piece and returns what is to be recorded now.
-    pub(super) fn push(&mut self, part: Part, piece: &str) -> Vec<Kind> {
+    pub(in crate::runner::driver) fn push(&mut self, part: Part, piece: &str) -> Vec<Kind> {
         kinds(self.0.push(part, piece, Instant::now()))
     }
 
     /// Returns everything that is held back.
-    pub(super) fn release(&mut self) -> Vec<Kind> {
+    pub(in crate::runner::driver) fn release(&mut self) -> Vec<Kind> {
         kinds(self.0.release(Instant::now()))
     }
 
     /// Drops the text that is held back, and returns the event that voids the text in the log, if any `is_recorded`;
     /// otherwise the thinking that is held back.
-    pub(super) fn take_back(&mut self, is_recorded: bool) -> Vec<Kind> {
+    pub(in crate::runner::driver) fn take_back(&mut self, is_recorded: bool) -> Vec<Kind> {
         let mut pieces = self.0.release(Instant::now());
         if is_recorded {
             return vec![Kind::OutputReset(common::OutputReset::default())];
@@ -38,7 +38,7 @@ impl TextCoalescer {
     }
 
     /// Waits until what is held back has waited long enough; for ever if nothing is held.
-    pub(super) async fn due(&self) {
+    pub(in crate::runner::driver) async fn due(&self) {
         self.0.due().await;
     }
 }

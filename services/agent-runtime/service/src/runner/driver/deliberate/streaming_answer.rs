@@ -6,24 +6,22 @@ use call_text::{Event, ToolState};
 use contracts::tavern::common::v1::run_event::Kind;
 
 use super::{
-    Driver,
-    in_flight::EndedCall,
     reading_context::{ReadingContext, selected},
     text_coalescer::{Part, TextCoalescer},
 };
-use crate::runner::stop::TurnStop;
+use crate::runner::driver::{Driver, call::EndedCall, stop::TurnStop};
 
 /// An answer that is being written.
 #[derive(Default)]
 pub(in crate::runner) struct StreamingAnswer {
-    pub(super) text: TextCoalescer,
+    pub(in crate::runner::driver) text: TextCoalescer,
     /// What was read of it so far.
     pub(in crate::runner) reader: Reader,
     /// How many of its calls, from the first, are in the log.
-    pub(super) announced: usize,
+    pub(in crate::runner::driver) announced: usize,
     /// What the model is to read about calls that have ended, by their places. It reads it when
     /// the answer is complete: if it gets lost, so does what its calls gave.
-    pub(super) observed: Vec<(u32, String)>,
+    pub(in crate::runner::driver) observed: Vec<(u32, String)>,
     /// A block whose first call names a tool that is not there.
     pub(in crate::runner) unknown: Option<UnknownCall>,
     /// The block that is open, of which no call has been seen.
@@ -82,7 +80,7 @@ impl StreamingAnswer {
 
 impl Driver {
     /// Passes on what the reader may see, and starts what may start.
-    pub(super) async fn on_parser_events(
+    pub(in crate::runner::driver) async fn on_parser_events(
         &mut self,
         events: Vec<Event>,
         answer: &mut StreamingAnswer,
@@ -109,7 +107,7 @@ impl Driver {
     }
 
     /// Passes on what the reader may see of the end of an answer.
-    pub(super) async fn release_events(
+    pub(in crate::runner::driver) async fn release_events(
         &mut self,
         events: Vec<Event>,
         answer: &mut StreamingAnswer,
@@ -148,7 +146,7 @@ impl Driver {
         self.tell_all(kinds).await
     }
 
-    pub(super) async fn tell_all(
+    pub(in crate::runner::driver) async fn tell_all(
         &mut self,
         kinds: impl IntoIterator<Item = Kind>,
     ) -> Result<(), TurnStop> {
@@ -183,7 +181,7 @@ impl Driver {
     }
 
     /// Records how a call ended while the model is still writing, and sends what may follow it.
-    pub(super) async fn note_early_end(
+    pub(in crate::runner::driver) async fn note_early_end(
         &mut self,
         ended: EndedCall,
         answer: &mut StreamingAnswer,

@@ -1,0 +1,82 @@
+//! What the reading of an answer depends on, and how a call that was read is recorded.
+
+use agent_domain::{
+    plan::Plan,
+    reading::{CallReading, Context, RefusalKind},
+};
+use call_catalogue::Catalogue;
+use call_text::{FinishReason, Parsed, Parser, Policy};
+use contracts::tavern::common::v1::run_event::Kind;
+
+use turn_log::{journal, state::TurnState};
+
+use crate::runner::untrusted::Untrusted;
+
+/// What the reading of an answer depends on, as it was when the model was asked: what the answer's
+/// own calls bring about, while it is still written, changes nothing about it.
+pub(in crate::runner) struct ReadingContext {
+    /// The tools that the model was shown.
+    catalogue: Catalogue,
+    policy: Policy,
+    /// How many calls the turn had left.
+    left: u32,
+    /// How many untrusted texts of the turn the model was shown.
+    shown: usize,
+}
+
+impl ReadingContext {
+    /// Takes a turn as it is when the model is asked.
+    pub(in crate::runner) fn of(state: &TurnState, catalogue: &Catalogue, policy: Policy) -> Self {
+        Self {
+            catalogue: catalogue.clone(),
+            policy,
+            left: state.turn().calls_left(),
+            shown: state.untrusted().len(),
+        }
+    }
+
+    /// Returns a parser that reads an answer while it is written.
+    pub(in crate::runner) fn parser(&self) -> Parser {
+        Parser::new(self.catalogue.clone(), self.policy.clone())
+    }
+
+    /// Reads a text that is whole.
+    pub(super) fn parse_finished(&self, text: &str) -> Parsed {
+        call_text::parse_finished(text, &self.catalogue, &self.policy, FinishReason::Stop)
+    }
+
+    /// Lets a function read with everything that reading depends on.
+    pub(in crate::runner) fn reading<T>(
+        &self,
+        (plan, state, untrusted): (&Plan, &TurnState, &Untrusted),
+        read: impl FnOnce(Context<'_>) -> T,
+    ) -> T {
+        let untrusted = untrusted.newest(&state.untrusted()[..self.shown]);
+        read(Context {
+            catalogue: &self.catalogue,
+            policy: &self.policy,
+            dialect: plan.taught_dialect(),
+            per_answer: state.turn().budgets().calls_per_response,
+            left: self.left,
+            last: state.turn().last(),
+            untrusted: &untrusted,
+        })
+    }
+}
+
+/// Writes that a call was read, and by which rule it does not run.
+pub(in crate::runner) fn selected(reading: &CallReading) -> Kind {
+    let kind = journal::tool_selected(&reading.call, &reading.written);
+    match (kind, &reading.refusal) {
+        (Kind::ToolSelected(mut selected), Some(refusal))
+            if refusal.kind == RefusalKind::Policy =>
+        {
+            let problems = selected.call.as_mut().map(|call| &mut call.problems);
+            if let Some(problem) = problems.and_then(|problems| problems.last_mut()) {
+                problem.code.clone_from(&refusal.code);
+            }
+            Kind::ToolSelected(selected)
+        }
+        (kind, _) => kind,
+    }
+}
