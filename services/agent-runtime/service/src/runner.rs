@@ -250,7 +250,7 @@ fn fresh(plan: &Plan, input: &TurnInput, now: Timestamp) -> TurnState {
     state
 }
 
-/// Reads what the process before this one left of a turn.
+/// Reads a turn as the process before this one left it.
 fn left(open: &OpenRun) -> Result<(Plan, TurnState, Left), ReplayError> {
     let plan: Plan = serde_json::from_value(open.meta.data.clone()).map_err(ReplayError::Plan)?;
     let run = open.recorder.run_id().to_string();

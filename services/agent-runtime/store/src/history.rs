@@ -1,4 +1,4 @@
-//! The turns of a conversation, read from what is stored of their runs.
+//! The turns of a conversation, read from the logs of their runs.
 
 use agent_domain::{
     compaction::Compaction,

@@ -17,13 +17,13 @@ use crate::{replay::timestamp, wire};
 pub(crate) enum Meaning {
     /// It changes the turn.
     Change(TurnEvent),
-    /// The turn wrote it, and it changes nothing of what the turn does next.
+    /// The turn wrote it, and its next step is the same.
     Remark,
-    /// The run or a call wrote it, or it is what the turn begins with: nothing happened in the turn.
+    /// The run or a call wrote it, or the turn begins with it: nothing happened in the turn.
     Outside,
 }
 
-/// Returns what an event of a turn's own log means to the turn.
+/// Returns the meaning of an event of a turn's own log.
 pub(crate) fn read(kind: &Kind) -> Meaning {
     let change = match kind {
         Kind::IterationStarted(_) => Some(TurnEvent::IterationStarted),

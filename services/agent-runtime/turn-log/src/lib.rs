@@ -3,8 +3,8 @@
 //! The crate is pure: it takes events and returns values.
 //!
 //! - [`journal`]: one event of the contract as a change of the turn.
-//! - [`state`]: the one fold of a log, live and read back; [`replay`]: what else a log holds.
-//! - [`fork`]: the events that a fork begins with; [`forked`]: what a turn has of the one that it is a fork of.
+//! - [`state`]: the one fold of a log, live and read back; [`replay`]: its opening, its times, its errors.
+//! - [`fork`]: the events that a fork begins with; [`forked`]: the answer and the results that it takes over.
 //! - [`wire`]: messages and budgets as messages of the contract.
 
 pub mod fork;

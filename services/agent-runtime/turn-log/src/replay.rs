@@ -1,4 +1,4 @@
-//! What a log holds beside changes of the turn, and why it may not be replayed.
+//! The opening and the times of a log, and the errors of a replay.
 
 use agent_domain::{
     plan::{Opening, Plan},

@@ -32,7 +32,7 @@ use crate::{
 use spending::Spending;
 use untrusted::Untrusted;
 
-/// A turn and everything else that its log says of it.
+/// A turn with everything else that follows from its log.
 #[derive(Clone, Debug)]
 pub struct TurnState {
     turn: Turn,
@@ -104,8 +104,8 @@ impl TurnState {
         Ok(state)
     }
 
-    /// Takes an event of the turn's own log. One that is not recorded yet has no sequence; steering and edits
-    /// of budgets are applied once they are recorded, as what they are answered with is their sequence.
+    /// Applies an event of the turn's own log. An event that is not recorded yet has the sequence zero; steering
+    /// and edits of budgets are applied once they are recorded, as their answer is their sequence.
     ///
     /// # Errors
     /// [`Divergence`] when it cannot have happened now; only [`Self::turn`] is then unchanged.
@@ -136,7 +136,7 @@ impl TurnState {
         change.map_or(Ok(()), |change| self.turn.apply(change, time))
     }
 
-    /// Notes that the text of the caller was read to its end, which the log does not say: reading it again
+    /// Notes that the text of the caller was read to its end. The log does not have that, as reading the text again
     /// changes nothing.
     ///
     /// # Errors
@@ -178,12 +178,12 @@ impl TurnState {
         self.handle_given
     }
 
-    /// Returns what the turn has used of its budgets up to now.
+    /// Returns the use of the turn's budgets up to now.
     pub fn used(&self, now: Timestamp) -> Used {
         self.spending.used(&self.turn, now)
     }
 
-    /// Returns what was used of each model.
+    /// Returns the use of each model.
     pub fn model_totals(&self) -> Vec<ModelTotal> {
         self.spending.totals()
     }
@@ -193,7 +193,7 @@ impl TurnState {
         self.spending.is_reported(unit.into())
     }
 
-    /// Returns what the calls of the newest answer came to.
+    /// Returns the results of the calls of the newest answer.
     pub fn observations(&self) -> &Observations {
         &self.observations
     }
@@ -203,12 +203,12 @@ impl TurnState {
         self.asked
     }
 
-    /// Returns what people asked of the turn.
+    /// Returns the requests of people to the turn.
     pub fn steering(&self) -> &Steering {
         &self.steering
     }
 
-    /// Returns what the turn replaced turns before it by, the last time; none if it did not.
+    /// Returns the last compaction of turns before this one by the turn; none if it compacted none.
     pub fn compaction(&self) -> Option<&Compaction> {
         self.compaction.as_ref()
     }
@@ -218,13 +218,13 @@ impl TurnState {
         self.forked.covers(sequence)
     }
 
-    /// Returns the answer that is given in the model's place, if it is the one that is due.
+    /// Returns the answer that replaces the model's, if it is due.
     pub fn answer_taken(&self) -> Option<&common::ForkedAnswer> {
         self.forked.answer_due(&self.turn)
     }
 
-    /// Returns the result that a call of the answer at hand has from the turn that was forked; none if it is
-    /// to be dispatched.
+    /// Returns the result of a call of the answer at hand in the original turn; none if the call is to be
+    /// dispatched.
     pub fn result_taken(&self, index: u32) -> Option<&common::ResultTaken> {
         self.forked.result_of(&self.turn, index)
     }
@@ -236,7 +236,7 @@ impl TurnState {
 }
 
 impl AskedStates {
-    /// A message of a person is read with the states of its time.
+    /// Takes an event. A message of a person is read with the states of its time, so it voids the versions.
     fn take(&mut self, kind: &Kind) {
         let version = |version: u64| (version > 0).then_some(version);
         match kind {

@@ -72,7 +72,7 @@ impl Switchboard {
 #[derive(Debug)]
 pub(super) struct TurnInbox {
     receiver: mpsc::Receiver<Directive>,
-    /// Who waits for the sequence from which on a message is in force, by that at which it was accepted.
+    /// The callers that wait until a message is in force, by the sequence at which it was accepted.
     promised: HashMap<u64, oneshot::Sender<u64>>,
     run_id: String,
     switchboard: Switchboard,
@@ -93,12 +93,12 @@ impl TurnInbox {
         }
     }
 
-    /// Remembers who waits until a message is in force that was accepted; the newest who asks counts.
+    /// Remembers the caller that waits until an accepted message is in force, in the place of an earlier one.
     pub(super) fn promise(&mut self, accepted: u64, in_force: oneshot::Sender<u64>) {
         self.promised.insert(accepted, in_force);
     }
 
-    /// Answers the caller who waits for a message, if there is one.
+    /// Answers the caller that waits for a message, if there is one.
     pub(super) fn keep(&mut self, accepted: u64, in_force: u64) {
         if let Some(caller) = self.promised.remove(&accepted) {
             let _ = caller.send(in_force);

@@ -1,12 +1,12 @@
 //! One turn while it is carried out.
 //!
-//! [`Driver`] does what the pure [`Turn`] returns. All that changes the turn goes through its [`LiveLog`].
+//! [`Driver`] carries out the commands of the pure [`Turn`]. All changes of the turn go through its [`LiveLog`].
 //!
 //! - `live_log`: the log and the state that it gives.
 //! - `deliberate`: asking for an answer and reading it; `deliberation`: workflows that are asked.
 //! - `call`: the calls of an answer.
 //! - `budgets`, `compact`, `queue`, `steer`: the work in between.
-//! - `earlier_turns`, `shown_states`: what the model reads beside the turn.
+//! - `earlier_turns`, `shown_states`: the texts that the model reads beside the turn.
 
 mod budgets;
 mod call;
@@ -36,7 +36,7 @@ use agent_domain::{
 use agent_store::store::StateOwner;
 
 use self::{
-    call::{Asker, Caller, CallsInFlight},
+    call::{Asker, CallsInFlight, TurnCaller},
     deliberate::Retries,
     earlier_turns::EarlierTurns,
     live_log::LiveLog,
@@ -67,9 +67,9 @@ pub(super) struct Driver {
     /// The states that the model is shown.
     states: ShownStates,
     untrusted: Untrusted,
-    /// What people ask of the turn.
+    /// The requests of people to the turn.
     inbox: TurnInbox,
-    /// Why the present answer is requested once more.
+    /// The reasons for which the present answer is requested once more.
     retries: Retries,
     /// The calls in flight.
     in_flight: CallsInFlight,
@@ -77,7 +77,7 @@ pub(super) struct Driver {
     span: tracing::Span,
 }
 
-/// What a process finds of a turn that another one left.
+/// The facts about a turn that another process left.
 #[derive(Debug)]
 pub(super) struct Left {
     /// The reason, if the run was asked to be cancelled.
@@ -252,8 +252,8 @@ impl Driver {
     }
 
     /// Returns what asks the registry for the calls of this turn.
-    fn caller(&self) -> Caller {
-        Caller {
+    fn caller(&self) -> TurnCaller {
+        TurnCaller {
             calls: self.shared.peers.calls.clone(),
             recorder: self.log.recorder().clone(),
             control: self.in_flight.part.clone(),

@@ -1,9 +1,9 @@
-//! What the calls of the newest answer came to, as a deliberation workflow is given it.
+//! The results of the calls of the newest answer, as an input of a deliberation workflow.
 
 use contracts::tavern::common::v1::{CallResult, run_event::Kind};
 use serde_json::{Value, json};
 
-/// What the calls of the newest answer came to.
+/// The results of the calls of the newest answer, and the texts that the model reads about them.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     results: Vec<CallResult>,
@@ -11,7 +11,7 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Takes what happened in the turn.
+    /// Takes an event of the turn.
     pub(super) fn take(&mut self, kind: &Kind) {
         match kind {
             Kind::ModelAnswered(_) => *self = Self::default(),

@@ -1,4 +1,4 @@
-//! What a turn has used of its models.
+//! The use of budgets and models by a turn.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use core_types::Timestamp;
 
 use crate::replay::timestamp;
 
-/// What a turn has used, by model and of its budgets.
+/// The use by a turn, by model and of its budgets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spending {
     totals: ModelTotals,
     bytes: u64,
     /// The time at work before `since`.
     wall: Duration,
-    /// When what is under way began or was last counted.
+    /// The time at which the work under way began or was last counted.
     since: Timestamp,
     /// Whether the model was asked and has not answered.
     is_asking: bool,
-    /// How many calls are under way.
+    /// The number of calls under way.
     calling: u32,
     /// The units of the budgets that were reported as nearly used up.
     reported: Vec<i32>,
 }
 
 impl Spending {
-    /// Takes what happened.
+    /// Takes an event of the turn.
     pub(super) fn take(&mut self, kind: &Kind, time: Timestamp) {
         self.since = self.since.max(self.end_of_waiting(kind, time));
         self.wall += self.under_way_since(time);
@@ -51,7 +51,7 @@ impl Spending {
                 let has_left = result.is_some_and(|result| !result.effect_id.is_empty());
                 self.calling = self.calling.saturating_sub(u32::from(has_left));
                 self.bytes = self.bytes.saturating_add(result.map_or(0, output_bytes));
-                // What an agent, a workflow or a node used for this turn (rule G703).
+                // An agent, a workflow or a node used it for this turn (rule G703).
                 for total in result.iter().flat_map(|result| &result.model_totals) {
                     self.totals.add(total);
                 }
@@ -76,7 +76,7 @@ impl Spending {
         self.reported.contains(&unit)
     }
 
-    /// Returns what a turn has used up to now.
+    /// Returns the use by a turn up to now.
     pub(super) fn used(&self, turn: &Turn, now: Timestamp) -> Used {
         Used {
             iterations: turn.rounds(),
@@ -88,7 +88,7 @@ impl Spending {
         }
     }
 
-    /// Returns until when nothing worked although something was under way: a model is asked again after a
+    /// Returns the time until which nothing worked although something was under way: a model is asked again after a
     /// crash, and the only call waited for an approval or asked a person (rule G809).
     fn end_of_waiting(&self, kind: &Kind, time: Timestamp) -> Timestamp {
         match kind {
@@ -128,7 +128,7 @@ impl Spending {
     }
 }
 
-/// Returns how many bytes the output of a call has.
+/// Returns the size of the output of a call, in bytes.
 fn output_bytes(result: &CallResult) -> u64 {
     match &result.long_output {
         Some(long) => long.total_bytes,

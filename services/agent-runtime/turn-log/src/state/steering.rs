@@ -1,4 +1,4 @@
-//! What people asked of a turn while it ran.
+//! The requests of people to a turn while it ran.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,22 +7,22 @@ use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 
 use crate::wire;
 
-/// How many messages may wait for the model's next request.
+/// The number of messages that may wait for the model's next request.
 const MOST_MESSAGES: usize = 16;
-/// How many named requests one turn accepts.
+/// The number of named requests that one turn accepts.
 const MOST_REQUESTS: usize = 1_000;
 
 /// A message that waits for the model's next request.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// What the person said.
+    /// The words of the person.
     pub text: String,
     /// The sequence at which it was accepted.
     pub accepted_sequence: u64,
     request_id: String,
 }
 
-/// What a turn was asked and what it answered, by the names of the requests.
+/// The requests to a turn and their answers, by the names of the requests.
 #[derive(Clone, Debug, Default)]
 pub struct Steering {
     waiting: VecDeque<Message>,

@@ -11,12 +11,12 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(super) struct Untrusted {
     texts: Vec<String>,
-    /// How many of them are of messages from before the turn, which come first.
+    /// The number of texts of messages from before the turn, which come first.
     given: usize,
 }
 
 impl Untrusted {
-    /// Begins with what opens the turn.
+    /// Begins with the opening of the turn.
     pub(super) fn opened(opening: &Opening) -> Self {
         let texts = match opening {
             Opening::UserMessage(text) => vec![text.clone()],
@@ -34,7 +34,7 @@ impl Untrusted {
         }
     }
 
-    /// Takes what an event brought before the model's eyes.
+    /// Takes the texts that an event showed the model.
     pub(super) fn take(&mut self, kind: &Kind) {
         let result = match kind {
             Kind::Steered(steered) => return self.texts.push(steered.message.clone()),
@@ -49,8 +49,7 @@ impl Untrusted {
         self.texts.extend(output.cloned());
         let long = result.long_output.as_ref();
         self.texts.extend(long.map(|long| long.head.clone()));
-        // What the registry says of wrong arguments quotes the model and is ours; a tool's own
-        // message is not.
+        // The error message may be the tool's own.
         let error = result.error.as_ref();
         self.texts.extend(error.map(|error| error.message.clone()));
     }

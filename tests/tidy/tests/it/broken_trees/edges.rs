@@ -233,6 +233,7 @@ fn io_in_a_loop_of_runs_and_a_second_fold_of_events_are_found() {
     .map(|file| format!("{runner}/{file}"));
     let [simulated, tested] =
         ["simulation/process.rs", "runs.rs"].map(|file| format!("{service}/tests/it/{file}"));
+    let turn = "services/agent-runtime/turn-log/src/state.rs";
     let source = "//! Reads no clock.now().\nfn f() { let now = clock.now(); }\nfn g() { tokio::spawn(work); }\n";
     let folds = "fn f() { engine.apply(event, &mut commands); }\n";
     check(
@@ -240,6 +241,7 @@ fn io_in_a_loop_of_runs_and_a_second_fold_of_events_are_found() {
         &[
             (&loops, source),
             (&zones, "fn f() { let chance = fastrand::f64(); }\n"),
+            (turn, "fn f(recorder: &Recorder) {}\n"),
             (&drive, &format!("{source}{folds}")),
             (&state, folds),
             (&predict, folds),
@@ -251,6 +253,7 @@ fn io_in_a_loop_of_runs_and_a_second_fold_of_events_are_found() {
             (&format!("{loops}:2"), "names `.now()`", "arguments"),
             (&format!("{loops}:3"), "names `tokio`", "action"),
             (&zones, "names `fastrand`", "arguments"),
+            (turn, "names `Recorder`", "driver"),
             (&simulated, "second place", "loop take"),
         ],
     );

@@ -22,7 +22,7 @@ use super::{Driver, stop::TurnStop};
 use crate::runner::inventory::{self, Inventory, InventoryError};
 
 pub(super) use asker::Asker;
-pub(super) use caller::Caller;
+pub(super) use caller::TurnCaller;
 pub(super) use in_flight::{CallsInFlight, EndedCall};
 pub(super) use reduce::HelperParts;
 

@@ -41,14 +41,14 @@ pub(in crate::runner) use streaming_answer::StreamingAnswer;
 /// Why an answer ended whose request was ended at the name of a tool that is not there.
 pub(in crate::runner) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
 
-/// Why the present answer is requested once more; nothing if it is requested for the first time.
+/// The reasons for which the present answer is requested once more; none if it is requested for the first time.
 #[derive(Default)]
 pub(super) struct Retries {
     /// Whether the model reported that the request is too long.
     pub(super) is_too_long: bool,
     /// Whether the answer was cut off.
     was_cut: bool,
-    /// The event up to which what the deliberation workflow wrote is void; zero for none.
+    /// The event up to which the text of the deliberation workflow is void; zero for none.
     pub(super) void_until: u64,
 }
 

@@ -17,7 +17,9 @@ use contracts::tavern::common::v1::{
 use core_types::{Clock, RunOwner, SystemIds, Timestamp};
 use grpc_kit::CallContext;
 use run_events::{OpenRun, Recorder, Runs, StartRun, Started};
-use run_log::{MemoryLimits, MemoryRunLog, RunLogs};
+use run_log::RunLogs;
+use sql_store::SqliteOptions;
+use tempfile::TempDir;
 use turn_log::{
     journal,
     replay::{opening, time_of},
@@ -62,12 +64,14 @@ struct Again {
     /// The sequences at which messages are accepted, by those of the record.
     accepted: HashMap<u64, u64>,
     compared: usize,
+    _directory: TempDir,
 }
 
 impl Again {
     async fn begin(name: &str, cuts: Cuts, fixture: &Fixture, clock: &SetClock) -> Self {
-        let log = || Arc::new(MemoryRunLog::new(MemoryLimits::default()));
-        let logs = RunLogs::new(log(), log());
+        let directory = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(directory.path().join("turns.db"));
+        let logs = RunLogs::open(options).await.unwrap();
         let runs = Runs::new(
             logs,
             RunOwner::Agent,
@@ -114,6 +118,7 @@ impl Again {
             recorder,
             accepted: HashMap::new(),
             compared: 0,
+            _directory: directory,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::runner::driver::stop::TurnStop;
 
 /// Asks the registry for the calls of one turn. Clone, cheap.
 #[derive(Clone)]
-pub(in crate::runner::driver) struct Caller {
+pub(in crate::runner::driver) struct TurnCaller {
     pub(in crate::runner::driver) calls: CallClient,
     pub(in crate::runner::driver) recorder: Recorder,
     /// Ends the calls under way with the turn, or while it continues to its own end.
@@ -19,7 +19,7 @@ pub(in crate::runner::driver) struct Caller {
     pub(in crate::runner::driver) asker: Asker,
 }
 
-impl Caller {
+impl TurnCaller {
     /// Carries out a call that is about to leave, or that left before this process began.
     pub(in crate::runner::driver) async fn execute(
         &self,

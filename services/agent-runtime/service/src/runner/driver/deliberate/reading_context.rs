@@ -18,9 +18,9 @@ pub(in crate::runner) struct ReadingContext {
     /// The tools that the model was shown.
     catalogue: Catalogue,
     policy: Policy,
-    /// How many calls the turn had left.
+    /// The number of calls that the turn had left.
     left: u32,
-    /// How many untrusted texts of the turn the model was shown.
+    /// The number of untrusted texts of the turn that the model was shown.
     shown: usize,
 }
 
