@@ -1,4 +1,4 @@
-//! Why the service cannot be built, and failures of its store.
+//! The reasons for which the service cannot be built, and failures of its store.
 
 use agent_store::{profiles::Profiles, store::StoreError};
 use contracts::tavern::common::v1::ErrorReason;
@@ -9,7 +9,7 @@ use tonic::Code;
 
 pub(crate) use run_events::store_failure;
 
-/// Why the service cannot be built.
+/// The reason for which the service cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A model cannot be set up.
@@ -32,7 +32,7 @@ pub enum Error {
 /// The most profiles that the id of an unknown one is compared with.
 const MOST_COMPARED: usize = 1_000;
 
-/// Reports that no profile has this id, and which one may have been meant.
+/// Reports that no profile has this id, with similar ids.
 pub(crate) async fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
     let known = profiles.page(Tenant::DEFAULT, "", MOST_COMPARED).await;
     let (known, _) = known.unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) async fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
         .metadata("profile_id", shown)
 }
 
-/// Reports that no document of a kind has this id, or that the revision is not kept where one is named.
+/// Reports that no document of a kind has this id, or that the named revision is not kept.
 pub(crate) fn no_such_document(kind: &str, id: &str, revision: u64) -> Failure {
     let reason = match kind {
         "scene" => ErrorReason::SceneNotFound,
@@ -63,8 +63,8 @@ pub(crate) fn no_such_document(kind: &str, id: &str, revision: u64) -> Failure {
     Failure::new(Code::NotFound, reason, message).metadata(format!("{kind}_id"), shown)
 }
 
-/// Returns the refusal of an id whose run is not a turn of an agent; nothing for a turn, and for a text that is no
-/// id of a run.
+/// Returns the refusal of an id whose run is not a turn of an agent; none for a turn, and for a
+/// text that is no id of a run.
 pub(crate) fn other_than_turn(run_id: &str) -> Option<String> {
     let kind = match run_id.parse::<RunId>().ok()?.owner() {
         RunOwner::Agent => return None,

@@ -1,19 +1,19 @@
 //! Agents and the deliberate-act-observe loop.
 //!
-//! A turn begins with what a user says, or with what a model wrote for a caller. The model is
-//! asked with the agent's instructions, its tools and the conversation; its answer is read; its
-//! calls go to tool-registry one by one; the model reads what came of them, until it answers
-//! without a call or a budget ends. Every step is in the run's log before it has an effect, so
-//! that a turn survives its process.
+//! A turn begins with a message of a user, or with a text that a model wrote for a caller. The
+//! model receives the agent's instructions, its tools and the conversation; its answer is read; its
+//! calls go to tool-registry one by one; the model reads their results, until it answers without a
+//! call or a budget ends. Every step is in the run's log before it has an effect, so that a turn
+//! survives its process.
 //!
-//! What is decided is the crate [`agent_domain`], what is kept and read back [`agent_store`], and
-//! language models are [`model_client`]. Here they are put together and served:
+//! The decisions of agents are the crate [`agent_domain`], their stored documents and states
+//! [`agent_store`], and language models are [`model_client`]. This crate combines and serves them:
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - [`states`]: private states, goals and world states.
 //! - [`running_scenes`]: the scenes that run in this process, and the requests to them.
 //! - [`runner`]: starting turns and carrying them out, scenes, answers to questions.
-//! - [`rpc`]: the wire; `wire`: what of it the runner writes too.
+//! - [`rpc`]: the wire; `wire`: its messages that the runner writes too.
 
 pub mod error;
 pub mod peers;

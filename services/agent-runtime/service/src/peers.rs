@@ -1,4 +1,4 @@
-//! The services that this one calls.
+//! The services that agent-runtime calls.
 
 use contracts::tavern::{
     registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
@@ -21,12 +21,12 @@ pub struct Peers {
     pub calls: CallClient,
     /// workflow-execution, for its workflows and runs.
     pub workflow: Transport,
-    /// Services that know whether a run that ended is still needed.
+    /// The services that know whether an ended run is still needed.
     pub neighbours: Neighbours,
 }
 
 impl Peers {
-    /// Takes tool-registry and workflow-execution, each behind a transport.
+    /// Uses tool-registry and workflow-execution, each behind a transport.
     pub fn over(registry: Transport, workflow: Transport) -> Self {
         Self {
             neighbours: Neighbours::new(registry.clone())
@@ -50,7 +50,7 @@ impl Peers {
     /// Reads the definition of a workflow.
     ///
     /// # Errors
-    /// What workflow-execution answers, if it does not become available in time.
+    /// The status of workflow-execution, if it does not become available in time.
     pub(crate) async fn workflow_definition(
         &self,
         context: &CallContext,

@@ -1,4 +1,4 @@
-//! The agent runtime as a program: what grpc-kit needs to start and end it.
+//! The agent runtime as a program: the parts that grpc-kit starts and ends.
 
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
@@ -22,7 +22,8 @@ impl Program for AgentRuntime {
     }
 
     async fn build(settings: Self::Settings) -> anyhow::Result<Self> {
-        // Clients of model endpoints need a TLS provider. This fails only where one was chosen before.
+        // Clients of model endpoints need a TLS provider. This fails only if another was chosen
+        // before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let peers = Peers::over(
             grpc_kit::remote(&settings.registry)?,

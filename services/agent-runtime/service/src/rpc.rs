@@ -34,7 +34,7 @@ pub use states::StateRpc;
 use core_types::RequestId;
 use grpc_kit::Failure;
 
-/// Refuses the name of a request that cannot be one; it may be empty.
+/// Rejects an invalid name of a request; it may be empty.
 fn check_request_id(request_id: &str) -> Result<(), Failure> {
     match RequestId::new(request_id) {
         Err(error) if !request_id.is_empty() => {
@@ -44,13 +44,13 @@ fn check_request_id(request_id: &str) -> Result<(), Failure> {
     }
 }
 
-/// Reads where a list continues: the key of the last entry of the page before.
+/// Reads the start of a page: the key of the last entry of the page before.
 fn page_after(list: &str, page_token: &str) -> Result<Option<String>, Failure> {
     let token = grpc_kit::page_token(list, page_token)?;
     Ok(token.map(|token| token.last_key().to_owned()))
 }
 
-/// Cuts a list that may have one entry more than its page, and says where it continues.
+/// Cuts a list that may have one entry more than its page, and returns the token of the next page.
 fn page<T>(
     list: &str,
     mut entries: Vec<T>,

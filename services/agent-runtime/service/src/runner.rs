@@ -5,6 +5,10 @@
 //! replayed and the turn continues where it stopped: an answer that is in the log is never asked
 //! for again, and a call that had left is asked about with the same effect id.
 //!
+//! The next step comes from the pure [`Turn`]; each event goes into the run's log and, through
+//! [`turn_log::journal::read`], back into the turn. After a crash the log is replayed and the turn
+//! continues from its last event: an answer in the log is never requested again, and a dispatched
+//! call is looked up by its effect id.
 //! - [`turns`]: starting turns, for callers and for the agents of scenes.
 //! - [`scenes`]: carrying scenes out.
 //! - `answers`: from the answer of a question to the turn that it opens.
@@ -48,7 +52,7 @@ pub use replay::{Divergence, Fixture, FixtureError, replay};
 /// The kind of run that a turn is.
 pub const TURN: &str = "turn";
 
-/// When a caller shall try again that found no room for its turn.
+/// The delay for a caller whose turn was rejected for lack of room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Room for one turn; given back when dropped.
@@ -57,7 +61,7 @@ pub struct TurnPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What turns are carried out with. Clone, cheap.
+/// The runner of turns. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Runner {
     inner: Arc<Inner>,
@@ -90,7 +94,7 @@ pub(crate) struct RunnerParts {
 }
 
 impl Runner {
-    /// Puts a runner together.
+    /// Builds a runner from its parts.
     pub(crate) fn new(parts: RunnerParts, settings: &AgentSettings) -> Self {
         let room = Arc::new(Semaphore::new(settings.max_turns));
         let history_bytes = settings.history_bytes;
@@ -120,7 +124,7 @@ impl Runner {
         &self.inner.peers.calls
     }
 
-    /// Returns where the directives for a turn go; none if it does not run here.
+    /// Returns the sender of directives to a turn; none if it does not run here.
     pub(crate) fn directives_to(&self, run_id: &str) -> Option<mpsc::Sender<Directive>> {
         self.inner.switchboard.to(run_id)
     }
@@ -136,7 +140,7 @@ impl Runner {
             .map_err(|_| Failure::overloaded(RETRY_AFTER))
     }
 
-    /// Carries a new turn out, as a task that outlives the caller.
+    /// Carries out a new turn, in a task that outlives the caller.
     pub fn start(
         &self,
         recorder: Recorder,
@@ -150,13 +154,13 @@ impl Runner {
         self.execute(recorder, meta, plan, (state, None), Some(room), &span);
     }
 
-    /// Continues with a turn that the process before this one left.
+    /// Continues a turn of the process before this one.
     pub fn resume(&self, open: OpenRun) {
-        // What had been admitted before continues in any case.
+        // Turns that were admitted before continue in any case.
         self.resume_in(None, open);
     }
 
-    /// Carries a fork out: what was taken over is its log so far.
+    /// Carries out a fork: the events that it takes over are its log so far.
     ///
     /// # Errors
     /// A storage that does not work; the turn continues at the next start.

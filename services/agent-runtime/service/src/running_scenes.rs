@@ -1,4 +1,4 @@
-//! The scenes that run in this process, and what is asked of them.
+//! The scenes that run in this process, and the requests to them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,21 +17,21 @@ use grpc_kit::Failure;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-/// How many requests may wait to be taken by one scene.
+/// The most requests that wait for one scene.
 const WAITING: usize = 256;
 
-/// Something asked of a scene.
+/// A request to a scene.
 #[derive(Debug)]
 pub(crate) enum Request {
     /// An event shall be published.
     Publish(Box<Draft>, oneshot::Sender<Result<Published, Failure>>),
     /// The world state was changed.
     WorldChanged(Change),
-    /// The agents and what waits for them shall be returned.
+    /// The agents and their waiting events shall be returned.
     Status(oneshot::Sender<Vec<InstanceStatus>>),
     /// An agent shall sleep.
     Sleep(Asleep, oneshot::Sender<Slept>),
-    /// An agent shall be awake; the answer says whether it slept.
+    /// An agent shall be awake; the answer is whether it slept.
     Wake(String, WakeCause, oneshot::Sender<bool>),
     /// The scene shall end, for a reason.
     End(String, oneshot::Sender<()>),
@@ -44,19 +44,19 @@ pub(crate) struct Draft {
     pub(crate) event_type: String,
     /// The data: an object.
     pub(crate) payload: Value,
-    /// What publishes it.
+    /// The publisher.
     pub(crate) source: Source,
-    /// The instances that it is for; empty for all subscribers.
+    /// The instances that receive it; empty for all subscribers.
     pub(crate) targets: Vec<String>,
-    /// How urgent it is.
+    /// The urgency.
     pub(crate) priority: Priority,
-    /// How long it may wait; none for the scene's time.
+    /// The longest wait; none for the scene's time.
     pub(crate) ttl: Option<Duration>,
-    /// How long it waits at least.
+    /// The shortest wait.
     pub(crate) delay: Duration,
-    /// How it came about.
+    /// Its causes.
     pub(crate) chain: Vec<Hop>,
-    /// The publisher's name for what belongs together; may be empty.
+    /// The publisher's name for a group of events; may be empty.
     pub(crate) correlation_id: String,
     /// The publisher's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
@@ -67,16 +67,16 @@ pub(crate) struct Draft {
 pub(crate) struct Asleep {
     /// The agent.
     pub(crate) instance_id: String,
-    /// What wakes it.
+    /// The conditions of waking up.
     pub(crate) sleep: Sleep,
     /// The caller's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
 }
 
-/// An agent that was let sleep.
+/// An agent that was put to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slept {
-    /// When it wakes by itself.
+    /// The time at which it wakes by itself.
     pub(crate) until: Option<Timestamp>,
     /// Whether the request was seen before.
     pub(crate) replayed: bool,
@@ -96,33 +96,33 @@ pub(crate) struct Published {
 /// A change of the world state.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// What changed it.
+    /// The author.
     pub(crate) by: Source,
-    /// How it came about.
+    /// Its causes.
     pub(crate) chain: Vec<Hop>,
 }
 
-/// What an agent does.
+/// The state of an agent.
 #[derive(Clone, Debug)]
 pub(crate) struct InstanceStatus {
     /// Its id in the scene.
     pub(crate) instance_id: String,
-    /// Whether a turn with events is under way.
+    /// Whether a turn with events is in progress.
     pub(crate) is_busy: bool,
-    /// The events that wait for it.
+    /// The events in its queue.
     pub(crate) waiting: Vec<Event>,
-    /// How it sleeps; none if it is awake.
+    /// Its sleep; none if it is awake.
     pub(crate) sleep: Option<Sleep>,
     /// Whether the scene is paused.
     pub(crate) is_paused: bool,
-    /// Whether the scene ends.
+    /// Whether the scene is ending.
     pub(crate) is_ending: bool,
 }
 
 /// The scenes that run here, by run. Clone, cheap.
 #[derive(Clone, Debug, Default)]
 pub struct RunningScenes {
-    /// Locked for a look-up or a change, never across an await.
+    /// Locked for a lookup or a change, never across an await.
     by_run: Arc<RwLock<HashMap<String, RunningScene>>>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct RunningScene {
     pub(crate) run_id: String,
     /// The document.
     pub(crate) scene: Arc<Scene>,
-    /// The revision of it.
+    /// Its revision.
     pub(crate) revision: u64,
     requests: mpsc::Sender<Request>,
 }
@@ -147,7 +147,7 @@ pub(crate) struct SceneInstance {
     pub(crate) instance: Instance,
 }
 
-/// The requests to one scene; it takes none after it is dropped.
+/// The requests to one scene; after it is dropped, requests fail.
 #[derive(Debug)]
 pub(crate) struct SceneInbox {
     pub(crate) requests: mpsc::Receiver<Request>,
@@ -163,13 +163,14 @@ impl RunningScenes {
         scenes.get(run_id).cloned()
     }
 
-    /// Returns how many scenes run here.
+    /// Returns the number of scenes that run here.
     pub(crate) fn len(&self) -> usize {
         let scenes = self.by_run.read().unwrap_or_else(PoisonError::into_inner);
         scenes.len()
     }
 
-    /// Returns the agent of a conversation; none if it is not that of an agent in a scene that runs here.
+    /// Returns the agent of a conversation; none if it belongs to no agent of a scene that runs
+    /// here.
     pub(crate) fn instance(&self, conversation_id: &str) -> Option<SceneInstance> {
         let (run_id, instance_id) = conversation::parts(conversation_id)?;
         let running = self.get(run_id)?;
@@ -177,7 +178,7 @@ impl RunningScenes {
         Some(SceneInstance { running, instance })
     }
 
-    /// Begins to take requests for a scene.
+    /// Begins to accept requests for a scene.
     pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>, revision: u64) -> SceneInbox {
         let (sender, requests) = mpsc::channel(WAITING);
         let running = RunningScene {
@@ -202,7 +203,7 @@ impl Drop for SceneInbox {
         let scenes = self.running.by_run.write();
         let mut scenes = scenes.unwrap_or_else(PoisonError::into_inner);
         let current = scenes.get(&self.run_id);
-        // Another one may have taken its place.
+        // Another one may have replaced it.
         if current.is_some_and(|running| running.requests.same_channel(&self.sender)) {
             scenes.remove(&self.run_id);
         }
@@ -210,18 +211,18 @@ impl Drop for SceneInbox {
 }
 
 impl RunningScene {
-    /// Asks something of the scene; false if it has ended.
+    /// Sends a request to the scene; false if it has ended.
     pub(crate) async fn ask(&self, request: Request) -> bool {
         self.requests.send(request).await.is_ok()
     }
 }
 
 impl SceneInstance {
-    /// Wakes the agent, as a user says something to it.
+    /// Wakes the agent, as it has a message from a user.
     pub(crate) async fn wake(&self, cause: WakeCause) -> bool {
         let (answer, answered) = oneshot::channel();
         let wake = Request::Wake(self.instance.id.clone(), cause, answer);
-        // A scene that ends in this moment has nothing to wake.
+        // A scene that ends at this moment has no agent to wake.
         self.running.ask(wake).await && answered.await.unwrap_or_default()
     }
 
@@ -234,7 +235,7 @@ impl SceneInstance {
         })
     }
 
-    /// Returns the place of a turn of this agent whose events came about in a way.
+    /// Returns the place of a turn of this agent whose events have these causes.
     pub(crate) fn turn(&self, chain: Vec<Hop>) -> SceneTurn {
         SceneTurn {
             scene_id: self.running.scene.id.clone(),

@@ -1,4 +1,4 @@
-//! The service put together.
+//! Building the service from its parts.
 
 use std::{collections::HashMap, ffi::OsString, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -47,22 +47,22 @@ use crate::{
     states::States,
 };
 
-/// The longest that a method may take that waits for the end of a turn.
+/// The longest time of a method that waits for the end of a turn.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the service takes from outside instead of asking the system.
+/// The clock, the identifiers and the environment variables, as the service gets them from outside.
 #[derive(Clone)]
 pub struct Environment {
     /// Returns the time.
     pub clock: Arc<dyn Clock>,
     /// Makes identifiers.
     pub ids: Arc<dyn IdSource>,
-    /// Environment variables, in which the keys of models are.
+    /// Environment variables, which hold the keys of models.
     pub variables: HashMap<String, String>,
 }
 
 impl Environment {
-    /// Takes everything from the system.
+    /// Uses the clock, random identifiers and the variables of the system.
     pub fn system() -> Self {
         Self {
             clock: Arc::new(SystemClock),
@@ -74,7 +74,7 @@ impl Environment {
 
 impl fmt::Debug for Environment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Among the variables are keys.
+        // Some of the variables are keys.
         formatter
             .debug_struct("Environment")
             .field("clock", &self.clock)
@@ -82,7 +82,7 @@ impl fmt::Debug for Environment {
     }
 }
 
-/// A key that is no UTF-8 could not be sent anyway.
+/// A key that is not UTF-8 could not be sent anyway.
 fn unicode_variables() -> HashMap<String, String> {
     let text = |(name, value): (OsString, OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -109,7 +109,8 @@ pub struct AgentRuntime {
     state: StateRpc,
     scene: SceneRpc,
     project: ProjectRpc,
-    /// Reads the files of profiles again, and follows questions; end with the last clone.
+    /// The tasks that read the files of profiles again, and follow questions; they end with the
+    /// last clone.
     _following: Vec<Following>,
 }
 
@@ -209,7 +210,7 @@ fn until_dropped(work: impl Future<Output = ()> + Send + 'static) -> Following {
     Arc::new(AbortOnDropHandle::new(tokio::spawn(work)))
 }
 
-/// What everything else is built on.
+/// The stores and clients that the other parts use.
 struct Base {
     runs: Runs,
     store: AgentStore,
@@ -225,7 +226,7 @@ struct Base {
 }
 
 impl Base {
-    /// Opens what is stored.
+    /// Opens the stores.
     async fn open(
         settings: &AgentSettings,
         peers: Peers,
@@ -296,7 +297,7 @@ impl Base {
         })
     }
 
-    /// Reads files of documents again when they change, if that is asked for.
+    /// Reads files of documents again when they change, if that is enabled.
     fn follow_files(&self, is_asked_for: bool) -> Vec<Following> {
         if !is_asked_for {
             return Vec::new();
@@ -350,13 +351,12 @@ impl Base {
 }
 
 impl AgentRuntime {
-    /// Returns what a server of its own serves.
+    /// Returns the services of a server without the gateway.
     pub fn services(&self) -> Services {
         self.services_beside_gateway().add(self.runs.service())
     }
 
-    /// Returns what a server serves that serves the gateway too, whose run service covers these
-    /// runs.
+    /// Returns the services of a server with the gateway, whose run service covers these runs.
     pub fn services_beside_gateway(&self) -> Services {
         Services::new()
             .add(AgentServiceServer::new(self.agent.clone()))
@@ -371,7 +371,7 @@ impl AgentRuntime {
             .add(ProjectServiceServer::new(self.project.clone()))
     }
 
-    /// Continues with the turns and scenes that the process before this one left.
+    /// Continues the turns and scenes of the process before this one.
     ///
     /// # Errors
     /// A storage that does not work.

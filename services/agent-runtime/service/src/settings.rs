@@ -1,4 +1,4 @@
-//! What an operator can choose.
+//! The settings of an operator.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -17,11 +17,11 @@ pub struct AgentSettings {
     pub server: grpc_kit::ServerSettings,
     /// Logs and export.
     pub telemetry: telemetry::TelemetrySettings,
-    /// Where tool-registry is. Default `http://127.0.0.1:7402`.
+    /// The address of tool-registry. Default `http://127.0.0.1:7402`.
     pub registry: grpc_kit::ClientSettings,
-    /// Where workflow-execution is. Default `http://127.0.0.1:7403`.
+    /// The address of workflow-execution. Default `http://127.0.0.1:7403`.
     pub workflow: grpc_kit::ClientSettings,
-    /// Where turns are stored. Default `data`.
+    /// The directory of stored turns. Default `data`.
     pub data_dir: PathBuf,
     /// Times for which scenes and turns outside of conversations are kept after their end.
     pub retention: RetentionSettings,
@@ -29,31 +29,31 @@ pub struct AgentSettings {
     /// from `1s` to `3650d`; `0s` keeps it for ever. Default `30d`.
     #[serde(with = "settings::DurationText")]
     pub conversation_retention: Duration,
-    /// Where agent profiles are: `*.json` in it and `agent_profile.json` one level below. Default
-    /// `deploy/agents`.
+    /// The directory of agent profiles: `*.json` in it and `agent_profile.json` one level below.
+    /// Default `deploy/agents`.
     pub agents_dir: PathBuf,
-    /// Where scenes are: `*.json` in it. Default `deploy/scenes`.
+    /// The directory of scenes: `*.json` in it. Default `deploy/scenes`.
     pub scenes_dir: PathBuf,
-    /// Where knowledge bases are: `*.json` in it. Default `deploy/knowledge`.
+    /// The directory of knowledge bases: `*.json` in it. Default `deploy/knowledge`.
     pub knowledge_dir: PathBuf,
     /// Whether the directories of profiles and knowledge bases are read again within two seconds when a file in them changes. Default true.
     pub follow_agents_dir: bool,
-    /// Where the files of scripted models are. Default `deploy/models`.
+    /// The directory of scripted models. Default `deploy/models`.
     pub scripts_dir: PathBuf,
-    /// The model of agents that name none; empty for none. Default empty.
+    /// The default model of agents; empty for none. Default empty.
     pub default_model: String,
-    /// Where clients of A2A reach the server, as it stands in the cards of agents, such as
-    /// `https://agents.example.com`; empty if they know. Default empty.
+    /// The address of the server for clients of A2A, written into the cards of agents, such as
+    /// `https://agents.example.com`; empty if clients know it. Default empty.
     pub a2a_url: String,
     /// The models by name.
     pub models: BTreeMap<String, ModelSettings>,
-    /// What a turn may use when its caller does not say.
+    /// The default budgets of a turn.
     pub budgets: Budgets,
-    /// Turns at once; one more is refused with `RESOURCE_EXHAUSTED`. Default 256.
+    /// The most turns at once; one more is rejected with `RESOURCE_EXHAUSTED`. Default 256.
     pub max_turns: usize,
-    /// Scenes at once; one more is refused with `RESOURCE_EXHAUSTED`. Default 1000.
+    /// The most scenes at once; one more is rejected with `RESOURCE_EXHAUSTED`. Default 1000.
     pub max_scenes: usize,
-    /// How much of the earlier turns a model is shown. Default `1MiB`, at most `3MiB`.
+    /// The bytes of earlier turns that a model is shown. Default `1MiB`, at most `3MiB`.
     #[serde(with = "settings::SizeText")]
     pub history_bytes: usize,
 }
@@ -107,8 +107,8 @@ impl settings::Settings for AgentSettings {
 }
 
 impl AgentSettings {
-    /// Adds everything that is wrong with what is the agent runtime's own, with keys below `key`
-    /// (empty, or ending with a dot).
+    /// Adds the problems of the agent runtime's own settings, with keys below `key` (empty, or
+    /// ending with a dot).
     pub fn check_own(&self, key: &str, problems: &mut Problems) {
         for (name, model) in &self.models {
             let key = format!("{key}models.{name}");

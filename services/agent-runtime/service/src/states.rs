@@ -43,11 +43,11 @@ pub struct States {
 /// A state at one version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// Whose it is.
+    /// The owner.
     pub owner: StateOwner,
     /// The state.
     pub value: Value,
-    /// What is stored of the version.
+    /// The stored row of the version.
     pub row: StateRow,
 }
 
@@ -63,7 +63,7 @@ pub struct Update {
 }
 
 impl States {
-    /// Takes what states are kept with.
+    /// Uses the stores of states.
     pub fn new(
         store: Arc<dyn StateStore>,
         runs: Runs,
@@ -96,8 +96,8 @@ impl States {
         Ok(())
     }
 
-    /// Begins the goals of an agent, unless they have begun or there are none (rule G106). What describes
-    /// them is read once, now.
+    /// Begins the goals of an agent, unless they have begun or there are none (rule G106). Their
+    /// descriptions are read once, now.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -120,11 +120,11 @@ impl States {
         self.begin(&owner, &goals::first(&found)).await
     }
 
-    /// Adds or changes a goal. Returns the version that the change made, and whether the request was seen
+    /// Adds or changes a goal. Returns the version of the change, and whether the request was seen
     /// before.
     ///
     /// # Errors
-    /// Why nothing is changed.
+    /// The reason for which nothing is changed.
     pub async fn update_goal(
         &self,
         agent: &StateOwner,
@@ -136,7 +136,7 @@ impl States {
         changed.await?.map_err(|error| goal_refused(&error))
     }
 
-    /// Returns a state at a version, the newest if none is named; none if there is no such state.
+    /// Returns a state at a version, the newest by default; none if the state does not exist.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -149,7 +149,7 @@ impl States {
         row.map(|row| snapshot(owner, row)).transpose()
     }
 
-    /// Begins a state as a copy of what another one was at a time, with the versions of it that were shown.
+    /// Begins a state as a copy of another at a time, with its versions that were shown.
     ///
     /// # Errors
     /// STATE_LOST, or a storage that does not work.
@@ -162,7 +162,7 @@ impl States {
     ) -> Result<(), Failure> {
         let then = self.store.state_at(from, time).await;
         let Some(then) = then.map_err(|error| store_failure(&error))? else {
-            // A state that began later has its first version.
+            // A state that began later still has its first version.
             let is_kept = self.stored(from, Some(1)).await?.is_some();
             return match is_kept || self.stored(from, None).await?.is_none() {
                 true => Ok(()),
@@ -177,7 +177,8 @@ impl States {
         self.put(to, &copied(then), None).await
     }
 
-    /// Returns whose state a request speaks of: that of the agent whose turn continues, or had the newest one, if it names none.
+    /// Returns the owner of the state in a request: the agent whose turn continues, or had the
+    /// newest one, if the request names none.
     ///
     /// # Errors
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
@@ -190,7 +191,7 @@ impl States {
             "" => {
                 let runs = self.runs.by_conversation(conversation_id).await?;
                 let present = conversations::present(runs);
-                // What an ephemeral turn changed could never be read again.
+                // The changes of an ephemeral turn could never be read again.
                 let lasting = present.filter(|(_, meta)| meta.data["ephemeral"] != true);
                 let (_, meta) = lasting.ok_or_else(|| no_state(conversation_id))?;
                 meta.subject
@@ -200,7 +201,7 @@ impl States {
         Ok(StateOwner::agent(conversation_id, &profile_id))
     }
 
-    /// Returns a state, the newest version if none is named.
+    /// Returns a state, at its newest version by default.
     ///
     /// # Errors
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
@@ -223,7 +224,7 @@ impl States {
         })
     }
 
-    /// Returns at most `limit` versions, the newest first, those before `before`.
+    /// Returns at most `limit` versions below `before`, the newest first.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -237,7 +238,7 @@ impl States {
         versions.map_err(|error| store_failure(&error))
     }
 
-    /// Returns the versions after one, the newest first; as many as are kept.
+    /// Returns the versions after a given one, the newest first, as far as they are kept.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -246,7 +247,7 @@ impl States {
         owner: &StateOwner,
         version: u64,
     ) -> Result<Vec<StateRow>, Failure> {
-        // Each has the whole state with it, so no more are read than there are.
+        // Each row holds the whole state, so no more are read than exist.
         let newest = self.versions(owner, None, 1).await?;
         let count = newest
             .first()
@@ -258,11 +259,11 @@ impl States {
         }
     }
 
-    /// Changes the private state of an agent. Returns the version that the change made, and whether the
+    /// Changes the private state of an agent. Returns the version of the change, and whether the
     /// request was seen before.
     ///
     /// # Errors
-    /// Why nothing is changed.
+    /// The reason for which nothing is changed.
     pub async fn update(
         &self,
         owner: &StateOwner,
@@ -271,7 +272,7 @@ impl States {
         let instance = self.running_scenes.instance(&owner.conversation_id);
         let instance = instance.filter(|known| known.instance.profile_id == owner.profile_id);
         let profile = match instance {
-            // It may keep an earlier revision.
+            // It may use an earlier revision.
             Some(known) => of_instance(&self.profiles, &known.instance).await,
             None => self.profiles.get(Tenant::DEFAULT, &owner.profile_id).await,
         };
@@ -281,11 +282,11 @@ impl States {
             .await
     }
 
-    /// Changes a state that has a schema and at most `most` bytes. Returns the version that the change
-    /// made, and whether the request was seen before.
+    /// Changes a state that has a schema and at most `most` bytes. Returns the version of the
+    /// change, and whether the request was seen before.
     ///
     /// # Errors
-    /// Why nothing is changed.
+    /// The reason for which nothing is changed.
     pub async fn update_within(
         &self,
         owner: &StateOwner,
@@ -317,7 +318,7 @@ impl States {
                     return Err(request_id_reused(request_id));
                 }
             };
-            // A version that is no longer kept was made so long ago that the request is a new one.
+            // A version that is no longer kept is so old that the request is a new one.
             if let Some(made) = made {
                 return Ok(Ok((made, true)));
             }
@@ -388,7 +389,7 @@ impl States {
     }
 }
 
-/// Makes the version of a copy, which no request made.
+/// Makes the version of a copy, which has no request.
 fn copied(row: StateRow) -> StateRow {
     StateRow {
         request_id: String::new(),
@@ -424,7 +425,7 @@ fn no_state(conversation_id: &str) -> Failure {
         .metadata("conversation_id", conversation_id)
 }
 
-/// Reports a goal that cannot be made, by the fields of `UpdateGoalRequest`.
+/// Reports an invalid goal, by the fields of `UpdateGoalRequest`.
 fn goal_refused(error: &StateError) -> Failure {
     let StateError::BreaksSchema(violations) = error else {
         return refused(error);
@@ -439,7 +440,7 @@ fn goal_refused(error: &StateError) -> Failure {
     })
 }
 
-/// Reports a change that cannot be made, or a path that is not there.
+/// Reports an invalid change, or a missing path.
 pub(crate) fn refused(error: &StateError) -> Failure {
     let message = error.to_string();
     match error {

@@ -11,7 +11,7 @@ pub(crate) use event::{
     sleep_from_proto, slept_to_proto, woke_to_proto,
 };
 
-/// Writes what an answer is booked with.
+/// Writes the usage of a booked answer.
 pub(crate) fn usage_to_proto(booking: &Booking) -> common::ModelUsage {
     let usage = &booking.usage;
     common::ModelUsage {

@@ -1,10 +1,11 @@
 //! A2AService: agents for clients that speak A2A 1.0 (rules G902 to G905).
 //!
-//! A face of what other methods do: a task is a turn, its context the conversation, its tenant the profile.
+//! Another interface to existing methods: a task is a turn, its context the conversation, its
+//! tenant the profile.
 //!
 //! - `send`: a message that starts a turn, answers a question or steers.
-//! - `follow`: a turn from its log, up to its present and on.
-//! - `progress`: what the log of a turn says about the task.
+//! - `follow`: a turn from its log, up to its present and beyond.
+//! - `progress`: the progress of a task, from the log of its turn.
 //! - `task`, `updates`, `list`, `card`: the answers.
 //! - `parts`, `value`: contents, read and written.
 //! - `failure`: refusals in the words of A2A.
@@ -55,10 +56,11 @@ use crate::peers::Peers;
 /// The method that may wait for the end of a turn.
 pub const LONG_METHOD: &str = "lf.a2a.v1.A2AService/SendMessage";
 
-/// How many clients may wait for the end of a turn at once. It leaves most of a server's calls to others.
+/// The most clients that wait for the end of a turn at once. It leaves most of a server's calls to
+/// others.
 const MAX_WAITING: usize = 256;
 
-/// The version of the protocol that is spoken.
+/// The supported version of the protocol.
 const VERSION: &str = "1.0";
 
 /// The call for which a task is read.
@@ -84,9 +86,9 @@ pub struct A2aRpc {
     runs: Runs,
     profiles: Profiles,
     peers: Peers,
-    /// Where clients of other machines reach this service; may be empty.
+    /// The address of this service for clients on other machines; may be empty.
     public_url: String,
-    /// The room for clients that wait.
+    /// The permits of waiting clients.
     waiting: Arc<Semaphore>,
 }
 
@@ -103,7 +105,7 @@ impl A2aRpc {
         }
     }
 
-    /// Takes room for a client that waits.
+    /// Reserves a permit for a waiting client.
     fn room(&self) -> Result<SemaphorePermit<'_>, Failure> {
         self.waiting.try_acquire().map_err(|_| {
             let message = format!(
@@ -130,7 +132,7 @@ impl A2aRpc {
     }
 }
 
-/// Returns which agent is meant.
+/// Returns the id of the requested agent.
 fn tenant_of(tenant: &str) -> Result<&str, Failure> {
     match tenant {
         "" => Err(Failure::invalid_fields().violation("tenant", "is missing; name the agent")),
@@ -141,7 +143,7 @@ fn tenant_of(tenant: &str) -> Result<&str, Failure> {
     }
 }
 
-/// Refuses clients of another version of the protocol. One that names none speaks 0.3.
+/// Rejects clients of another version of the protocol. A client that names none speaks 0.3.
 fn of_this_version<T>(request: Request<T>) -> Result<T, Status> {
     let asked = request.metadata().get("a2a-version");
     match asked.map_or(Ok("0.3"), |version| version.to_str()) {

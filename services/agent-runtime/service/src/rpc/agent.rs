@@ -20,7 +20,7 @@ use tonic::{Request, Response, Status};
 use super::{fork, start, steering, tool_scope};
 use crate::runner::turns::{NewTurn, Turns};
 
-/// The scope in which request ids of turns count.
+/// The scope of the request ids of turns.
 const SCOPE: &str = "tavern.agent.v1.AgentService/StartTurn";
 
 /// The longest piece of an exported line, in bytes.
@@ -47,7 +47,7 @@ impl AgentRpc {
         }
     }
 
-    /// Returns the runs that turns are.
+    /// Returns all runs.
     pub(super) fn runs(&self) -> &Runs {
         &self.inner.runs
     }
@@ -66,7 +66,7 @@ impl AgentRpc {
         self.inner.start(context, request).await
     }
 
-    /// Gives a turn a message, as SteerTurn does.
+    /// Sends a message to a turn, as SteerTurn does.
     pub(super) async fn steer(
         &self,
         request: SteerTurnRequest,
@@ -82,7 +82,7 @@ impl Inner {
         context: &CallContext,
         mut request: StartTurnRequest,
     ) -> Result<StartTurnResponse, Failure> {
-        // What is left of a caller's budgets may differ when it asks again.
+        // The remaining budgets of a caller may differ when it repeats the request.
         let grant = request.grant.take().unwrap_or_default();
         let body_hash = request_hash(&request);
         let asked = start::read(&request, self.ids.as_ref())?;

@@ -26,7 +26,7 @@ use super::start;
 use crate::runner::turns::{NewTurn, Turns};
 use turn_log::wire;
 
-/// The scope in which request ids of compactions count.
+/// The scope of the request ids of compactions.
 const COMPACT: &str = "tavern.agent.v1.ConversationService/CompactConversation";
 
 /// The server side of ConversationService.
@@ -212,7 +212,7 @@ impl ConversationRpc {
     }
 }
 
-/// Returns the name and the digest of a request; nothing if it is never repeated.
+/// Returns the name and the digest of a request; none if it is never repeated.
 fn append_request(request: &AppendMessagesRequest) -> Option<NamedRequest> {
     let messages = AppendMessagesRequest {
         messages: request.messages.clone(),
@@ -240,7 +240,7 @@ fn checked_id(conversation_id: &str) -> Result<String, Failure> {
         .map_err(|error| Failure::invalid_fields().violation("conversation_id", error.to_string()))
 }
 
-/// Reads where a list of conversations continues.
+/// Reads the start of a page of conversations.
 fn place(key: &str) -> Result<(Timestamp, &str), Failure> {
     let place = key.split_once('/').and_then(|(nanos, id)| {
         let time = Timestamp::from_unix_nanos(nanos.parse().ok()?);

@@ -1,4 +1,4 @@
-//! What profiles, scenes and projects have in common on the wire.
+//! The common parts of profiles, scenes and projects on the wire.
 
 use agent_domain::document::DocumentError;
 use contracts::tavern::{agent::v1::DocumentRevision, common::v1 as common};
@@ -16,7 +16,7 @@ pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::L
         .collect()
 }
 
-/// Writes the findings about a document, with what its revision adds to them.
+/// Writes the findings about a document, with the finding about its revision, if any.
 pub(super) fn diagnostics_of(
     findings: &[LoadDiagnostic],
     revision: Option<&RevisionRow>,
@@ -59,7 +59,7 @@ pub(super) async fn revisions_page<K: Kind>(
     Ok(Some(super::page(&list, page, size, key)))
 }
 
-/// Makes the failure of a change of a document with an id, whose text stands in the field `<kind>_json`.
+/// Makes the failure of a change of a document with an id, whose text is the field `<kind>_json`.
 pub(super) fn change_failure(
     kind: &str,
     id: &str,

@@ -1,4 +1,4 @@
-//! ForkTurn: what is asked, read and checked.
+//! ForkTurn: reading and checking the request.
 
 use agent_store::conversations::branch_key;
 use contracts::tavern::agent::v1::{ForkTurnRequest, fork_turn_request::Edit as Written};

@@ -1,4 +1,4 @@
-//! KnowledgeService: what agents look up and write.
+//! KnowledgeService: the knowledge bases that agents read and extend.
 
 use agent_domain::knowledge::{Entry, MAX_TEXT_BYTES};
 use agent_store::{
@@ -26,7 +26,7 @@ use crate::{
     states::States,
 };
 
-/// How many entries a query finds that does not say.
+/// The default number of entries that a query finds.
 const DEFAULT_FOUND: u32 = 5;
 /// The most entries on a page, each of which may be large.
 const MAX_PAGE: usize = 50;
@@ -49,7 +49,7 @@ impl KnowledgeRpc {
         }
     }
 
-    /// Returns who asks: the agent of a conversation, or an operator.
+    /// Returns the reader: the agent of a conversation, or an operator.
     async fn reader(&self, conversation_id: &str) -> Result<Reader, Failure> {
         if conversation_id.is_empty() {
             return Ok(Reader::Operator);

@@ -25,9 +25,9 @@ use crate::{
     wire,
 };
 
-/// How much text a request may hold, in bytes.
+/// The most text of a request, in bytes.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
-/// The longest that an answer may take.
+/// The longest time of an answer.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The server side of ModelService.
@@ -172,7 +172,7 @@ fn checked(context: &CallContext, request: GenerateRequest) -> Result<ModelReque
     })
 }
 
-/// Lowers the answer to what a request may use (rule G702).
+/// Lowers the limits of the answer to the grant of a request (rule G702).
 fn keep_within(
     asked: &mut ModelRequest,
     model: &Model,

@@ -8,7 +8,7 @@ use grpc_kit::Failure;
 use json_schema::parse_json_strict;
 use serde_json::Value;
 
-/// Reads the name of a request and its changes; every field that is wrong is named.
+/// Reads the name of a request and its changes; reports every invalid field.
 pub(super) fn operations(
     request_id: &str,
     written: &[StateOperation],
@@ -44,7 +44,7 @@ pub(super) fn path(field: &str, written: &str) -> Result<Path, Failure> {
     Path::parse(written).map_err(|problem| Failure::invalid_fields().violation(field, problem))
 }
 
-/// Reads a change; every field that is wrong is named.
+/// Reads a change; reports every invalid field.
 fn operation(written: &StateOperation) -> Result<Operation, Vec<(&'static str, String)>> {
     let mut problems = Vec::new();
     let path = Path::parse(&written.path).map_err(|problem| problems.push(("path", problem)));

@@ -42,7 +42,7 @@ pub struct ProfileRpc {
 }
 
 impl ProfileRpc {
-    /// Serves these profiles, and those of the agents of scenes that run.
+    /// Serves these profiles, and the profiles of the agents of running scenes.
     pub fn new(
         profiles: Profiles,
         running_scenes: RunningScenes,
@@ -55,7 +55,7 @@ impl ProfileRpc {
         }
     }
 
-    /// Writes a profile with the findings about it, as far as the answers of neighbours say.
+    /// Writes a profile with the findings about it, as far as the neighbours have answered.
     fn write(&self, known: &KnownProfile, neighbours: &Neighbours) -> proto::Profile {
         let profile = &known.document;
         let model = profile.tavern.model.as_ref();
@@ -175,7 +175,7 @@ impl ProfileService for ProfileRpc {
                 Failure::invalid_fields().violation("request_id", error.to_string())
             })?;
         }
-        // What is wrong with the text itself is reported where it is stored.
+        // Problems of the text itself are reported when it is stored.
         let mut neighbours = Neighbours::default();
         if let Ok(profile) = profile::read(&request.profile_json) {
             let named = profile.references();

@@ -1,4 +1,4 @@
-//! ProjectService: what belongs together.
+//! ProjectService: profiles, knowledge bases and a first scene under one name.
 
 use agent_store::projects::{KnownProject, ProjectParts, Projects};
 use contracts::tavern::agent::v1::{

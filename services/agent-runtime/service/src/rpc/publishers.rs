@@ -1,4 +1,4 @@
-//! Which scene a request speaks of, and who publishes or changes something in it.
+//! The scene of a request, and the author of its events or changes.
 
 use agent_domain::{
     event::{Hop, Source, SourceKind},
@@ -14,27 +14,27 @@ use crate::{
     running_scenes::{RunningScene, RunningScenes, SceneInstance},
 };
 
-/// Finds scenes that run, and who speaks in them. Clone, cheap.
+/// Finds running scenes, and the publishers in them. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct Publishers {
     running_scenes: RunningScenes,
     runs: Runs,
 }
 
-/// Who publishes or changes something in a scene.
+/// The author of an event or a change in a scene.
 pub(super) struct Publisher {
     /// The scene.
     pub(super) running: RunningScene,
     /// The agent; none for a caller.
     pub(super) instance: Option<Instance>,
-    /// The same as the source of events.
+    /// The author as the source of events.
     pub(super) source: Source,
-    /// How what it publishes came about.
+    /// The causes of its events.
     pub(super) chain: Vec<Hop>,
 }
 
 impl Publishers {
-    /// Takes the scenes that run and all runs.
+    /// Uses the running scenes and all runs.
     pub fn new(running_scenes: RunningScenes, runs: Runs) -> Self {
         Self {
             running_scenes,
@@ -42,7 +42,7 @@ impl Publishers {
         }
     }
 
-    /// Returns a scene that runs.
+    /// Returns a running scene.
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING.
@@ -80,7 +80,8 @@ impl Publishers {
         })
     }
 
-    /// Returns the fork that a conversation began with; none if it is not that of a fork of a turn in a scene.
+    /// Returns the fork that a conversation began with; none if the conversation belongs to no fork
+    /// of a turn in a scene.
     ///
     /// # Errors
     /// RUN_NOT_FOUND if the run of the scene was deleted, or a storage that does not work.
@@ -112,7 +113,7 @@ impl Publishers {
         Ok(found)
     }
 
-    /// Returns the agent of a conversation, with how its present turn came about.
+    /// Returns the agent of a conversation, with the causes of its present turn.
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING, or a storage that does not work.
@@ -139,7 +140,7 @@ impl Publishers {
 
 /// A fork of a turn in a scene, which is in no scene itself.
 pub(super) struct ForkInScene {
-    /// What its copy of the world state is kept under.
+    /// The key of its copy of the world state.
     pub(super) world: String,
     /// The scene of the turn that was forked.
     pub(super) scene: Scene,

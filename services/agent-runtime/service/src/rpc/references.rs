@@ -1,7 +1,8 @@
-//! Whether what documents name is there: asked of the neighbours when a document is stored and when documents
-//! are listed.
+//! The references of documents that cannot be resolved: looked up at the neighbours when a document
+//! is stored and when documents are listed.
 //!
-//! Neighbours read single documents of this service to answer, so a single document is answered without them.
+//! Neighbours read single documents of this service to answer, so a single document is returned
+//! without calling them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,21 +21,21 @@ use serde_json::Value;
 
 use crate::peers::Peers;
 
-/// The time that a neighbour may take. Without its answer nothing is found missing.
+/// The time limit of a neighbour. Without its answer no reference is missing.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most tools that the registry takes at once.
+/// The most tools in one request to the registry.
 const MAX_TOOLS: usize = 500;
-/// The most workflows that workflow-execution takes at once.
+/// The most workflows in one request to workflow-execution.
 const MAX_WORKFLOWS: usize = 100;
 
-/// Everything that documents can name.
+/// All sources that documents can refer to.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The services that have tools and workflows.
     pub peers: Peers,
     /// The models of the settings.
     pub models: Models,
-    /// The name of the model of profiles that name none; may be empty.
+    /// The name of the default model of profiles; may be empty.
     pub default_model: String,
     /// The profiles.
     pub profiles: Profiles,
@@ -47,17 +48,17 @@ pub struct Surroundings {
 pub(super) struct Neighbours {
     missing_tools: BTreeSet<String>,
     missing_profiles: BTreeSet<String>,
-    /// The definitions of workflows; none of those that are missing.
+    /// The definitions of workflows; none for a missing one.
     workflows: BTreeMap<String, Option<Value>>,
 }
 
 impl Surroundings {
-    /// Looks up what this service knows itself of the names in documents.
+    /// Looks up the references that this service resolves itself.
     pub(super) async fn own(&self, named: &[Reference]) -> Neighbours {
         let mut found = Neighbours::default();
         let profiles = named.iter();
         for reference in profiles.filter(|named| named.kind == ReferenceKind::Profile) {
-            // Of a storage that does not work nothing is found missing.
+            // If the storage does not work, no reference is missing.
             let known = self.profiles.get(Tenant::DEFAULT, &reference.id).await;
             if known.is_ok_and(|known| known.is_none()) {
                 found.missing_profiles.insert(reference.id.clone());
@@ -66,7 +67,7 @@ impl Surroundings {
         found
     }
 
-    /// Asks the neighbours for everything that documents name.
+    /// Looks up all references of documents at the neighbours.
     pub(super) async fn ask(&self, context: &CallContext, named: &[Reference]) -> Neighbours {
         let ids = |kind: ReferenceKind| {
             let of_kind = named.iter().filter(|reference| reference.kind == kind);
@@ -87,7 +88,7 @@ impl Surroundings {
         }
     }
 
-    /// Returns a finding for each name that stands for nothing.
+    /// Returns a finding for each reference that cannot be resolved.
     pub(super) fn missing(
         &self,
         named: &[Reference],
@@ -159,7 +160,7 @@ impl Surroundings {
 }
 
 impl Neighbours {
-    /// Refuses a profile whose workflow is there and cannot deliberate (rule G201).
+    /// Rejects a profile whose workflow exists and cannot deliberate (rule G201).
     ///
     /// # Errors
     /// INVALID_FIELDS.
@@ -174,7 +175,7 @@ impl Neighbours {
         }
     }
 
-    /// Returns why the workflow of a profile cannot deliberate.
+    /// Returns the reasons for which the workflow of a profile cannot deliberate.
     pub(super) fn of_deliberation(&self, profile: &Profile) -> Vec<LoadDiagnostic> {
         let id = profile.deliberation.as_ref();
         let definition = id.and_then(|id| self.workflows.get(id)?.as_ref());

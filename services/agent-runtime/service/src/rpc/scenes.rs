@@ -1,4 +1,4 @@
-//! SceneService: scenes, and what is asked of those that run.
+//! SceneService: scenes, and the requests to running ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -233,7 +233,7 @@ impl SceneRpc {
         })
     }
 
-    /// Returns what an agent does (rule G111).
+    /// Returns the state of an agent (rule G111).
     async fn state(&self, status: &InstanceStatus, active: &str) -> InstanceState {
         let run = match active {
             "" => None,
@@ -324,7 +324,7 @@ impl SceneRpc {
     }
 }
 
-/// Asks something of a scene, and waits for the answer.
+/// Sends a request to a scene, and waits for the answer.
 async fn ask<T>(
     running: &RunningScene,
     request: Asked,
@@ -337,7 +337,7 @@ async fn ask<T>(
     }
 }
 
-/// Checks an event to be published; every field that is wrong is named. Returns its payload.
+/// Checks an event to publish; reports every invalid field. Returns its payload.
 fn check(request: &PublishEventRequest) -> Result<Value, Failure> {
     let mut failure = Failure::invalid_fields();
     if !event::is_type(&request.r#type) {
@@ -379,7 +379,7 @@ fn waiting(event: &event::Event) -> proto::WaitingEvent {
     }
 }
 
-/// Writes a scene with the findings about it and those about what it names.
+/// Writes a scene with the findings about it and about its references.
 fn write(known: &KnownScene, missing: Vec<LoadDiagnostic>) -> proto::Scene {
     let scene = &known.document;
     let findings = [scene.diagnostics.as_slice(), &missing].concat();

@@ -1,4 +1,4 @@
-//! StartTurn: what is asked, read and checked.
+//! StartTurn: reading and checking the request.
 
 use std::num::NonZeroU32;
 
@@ -19,12 +19,12 @@ use turn_log::wire;
 const MAX_TEXT_BYTES: usize = 512 << 10;
 /// The longest form of the opening that the log can hold, in bytes of JSON.
 const MAX_TEXT_JSON_BYTES: usize = 900 << 10;
-/// The most messages that a request may hold.
+/// The most messages of a request.
 const MAX_MESSAGES: usize = 500;
 /// The most text of all of them, in bytes.
 const MAX_MESSAGES_BYTES: usize = 1 << 20;
 
-/// What a request asks for, apart from the profile.
+/// The contents of a request, apart from the profile.
 pub(super) struct StartOptions {
     pub(super) input: TurnInput,
     pub(super) conversation_id: String,
@@ -33,7 +33,7 @@ pub(super) struct StartOptions {
     pub(super) dialect: Option<call_catalogue::Dialect>,
 }
 
-/// Reads a request; every field that is wrong is named.
+/// Reads a request; reports every invalid field.
 pub(super) fn read(
     request: &StartTurnRequest,
     ids: &dyn IdSource,
@@ -79,7 +79,7 @@ pub(super) fn read(
     }
 }
 
-/// Reads what a turn begins with.
+/// Reads the opening of a turn.
 fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
     let (opening, text, field) = match &request.input {
         Some(Input::UserMessage(text)) => {
@@ -101,7 +101,7 @@ fn opening(request: &StartTurnRequest, failure: &mut Failure) -> Opening {
     opening
 }
 
-/// Checks a text that a turn is given.
+/// Checks a text of a request.
 pub(super) fn check_text(field: &str, text: &str, failure: &mut Failure) {
     if text.trim().is_empty() {
         failure.add_violation(field, "is empty");
@@ -146,7 +146,7 @@ pub(super) fn messages(
     messages
 }
 
-/// Reads what a request says about budgets; zero leaves a unit to the profile.
+/// Reads the budgets of a request; zero leaves a unit to the profile.
 pub(super) fn limits(asked: &proto::Budgets) -> Limits {
     fn given<T: Default + PartialEq + Copy>(asked: T) -> Option<T> {
         (asked != T::default()).then_some(asked)
@@ -163,7 +163,7 @@ pub(super) fn limits(asked: &proto::Budgets) -> Limits {
     }
 }
 
-/// Reads what the caller of an agent grants it; zero of tokens, money and time is unbounded.
+/// Reads the grant of an agent's caller; zero of tokens, money and time is unbounded.
 pub(super) fn granted(grant: &common::CallGrant) -> Limits {
     let bounded = |limit: u64| (limit > 0).then_some(limit);
     Limits {

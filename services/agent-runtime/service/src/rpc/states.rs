@@ -91,7 +91,7 @@ impl StateRpc {
         let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
         let snapshot = states.snapshot(owner, None).await?;
         if snapshot.is_none() {
-            // A conversation without goals is known, another is not.
+            // A known conversation may have no goals; an unknown one is an error.
             states.owner(&request.conversation_id, "").await?;
         }
         let goals = snapshot.as_ref().map(|known| goals::listed(&known.value));

@@ -1,4 +1,4 @@
-//! What people ask of a turn that runs.
+//! Messages and budgets of people for a running turn.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use super::start::limits;
 use crate::error::expect_turn;
 use crate::runner::{Directive, Runner};
 
-/// How long a caller waits for its message to be in force.
+/// The time for which a caller waits until its message is in force.
 const EFFECT_WAIT: Duration = Duration::from_secs(2);
-/// How long a caller waits for its message to be accepted.
+/// The time for which a caller waits until its message is accepted.
 const ACCEPT_WAIT: Duration = Duration::from_secs(5);
 
-/// Gives a turn a message.
+/// Sends a message to a turn.
 pub(super) async fn steer(
     runner: &Runner,
     runs: &Runs,
@@ -111,7 +111,7 @@ async fn give(
     }
 }
 
-/// Waits for what the turn answers. One that ends meanwhile answers nothing.
+/// Waits for the answer of the turn. A turn that ends meanwhile does not answer.
 async fn answer<T>(runs: &Runs, run_id: &str, answer: oneshot::Receiver<T>) -> Result<T, Status> {
     match tokio::time::timeout(ACCEPT_WAIT, answer).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -1,4 +1,4 @@
-//! What bounds the calls of an agent, for the registry.
+//! The scope of an agent's calls, for the registry.
 
 use agent_domain::spelling::{self, HANDLE_TOOLS};
 use agent_store::{history::plan_of, profiles::Profiles};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::error::{expect_turn, no_such_profile, store_failure};
 use core_types::Tenant;
 
-/// Returns the scope of a turn, as it was started, or of a profile as it is now.
+/// Returns the scope of a turn, as it was started, or of the present profile.
 pub(super) async fn get(
     runs: &Runs,
     profiles: &Profiles,

@@ -98,7 +98,7 @@ impl Worlds {
         let (running, instance) = (publisher.running, publisher.instance.as_ref());
         let changed = self.change(&running.run_id, &running.scene, instance, update);
         let changed = changed.await?;
-        // A scene that ends in this moment has no more agents that could hear of it.
+        // A scene that ends at this moment has no more agents to inform.
         let change = Change {
             by: publisher.source,
             chain: publisher.chain,
@@ -107,7 +107,7 @@ impl Worlds {
         Ok(written(changed))
     }
 
-    /// Changes the world state that is kept under `world`, for an agent of the scene or for a caller.
+    /// Changes the world state under the key `world`, for an agent of the scene or for a caller.
     async fn change(
         &self,
         world: &str,
@@ -125,7 +125,7 @@ impl Worlds {
             .await
     }
 
-    /// Refuses changes that the profile of an agent does not allow.
+    /// Rejects changes that the profile of an agent does not allow.
     async fn check_allowed(
         &self,
         instance: &Instance,

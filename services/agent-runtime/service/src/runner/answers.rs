@@ -27,13 +27,13 @@ use crate::{
     running_scenes::{Draft, Request, RunningScenes, SceneInstance},
 };
 
-/// The type of the event that an answer is.
+/// The type of the event of an answer.
 const ANSWERED: &str = "interaction.answered";
-/// The scope in which request ids of these turns count.
+/// The scope of the request ids of these turns.
 const SCOPE: &str = "tavern.agent.v1/answer";
-/// How many questions are followed at once; the others come after them.
+/// The most questions that are followed at once; the others are followed after them.
 const FOLLOWED: usize = 1_000;
-/// Longer than any question waits.
+/// A time beyond the longest wait of a question.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 
 /// Follows questions, and opens the turns of their answers. Clone, cheap.
@@ -47,7 +47,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Follows the questions of the store and those that come, for as long as it is polled.
+    /// Follows the stored questions and new ones, for as long as it is polled.
     pub(crate) async fn run(self, mut opened: mpsc::UnboundedReceiver<OpenQuestion>) {
         let room = Arc::new(Semaphore::new(FOLLOWED));
         let follow = |question: OpenQuestion| {
@@ -91,7 +91,7 @@ impl Answers {
         let context = CallContext::outermost();
         let run = ChildRun::of(&self.peers.workflow, &context, &question.run_id);
         let run = run.end_at_last(LONGEST).await;
-        // One that was cancelled or deleted has no answer.
+        // A question that was cancelled or deleted has no answer.
         if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
             answer["prompt"] = question.prompt.clone().into();
             self.deliver(&question, &answer).await;
@@ -101,7 +101,7 @@ impl Answers {
         }
     }
 
-    /// Hands an answer over, as soon as it is taken; one that is refused is lost.
+    /// Delivers an answer, as soon as it can be accepted; a rejected answer is lost.
     async fn deliver(&self, question: &OpenQuestion, answer: &Value) {
         let mut backoff = Backoff::default();
         loop {
@@ -121,7 +121,7 @@ impl Answers {
         }
     }
 
-    /// Returns the agent of a scene that asked; nothing if the scene has ended.
+    /// Returns the agent of a scene that asked; none if the scene has ended.
     ///
     /// # Errors
     /// UNAVAILABLE while the scene has not resumed, or a storage that does not work.
@@ -138,7 +138,8 @@ impl Answers {
         }
     }
 
-    /// Publishes an answer to the agent of a scene that asked; none reads it if the scene has ended.
+    /// Publishes an answer to the agent of a scene that asked; it has no reader if the scene has
+    /// ended.
     async fn publish(
         &self,
         scene_run: &str,
@@ -165,12 +166,13 @@ impl Answers {
         if !known.running.ask(request).await {
             return Err(not_resumed());
         }
-        // A scene that stops before it answers may have published it; its request id makes that once.
+        // A scene that stops before it answers may have published it; its request id prevents a
+        // second time.
         published.await.map_err(|_| not_resumed())??;
         Ok(())
     }
 
-    /// Starts a turn with an answer, after the one that is under way.
+    /// Starts a turn with an answer, after the turn in progress.
     async fn open_turn(&self, question: &OpenQuestion, answer: &Value) -> Result<(), Status> {
         let source = source(question);
         let event = json!({
@@ -203,7 +205,7 @@ impl Answers {
     }
 }
 
-/// Reports that a scene does not take an answer now. After a start it may not have resumed yet.
+/// Reports that a scene cannot accept an answer now. After a start it may not have resumed yet.
 fn not_resumed() -> Status {
     Status::unavailable("the scene of the question does not run now")
 }

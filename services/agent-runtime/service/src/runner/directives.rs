@@ -1,5 +1,5 @@
-//! What people ask of a turn while it runs: messages for its model, and other budgets (rules G704 and
-//! G810).
+//! The directives of people to a running turn: messages for its model, and other budgets (rules
+//! G704 and G810).
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,10 @@ use std::{
 use agent_domain::budgets::{Budgets, Limits};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many directives may wait to be taken by one turn.
+/// The most directives that wait for one turn.
 const WAITING: usize = 16;
 
-/// Something that a person asks of a turn.
+/// A request of a person to a turn.
 #[derive(Debug)]
 pub(crate) enum Directive {
     /// The model shall read a message.
@@ -21,37 +21,37 @@ pub(crate) enum Directive {
         request_id: String,
         /// The message.
         message: String,
-        /// Whether the request that is under way is dropped.
+        /// Whether the request in flight is dropped.
         interrupt: bool,
-        /// Where the sequence goes by which it was accepted; none if too many wait.
+        /// The channel for the sequence of its acceptance; none if too many wait.
         accepted: oneshot::Sender<Option<u64>>,
-        /// Where the sequence goes from which on it is in force.
+        /// The channel for the sequence from which on it is in force.
         in_force: oneshot::Sender<u64>,
     },
-    /// The budgets shall be others.
+    /// The budgets shall be changed.
     Edit {
         /// The name of the request; may be empty.
         request_id: String,
         /// The limits to change.
         limits: Limits,
-        /// Where the sequence and the budgets go from which on they are in force.
+        /// The channel for the sequence from which on the budgets are in force, and the budgets.
         in_force: oneshot::Sender<(u64, Budgets)>,
     },
 }
 
-/// The turns that can be given directives, by run.
+/// The turns that accept directives, by run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Switchboard {
     turns: Arc<Mutex<HashMap<String, mpsc::Sender<Directive>>>>,
 }
 
 impl Switchboard {
-    /// Returns where the directives for a turn go; none if it does not run here.
+    /// Returns the sender of directives to a turn; none if it does not run here.
     pub(crate) fn to(&self, run_id: &str) -> Option<mpsc::Sender<Directive>> {
         self.lock().get(run_id).cloned()
     }
 
-    /// Begins to take directives for a turn.
+    /// Begins to accept directives for a turn.
     pub(super) fn connect(&self, run_id: String) -> TurnInbox {
         let (sender, receiver) = mpsc::channel(WAITING);
         self.lock().insert(run_id.clone(), sender);
@@ -68,7 +68,7 @@ impl Switchboard {
     }
 }
 
-/// The directives for one turn; it takes none after it is dropped.
+/// The directives for one turn; after it is dropped, sending fails.
 #[derive(Debug)]
 pub(super) struct TurnInbox {
     receiver: mpsc::Receiver<Directive>,
@@ -79,7 +79,7 @@ pub(super) struct TurnInbox {
 }
 
 impl TurnInbox {
-    /// Returns a directive that is there.
+    /// Returns a waiting directive.
     pub(super) fn waiting(&mut self) -> Option<Directive> {
         self.receiver.try_recv().ok()
     }
@@ -88,7 +88,7 @@ impl TurnInbox {
     pub(super) async fn next(&mut self) -> Directive {
         match self.receiver.recv().await {
             Some(directive) => directive,
-            // The switchboard holds a sender as long as this is there.
+            // The switchboard holds a sender as long as this inbox exists.
             None => std::future::pending().await,
         }
     }

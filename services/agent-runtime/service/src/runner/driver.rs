@@ -53,7 +53,7 @@ pub(super) use deliberate::{
 
 pub(crate) use deliberate::{describe, describe_model};
 
-/// One turn while it is carried out.
+/// One turn in progress.
 pub(super) struct Driver {
     shared: Arc<Inner>,
     control: RunControl,
@@ -335,14 +335,14 @@ impl Driver {
     }
 }
 
-/// Writes that a call is not started, as one before it failed.
+/// Writes that a call is not started because an earlier one failed.
 pub(super) fn skipped(call: &ReadCall, failed_tool: &str) -> Kind {
     let message = format!("not executed, as {failed_tool} failed before it");
     let error = outcome::error(common::ErrorCategory::Domain, "skipped", message);
     settled(call, common::CallStatus::Skipped, error)
 }
 
-/// Writes that a call ended without having left.
+/// Writes that a call ended without being dispatched.
 pub(super) fn settled(
     call: &ReadCall,
     status: common::CallStatus,

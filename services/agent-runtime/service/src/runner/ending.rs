@@ -8,7 +8,7 @@ use contracts::tavern::common::v1::{self as common, StopReason};
 use run_events::outcome;
 use serde_json::Value;
 
-/// Returns how a turn ends by itself.
+/// Returns the outcome of a turn that ends by itself.
 pub(super) fn outcome(turn: &Turn, finish: &Finish) -> common::RunOutcome {
     match finish {
         Finish::Stop => succeeded(turn, StopReason::Stop),
@@ -39,7 +39,7 @@ pub(super) fn outcome(turn: &Turn, finish: &Finish) -> common::RunOutcome {
     }
 }
 
-/// Returns how a turn ends that fails.
+/// Returns the outcome of a turn that fails.
 pub(super) fn failed(
     turn: &Turn,
     error: common::CallError,
@@ -53,7 +53,8 @@ pub(super) fn failed(
     outcome::with_stop(failed, stop)
 }
 
-/// Returns why a turn stops that fails: at an end of what its deliberation workflow may do, or otherwise.
+/// Returns the stop reason of a turn that fails: a used-up limit of its deliberation workflow, or a
+/// failure.
 pub(super) fn stop_reason(error: &common::CallError) -> StopReason {
     let details: Value = serde_json::from_str(&error.details_json).unwrap_or_default();
     match (error.code.as_str(), details["unit"].as_str()) {
@@ -66,7 +67,7 @@ pub(super) fn stop_reason(error: &common::CallError) -> StopReason {
     }
 }
 
-/// A turn whose budget is used up succeeds only if the model had something to say at the end.
+/// A turn whose budget is used up succeeds only if the model wrote a text at the end.
 fn out_of_budget(turn: &Turn, budget: Budget) -> common::RunOutcome {
     let stop = match budget {
         Budget::Iterations(_) => StopReason::Iterations,

@@ -19,9 +19,9 @@ use crate::error::other_than_turn;
 pub(crate) struct EndedTurn {
     /// The run.
     pub(crate) id: RunId,
-    /// What was stored beside its log.
+    /// The metadata stored with its log.
     pub(crate) meta: RunMeta,
-    /// What it was started with.
+    /// The plan that it was started with.
     pub(crate) plan: Plan,
     /// Its log, with the events of the runs below it.
     pub(crate) events: Vec<RunEvent>,

@@ -1,4 +1,4 @@
-//! The tools of an agent, as the registry knows them now.
+//! The tools of an agent, as the registry has them now.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -52,36 +52,36 @@ impl Inventory {
     }
 }
 
-/// What kept the tools from being read.
+/// The reason for which the tools cannot be read.
 #[derive(Debug)]
 pub(super) enum InventoryError {
-    /// The registry failed or refused.
+    /// The registry failed or rejected the request.
     Registry(tonic::Status),
     /// A parser cannot distinguish the tools.
     Unusable(common::CallError),
 }
 
-/// The most tools that the registry is asked for.
+/// The most tools that are requested of the registry.
 const MAX_TOOLS: usize = 20_000;
-/// The most ids that the registry takes at once.
+/// The most ids in one request to the registry.
 const MAX_BATCH: usize = 500;
 
 /// The tools of an inventory as the registry has them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tools {
-    /// Those that the profile names, by the names that it has for them, and those for handles.
+    /// The profile's tools, by its names for them, and the tools for handles.
     pub(super) all: Vec<registry::Tool>,
-    /// The ids of those that are there only for handles.
+    /// The ids of the tools that are included only for handles.
     pub(super) for_handles: Vec<String>,
     /// The ids of all tools of the registry.
     pub(super) known: Vec<String>,
-    /// Names of the profile that no tool has.
+    /// Names in the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
 
 impl Tools {
-    /// Makes the catalogues. All other tools are known and not available, so that a call of one differs
-    /// from a call of a tool that does not exist (rule N5).
+    /// Makes the catalogues. All other tools are known and not available, so that a call of them
+    /// differs from a call of a tool that does not exist (rule N5).
     pub(super) fn inventory(self, plan: &Plan) -> Result<Inventory, InventoryError> {
         let tools = self.all.iter();
         let visible = tools.filter(|tool| !self.for_handles.contains(&tool.tool_id));
@@ -94,7 +94,7 @@ impl Tools {
     }
 }
 
-/// Asks the registry for the tools of a turn.
+/// Requests the tools of a turn from the registry.
 pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Outbound>,
     plan: &Plan,
@@ -102,7 +102,7 @@ pub(super) async fn fetch(
     fetch_tools(registry, plan).await?.inventory(plan)
 }
 
-/// Asks the registry for the tools of a turn, and for the ids of all.
+/// Requests the tools of a turn, and the ids of all tools, from the registry.
 pub(super) async fn fetch_tools(
     registry: ToolRegistryServiceClient<Outbound>,
     plan: &Plan,
@@ -128,8 +128,7 @@ pub(super) async fn fetch_tools(
     Ok(tools)
 }
 
-/// Gives a tool the name by which the profile lists it, if this is one that only agents have for it (rule
-/// G307).
+/// Names a tool as the profile lists it, if only agents have that name for it (rule G307).
 fn spell(tool: &mut registry::Tool, name: &str, id: &str) {
     if name != id {
         tool.tool_id = name.to_owned();
@@ -138,8 +137,8 @@ fn spell(tool: &mut registry::Tool, name: &str, id: &str) {
     }
 }
 
-/// Makes the catalogue in which `visible` may be called and every other known tool is not available. A tool
-/// that has the profile's name is also called by its id.
+/// Makes the catalogue in which `visible` may be called and every other known tool is not
+/// available. A tool that has the profile's name is also called by its id.
 fn catalogue_of(
     visible: &[registry::Tool],
     known: &[String],

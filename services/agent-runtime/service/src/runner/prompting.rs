@@ -1,4 +1,4 @@
-//! The prompt of a turn, from what it knows.
+//! The prompt of a turn, from its state.
 
 use agent_domain::{
     goals,
@@ -14,15 +14,15 @@ use serde_json::Value;
 /// The states that the model is shown.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PromptStates<'a> {
-    /// The agent's own; none if it has none.
+    /// The agent's own state; none if it has none.
     pub(super) private: Option<&'a Value>,
-    /// That of the scene; none outside of scenes.
+    /// The world state; none outside of scenes.
     pub(super) world: Option<&'a Value>,
     /// Its goals; none if it has none.
     pub(super) goals: Option<&'a Value>,
 }
 
-/// Puts the prompt together of the turns before and the present one.
+/// Assembles the prompt from the earlier turns and the present one.
 pub(super) fn prompt(
     plan: &Plan,
     catalogue: &Catalogue,
@@ -30,14 +30,14 @@ pub(super) fn prompt(
     shown: PromptStates<'_>,
     history_bytes: usize,
 ) -> Prompt {
-    // A deliberation workflow is given the list of tools beside the messages.
+    // A deliberation workflow receives the list of tools in addition to the messages.
     let is_taught = plan.tools.is_text() && plan.deliberation.is_none();
     let tools = match is_taught {
         true => manifest(plan, catalogue),
         false => String::new(),
     };
     let mut prompt = prompt::assemble(&plan.system_prompt, &tools, earlier, present, history_bytes);
-    // Last, so that what comes before can be cached. A deliberation workflow has an input for it.
+    // At the end, so that the rest can be cached. A deliberation workflow has an input for it.
     if plan.deliberation.is_none() {
         let own = shown.private;
         let own = own.map(|state| observation::private_state(state, plan.language));
@@ -57,14 +57,15 @@ pub(super) fn prompt(
     prompt
 }
 
-/// Returns how blocks open in this turn; none where the profile asks for no nonce, or there are no tools.
+/// Returns the opening of blocks in this turn; none if the profile has no nonce, or there are no
+/// tools.
 fn nonce(plan: &Plan, catalogue: &Catalogue) -> Option<String> {
     let nonce = plan.nonce.as_ref().filter(|_| !catalogue.is_empty())?;
     let dialect = plan.taught_dialect();
     Some(tool_prompt::render_nonce(dialect, plan.language, nonce))
 }
 
-/// Returns the list of tools for a deliberation workflow, with how blocks open in this turn.
+/// Returns the list of tools for a deliberation workflow, with the opening of blocks in this turn.
 pub(super) fn manifest_of_turn(plan: &Plan, catalogue: &Catalogue) -> String {
     let mut text = manifest(plan, catalogue);
     if let Some(nonce) = nonce(plan, catalogue) {

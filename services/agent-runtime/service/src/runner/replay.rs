@@ -1,9 +1,9 @@
 //! Replaying a finished turn without model, tools or network (rules G1001 and G1002).
 //!
-//! What came from outside is taken from the fixture: the texts of the model, the results of calls, what
-//! people said and edited, the use of deliberation workflows. Everything that the turn made of it is made
-//! again and compared: rounds, prompts, calls and their effect ids, refusals, what the model reads, budgets
-//! and the end. Times and trace ids are not compared.
+//! The inputs from outside are taken from the fixture: the texts of the model, the results of
+//! calls, the messages and edits of people, the usage of deliberation workflows. All that the turn
+//! derived from them is derived again and compared: rounds, prompts, calls and their effect ids,
+//! refusals, observations of the model, budgets and the end. Times and trace ids are not compared.
 
 mod answer;
 mod fixture;
@@ -42,7 +42,7 @@ use answer::Answered;
 pub use fixture::{Fixture, FixtureError};
 pub(super) use fixture::{Header, Parts, ShownState, StateKind, lines};
 
-/// The first event that a replay makes otherwise.
+/// The first event in which a replay differs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error(
     "event {sequence} differs at `{pointer}`: the fixture has {recorded}, and the replay gives {replayed}"
@@ -50,15 +50,15 @@ pub(super) use fixture::{Header, Parts, ShownState, StateKind, lines};
 pub struct Divergence {
     /// Its place in the log.
     pub sequence: u64,
-    /// Where in the event.
+    /// The place in the event.
     pub pointer: String,
-    /// What the fixture has there; null if nothing.
+    /// The value in the fixture; null for none.
     pub recorded: Box<Value>,
-    /// What the replay gives there; null if nothing.
+    /// The value in the replay; null for none.
     pub replayed: Box<Value>,
 }
 
-/// Replays a turn. Returns how many events were compared.
+/// Replays a turn. Returns the number of compared events.
 ///
 /// # Errors
 /// The first [`Divergence`].
@@ -73,7 +73,7 @@ pub fn replay(fixture: &Fixture) -> Result<usize, Divergence> {
     Ok(replay.compared)
 }
 
-/// A turn that is made again.
+/// A turn that is replayed.
 struct Replay<'a> {
     fixture: &'a Fixture,
     run: RunId,
@@ -84,15 +84,15 @@ struct Replay<'a> {
     untrusted: Untrusted,
     /// The versions of the states that the model was shown last.
     shown: [u64; 3],
-    /// What the answer at hand is read as.
+    /// The reading of the present answer.
     answered: Option<Answered>,
-    /// What was said since the model was asked.
+    /// The released text since the last request to the model.
     said: String,
-    /// What the model is to read about calls that have ended, by their places.
+    /// The model's observations of calls that have ended, by their places.
     observed: BTreeMap<u32, Option<String>>,
-    /// What the model is to read about a budget that is nearly used up.
+    /// The model's observation of a budget that is nearly used up.
     nearly: Option<String>,
-    /// Whether the model was informed of a repetition before the round at hand.
+    /// Whether the model was informed of a repetition before the present round.
     is_remarked: bool,
     compared: usize,
 }
@@ -148,7 +148,7 @@ impl<'a> Replay<'a> {
         Ok(replay)
     }
 
-    /// Takes an event: what the turn makes itself is compared first.
+    /// Applies an event: an event of the turn itself is compared first.
     fn step(
         &mut self,
         event: &RunEvent,
@@ -181,7 +181,7 @@ impl<'a> Replay<'a> {
                 }
             }
             Kind::Diagnosed(_) => {
-                // Those before the model is asked are of the inventory.
+                // Remarks before the request to the model are about the inventory.
                 let next = self.answered.as_mut().map(Answered::next_remark);
                 if let Some(expected) = next {
                     self.compare(event, kind, expected)?;
@@ -230,8 +230,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Makes a request again. States are shown as the fixture has them; without them the prompt's digest is
-    /// not compared.
+    /// Makes a request again. States are shown as the fixture has them; without them the prompt's
+    /// digest is not compared.
     fn request(&self, asked: &common::ModelRequested) -> Option<Kind> {
         if !matches!(self.turn().next(), Command::Ask(_)) {
             return None;
@@ -267,7 +267,7 @@ impl<'a> Replay<'a> {
         }))
     }
 
-    /// What tools and other programs wrote into a state is not trusted.
+    /// Texts of tools and other programs in a state are not trusted.
     fn note_states(&mut self, asked: &common::ModelRequested) {
         let kinds = [StateKind::Private, StateKind::World, StateKind::Goals];
         let versions = [
@@ -298,7 +298,7 @@ impl<'a> Replay<'a> {
         }))
     }
 
-    /// What the reader was shown is what the whole answer gives.
+    /// Checks that the released text is the text of the whole answer.
     fn check_said(&mut self, event: &RunEvent) -> Result<(), Divergence> {
         let Some(answered) = &self.answered else {
             return Ok(());
@@ -315,7 +315,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Results of calls that left come from outside; those of others are made here.
+    /// Results of dispatched calls come from outside; results of other calls are made here.
     fn check_end(
         &mut self,
         event: &RunEvent,
@@ -354,7 +354,8 @@ impl<'a> Replay<'a> {
         self.compare(event, kind, expected)
     }
 
-    /// Words what the model reads about a call; none if a workflow shortened it or nothing is read.
+    /// Words the model's observation of a call; none if a workflow shortened it or it is not
+    /// observed.
     fn words(&self, result: &common::CallResult) -> Option<String> {
         let is_reduced = call_wire::gives_handle(result)
             && reduction::workflow_for(&self.plan.reduction, &result.tool_id).is_some();
@@ -432,7 +433,7 @@ impl<'a> Replay<'a> {
         self.compare(event, kind, expected)
     }
 
-    /// A turn that was ended from outside ends as it did.
+    /// A turn that was ended from outside has its recorded end.
     fn check_finish(
         &mut self,
         event: &RunEvent,
@@ -471,7 +472,7 @@ impl<'a> Replay<'a> {
         self.compare(event, &recorded, Some(expected))
     }
 
-    /// Compares an event with what the replay makes.
+    /// Compares an event with the event of the replay.
     fn compare(
         &mut self,
         event: &RunEvent,

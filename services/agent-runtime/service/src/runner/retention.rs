@@ -1,4 +1,4 @@
-//! Retention of conversations: the end of those in which nothing has happened for long.
+//! Retention of conversations: the deletion of conversations without changes for a long time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,26 +21,27 @@ use tonic::Status;
 
 use crate::error::store_failure;
 
-/// The number of conversations that are looked at together.
+/// The number of conversations on a page.
 const PAGE: usize = 64;
 /// The number of conversations that are deleted at once.
 const AT_ONCE: usize = 8;
-/// The number of conversations that stay after which a pass ends; the next one continues there.
+/// The number of kept conversations after which a pass ends; the next one continues there.
 const MOST_KEPT: usize = 8_192;
 
-/// The conversations of agent-runtime, and how long they are kept.
+/// The conversations of agent-runtime, and the time for which they are kept.
 #[derive(Debug)]
 pub(crate) struct IdleConversations {
     conversations: Conversations,
     store: AgentStore,
     /// The time for which a conversation is kept after the last change in it; `None` for ever.
     age: Option<Duration>,
-    /// The place at which the next pass continues. Locked for a look or a change, never across an await.
+    /// The place at which the next pass continues. Locked for a lookup or a change, never across an
+    /// await.
     before: Mutex<Option<(Timestamp, String)>>,
 }
 
 impl IdleConversations {
-    /// Takes the time for which conversations are kept after the last change in them; zero is for ever.
+    /// Keeps conversations for a time after the last change in them; zero is for ever.
     pub(crate) fn new(conversations: Conversations, store: AgentStore, age: Duration) -> Self {
         Self {
             conversations,
@@ -50,7 +51,7 @@ impl IdleConversations {
         }
     }
 
-    /// Deletes the conversations in which nothing has happened since a time. Returns the number of their turns.
+    /// Deletes the conversations without changes since a time. Returns the number of their turns.
     async fn delete_idle(&self, since: Timestamp, guard: &RunGuard<'_>) -> Result<u64, Status> {
         let asking = self.conversations.with_open_questions().await?;
         let (mut kept, mut turns) = (0, 0);
@@ -77,8 +78,8 @@ impl IdleConversations {
         Ok(turns)
     }
 
-    /// Deletes a conversation if nothing has happened in it since a time and its scene, if any, has ended.
-    /// Returns the number of its turns; nothing if it stays.
+    /// Deletes a conversation without changes since a time whose scene, if any, has ended. Returns
+    /// the number of its turns; none if it is kept.
     async fn delete_if_idle(
         &self,
         conversation_id: &str,

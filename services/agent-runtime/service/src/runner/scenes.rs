@@ -1,8 +1,8 @@
 //! Carries scenes out: delivers events to agents, starts their turns, fires timers, runs workflows.
 //!
-//! A scene is a run. An event is in its log before any agent takes it, and that an agent takes events is in
-//! the log before its turn begins; the turn has a request id that follows from the log. After a crash the
-//! log is replayed, so that each event is taken by one turn.
+//! A scene is a run. An event is in its log before an agent takes it, and the log has the taking of
+//! events before the turn begins; the turn has a request id that follows from the log. After a
+//! crash the log is replayed, so that each event is taken by one turn.
 
 mod actor;
 mod ending;
@@ -54,12 +54,12 @@ use crate::{
 
 /// The kind of run that a scene is.
 pub(crate) const SCENE: &str = "scene";
-/// When a caller shall try again that found no room for its scene.
+/// The delay for a caller whose scene was rejected for lack of room.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The scope in which request ids of scenes count.
+/// The scope of the request ids of scenes.
 const SCOPE: &str = "tavern.agent.v1.SceneService/StartScene";
 
-/// What scenes are carried out with. Clone, cheap.
+/// The runner of scenes. Clone, cheap.
 #[derive(Clone, Debug)]
 pub struct SceneRunner {
     inner: Arc<Inner>,
@@ -105,7 +105,7 @@ pub struct SceneParts {
 pub(crate) struct NewScene {
     /// The scene.
     pub(crate) scene: Scene,
-    /// The revision of it.
+    /// Its revision.
     pub(crate) revision: u64,
     /// The caller's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
@@ -118,7 +118,7 @@ pub(crate) struct NewScene {
 /// Follows a run below a scene to its end, and records its events in the log of the scene too.
 ///
 /// # Errors
-/// The run can no longer be followed.
+/// The run cannot be followed to its end.
 async fn follow_below(
     run: &ChildRun,
     recorder: &Recorder,
@@ -141,7 +141,7 @@ async fn follow_below(
 }
 
 impl SceneRunner {
-    /// Puts a runner together.
+    /// Builds a runner from its parts.
     pub fn new(
         parts: SceneParts,
         max_scenes: usize,
@@ -165,7 +165,8 @@ impl SceneRunner {
         }
     }
 
-    /// Returns the scene that the same request started before; what it names may be gone by now.
+    /// Returns the scene that the same request started before; documents that it refers to may be
+    /// deleted by now.
     ///
     /// # Errors
     /// REQUEST_ID_REUSED, or a storage that does not work.
@@ -178,8 +179,8 @@ impl SceneRunner {
         runs.started_before(SCOPE, request_id, body_hash).await
     }
 
-    /// Starts a scene, or finds the one that the same request started. Returns its run, and whether the
-    /// request was seen before.
+    /// Starts a scene, or finds the scene that the same request started. Returns its run, and
+    /// whether the request was seen before.
     ///
     /// # Errors
     /// INVALID_FIELDS, OVERLOADED, REQUEST_ID_REUSED, or a storage that does not work.
@@ -236,7 +237,7 @@ impl SceneRunner {
         }
     }
 
-    /// Continues with a scene that the process before this one left.
+    /// Continues a scene of the process before this one.
     pub async fn resume(&self, open: OpenRun) {
         let run = open.recorder.run_id();
         let text = open.meta.data["scene"].as_str().unwrap_or_default();
@@ -294,8 +295,8 @@ impl SceneRunner {
         inner.states.begin(&world, &scene.first_world).await
     }
 
-    /// Makes the beginnings of a scene that an earlier process did not come to; the world state is the last of
-    /// them. Returns the profiles of the agents.
+    /// Begins the states and conversations of a scene that an earlier process did not begin; the
+    /// world state is the last of them. Returns the profiles of the agents.
     async fn prepare_again(
         &self,
         run_id: &str,
@@ -336,11 +337,11 @@ impl SceneRunner {
         self.inner.runs.execute(recorder, |_| async { end });
     }
 
-    /// Carries a scene out whose states have begun.
+    /// Carries out a scene whose states have begun.
     fn execute(&self, recorder: Recorder, scene: Arc<Scene>, revision: u64, replayed: Replayed) {
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
-        // A caller that reads that the scene was started can ask something of it at once.
+        // A caller that reads that the scene was started can send it requests at once.
         let run_id = recorder.run_id().to_string();
         let connected = Arc::clone(&scene);
         let inbox = inner.running_scenes.connect(run_id, connected, revision);
@@ -349,7 +350,7 @@ impl SceneRunner {
     }
 }
 
-/// Words what keeps the states of a scene from beginning.
+/// Words the reason for which the states of a scene cannot begin.
 fn unprepared(status: &Status) -> CallError {
     let violations = grpc_kit::violations(status).into_iter();
     let violations = violations.map(|(place, problem)| format!("{place}: {problem}"));
@@ -361,7 +362,7 @@ fn unprepared(status: &Status) -> CallError {
 /// Makes the first private states of the agents of a scene, in their order (rule G106).
 ///
 /// # Errors
-/// INVALID_FIELDS with every profile that is not there and every state that breaks its schema.
+/// INVALID_FIELDS with every missing profile and every state that breaks its schema.
 fn first_states(
     scene: &Scene,
     profiles: &[Option<KnownProfile>],

@@ -50,8 +50,8 @@ struct Inner {
     running_scenes: RunningScenes,
     budgets: Budgets,
     default_model: String,
-    /// One agent of a scene asks another at a time: looking whether they would wait for each other and
-    /// starting the turn are one step. Held across the commit.
+    /// One agent of a scene calls another at a time: the check for a cycle of waits and the start
+    /// of the turn are one step. Held across the commit.
     asking: Mutex<()>,
 }
 
@@ -71,23 +71,23 @@ pub struct StartedTurn {
 pub struct NewTurn {
     /// The agent.
     pub profile_id: String,
-    /// What the turn begins with.
+    /// The opening of the turn.
     pub input: TurnInput,
     /// The conversation.
     pub conversation_id: String,
     /// Whether the conversation is dropped when the turn ends.
     pub ephemeral: bool,
-    /// What the caller says about budgets.
+    /// The caller's budgets.
     pub budgets: Limits,
-    /// What an agent that called this one leaves it.
+    /// The grant of an agent that called this one.
     pub granted: Limits,
     /// The caller's settings for the answers of the model.
     pub sampling: Sampling,
-    /// The dialect of a text that the caller gives.
+    /// The dialect of a text from the caller.
     pub dialect: Option<Dialect>,
     /// The caller's name for the request; empty if it is never repeated.
     pub request_id: String,
-    /// The scope in which request ids count.
+    /// The scope of request ids.
     pub scope: &'static str,
     /// The digest of the request.
     pub body_hash: run_log::Hash,
@@ -102,7 +102,7 @@ pub struct NewTurn {
 }
 
 impl Turns {
-    /// Takes what turns are started with.
+    /// Builds the starter from the runs, the documents and the settings.
     pub fn new(
         runs: Runs,
         runner: Runner,
@@ -132,12 +132,12 @@ impl Turns {
         &self.inner.profiles
     }
 
-    /// Returns what carries turns out.
+    /// Returns the runner of turns.
     pub fn runner(&self) -> &Runner {
         &self.inner.runner
     }
 
-    /// Starts a turn, or finds the one that the same request started.
+    /// Starts a turn, or finds the turn that the same request started.
     ///
     /// # Errors
     /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
@@ -216,7 +216,7 @@ impl Inner {
             Started::New(recorder, meta) => {
                 let run_id = recorder.run_id().to_string();
                 if is_queued && let Err(error) = recorder.enqueue().await {
-                    // It waits all the same, and the storage is asked again.
+                    // The turn waits all the same, and the storage is tried again.
                     tracing::warn!(run = run_id, %error, "that a turn waits is not recorded");
                 }
                 let run = inner.runs.get(&run_id).await;
@@ -258,7 +258,7 @@ pub(super) fn run_of(plan: &Plan) -> StartRun {
 }
 
 impl Inner {
-    /// Returns the profile of a turn: that of its agent of a scene, or the newest.
+    /// Returns the profile of a turn: its agent's profile in a scene, or the newest.
     async fn profile(
         &self,
         id: &str,
@@ -302,7 +302,7 @@ impl Inner {
         states.begin_goals(conversation_id, profile, &[]).await
     }
 
-    /// Puts down what the turn needs to be resumed.
+    /// Makes the plan from which the turn is resumed.
     fn plan(&self, turn: &NewTurn, known: &KnownProfile, settings: &TavernSection) -> Plan {
         let profile = &known.document;
         let go_on = match &turn.input.opening {

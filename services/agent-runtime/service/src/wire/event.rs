@@ -33,7 +33,7 @@ pub(crate) fn event_to_proto(event: &Event) -> common::SceneEvent {
     }
 }
 
-/// Reads an event; none if it is not what this program writes.
+/// Reads an event; none if this program could not have written it.
 pub(crate) fn event_from_proto(event: &common::SceneEvent) -> Option<Event> {
     let time = |time: &Option<prost_types::Timestamp>| -> Option<Timestamp> {
         timestamp_from_proto((*time)?)
@@ -90,7 +90,7 @@ fn source_from_proto(source: &common::EventSource) -> Option<Source> {
     })
 }
 
-/// Writes how urgent an event is.
+/// Writes the urgency of an event.
 pub(crate) fn priority_to_proto(priority: Priority) -> common::EventPriority {
     match priority {
         Priority::Low => common::EventPriority::Low,
@@ -100,7 +100,7 @@ pub(crate) fn priority_to_proto(priority: Priority) -> common::EventPriority {
     }
 }
 
-/// Reads how urgent an event is.
+/// Reads the urgency of an event.
 pub(crate) fn priority_from_proto(priority: common::EventPriority) -> Priority {
     match priority {
         common::EventPriority::Low => Priority::Low,
@@ -125,7 +125,7 @@ pub(crate) fn slept_to_proto(
     }
 }
 
-/// Reads how an instance sleeps.
+/// Reads the sleep of an instance.
 pub(crate) fn sleep_from_proto(slept: &common::InstanceSlept) -> Sleep {
     Sleep {
         until: slept.wake_time.and_then(timestamp_from_proto),
@@ -150,7 +150,7 @@ pub(crate) fn woke_to_proto(instance_id: &str, cause: &WakeCause) -> common::Ins
     }
 }
 
-/// Writes that an event does not reach an instance.
+/// Writes that an event is dropped for an instance.
 pub(crate) fn dropped_to_proto(dropped: &Dropped) -> common::EventDropped {
     let reason = match dropped.reason {
         DropReason::Loop => Reason::Loop,

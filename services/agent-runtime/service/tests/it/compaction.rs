@@ -1,4 +1,4 @@
-//! Long conversations: earlier turns give way to a summary.
+//! Long conversations: earlier turns are replaced by a summary.
 
 use contracts::tavern::{
     agent::v1::{CompactConversationRequest, StartTurnRequest},
@@ -15,7 +15,7 @@ use tonic::{Code, Status};
 use crate::endpoint::{self, Endpoint, Step, end, event, status, stream_head, text};
 use crate::world::{Ended, Running, World, says};
 
-/// What a user says in each turn: some 340 tokens.
+/// A message of a user, of some 340 tokens.
 fn long(number: usize) -> String {
     format!("Message {number}. {}", "word ".repeat(200))
 }
@@ -79,7 +79,7 @@ async fn play(running: &Running, numbers: std::ops::RangeInclusive<usize>) -> Ve
     turns
 }
 
-/// The ways in which endpoints say that a request is too long.
+/// The errors by which endpoints report that a request is too long.
 fn too_long() -> Vec<Vec<Step>> {
     let refused = |message: &str, kind: &str| {
         let error = json!({"error": {"message": message, "type": kind, "code": 400}});
@@ -138,7 +138,7 @@ async fn g603_a_request_that_is_too_long_in_the_words_of_any_server_is_compacted
 
 #[tokio::test]
 async fn g603_turns_before_the_last_ones_give_way_to_a_summary_that_later_turns_read_too() {
-    // After the summary the request holds one answer: that of the turn that stays.
+    // After the summary the request holds one answer: of the turn that stays.
     let turns = json!([
         {"answer": {"text": "One."}},
         {"expect": {"contains": ["Message 1."], "lacks": ["Summary of"]}, "answer": {"text": "Two."}},
@@ -181,7 +181,7 @@ async fn g603_turns_before_the_last_ones_give_way_to_a_summary_that_later_turns_
     );
     assert!(compacted[0].tokens_after < compacted[0].tokens_before);
     assert_eq!(compacted[0].usage.as_ref().unwrap().input_tokens, 700);
-    // The summary counts among what the turn used.
+    // The usage of the turn includes the summary.
     let totals = &fourth.run.outcome.as_ref().unwrap().model_totals;
     assert_eq!(totals[0].answers, 2);
     let fifth = running.play(talk(5)).await;
@@ -197,7 +197,7 @@ async fn g603_without_a_summary_the_fewest_oldest_turns_are_left_out_and_counted
             {"fault": {"kind": "refused", "status": 400, "message": "no"}},
         ]},
     ]);
-    // The request of the fourth turn holds two answers, as that of the third did.
+    // The request of the fourth turn holds two answers, as the third did.
     let turns = json!([
         {"answer": {"text": "One."}},
         {"answer": {"text": "Two."}},
@@ -273,7 +273,7 @@ async fn g603_after_a_crash_a_turn_continues_with_its_summary() {
         .until(&run_id, |kind| matches!(kind, Kind::ModelRequested(_)))
         .await;
     running.runtime.shutdown().await;
-    // No summary is asked for again.
+    // No summary is requested again.
     world.script_parts(&json!([own(json!({
         "expect": {"contains": ["Summary of the conversation so far: They counted.", "Message 3."],
                    "lacks": ["Message 2."]},
@@ -334,7 +334,7 @@ async fn g603_a_caller_compacts_a_conversation_whose_next_turn_reads_the_summary
         (event.method(), event.turns, event.summary.as_str()),
         (Method::Model, 2, "They greeted twice.")
     );
-    // There is nothing more to replace: the summary and the turn that stays.
+    // Only the summary and the turn that stays are left, so there is nothing more to replace.
     let again = running.compact("talk").await.unwrap();
     assert_eq!((again.error_message(), again.compacted().len()), ("", 0));
     world.script_parts(&json!([{"system_contains": ["You are Ada."], "turns": [

@@ -38,7 +38,7 @@ fn world(turns: &Value) -> World {
     World::new(registry(), &["Note", "Wait", "Doubt"], turns)
 }
 
-/// A turn with one call, which ended.
+/// A turn with one call that has ended.
 async fn ended() -> (World, Running, Ended) {
     let world = world(&json!([
         {"answer": {"text": format!("One moment. {}", call("Note", "text", "tea"))}},
@@ -54,7 +54,7 @@ async fn ended() -> (World, Running, Ended) {
     (world, running, ended)
 }
 
-/// Lets the model play something else from now on, after a restart.
+/// Replaces the script of the model, with a restart.
 async fn with_script(world: &World, running: Running, turns: &Value) -> Running {
     running.runtime.shutdown().await;
     world.script(turns);
@@ -198,7 +198,7 @@ async fn g1003_an_edited_answer_dispatches_only_calls_that_the_original_did_not_
     assert_eq!(asked[1].arguments_json, json!({"text": "milk"}).to_string());
     assert_ne!(asked[0].effect_id, asked[1].effect_id);
 
-    // Twice the same is once more than the original.
+    // Two calls are one more than the original had.
     let twice = call("Note", "text", "tea").repeat(2);
     let edit = Some(Edit::AnswerText(twice));
     let running = with_script(
@@ -215,7 +215,7 @@ async fn g1003_an_edited_answer_dispatches_only_calls_that_the_original_did_not_
     assert_eq!(forked.text(), "Twice.", "{}", forked.error_message());
     assert_eq!(world.registry.dispatches().len(), 3);
 
-    // An answer without calls ends the turn, and no model is asked.
+    // An answer without calls ends the turn without a request to the model.
     let edit = Some(Edit::AnswerText("I would rather not.".to_owned()));
     let forked = running
         .forked(fork(&original, original.answer(), edit))
@@ -240,7 +240,7 @@ async fn g1003_a_fork_without_an_edit_asks_the_model_anew_with_the_same_results(
         assert_eq!(forked.text(), "Again.", "{}", forked.error_message());
     }
     assert_eq!(world.registry.asked().len(), 1);
-    // A fork can be forked: what it has taken over is its own.
+    // A fork of a fork: the parts that it has taken over are its own.
     let once = running
         .forked(fork(&original, original.result(), None))
         .await;
@@ -362,7 +362,7 @@ async fn g1003_a_fork_works_on_a_copy_of_the_private_state_as_it_was() {
     };
     let original = running.play(request).await;
     running.set_mood("talk", "angry").await;
-    // The script expects the state of then.
+    // The script expects the state at the forked event.
     let forked = running.forked(fork(&original, 1, None)).await;
     assert_eq!(forked.text(), "Calm.", "{}", forked.error_message());
     let copy = forked.run.conversation_id.as_str();

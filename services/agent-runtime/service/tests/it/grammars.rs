@@ -11,7 +11,7 @@ use crate::{
 
 const CALL: &str = "<ACTION>\n<look>\n<at>shelf</at>\n</look>\n</ACTION>";
 
-/// Plays a turn of two requests and returns the grammar that each was sent with.
+/// Plays a turn of two requests and returns the grammar of each.
 async fn grammars(used: GrammarUse) -> [Option<String>; 2] {
     let endpoint = Endpoint::start(vec![
         vec![stream_head(), text(CALL), end("stop")],

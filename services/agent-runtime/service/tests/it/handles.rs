@@ -9,7 +9,7 @@ use crate::world::{World, says};
 const LOOK: &str = "<ACTION><Look><at>it</at></Look></ACTION>";
 const READ: &str = "<ACTION><system__read_stream><handle>h</handle></system__read_stream></ACTION>";
 
-/// A registry with a tool that gives more than a model is shown, and the tools for handles.
+/// A registry with a tool whose output is too long for a model, and the tools for handles.
 fn registry() -> TestRegistry {
     let part = json!({"state": "succeeded", "text": "the rest"});
     TestRegistry::default()

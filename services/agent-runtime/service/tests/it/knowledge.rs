@@ -257,7 +257,7 @@ async fn an_agent_writes_entries_of_its_own_once_and_suggestions_are_not_found()
         Some(ErrorReason::KnowledgeBaseNotFound)
     );
 
-    // A document that changes keeps what agents wrote, also over a restart.
+    // A changed document keeps the entries of agents, also over a restart.
     let mut changed = lore();
     changed["entries"] = json!([{"id": "path", "content": "The path bends."}]);
     std::fs::write(

@@ -21,7 +21,7 @@ fn mark(request: &Value) -> String {
     last[from..end].to_owned()
 }
 
-/// Plays a turn of an agent whose blocks have a nonce, against a model that answers like this.
+/// Plays a turn of an agent whose blocks have a nonce, against a model with these answers.
 async fn play(replies: Vec<Vec<Step>>) -> (Endpoint, World, Ended) {
     let endpoint = Endpoint::start(replies).await;
     let registry = TestRegistry::default().gives("look", &["at"], json!("a book"));

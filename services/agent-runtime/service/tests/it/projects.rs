@@ -1,4 +1,4 @@
-//! Projects: stored as the bytes that came, with what they name (rule G101).
+//! Projects: stored byte for byte, with their references (rule G101).
 
 use contracts::tavern::{
     agent::v1::{

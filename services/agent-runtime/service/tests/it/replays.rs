@@ -1,5 +1,5 @@
-//! Finished turns as fixtures, replayed offline (rules G1001 and G1002). That whatever other tests play
-//! replays too is checked where they play it.
+//! Finished turns as fixtures, replayed offline (rules G1001 and G1002). Turns of other tests are
+//! replayed where they are played.
 
 use agent_runtime::runner::{Fixture, replay};
 use doubles::{Behaviour, TestRegistry};
@@ -23,7 +23,7 @@ fn world() -> World {
     World::of(registry, &[("ada.json", &profile)], &script)
 }
 
-/// Changes a line that holds a text.
+/// Changes the line that holds a text.
 fn changed(fixture: &str, holds: &str, change: impl Fn(&mut Value)) -> String {
     let lines = fixture.lines().map(|line| {
         let mut value: Value = serde_json::from_str(line).unwrap();
@@ -43,7 +43,7 @@ async fn g1002_a_divergence_names_the_first_differing_event_with_both_values() {
     let compared = replay(&Fixture::read(&fixture).unwrap()).unwrap();
     assert!(compared > 8, "{compared} events");
 
-    // The model is said to have been shown another prompt.
+    // The fixture has another prompt than the model was shown.
     let other = changed(&fixture, "modelRequested", |event| {
         event["modelRequested"]["promptDigest"] = "00".into();
     });
@@ -51,7 +51,7 @@ async fn g1002_a_divergence_names_the_first_differing_event_with_both_values() {
     assert_eq!(divergence.pointer, "/modelRequested/promptDigest");
     assert_eq!(*divergence.recorded, "00");
 
-    // A tool is said to have given something else than the model read.
+    // The fixture has another output of a tool than the model read.
     let other = changed(&fixture, "callSettled", |event| {
         event["callSettled"]["result"]["outputJson"] = "\"rain\"".into();
     });
@@ -60,7 +60,7 @@ async fn g1002_a_divergence_names_the_first_differing_event_with_both_values() {
     let text = divergence.replayed.as_str().unwrap();
     assert!(text.ends_with("Result: rain"), "{text}");
 
-    // An effect is said to have had another id.
+    // The fixture has another id of an effect.
     let other = changed(&fixture, "callDispatched", |event| {
         event["callDispatched"]["effectId"] = "other".into();
     });

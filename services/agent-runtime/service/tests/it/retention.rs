@@ -1,4 +1,4 @@
-//! Conversations in which nothing has happened for long.
+//! Conversations without changes for a long time.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn answers(turns: usize) -> Value {
 /// A world that keeps runs briefly, and conversations for a time.
 fn brief(conversations: Duration) -> World {
     let mut world = world(&scene(), &answers(1), &answers(1));
-    // With a tool it is tool-registry itself, which is asked before something is deleted.
+    // With a tool it is tool-registry itself, which is called before a deletion.
     world.registry = TestRegistry::default().tool("Note", &["text"], Behaviour::Hangs);
     world.settings.retention = RetentionSettings {
         succeeded: KEPT,
@@ -86,7 +86,8 @@ async fn a_conversation_goes_with_its_turns_once_it_is_quiet_and_its_scene_is_ov
     running.publish(first).await.unwrap();
     running.until_handled(&scene, 1).await;
     running.runtime.recover().await.unwrap();
-    // Two later conversations, one after the other: whole passes were made since that of the agent is old.
+    // Two later conversations, one after the other: whole passes were made since the agent's one is
+    // old.
     running.play_until_gone("quiet").await;
     running.play_until_gone("later").await;
     let of_agent = format!("{scene}.gm");

@@ -18,10 +18,10 @@ use crate::{
     world::{Running, World, says},
 };
 
-/// Returns a profile of `ada` with a label, a prompt and a key that nothing reads.
+/// Returns a profile of `ada` with a label, a prompt and an unknown key.
 fn ada(version: &str, prompt: &str) -> String {
     let prompt = json!({"model": "play", "system_prompt": prompt});
-    // The order of the keys and the white space are those of the author.
+    // The order of the keys and the white space are the author's.
     format!(
         "{{ \"version\":\"{version}\",  \"id\": \"ada\", \"mine\": 1.0,\n \"custom_metadata\": {{\"tavern\": {prompt}}}}}"
     )
@@ -114,7 +114,7 @@ async fn g102_each_change_is_a_revision_and_a_label_on_other_bytes_is_remarked()
     let sha256 = |text: &str| run_log::Hash::of(text.as_bytes()).to_string();
     assert_eq!(rows[3].etag, sha256(&file.profile_json));
 
-    // The bytes that came, at every revision and after a restart, which is no change.
+    // The stored bytes are unchanged at every revision and after a restart, which is no change.
     running.runtime.shutdown().await;
     let running = world.build().await;
     assert_eq!(
@@ -174,7 +174,7 @@ async fn g104_a_turn_keeps_its_revision_which_is_kept_for_it_beyond_the_newest_h
     let rows = numbers(&running.revisions("ada", 0).await.unwrap());
     assert_eq!((rows.len(), rows[0], rows[99]), (100, 107, 8));
 
-    // A deletion forgets what is in force no longer; the file follows as another revision.
+    // A deletion removes the revision in force; the file follows as another revision.
     let delete = DeleteProfileRequest {
         profile_id: "ada".to_owned(),
         ..DeleteProfileRequest::default()

@@ -1,4 +1,4 @@
-//! Scenes: agents that share a world and hear of events.
+//! Scenes: agents that share a world and receive events.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use tonic::Status;
 
 use crate::world::{Ended, Running, World};
 
-/// A scene with two agents: `gm` hears what the player does, `elara` what she is addressed with, and both
-/// hear of flags of the world.
+/// A scene with two agents: `gm` receives the actions of the player, `elara` the words addressed to
+/// her, and both the changes of the world's flags.
 pub(crate) fn scene() -> Value {
     json!({
         "id": "wood",
@@ -127,7 +127,7 @@ impl Running {
         status.into_inner().instances
     }
 
-    /// Waits until so many turns with events have ended.
+    /// Waits until this many turns with events have ended.
     pub(crate) async fn until_handled(&self, run_id: &str, turns: usize) {
         let request = WatchRunRequest {
             run_id: run_id.to_owned(),
@@ -580,7 +580,7 @@ async fn a_paused_scene_starts_no_workflow() {
         .publish(event(&run_id, "bell", &json!({})))
         .await
         .unwrap();
-    // What is answered after the event shows that the scene has looked at it.
+    // The answer comes after the event, so the scene has handled it.
     running.status(&run_id).await;
     running.resume(&run_id).await;
     running

@@ -1,5 +1,5 @@
-//! The agents and scripts that the project ships, with a double of the registry whose tools
-//! answer as the real ones do.
+//! The agents and scripts of the project, with a double of the registry whose tools answer as the
+//! real ones do.
 
 use std::{path::PathBuf, sync::Arc};
 

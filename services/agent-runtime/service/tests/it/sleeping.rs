@@ -1,4 +1,4 @@
-//! Agents of scenes that sleep, and those that think by themselves (rules G111, G409 and G410).
+//! Agents of scenes that sleep or think by themselves (rules G111, G409 and G410).
 
 use contracts::tavern::{
     agent::v1::{
@@ -18,7 +18,7 @@ use crate::{
     world::{Ended, Running},
 };
 
-/// Returns a model that answers each of so many turns.
+/// Returns a model that answers each of this many turns.
 fn answers(turns: usize) -> Value {
     Value::Array(vec![json!({"answer": {"text": "So be it."}}); turns])
 }
@@ -53,7 +53,7 @@ impl Ended {
         woken.collect()
     }
 
-    /// Returns how many events each turn took.
+    /// Returns the number of events of each turn.
     fn taken(&self) -> Vec<usize> {
         let kinds = self.events.iter().filter_map(|event| event.kind.as_ref());
         let taken = kinds.filter_map(|kind| match kind {
@@ -126,7 +126,7 @@ async fn g410_a_sleep_and_its_timer_outlive_the_process() {
     let running = world.build().await;
     running.runtime.recover().await.unwrap();
     running.until_handled(&run_id, 1).await;
-    // A repeated request does not let it sleep again.
+    // A repeated request does not put it to sleep again.
     let again = running.sleep(&run_id, request).await.unwrap();
     assert_eq!((again.wake_time, again.replayed), (slept.wake_time, true));
     assert_eq!(
@@ -190,7 +190,7 @@ async fn g409_a_tick_opens_a_turn_only_if_something_changed_unless_idle_ticks_do
     let of_gm = |messages: Vec<contracts::tavern::agent::v1::Message>| messages.len() / 2;
     let conversation = format!("{run_id}.gm");
     assert_eq!(of_gm(running.messages(&conversation).await), 1);
-    // What no agent subscribes to is a change too.
+    // An event without subscribers is a change too.
     running
         .publish(event(&run_id, "weather.turns", &json!({})))
         .await
@@ -236,13 +236,13 @@ async fn g409_a_storage_that_does_not_answer_is_no_change() {
     let world = world(&scene, &answers(20), &answers(40));
     let running = world.build().await;
     let run_id = running.start_scene().await;
-    // One of `gm`, and three of `elara`, who thinks when she is idle too: so ticks come.
+    // One of `gm`, and three of `elara`, who thinks when she is idle too: so she has ticks.
     running.until_handled(&run_id, 4).await;
     let conversation = format!("{run_id}.gm");
     let path = world.settings.data_dir.join("agent-runtime.db");
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     let mut door = options.connect().await.unwrap();
-    // Text that is none cannot be read.
+    // Text that is not JSON cannot be read.
     for (request_id, handled) in [("CAST(x'ff' AS TEXT)", 8), ("''", 12)] {
         let change = format!(
             "UPDATE private_states SET request_id = {request_id} WHERE conversation_id = ?"

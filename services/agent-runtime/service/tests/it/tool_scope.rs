@@ -1,4 +1,4 @@
-//! What bounds the calls of an agent, as the registry is answered (rules R501 and G801).
+//! The scope of an agent's calls, as the registry receives it (rules R501 and G801).
 
 use contracts::tavern::{
     agent::v1::{

@@ -576,7 +576,7 @@ async fn a_turn_is_carried_out_wherever_its_caller_leaves() {
         };
         let mut agent = running.agent.clone();
         let answered = leave_after(polls, agent.start_turn(request.clone())).await;
-        // The caller asks again.
+        // The caller repeats the request.
         let ended = running.play(request).await;
         assert_eq!(ended.run.state(), RunState::Succeeded, "{polls}");
         if answered.is_some() {

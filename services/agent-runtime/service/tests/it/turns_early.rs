@@ -68,7 +68,7 @@ async fn a_read_only_call_starts_and_ends_before_the_model_has_finished() {
 async fn a_call_that_could_change_something_waits_for_the_whole_answer() {
     let act = "<ACTION><Act><x>1</x></Act></ACTION>";
     let cases = [
-        // A tool that has effects, and a read-only one behind it.
+        // A tool that has effects, and a read-only one after it.
         ("go", format!("{act}{LOOK}")),
         // A wrapper was supplied: the call is repaired.
         ("go", "<Look><at>x</at></Look></ACTION>".to_owned()),

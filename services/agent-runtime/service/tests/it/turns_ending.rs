@@ -1,4 +1,4 @@
-//! Turns that are cancelled, that fail, and that a crash interrupts.
+//! Turns that are cancelled, fail, or are interrupted by a crash.
 
 use contracts::tavern::{
     agent::v1::StartTurnRequest,
@@ -30,7 +30,7 @@ async fn a_cancel_ends_the_request_to_the_model() {
         .until(&run_id, |kind| matches!(kind, Kind::Text(_)))
         .await;
     let cancelled = running.cancel(&run_id).await;
-    // What has not ended after the time that the contract allows would be named.
+    // Calls still running after the time of the contract would be listed.
     assert!(cancelled.still_running.is_empty());
     let run = cancelled.run.unwrap();
     assert_eq!(run.state(), RunState::Cancelled);
@@ -208,7 +208,7 @@ async fn after_a_crash_the_turn_goes_on_without_asking_again_or_calling_twice() 
     running
         .until(&run_id, |kind| matches!(kind, Kind::OutputChunk(_)))
         .await;
-    // The tasks are dropped where they are; nothing more is recorded.
+    // The tasks are dropped at their present point; nothing more is recorded.
     running.runtime.shutdown().await;
     drop(running);
 

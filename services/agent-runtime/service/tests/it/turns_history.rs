@@ -1,4 +1,4 @@
-//! Turns whose caller gives the messages from before them, and turns whose conversation is dropped.
+//! Turns whose caller provides earlier messages, and turns whose conversation is dropped.
 
 use contracts::tavern::{
     agent::v1::{GetConversationRequest, StartTurnRequest},
@@ -19,7 +19,7 @@ fn message(role: ChatRole, text: &str) -> ChatMessage {
     }
 }
 
-/// A turn whose caller gives the messages of an earlier exchange.
+/// A turn whose caller provides the messages of an earlier exchange.
 fn with_history(history: Vec<ChatMessage>, text: &str) -> StartTurnRequest {
     StartTurnRequest {
         history,

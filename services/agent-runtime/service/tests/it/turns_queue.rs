@@ -23,7 +23,7 @@ fn world(turns: &serde_json::Value) -> World {
 }
 
 impl Running {
-    /// Returns the turn that continues and those that wait for it.
+    /// Returns the turn in progress and the turns that wait for it.
     async fn queue(&self) -> (String, Vec<String>) {
         let request = GetConversationRequest {
             conversation_id: TALK.to_owned(),

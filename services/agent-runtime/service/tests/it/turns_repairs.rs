@@ -1,5 +1,5 @@
-//! The turns of models whose calls had to be repaired, were written twice, or stand where none
-//! runs.
+//! The turns of models whose calls had to be repaired, were written twice, or are in a place where
+//! none runs.
 
 use doubles::TestRegistry;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     world::{Ended, World, says},
 };
 
-/// Plays two answers: a first one, and one after the model has read what became of it.
+/// Plays two answers: a first one, and another after the model has read its result.
 async fn play_two(registry: TestRegistry, first: &str, expected: Value) -> (World, Ended) {
     let turns = json!([
         {"answer": {"text": first}},

@@ -1,4 +1,4 @@
-//! People say something to a turn while it runs, and change its budgets.
+//! People send messages to a running turn, and change its budgets.
 
 use contracts::tavern::{
     agent::v1::{

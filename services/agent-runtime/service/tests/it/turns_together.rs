@@ -1,4 +1,4 @@
-//! Calls of one answer that are under way together.
+//! Calls of one answer that are in flight together.
 
 use contracts::tavern::common::v1::{CallStatus, RunState, run_event::Kind};
 use doubles::{Behaviour, TestRegistry};
@@ -16,7 +16,7 @@ fn both_hang() -> TestRegistry {
         .parallel_safe("Second")
 }
 
-/// Starts the turn and waits until both calls of the block are under way.
+/// Starts the turn and waits until both calls of the block are in flight.
 async fn under_way(running: &Running) -> String {
     let run_id = running.begin(says("go")).await;
     running

@@ -1,4 +1,4 @@
-//! What turns use of models behind endpoints, and what they keep to themselves.
+//! The usage of turns with models behind endpoints, and the secrets that they do not reveal.
 
 use std::{
     io::Write,
@@ -24,7 +24,7 @@ use crate::{
 
 const KEY: &str = "sk-never-shown";
 
-/// Makes a world whose agent asks the endpoint, with a key from a file.
+/// Makes a world whose agent calls the endpoint, with a key from a file.
 pub(crate) fn world_with(endpoint: &Endpoint, settings: EndpointSettings) -> World {
     let mut world = World::new(TestRegistry::default(), &[], &json!([]));
     let key = world.directory.path().join("key");
@@ -183,7 +183,7 @@ async fn a_key_that_the_endpoint_repeats_is_in_no_event_log_or_file() {
     assert!(holding.is_empty(), "{holding:?}");
 }
 
-/// What was logged.
+/// The captured log output.
 #[derive(Clone, Default)]
 struct Logged {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tonic::Status;
 
-/// What a runtime is built from.
+/// The parts of a runtime.
 pub(crate) struct World {
     /// The directory with everything.
     pub(crate) directory: Arc<TempDir>,
@@ -111,13 +111,13 @@ impl World {
         }
     }
 
-    /// Replaces what the model plays for each agent.
+    /// Replaces the script of the model of each agent.
     pub(crate) fn script_parts(&self, parts: &Value) {
         let path: &Path = &self.directory.path().join("play.script.json");
         std::fs::write(path, json!({"parts": parts}).to_string()).unwrap();
     }
 
-    /// Replaces what the model plays.
+    /// Replaces the script of the model.
     pub(crate) fn script(&self, turns: &Value) {
         let path: &Path = &self.directory.path().join("play.script.json");
         std::fs::write(path, json!({"turns": turns}).to_string()).unwrap();
@@ -127,7 +127,7 @@ impl World {
 /// A runtime that runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    /// Kept as long as the runtime reads it.
+    /// Kept as long as the runtime uses it.
     _directory: Arc<TempDir>,
     /// The runtime.
     pub(crate) runtime: AgentRuntime,
@@ -147,11 +147,11 @@ pub(crate) struct Running {
 pub(crate) struct Ended {
     /// The run.
     pub(crate) run: Run,
-    /// Everything that followers saw.
+    /// All events that followers received.
     pub(crate) events: Vec<RunEvent>,
 }
 
-/// Asks for a turn of `ada` that begins with a user's message.
+/// Makes a request for a turn of `ada` that begins with a user's message.
 pub(crate) fn says(text: &str) -> StartTurnRequest {
     StartTurnRequest {
         profile_id: "ada".to_owned(),
@@ -169,19 +169,19 @@ impl Running {
         Ok(self.agent.clone().start_turn(request).await?.into_inner())
     }
 
-    /// Starts a turn that is refused; returns the fields that are wrong.
+    /// Starts a turn that is rejected; returns the invalid fields.
     pub(crate) async fn violated(&self, request: StartTurnRequest) -> Vec<String> {
         let status = self.start(request).await.unwrap_err();
         let violations = grpc_kit::violations(&status).into_iter();
         violations.map(|(field, _)| field).collect()
     }
 
-    /// Starts a turn that nothing is wrong with; returns the id of its run.
+    /// Starts a turn without violations; returns the id of its run.
     pub(crate) async fn begin(&self, request: StartTurnRequest) -> String {
         self.start(request).await.unwrap().run.unwrap().run_id
     }
 
-    /// Starts a turn and follows it to its end. Whatever a test lets it do, it replays (rule G1002).
+    /// Starts a turn, follows it to its end and replays it (rule G1002).
     pub(crate) async fn play(&self, request: StartTurnRequest) -> Ended {
         let run_id = self.begin(request).await;
         self.play_on(&run_id).await
@@ -339,7 +339,7 @@ impl Ended {
             .unwrap_or_else(|_| panic!("no text: {outcome:?}"))
     }
 
-    /// Returns why the turn stopped.
+    /// Returns the reason for which the turn stopped.
     pub(crate) fn stop_reason(&self) -> StopReason {
         self.run.outcome.as_ref().unwrap().stop_reason()
     }
@@ -366,7 +366,7 @@ impl Ended {
             .map_or("", |error| &error.message)
     }
 
-    /// Returns everything that the model read.
+    /// Returns all texts that the model read about its calls.
     pub(crate) fn observations(&self) -> Vec<&str> {
         let observed = |event| match event {
             &RunEvent {
@@ -389,7 +389,7 @@ impl Ended {
         story
     }
 
-    /// Returns how many events are `wanted`.
+    /// Returns the number of events that are `wanted`.
     pub(crate) fn count(&self, wanted: fn(&Kind) -> bool) -> usize {
         self.events
             .iter()

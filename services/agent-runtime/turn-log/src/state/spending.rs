@@ -18,11 +18,11 @@ use crate::replay::timestamp;
 pub(super) struct Spending {
     totals: ModelTotals,
     bytes: u64,
-    /// The time at work before `since`.
+    /// The working time before `since`.
     wall: Duration,
     /// The time at which the work under way began or was last counted.
     since: Timestamp,
-    /// Whether the model was asked and has not answered.
+    /// Whether a request to the model is in flight.
     is_asking: bool,
     /// The number of calls under way.
     calling: u32,
@@ -66,7 +66,7 @@ impl Spending {
         }
     }
 
-    /// Continues after a time in which nothing was under way, as this process had not begun.
+    /// Continues after a time without work, as this process had not begun.
     pub(super) fn resume_at(&mut self, now: Timestamp) {
         self.since = now;
     }

@@ -13,8 +13,8 @@ use tonic::Status;
 use super::{A2aRpc, VERSION, tenant_of};
 use crate::error::{no_such_profile, store_failure};
 
-/// The bindings of the gateway, each with its path below the gateway's address. Where that address is not
-/// set, the gateway adds it for clients of plain HTTP.
+/// The bindings of the gateway, each with its path below the gateway's address. If that address is
+/// not set, the gateway adds it for clients of plain HTTP.
 const INTERFACES: [(&str, &str); 3] = [("JSONRPC", "/a2a"), ("HTTP+JSON", "/a2a"), ("GRPC", "")];
 
 impl A2aRpc {

@@ -8,7 +8,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// The domain of the reasons of the protocol.
 const DOMAIN: &str = "a2a-protocol.org";
 
-/// A task that is not there, or not of this agent.
+/// A task that does not exist, or belongs to another agent.
 pub(super) fn no_such_task(id: &str) -> Status {
     let shown: String = id.chars().take(80).collect();
     let message = format!("the agent has no task `{shown}`");
@@ -30,7 +30,7 @@ pub(super) fn not_cancelable(id: &str) -> Status {
     )
 }
 
-/// Something that a task in its state, or this service, does not do.
+/// An operation that a task in its state, or this service, does not support.
 pub(super) fn unsupported(message: &str) -> Status {
     refused(Code::Unimplemented, "UNSUPPORTED_OPERATION", message, &[])
 }

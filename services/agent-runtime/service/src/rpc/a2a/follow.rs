@@ -14,7 +14,7 @@ use super::{
     task::{self, View},
 };
 
-/// A turn and how far it is.
+/// A turn and its progress.
 pub(super) struct Followed {
     pub(super) run: Run,
     pub(super) progress: Progress,

@@ -12,15 +12,16 @@ use tonic::Status;
 
 use super::{A2aRpc, TaskReader, task::View, tenant_of};
 
-/// The page that a client gets that names no size, and the largest.
+/// The default size of a page, and the largest.
 const PAGE: (i32, i32) = (50, 100);
-/// After how many bytes of tasks a page ends early.
+/// The number of bytes of tasks after which a page ends early.
 const MAX_PAGE_BYTES: usize = 1 << 20;
-/// After how many turns that do not meet the conditions a page ends early.
+/// The number of turns that do not meet the conditions after which a page ends early.
 const MAX_LOOKS: usize = 1_000;
 
 impl A2aRpc {
-    /// Returns a page of tasks, the newest first. What is known of the total grows from page to page.
+    /// Returns a page of tasks, the newest first. The total grows from page to page, by the tasks
+    /// seen.
     pub(super) async fn list(
         &self,
         request: ListTasksRequest,
@@ -135,7 +136,7 @@ impl ListQuery {
     }
 }
 
-/// Reads a page token: how many tasks the pages before had, and the place in the list of runs.
+/// Reads a page token: the number of tasks of the pages before, and the place in the list of runs.
 fn place_of(list: &str, token: &str) -> Result<(usize, String), Failure> {
     let refused = || {
         let problem = "does not belong to this list; start again without one";

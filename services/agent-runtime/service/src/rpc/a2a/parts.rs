@@ -10,17 +10,17 @@ use super::{failure::content_not_supported, value};
 /// The most parts of a message.
 const MAX_PARTS: usize = 100;
 
-/// What a message says.
+/// The content of a message.
 #[derive(Debug, PartialEq)]
 pub(super) struct MessageContent {
-    /// All of it as text; data is JSON there.
+    /// The whole content as text; data is JSON there.
     pub(super) text: String,
     /// The data, if there is one part and it holds data.
     pub(super) data: Option<Value>,
 }
 
 impl MessageContent {
-    /// Returns what it says as the answer to a question, in JSON.
+    /// Returns the content as the answer to a question, in JSON.
     pub(super) fn answer_json(&self) -> String {
         let text = || Value::String(self.text.clone());
         self.data.clone().unwrap_or_else(text).to_string()

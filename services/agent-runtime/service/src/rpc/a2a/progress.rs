@@ -1,4 +1,4 @@
-//! What the log of a turn says about its task.
+//! The progress of a task, from the log of its turn.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,8 @@ use super::parts;
 /// The most messages of a history, and the most bytes of them.
 const MAX_HISTORY: (usize, usize) = (50, 1 << 20);
 
-/// How far a turn is. It follows from the events of its log, those of the runs below it included.
+/// The progress of a turn. It follows from the events of its log, with the events of the runs below
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     /// The questions that the turn waits for, the oldest first.
@@ -28,34 +29,34 @@ pub(super) struct Progress {
     in_doubt: CallsInDoubt,
     /// The ids of the messages that arrived.
     delivered: HashSet<String>,
-    /// What was said, the oldest first.
+    /// The messages so far, the oldest first.
     history: Vec<Message>,
-    /// Whether what was said is of no use any more.
+    /// Whether the history is not collected, as no reader needs it.
     forgets: bool,
     has_begun: bool,
     is_queued: bool,
-    /// What the model wrote since it was asked last.
+    /// The text of the model since its last request.
     pub(super) answer: String,
-    /// How often what the model wrote was void.
+    /// The number of times that the text of the model was void.
     pub(super) generation: u64,
     /// The event that was read last.
     pub(super) sequence: u64,
-    /// When the state changed last.
+    /// The time of the last change of the state.
     pub(super) changed: Option<Timestamp>,
-    /// How the turn ended.
+    /// The outcome of the turn.
     pub(super) outcome: Option<RunOutcome>,
 }
 
 /// A question to a person.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Question {
-    /// The run that asks, which is not the turn's.
+    /// The run of the question, below the run of the turn.
     pub(super) run_id: String,
     pub(super) wait: Wait,
 }
 
 impl Question {
-    /// Returns what is asked, as a message of the agent.
+    /// Returns the question as a message of the agent.
     pub(super) fn message(&self) -> Message {
         let wait = &self.wait;
         let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
@@ -84,10 +85,10 @@ impl Question {
 }
 
 impl Progress {
-    /// Returns what the resource of a run says without its log.
+    /// Returns the progress that the resource of a run shows without its log.
     pub(super) fn of(run: &Run) -> Self {
         Self {
-            // What failed before its first round is found in the log.
+            // A failure before the first round is found in the log.
             has_begun: true,
             is_queued: run.state() == RunState::Queued,
             sequence: run.last_sequence,
@@ -97,7 +98,7 @@ impl Progress {
         }
     }
 
-    /// Takes the next event of the log of `run`.
+    /// Applies the next event of the log of `run`.
     pub(super) fn note(&mut self, run: &Run, event: &RunEvent) {
         self.sequence = event.sequence;
         let before = self.state();
@@ -214,7 +215,7 @@ impl Progress {
         self.delivered.contains(message_id)
     }
 
-    /// Drops what was said, and what will be.
+    /// Drops the messages so far, and those to come.
     pub(super) fn forget_history(&mut self) {
         self.history = Vec::new();
         self.forgets = true;
@@ -225,7 +226,7 @@ impl Progress {
         &self.history[self.history.len().saturating_sub(most)..]
     }
 
-    /// Whether nothing more happens until a person acts.
+    /// Whether the turn has ended or waits for a person.
     pub(super) fn is_settled(&self) -> bool {
         self.outcome.is_some() || self.requires_input()
     }

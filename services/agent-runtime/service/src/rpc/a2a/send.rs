@@ -21,11 +21,11 @@ use super::{
     tenant_of,
 };
 
-/// The longest message for a turn that runs, in bytes: that of `SteerTurnRequest`.
+/// The longest message for a running turn, in bytes, as in `SteerTurnRequest`.
 const MAX_STEERING_BYTES: usize = 64 << 10;
 
 impl A2aRpc {
-    /// Delivers a message, and follows its task from then on. Repeating it delivers nothing again.
+    /// Delivers a message, and follows its task from then on. A repeat is not delivered again.
     pub(super) async fn deliver(
         &self,
         request: SendMessageRequest,
@@ -99,7 +99,7 @@ impl A2aRpc {
         match answered.map_err(of_message) {
             Ok(_) => Ok(()),
             Err(status) => match reason(&status) {
-                // Its run has noted that before the turn has.
+                // The run of the question has recorded the answer before the turn has.
                 Some(ErrorReason::NotWaiting | ErrorReason::RunFinished) => Err(Failure::new(
                     Code::Unavailable,
                     ErrorReason::NotWaiting,
@@ -138,7 +138,7 @@ impl A2aRpc {
     }
 }
 
-/// Checks what a message says beside its parts; everything that is wrong is named.
+/// Checks a message apart from its parts; reports every violation.
 fn check(message: &Message) -> Result<(), Status> {
     let mut failure = Failure::invalid_fields();
     if let Err(error) = RequestId::new(message.message_id.as_str()) {
@@ -155,7 +155,7 @@ fn check(message: &Message) -> Result<(), Status> {
     failure.refuse_if_any()
 }
 
-/// Names the fields of the message where a refusal names those of the request that it became.
+/// Replaces the fields of the resulting request by the fields of the message in a refusal.
 pub(super) fn of_message(status: impl Into<Status>) -> Status {
     let status: Status = status.into();
     let mut failure = Failure::invalid_fields();

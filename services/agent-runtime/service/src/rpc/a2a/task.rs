@@ -18,17 +18,17 @@ use super::{
 /// The only artifact of a task.
 const ANSWER: &str = "answer";
 
-/// How much of a task is shown.
+/// The parts of a task to show.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
-    /// How many messages of its history.
+    /// The most messages of its history.
     history: usize,
     /// Whether its answer is shown.
     artifacts: bool,
 }
 
 impl View {
-    /// Shows a whole task, with as much of its history as is asked for.
+    /// Shows a whole task, with the requested length of its history.
     pub(super) fn of_one(history_length: Option<i32>) -> Result<Self, Failure> {
         Self::new(history_length.unwrap_or(i32::MAX), true)
     }
@@ -45,7 +45,7 @@ impl View {
         Ok(Self { history, artifacts })
     }
 
-    /// Whether the resource of a run says all that is shown.
+    /// Whether the resource of a run has all shown parts.
     pub(super) fn is_known_without_log(self, run: &Run) -> bool {
         let ended = run.outcome.is_some() && run.state() != RunState::Failed;
         self.history == 0 && (ended || run.state() == RunState::Queued)
@@ -100,7 +100,8 @@ pub(super) fn artifact(text: &str) -> Artifact {
     }
 }
 
-/// Returns the answer: the result of a turn that succeeded, before that what its model has written.
+/// Returns the answer: the result of a turn that succeeded, before that the text of its model so
+/// far.
 pub(super) fn answer(progress: &Progress) -> Cow<'_, str> {
     let outcome = progress.outcome.as_ref();
     match outcome.filter(|outcome| outcome.state() == RunState::Succeeded) {
@@ -117,7 +118,7 @@ pub(super) fn required_input(progress: &Progress) -> Option<Message> {
     }
 }
 
-/// Writes that a call is in doubt, and who decides about it.
+/// Writes that a call is in doubt, with the decision to make.
 fn doubt(call: &CallInDoubt) -> Message {
     let (tool, effect, attempt) = (&call.tool_id, &call.effect_id, call.attempt);
     let error = call.error.clone().unwrap_or_default();
@@ -131,7 +132,7 @@ fn doubt(call: &CallInDoubt) -> Message {
     problem(id, text, &error.code, &[effect])
 }
 
-/// Writes why a turn failed.
+/// Writes the reason of a turn's failure.
 fn failure(run: &Run, outcome: &RunOutcome) -> Message {
     let error = outcome.error.clone().unwrap_or_default();
     let effects: Vec<&String> = outcome.unsettled_effect_ids.iter().collect();

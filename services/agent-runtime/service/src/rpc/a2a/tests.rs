@@ -52,7 +52,7 @@ fn data_is_the_same_json_after_both_ways() {
     while let Some(value::Kind::ListValue(list)) = &wire.kind {
         (wire, depth) = (&list.values[0], depth + 1);
     }
-    // Below that it is its text.
+    // Deeper values are their text.
     assert!(depth < 30 && matches!(&wire.kind, Some(value::Kind::StringValue(_))));
     let infinite = Wire {
         kind: Some(value::Kind::NumberValue(f64::INFINITY)),
@@ -321,7 +321,7 @@ async fn a_stream_without_news_repeats_the_state_and_continues() {
     assert_eq!((status.state(), is_done), (TaskState::Submitted, false));
 }
 
-/// Puts the answer together as a client does.
+/// Assembles the answer as a client does.
 fn take(changes: Vec<Payload>, answer: &mut String) {
     for change in changes {
         if let Payload::ArtifactUpdate(update) = change {

@@ -1,4 +1,4 @@
-//! A task as a stream: how it stands, then what changes.
+//! A task as a stream: its present state, then the changes.
 
 use std::time::Duration;
 
@@ -22,10 +22,11 @@ use super::{
     task::{self, View},
 };
 
-/// After how long without news a stream repeats the state, as a server ends one that is silent.
+/// The time without changes after which a stream repeats the state, as servers end silent streams.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 
-/// Follows a task until it ends, or asks something. With `is_done` the stream says only how it stands.
+/// Follows a task until it ends, or needs input. With `is_done` the stream has only its present
+/// state.
 pub(super) fn of(
     context: CallContext,
     mut followed: Followed,
@@ -51,7 +52,7 @@ pub(super) fn of(
     })
 }
 
-/// Whether the stream ends with this.
+/// Whether a change is the last of its stream.
 fn is_last(change: &Payload) -> bool {
     let Payload::StatusUpdate(update) = change else {
         return false;
@@ -60,13 +61,13 @@ fn is_last(change: &Payload) -> bool {
     !matches!(state, Some(TaskState::Working | TaskState::Submitted))
 }
 
-/// What a client has been shown.
+/// The state and the text that a client has received.
 #[derive(Debug)]
 pub(super) struct ShownToClient {
     state: TaskState,
-    /// The id of the message that says what is waited for.
+    /// The id of the message with the required input.
     required: Option<String>,
-    /// How much of what the model wrote, in bytes, and of which.
+    /// The length of the sent text of the model, in bytes, and the generation of that text.
     text: usize,
     generation: u64,
     /// Whether a piece of the answer was shown.
@@ -74,7 +75,7 @@ pub(super) struct ShownToClient {
 }
 
 impl ShownToClient {
-    /// Takes a progress as shown.
+    /// Marks a progress as shown.
     pub(super) fn of(progress: &Progress) -> Self {
         Self {
             state: progress.state(),
@@ -85,8 +86,8 @@ impl ShownToClient {
         }
     }
 
-    /// Waits until something is new, or the state is due to be repeated. Returns whether the stream ends
-    /// then.
+    /// Waits until the task changes, or the state is due to be repeated. Returns whether the stream
+    /// ends then.
     pub(super) async fn next(
         &mut self,
         followed: &mut Followed,
@@ -105,13 +106,13 @@ impl ShownToClient {
         Ok((vec![status(&followed.run, &followed.progress)], false))
     }
 
-    /// Returns what is new.
+    /// Returns the changes since the last ones.
     pub(super) fn changes(&mut self, run: &Run, progress: &Progress) -> Vec<Payload> {
         let mut changes = Vec::new();
         let has_ended = progress.outcome.is_some();
         let before = match progress.generation == self.generation {
             true => Some(self.text),
-            // What was shown stays until there is something in its place.
+            // The shown text stays until another replaces it.
             false => (has_ended || !progress.answer.is_empty()).then_some(0),
         };
         if let Some(before) = before {
@@ -128,11 +129,12 @@ impl ShownToClient {
         changes
     }
 
-    /// Returns the next piece of the answer; the first `before` bytes of what the model wrote are known.
+    /// Returns the next piece of the answer; the client has the first `before` bytes of the model's
+    /// text.
     fn piece(&self, run: &Run, progress: &Progress, before: usize) -> Option<Payload> {
         let last_chunk = progress.outcome.is_some();
         let answer = task::answer(progress);
-        // The result of a turn may differ from what its model wrote last.
+        // The result of a turn may differ from its model's last text.
         let (append, text) = match answer.strip_prefix(&progress.answer[..before]) {
             Some(rest) => (before > 0, rest),
             None => (false, &*answer),

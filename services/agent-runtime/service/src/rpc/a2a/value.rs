@@ -3,10 +3,11 @@
 use prost_types::{ListValue, Struct, Value as Wire, value::Kind};
 use serde_json::{Map, Number, Value};
 
-/// The largest integer that every reader of such a value has exactly: 2^53.
+/// The largest integer that every reader of such a value reads exactly: 2^53.
 const MAX_EXACT: u64 = 1 << 53;
 
-/// How deep a value may be so that every reader takes it. What lies deeper is sent as its JSON text.
+/// The greatest depth of a value that every reader accepts. Deeper values are sent as their JSON
+/// text.
 const MAX_DEPTH: usize = 24;
 
 /// Writes JSON. Integers beyond 2^53 become texts (rule G905).
@@ -62,7 +63,7 @@ fn of_number(number: &Number) -> Kind {
     }
 }
 
-/// Reads a value; nothing if a number in it is none of JSON.
+/// Reads a value; none if it holds a number that JSON does not have.
 pub(super) fn to_json(value: &Wire) -> Option<Value> {
     Some(match &value.kind {
         None | Some(Kind::NullValue(_)) => Value::Null,
@@ -82,7 +83,7 @@ pub(super) fn to_json(value: &Wire) -> Option<Value> {
     })
 }
 
-/// Reads a number; one without a fraction is an integer.
+/// Reads a number; without a fraction it is an integer.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

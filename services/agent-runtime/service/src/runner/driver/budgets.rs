@@ -1,4 +1,4 @@
-//! What is left of a turn's budgets, before a round and before a call.
+//! The remainder of a turn's budgets, before a round and before a call.
 
 use agent_domain::{
     budgets::{Budget, Used},
@@ -18,8 +18,9 @@ impl Driver {
         self.log.state().used(self.log.now())
     }
 
-    /// Returns what a call or a deliberation workflow may use: what is left (rules G206 and G703). Agents and
-    /// workflows are called one at a time, and what they have used counts as used by this turn.
+    /// Returns the grant of a call or a deliberation workflow: the remainder of the budgets (rules
+    /// G206 and G703). Agents and workflows are called one at a time, and their usage counts as
+    /// this turn's.
     pub(super) fn grant(&self) -> common::CallGrant {
         let is_last = self.turn().last().is_some();
         let budgets = self.turn().budgets();
@@ -36,23 +37,23 @@ impl Driver {
         }
     }
 
-    /// Returns what a workflow may use that the turn itself starts.
+    /// Returns the grant of a workflow that the turn itself starts.
     pub(super) fn grant_of_workflow(&self) -> common::CallGrant {
         let grant = self.grant();
         common::CallGrant {
-            // Its own run is one.
+            // Its own run is one level.
             depth: grant.depth.map(|depth| depth.saturating_sub(1)),
             ..grant
         }
     }
 
-    /// Notes a budget that keeps calls from leaving; false if there is none.
+    /// Notes a used-up budget that keeps calls from starting; false if there is none.
     pub(super) fn note_spent(&mut self) -> Result<bool, TurnStop> {
         let spent = self.turn().budgets().spent(&self.used());
         self.note_if_spent(spent)
     }
 
-    /// Notes a budget that keeps a round from beginning; false if there is none.
+    /// Notes a used-up budget that keeps a round from beginning; false if there is none.
     pub(super) fn note_spent_before_round(&mut self) -> Result<bool, TurnStop> {
         let used = self.used();
         let spent = self.turn().budgets().spent_before_round(&used);
@@ -89,8 +90,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Reserves tokens and money for the next request to the model, and returns how many tokens its
-    /// answer may have at most; none if neither is bounded. What a deliberation workflow asks is not
+    /// Reserves tokens and money for the next request to the model, and returns the most tokens of
+    /// its answer; none if neither is bounded. The requests of a deliberation workflow are not
+    /// known before.
     /// known before.
     ///
     /// # Errors
@@ -109,7 +111,7 @@ impl Driver {
         })
     }
 
-    /// Notes that a call is not started, as a budget is used up.
+    /// Notes that a call is not started because a budget is used up.
     pub(super) fn withhold(&mut self, call: &ReadCall, budget: Budget) -> Result<(), TurnStop> {
         self.log.note(withheld(call, budget))?;
         let text = observation::withheld(&call.tool_id, budget);

@@ -1,4 +1,4 @@
-//! The calls of an answer: dispatched, awaited, several in flight where their tools allow it.
+//! The calls of an answer: dispatched, awaited, several in flight if their tools allow it.
 
 mod asker;
 mod caller;
@@ -27,7 +27,7 @@ pub(super) use in_flight::{CallsInFlight, EndedCall};
 pub(super) use reduce::HelperParts;
 
 impl Driver {
-    /// Asks the registry for the agent's tools until it answers or the turn is asked to end.
+    /// Requests the agent's tools of the registry until it answers or the turn shall end.
     pub(super) async fn fetch_inventory(&mut self) -> Result<Inventory, TurnStop> {
         if self.plan.inventory.is_empty() {
             return Ok(Inventory::default());
@@ -63,8 +63,8 @@ impl Driver {
         }
     }
 
-    /// Sends a call on its way, once it is in the log that it leaves; returns false if the turn is paused
-    /// (rule G811).
+    /// Dispatches a call once the log has its dispatch; returns false if the turn is paused (rule
+    /// G811).
     pub(super) async fn dispatch(&mut self, call: ReadCall) -> Result<bool, TurnStop> {
         let control = self.control.clone();
         let Some(_not_paused) = control.admit_start().await else {
@@ -85,8 +85,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Waits until one of the calls that have left has ended, and notes how and what the model is
-    /// to read about it.
+    /// Waits until one of the dispatched calls has ended, and notes its end and the model's
+    /// observation of it.
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         // Followers see what has happened so far while the rest continues.
         self.log.commit().await?;
@@ -99,7 +99,7 @@ impl Driver {
             biased;
             ended = self.in_flight.next() => ended,
             directive = self.inbox.next() => {
-                // A message of a person waits until the calls have ended.
+                // A message of a person waits for the end of the calls.
                 self.obey(directive).await?;
                 return Ok(());
             }
@@ -113,7 +113,7 @@ impl Driver {
         }
     }
 
-    /// Notes how a call ended. Returns its place and what the model is to read about it.
+    /// Notes the end of a call. Returns its place and the model's observation of it.
     pub(super) fn note_end(&mut self, ended: EndedCall) -> Result<(u32, Option<String>), TurnStop> {
         let mut result = ended.ended?;
         result.index = ended.index;
@@ -138,7 +138,7 @@ impl Driver {
         Ok((ended.index, observed))
     }
 
-    /// Ends the calls that left before this process began, of an answer that was lost.
+    /// Ends the calls of a lost answer that were dispatched before this process began.
     pub(super) async fn give_up(&mut self, left: &[u32]) -> Result<(), TurnStop> {
         let reason = "the answer that held the call was lost before it was complete";
         for (call, effect_id) in self.dispatched(left) {
@@ -160,12 +160,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends every call that is still under way when the turn ends, and notes what became of it.
+    /// Ends every call in flight when the turn ends, and notes the results.
     pub(super) async fn end_calls_in_flight(&mut self) -> Result<(), TurnStop> {
         self.in_flight.part.end();
         while let Some(ended) = self.in_flight.next().await {
             match self.note_end(ended) {
-                // What is not known is named as unsettled in the turn's outcome.
+                // An unknown result is listed as unsettled in the turn's outcome.
                 Ok(_) | Err(TurnStop::Cancelled(_)) => {}
                 Err(stop) => return Err(stop),
             }
@@ -173,14 +173,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends the calls of an answer that is dropped while it is written, and notes what became of them.
+    /// Ends the calls of an answer that is dropped while it is written, and notes the results.
     pub(super) async fn drop_calls_in_flight(&mut self) -> Result<(), TurnStop> {
         let ended = self.end_calls_in_flight().await;
         self.in_flight.part = self.control.child();
         ended
     }
 
-    /// Asks the registry to end what had left before a crash, of a turn that was cancelled.
+    /// Requests the registry to end the calls that a cancelled turn dispatched before a crash.
     pub(super) async fn cancel_calls(&mut self) {
         let (calls, context) = (&self.shared.peers.calls, self.control.call_context());
         let reason = "the turn was cancelled";
@@ -225,7 +225,7 @@ impl Driver {
                 ended,
             }
         };
-        // A request to a model may be in flight as well, and is not what made the call.
+        // A request to a model may be in flight as well, and did not make the call.
         let call = call.instrument(self.span.clone());
         self.in_flight.add(in_flight, Box::pin(call));
     }

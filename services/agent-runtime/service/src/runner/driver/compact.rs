@@ -22,17 +22,17 @@ use super::{
 };
 use crate::wire;
 
-/// How long a summary may take.
+/// The time limit of a summary.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The most text of turns that is summarised at once where the model's context is not known, in bytes.
+/// The most text of turns in one summary if the model's context is not known, in bytes.
 const MOST_BYTES: usize = 256 << 10;
 
-/// What stands for earlier turns; they are left out if it is empty.
+/// The replacement of earlier turns; they are left out if it is empty.
 struct Summary {
     text: String,
     method: Method,
-    /// What gave it; empty if nothing did.
+    /// The model or workflow that wrote it; empty for none.
     model: String,
     usage: Option<ModelUsage>,
 }
@@ -52,7 +52,8 @@ impl Driver {
     /// Replaces the turns before the last ones, if the request would fill too much of the model's
     /// context.
     pub(super) async fn compact_if_long(&mut self, name: &str) -> Result<(), TurnStop> {
-        // A deliberation workflow asks the models that it names; that of the profile stands for them.
+        // A deliberation workflow uses the models that it names; the profile's model stands in for
+        // them.
         let name = self.plan.model.as_deref().unwrap_or(name);
         let fallbacks = self.plan.fallbacks.as_deref();
         let Ok(model) = self.shared.models.with_fallbacks(name, fallbacks) else {
@@ -83,7 +84,7 @@ impl Driver {
         self.replace(covered, summary, before).await
     }
 
-    /// Replaces the turns before the last ones because a caller asked for it.
+    /// Replaces the turns before the last ones at a caller's request.
     pub(super) async fn compact_now(&mut self) -> Result<(), TurnStop> {
         let covered = self.earlier.replaceable(&self.plan);
         if covered == 0 || self.log.state().compaction().is_some() {
@@ -110,8 +111,8 @@ impl Driver {
         }
     }
 
-    /// Returns a summary of the first turns, by the workflow of the profile or the model; none if neither
-    /// gives one.
+    /// Returns a summary of the first turns, by the workflow of the profile or the model; none if
+    /// both fail.
     async fn summary(
         &mut self,
         model: Option<&Model>,
@@ -180,7 +181,8 @@ impl Driver {
         }
     }
 
-    /// Returns what asks for a summary of the first turns; none if the budgets leave no room for it.
+    /// Returns the request for a summary of the first turns; none if the budgets leave no room for
+    /// it.
     fn summary_request(&self, turns: usize, most_bytes: usize) -> Option<ModelRequest> {
         self.reserved(false).ok()?;
         let turns = &self.earlier.turns()[..turns];
@@ -248,7 +250,7 @@ fn without_summary(error: NoAnswer) -> Result<Option<Summary>, TurnStop> {
     }
 }
 
-/// Asks the model for a summary; none if it gives none.
+/// Requests a summary of the model; none if it fails.
 async fn summarise(
     model: &Model,
     request: ModelRequest,

@@ -1,4 +1,4 @@
-//! Asking the model, and reading what it wrote.
+//! Requesting an answer of the model, and reading it.
 
 mod answer_source;
 mod reading_context;
@@ -62,7 +62,7 @@ struct WholeAnswer {
 }
 
 impl Driver {
-    /// Asks the model and carries its answer up to where its calls leave.
+    /// Requests an answer of the model and handles it up to the dispatch of its calls.
     pub(super) async fn ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
         if self.turn().has_void_text() {
             self.log
@@ -139,7 +139,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets the model be asked again where its answer is void; ends the turn otherwise.
+    /// Repeats the request to the model if its answer is void; ends the turn otherwise.
     async fn ask_again(
         &mut self,
         model: &str,
@@ -159,7 +159,7 @@ impl Driver {
             {
                 self.retries.is_too_long = true;
             }
-            // It is asked once more (rule G505), unless a call of the answer has left.
+            // The request is repeated once (rule G505), unless a call of the answer was dispatched.
             NoAnswer::Model(error)
                 if error.is_cut_off() && !self.retries.was_cut && self.has_sent_nothing() =>
             {
@@ -174,13 +174,13 @@ impl Driver {
         self.drop_calls_in_flight().await
     }
 
-    /// Whether no call of the answer at hand has left.
+    /// Whether no call of the present answer was dispatched.
     fn has_sent_nothing(&self) -> bool {
         let mut calls = self.turn().calls().iter();
         calls.all(|progress| progress.state == CallState::Read)
     }
 
-    /// Notes what the model reads before it is asked.
+    /// Notes the remarks that the model reads with its request.
     fn note_ask(&mut self, ask: Ask) -> Result<(), TurnStop> {
         match ask {
             Ask::Round(iteration) => {
@@ -208,7 +208,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the name of what is asked, as events give it.
+    /// Returns the name of the model or workflow, as in events.
     fn model_name(&self) -> Result<String, TurnStop> {
         let model = match &self.plan.deliberation {
             Some(workflow) => Some(format!("workflow:{workflow}")),
@@ -220,7 +220,7 @@ impl Driver {
         })
     }
 
-    /// Reads the text that the caller gave in the model's place.
+    /// Reads the text that the caller provided instead of an answer.
     pub(super) fn read_opening(&mut self, text: &str) -> Result<(), TurnStop> {
         let policy = self.plan.opening_policy();
         let reading_context = self.reading_context(policy);
@@ -282,8 +282,8 @@ impl Driver {
         prompt
     }
 
-    /// Streams one answer, releasing text that cannot be part of a call as it comes, and starting
-    /// calls of which nothing can change any more.
+    /// Streams one answer, releasing text that cannot be part of a call as it arrives, and starting
+    /// calls that no later text can change.
     async fn deliberate(
         &mut self,
         model: &str,
@@ -298,8 +298,8 @@ impl Driver {
         if let AnswerSource::Model(model) = &asked {
             describe_model(span, model);
         }
-        // Only the request is in the span of the model: calls that are carried out meanwhile are in that of
-        // the turn, which a span around everything would hide.
+        // Only the request is in the span of the model: calls that are carried out meanwhile are in
+        // the turn's span, which a span around everything would hide.
         let pieces = polled_in(span.clone(), pieces);
         let pieces = (pieces, prompt_bytes, started);
         let answered = self.read_answer(model, &asked, pieces, reading_context);
@@ -310,7 +310,7 @@ impl Driver {
         answered
     }
 
-    /// Reads what is answered to a request, which has a size and began at some time.
+    /// Reads the answer to a request of a given size and start.
     async fn read_answer(
         &mut self,
         model: &str,
@@ -371,7 +371,7 @@ impl Driver {
                 None => return Err(unfinished(text.len())),
             }
         };
-        // Dropping the answer ends the request, if it has not ended by itself.
+        // Dropping the answer ends a request that has not ended by itself.
         drop((pieces, tracked));
         let (events, mut parsed) = parser.finish(FinishReason::from_words(&end.finish_reason));
         self.release_events(events, &mut answer).await?;
@@ -390,7 +390,7 @@ impl Driver {
         })
     }
 
-    /// Notes everything that was read from an answer, so that it becomes durable together. The
+    /// Notes all parts that were read from an answer, so that they become durable together. The
     /// first `announced` calls were noted while it was written.
     fn note_reading(
         &mut self,
@@ -479,7 +479,7 @@ fn unfinished(released: usize) -> NoAnswer {
     NoAnswer::Model(ModelError::Cut { released, detail })
 }
 
-/// Refuses an answer that holds more text than any may.
+/// Rejects an answer whose text is too long.
 fn check_size(text: &str) -> Result<(), NoAnswer> {
     match text.len() > MAX_ANSWER_BYTES {
         true => Err(NoAnswer::Model(ModelError::TooLarge {
@@ -497,13 +497,13 @@ fn polled_in(span: tracing::Span, mut pieces: Answer) -> Answer {
     stream::poll_fn(polled).boxed()
 }
 
-/// Says on the span who serves the model.
+/// Records the provider of the model on the span.
 pub(crate) fn describe_model(span: &tracing::Span, model: &Model) {
     let kind = model.provider().kind();
     telemetry::spans::set(span, attributes::PROVIDER_NAME, kind);
 }
 
-/// Says on the span what the model used.
+/// Records the usage of the model on the span.
 pub(crate) fn describe(span: &tracing::Span, end: &AnswerEnd) {
     telemetry::spans::set(
         span,

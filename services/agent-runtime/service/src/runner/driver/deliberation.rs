@@ -1,7 +1,7 @@
-//! Deliberation by a workflow: a run of it is asked in the place of a model (rules G201 to G205).
+//! Deliberation by a workflow: a run of it answers instead of a model (rules G201 to G205).
 //!
 //! The request id of the run is the turn and the number of its answer, so that a turn that resumes
-//! finds the run that it started. What the workflow writes into its answer is read while it is written.
+//! finds the run that it started. The answer of the workflow is read while it is written.
 
 use std::{
     pin::pin,
@@ -25,7 +25,7 @@ use tonic::Status;
 use super::stop::{NoAnswer, TurnStop, model_failure};
 use crate::peers::Peers;
 
-/// The codes by which a workflow fails that came to an end of what the turn may do.
+/// The codes by which a workflow fails that has used up the turn's limits.
 const STOPS: [&str; 2] = ["budget_exhausted", "repetition"];
 
 /// The pieces of an answer of a model or a workflow.
@@ -39,35 +39,35 @@ pub(super) struct Deliberation {
     recorder: Recorder,
     context: CallContext,
     request: StartRunRequest,
-    /// The output that is the answer.
+    /// The output with the answer.
     output: String,
-    /// The event of the run up to which everything was read and is void.
+    /// The event of the run up to which the answer was read and is void.
     void_until: u64,
     /// The run, once it is known.
     run: Arc<OnceLock<ChildRun>>,
-    /// How the run ended, until what it used was reported.
+    /// The outcome of the run, until its usage was reported.
     ended: Arc<Mutex<Option<common::RunOutcome>>>,
 }
 
 /// Makes the inputs of a workflow from its interface.
 pub(super) type Inputs = Box<dyn FnOnce(&Map<String, Value>) -> Map<String, Value> + Send>;
 
-/// What one answer of a turn is asked with.
+/// A request for one answer of a turn.
 pub(super) struct AnswerRequest {
     pub(super) workflow_id: String,
     pub(super) conversation_id: String,
-    /// What distinguishes the run from others of the turn: the number of the answer, from 1, and how often
-    /// people steered it, or what else the workflow is for.
+    /// A name that distinguishes the run from others of the turn: the number of the answer, from 1,
+    /// with the number of times that people steered it, or another purpose of the workflow.
     pub(super) number: String,
     pub(super) inputs: Inputs,
-    /// The event of its run up to which everything was read and is void; zero for none.
+    /// The event of its run up to which the answer was read and is void; zero for none.
     pub(super) void_until: u64,
-    /// What the run may use.
+    /// The limits of the run.
     pub(super) grant: common::CallGrant,
 }
 
 impl Deliberation {
-    /// Prepares the run that is asked.
+    /// Prepares the run.
     pub(super) async fn prepare(
         peers: Peers,
         recorder: Recorder,
@@ -97,7 +97,7 @@ impl Deliberation {
                 target: Some(Target::WorkflowId(id.clone())),
                 inputs_json: Value::Object(inputs).to_string(),
                 conversation_id: question.conversation_id,
-                // A turn that resumes sends the same body, so the time that is left is not in it: the
+                // A turn that resumes sends the same body, so the remaining time is not in it: the
                 // end of the turn cancels the run.
                 options: Some(RunOptions {
                     durability: durability.into(),
@@ -117,7 +117,7 @@ impl Deliberation {
         })
     }
 
-    /// Runs the workflow; what it answers comes in pieces. Dropping them does not end the run.
+    /// Runs the workflow; the answer is a stream of pieces. Dropping them does not end the run.
     pub(super) fn answer(&self) -> Answer {
         let this = self.clone();
         Box::pin(async_stream::try_stream! {
@@ -190,7 +190,7 @@ impl Deliberation {
         }
     }
 
-    /// Ends the run. One whose start may be on its way is started, so that it can be ended.
+    /// Ends the run. A run whose start may be in flight is started, so that it can be ended.
     pub(super) async fn cancel(&self, reason: &str) {
         let until = Instant::now() + GRACE;
         let context = self.context.clone().without_deadline();
@@ -211,7 +211,7 @@ impl Deliberation {
         }
     }
 
-    /// Returns what the run used, once it has ended and only once.
+    /// Returns the usage of the run, once it has ended and only once.
     pub(super) fn take_used(&self) -> Option<common::UsageReported> {
         let outcome = self.ended().take()?;
         Some(common::UsageReported {
@@ -230,7 +230,7 @@ impl Deliberation {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how an answer ends that was not read to its end.
+    /// Returns the end of an answer that was not read to its end.
     pub(super) fn stopped(&self, finish_reason: &str) -> AnswerEnd {
         AnswerEnd {
             finish_reason: finish_reason.to_owned(),
@@ -259,7 +259,7 @@ impl Deliberation {
         Ok(self.run.get_or_init(|| run).clone())
     }
 
-    /// Reads what the run came to.
+    /// Reads the outcome of the run.
     fn outputs(&self, run: common::Run) -> Result<Map<String, Value>, NoAnswer> {
         let took = run.finish_time.zip(run.create_time);
         let took = took.map(|(end, begin)| end.seconds.saturating_sub(begin.seconds));
@@ -351,7 +351,7 @@ fn refused(id: &str, status: &Status) -> NoAnswer {
     }
 }
 
-/// Reports that the workflow had all of the time that the turn had left.
+/// Reports that the workflow has used up the remaining time of the turn.
 fn spent(seconds: u64) -> common::CallError {
     let message = format!("the deliberation used the remaining {seconds} s of the turn");
     common::CallError {

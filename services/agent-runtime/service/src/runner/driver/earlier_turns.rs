@@ -7,12 +7,13 @@ use agent_domain::{
 };
 use agent_store::history::Earlier;
 
-/// The messages before a turn, by turn; each that the caller gave stands alone, but for results behind calls.
+/// The messages before a turn, by turn; each message of the caller is a turn of its own, but
+/// results follow their calls.
 pub(super) struct EarlierTurns {
     turns: Vec<Vec<TurnMessage>>,
     /// The number of turns that hold messages of the caller; they are the last ones.
     given: usize,
-    /// Whether the first of them is a summary of those before.
+    /// Whether the first of them is a summary of earlier ones.
     has_summary: bool,
     /// Whether a call of them gave a handle.
     handle_given: bool,
@@ -48,7 +49,7 @@ impl EarlierTurns {
         let is_summary = |turn: &Earlier| turn.run_id.is_empty() && turn.compaction.is_some();
         self.has_summary = compaction.is_some() || earlier.first().is_some_and(is_summary);
         let messages = earlier.into_iter().map(|turn| turn.messages);
-        // A run that only compacted said nothing.
+        // A run that only compacted has no messages.
         let mut turns: Vec<_> = messages.filter(|messages| !messages.is_empty()).collect();
         if let Some(compaction) = compaction {
             compaction.apply(&mut turns, plan.language);
@@ -67,7 +68,8 @@ impl EarlierTurns {
         self.handle_given
     }
 
-    /// Returns how many of the first turns can be replaced: more than a summary alone, and not the last ones.
+    /// Returns the number of first turns that can be replaced: more than a summary alone, without
+    /// the last ones.
     pub(super) fn replaceable(&self, plan: &Plan) -> usize {
         let turns = self.turns.len().saturating_sub(self.given);
         let covered = turns.saturating_sub(plan.compaction.keep_turns);
@@ -77,7 +79,7 @@ impl EarlierTurns {
         }
     }
 
-    /// Returns how many of the oldest turns have to be left out, at most `most`.
+    /// Returns the number of oldest turns to leave out, at most `most`.
     pub(super) fn turns_to_leave_out(&self, most: usize, before: u64, limit: u64) -> usize {
         let mut left = before;
         for (index, turn) in self.turns[..most].iter().enumerate() {

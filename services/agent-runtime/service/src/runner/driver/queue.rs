@@ -1,4 +1,4 @@
-//! Turns that wait for the end of those before them in their conversation (rule G407).
+//! Turns that wait for the end of earlier ones in their conversation (rule G407).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use run_events::Runs;
 
 use super::{Driver, stop::TurnStop};
 
-/// How long to wait until a turn is looked at again that could not be followed.
+/// The pause before another look at a turn that could not be followed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Driver {

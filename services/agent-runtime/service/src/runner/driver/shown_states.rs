@@ -9,7 +9,7 @@ use turn_log::state::AskedStates;
 use super::stop::TurnStop;
 use crate::states::{Snapshot, States};
 
-/// Whose states they are.
+/// The owners of the states.
 pub(super) struct Owners {
     pub(super) private: Option<StateOwner>,
     pub(super) world: Option<StateOwner>,

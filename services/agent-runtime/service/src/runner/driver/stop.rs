@@ -1,4 +1,4 @@
-//! Why a turn ends before the model stops.
+//! The reasons for ending a turn before the model stops.
 
 use agent_domain::turn::Divergence;
 use contracts::tavern::common::v1 as common;
@@ -6,7 +6,7 @@ use model_client::ModelError;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
 
-/// Why a turn ends before the model stops.
+/// The reason for ending a turn before the model stops.
 #[derive(Debug)]
 pub(super) enum TurnStop {
     /// It was cancelled or its time is over.
@@ -26,15 +26,15 @@ impl From<Divergence> for TurnStop {
     }
 }
 
-/// Why there is no answer.
+/// The reason for which there is no answer.
 pub(super) enum NoAnswer {
     /// The turn ends.
     Stopped(TurnStop),
     /// The model failed.
     Model(ModelError),
-    /// The workflow began its answer again; what it wrote before this event of its run is void.
+    /// The workflow began its answer again; its text before this event of its run is void.
     Void(u64),
-    /// A person said something that the model shall read at once.
+    /// A person sent a message that the model shall read at once.
     Interrupted,
 }
 
@@ -44,7 +44,7 @@ impl From<TurnStop> for NoAnswer {
     }
 }
 
-/// Reports that a model gave no answer.
+/// Reports that a model failed to answer.
 pub(super) fn model_failure(code: &str, message: &str, retryable: bool) -> TurnStop {
     let mut error = outcome::error(common::ErrorCategory::Dependency, code, message);
     error.retryable = retryable;

@@ -11,17 +11,17 @@ use crate::runner::driver::{
     ReadingContext, STOPPED_AT_UNKNOWN_TOOL, StreamingAnswer, refused, selected, understood,
 };
 
-/// What an answer is read as, of which events take one thing after the other.
+/// The reading of an answer, whose items the events use in order.
 pub(super) struct Answered {
     reading: Reading,
     calls: usize,
     remarks: usize,
-    /// What its reader was shown.
+    /// The released text.
     pub(super) released: String,
 }
 
 impl Answered {
-    /// Returns that the next call was read; none if there is none.
+    /// Returns the event of reading the next call; none if there is none.
     pub(super) fn next_call(&mut self) -> Option<Kind> {
         let call = self.reading.calls.get(self.calls)?;
         self.calls += 1;
@@ -35,12 +35,13 @@ impl Answered {
         Some(journal::diagnosed(remark))
     }
 
-    /// Returns what the model reads about the answer as a whole, once.
+    /// Returns the model's observation of the answer as a whole, once.
     pub(super) fn take_observation(&mut self) -> Option<String> {
         self.reading.observation.take()
     }
 
-    /// Returns how a call ended that was refused when it was read, and what the model reads about it.
+    /// Returns the end of a call that was rejected when it was read, and the model's observation of
+    /// it.
     pub(super) fn refusal(&self, index: u32) -> Option<(Kind, Option<String>)> {
         let mut calls = self.reading.calls.iter();
         let call = calls.find(|reading| reading.call.index == index)?;
@@ -88,7 +89,7 @@ pub(super) fn read_answer(
 }
 
 impl Replay<'_> {
-    /// Reads the answer that comes next; none if it was lost before it was complete.
+    /// Reads the next answer; none if it was lost before it was complete.
     pub(super) fn next_answer(&self, later: &[&RunEvent]) -> Option<Answered> {
         let mut before_next = later.iter().take_while(|event| {
             !matches!(
@@ -118,7 +119,7 @@ impl Replay<'_> {
         Some(read_answer(self, text, reason, &native, policy))
     }
 
-    /// Reads the text that the caller gave in the model's place.
+    /// Reads the text that the caller provided instead of an answer.
     pub(super) fn read_opening(&self, text: &str) -> Answered {
         let policy = self.plan.opening_policy();
         let stop = "stop";

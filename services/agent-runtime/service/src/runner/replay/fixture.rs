@@ -1,4 +1,5 @@
-//! A finished turn as lines of JSON: a header with what the log does not say, then the events (rule G1001).
+//! A finished turn as lines of JSON: a header with the data outside its log, then the events (rule
+//! G1001).
 
 use std::sync::LazyLock;
 
@@ -17,26 +18,26 @@ use serde_json::Value;
 
 use super::super::inventory;
 
-/// The form of the lines. Another one is refused.
+/// The format of the lines. Other formats are rejected.
 const FORMAT: &str = "tavern.turn.v1";
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET).expect("the contract is compiled in")
 });
 
-/// What the log of a turn does not say.
+/// The data of a turn outside its log.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
     format: String,
     /// The run of the turn.
     pub run_id: String,
-    /// What was kept beside the log.
+    /// The plan, stored with the log.
     pub plan: Plan,
-    /// How much of the conversation a prompt holds, in bytes.
+    /// The most bytes of the conversation in a prompt.
     pub history_bytes: usize,
-    /// The tools of the inventory and those for handles, as the registry had them when it was exported.
+    /// The tools of the inventory and for handles, as the registry had them at the export.
     tools: Vec<Value>,
-    /// The ids of those that are there only for handles.
+    /// The ids of the tools that are included only for handles.
     for_handles: Vec<String>,
     /// The ids of all tools.
     known: Vec<String>,
@@ -44,7 +45,7 @@ pub struct Header {
     pub handle_given: bool,
     /// The turns of the conversation before it.
     earlier: Vec<Vec<RecordedMessage>>,
-    /// Texts of them that are not trusted.
+    /// The untrusted texts of them.
     pub untrusted: Vec<String>,
     /// The states that the model was shown.
     states: Vec<ShownState>,
@@ -69,7 +70,7 @@ pub(in crate::runner) enum StateKind {
 /// A version of a state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::runner) struct ShownState {
-    /// Which state it is.
+    /// The kind of state.
     pub(in crate::runner) kind: StateKind,
     /// The version.
     pub(in crate::runner) version: u64,
@@ -80,23 +81,23 @@ pub(in crate::runner) struct ShownState {
 /// A turn that can be replayed.
 #[derive(Clone, Debug)]
 pub struct Fixture {
-    /// What its log does not say.
+    /// The data outside its log.
     pub header: Header,
     events: Vec<RunEvent>,
 }
 
-/// Lines that are no fixture.
+/// The reasons for which lines are not a fixture.
 #[derive(Debug, thiserror::Error)]
 pub enum FixtureError {
     /// There is no header of this form.
     #[error("the first line must be a {FORMAT} header; export the run again")]
     Header(#[source] Option<serde_json::Error>),
-    /// A line is no event.
+    /// A line is not an event.
     #[error("line {line} is not an event")]
     Event {
         /// The line, from 1.
         line: usize,
-        /// Why not.
+        /// The error of the parser.
         source: serde_json::Error,
     },
     /// A line is not the event that follows the one before it.
@@ -116,12 +117,12 @@ pub enum FixtureError {
         "the end of the turn is missing behind {events} events, so lines are missing; export the run again"
     )]
     Cut {
-        /// The events that are there.
+        /// The number of events in the lines.
         events: usize,
     },
 }
 
-/// What a header is made of.
+/// The parts of a header.
 pub(in crate::runner) struct Parts {
     pub(in crate::runner) run_id: String,
     pub(in crate::runner) plan: Plan,

@@ -1,4 +1,4 @@
-//! One scene while it runs.
+//! One running scene.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,14 +24,14 @@ use crate::{
     wire,
 };
 
-/// How long an actor sleeps when nothing is due.
+/// The longest sleep of an actor if no event is due.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// The wait before a storage that did not answer is asked again.
+/// The wait before another request to a storage that did not answer.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
-/// How many events of a queue are shown.
+/// The most events of a queue that are shown.
 const SHOWN: usize = 100;
 
-/// One scene while it runs.
+/// One running scene.
 pub(super) struct Actor {
     pub(super) shared: Arc<Inner>,
     pub(super) recorder: Recorder,
@@ -39,24 +39,25 @@ pub(super) struct Actor {
     pub(super) scene: Arc<Scene>,
     pub(super) state: Replayed,
     pub(super) throttle: Throttle,
-    /// What changed the world state and is not published yet, and when it is.
+    /// The changes of the world state that are not published yet, and the time of their
+    /// publication.
     pub(super) changes: Option<(Timestamp, Vec<Change>)>,
-    /// Turns and workflows under way.
+    /// Turns and workflows in progress.
     pub(super) tasks: JoinSet<Done>,
     /// Whether changes of the world state before this process were looked for.
     pub(super) is_caught_up: bool,
-    /// Whether a workflow is under way.
+    /// Whether a workflow is in progress.
     pub(super) runs_workflow: bool,
-    /// Until when turns may end after the end of the scene was requested.
+    /// The time by which turns have to end after the end of the scene was requested.
     pub(super) close_by: Option<Timestamp>,
-    /// When agents think by themselves.
+    /// The times at which agents think by themselves.
     pub(super) ticks: Ticks,
-    /// The time at which a storage that did not answer is asked again.
+    /// The time of another request to a storage that did not answer.
     look_again: Option<Timestamp>,
     inbox: SceneInbox,
 }
 
-/// Something under way that has ended.
+/// The end of a turn or a workflow.
 pub(super) enum Done {
     Turn(common::EventsHandled),
     Workflow(Box<WorkflowEnd>),
@@ -67,11 +68,11 @@ pub(super) struct WorkflowEnd {
     pub(super) due: DueWorkflow,
     /// Its run; empty if it could not start.
     pub(super) run_id: String,
-    /// Its outputs, or what is wrong.
+    /// Its outputs, or the problem.
     pub(super) outputs: Result<Map<String, Value>, String>,
 }
 
-/// Why a scene ends early.
+/// The reason for which a scene ends early.
 pub(super) enum SceneStop {
     Cancelled(CancelReason),
     Failed(Box<common::CallError>),
@@ -105,7 +106,7 @@ impl Actor {
         }
     }
 
-    /// Carries the scene out to its end.
+    /// Carries out the scene to its end.
     pub(super) async fn run(mut self) -> End {
         match self.go().await {
             Ok(()) => End::Finished(outcome::succeeded(Value::Null.to_string())),
@@ -159,7 +160,7 @@ impl Actor {
         }
     }
 
-    /// Waits until there is something to do.
+    /// Waits for the next request, end or due time.
     async fn wait(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         let due = self.due(now).map_or(LONGEST_SLEEP, |due| due.since(now));
@@ -180,7 +181,7 @@ impl Actor {
         }
     }
 
-    /// Returns when something is due next.
+    /// Returns the next due time.
     fn due(&self, now: Timestamp) -> Option<Timestamp> {
         let timers = self.scene.tasks.iter().filter(|_| !self.state.is_ending);
         let timers = timers.filter_map(|task| {
@@ -194,10 +195,10 @@ impl Actor {
         timers.chain(others).min()
     }
 
-    /// Notes that the storage did not answer, which is no answer: it is asked again.
+    /// Notes that the storage did not answer, so that the request is repeated.
     ///
     /// # Errors
-    /// [`SceneStop::Failed`] if what is stored can never be read.
+    /// [`SceneStop::Failed`] if the stored data can never be read.
     pub(super) fn look_again(&mut self, failure: Failure, what: &str) -> Result<(), SceneStop> {
         let status = failure.into_status();
         let message = status.message();
@@ -273,7 +274,7 @@ impl Actor {
         self.note_dropped(&expired).await
     }
 
-    /// Notes what no agent takes any more, as the scene ends.
+    /// Drops the events that no agent takes any more, as the scene ends.
     async fn drop_left(&mut self) -> Result<(), SceneStop> {
         let left = self.state.channel.left();
         self.note_dropped(&left).await
@@ -290,7 +291,7 @@ impl Actor {
         }
     }
 
-    /// Makes events durable in one commit, and lets them count.
+    /// Makes events durable in one commit, and applies them.
     pub(super) async fn record(&mut self, kinds: Vec<Kind>) -> Result<(), SceneStop> {
         self.recorder
             .record(kinds.clone())
@@ -306,7 +307,7 @@ impl Actor {
     pub(super) async fn cancel_all(&self, reason: &str) {
         let in_flight = self.control.in_flight();
         let cancels = in_flight.iter().map(|work| self.cancel(&work.id, reason));
-        // Those that have not ended by then end by themselves: the cancel is in their logs.
+        // Others end by themselves: the cancel is in their logs.
         let _ = tokio::time::timeout(GRACE, join_all(cancels)).await;
     }
 

@@ -7,11 +7,11 @@ use contracts::tavern::common::v1::{SceneEnding, run_event::Kind};
 
 use super::actor::{Actor, SceneStop};
 
-/// How long turns under way may take to end.
+/// The time for turns in progress to end.
 const CLOSING: Duration = Duration::from_secs(60);
 
 impl Actor {
-    /// Notes that the scene shall end; a second request changes nothing.
+    /// Notes that the scene shall end; a second request has no effect.
     pub(super) async fn request_end(&mut self, reason: String) -> Result<(), SceneStop> {
         if self.state.is_ending {
             return Ok(());
@@ -20,8 +20,8 @@ impl Actor {
             .await
     }
 
-    /// Returns true once the scene has ended: its turns first, then its workflows, that of the end last.
-    /// Turns that have not ended in time are cancelled.
+    /// Returns true once the scene has ended: its turns first, then its workflows, the workflow of
+    /// the end last. Turns that have not ended in time are cancelled.
     pub(super) async fn is_over(&mut self) -> bool {
         if !self.state.is_ending {
             return false;

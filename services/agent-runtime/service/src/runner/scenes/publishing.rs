@@ -16,11 +16,11 @@ use crate::{
     wire,
 };
 
-/// When a publisher shall try again that was refused.
+/// The delay for a publisher whose event was rejected.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Actor {
-    /// Publishes an event for a caller or an agent: once per named request, and not too fast.
+    /// Publishes an event for a caller or an agent: once per named request, within the throttle.
     pub(super) async fn publish_for(
         &mut self,
         draft: Draft,
@@ -88,7 +88,7 @@ impl Actor {
         Ok(Ok(published))
     }
 
-    /// Publishes an event of the scene itself, which no throttle holds back.
+    /// Publishes an event of the scene itself, which is not throttled.
     pub(super) async fn publish_own(&mut self, draft: Draft) -> Result<(), SceneStop> {
         let (event, request_id) = self.event(draft);
         if self.state.request(&request_id).is_some() {
@@ -124,7 +124,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Makes an event of what is to be published, and returns the name of the request.
+    /// Makes an event of a draft, and returns it with the name of the request.
     fn event(&self, draft: Draft) -> (Event, String) {
         let now = self.shared.clock.now();
         let ttl = Duration::from_secs(self.scene.ttl_seconds.into());
@@ -170,7 +170,7 @@ fn throttled(message: String) -> Failure {
     Failure::new(Code::ResourceExhausted, reason, message).retry_after(RETRY_AFTER)
 }
 
-/// Reports that a scene does not run.
+/// Reports that a scene is not running.
 pub(crate) fn not_running(message: &str) -> Failure {
     Failure::new(
         Code::FailedPrecondition,

@@ -1,4 +1,4 @@
-//! What the log of a scene says, live and after a crash.
+//! The state of a scene, as its log has it, live and after a crash.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,36 +16,36 @@ use crate::{running_scenes::Published, wire};
 
 /// The type of the event by which a change of the world state is published (rule G306).
 pub(super) const WORLD_UPDATED: &str = "world.state.updated";
-/// How many events may wait for an agent that says nothing (rule G407).
+/// The default size of an agent's queue, in events (rule G407).
 const DEFAULT_QUEUE: usize = 64;
-/// How many named requests are remembered.
+/// The most named requests that are remembered.
 const MOST_REQUESTS: usize = 10_000;
 
-/// A scene as its log says.
+/// The state of a scene from its log.
 #[derive(Debug)]
 pub(super) struct Replayed {
     pub(super) channel: Channel,
-    /// When the scene was started.
+    /// The start time of the scene.
     pub(super) started: Timestamp,
-    /// The turns that are under way or about to start, by instance.
+    /// The turns that are in progress or about to start, by instance.
     pub(super) taken: HashMap<String, Taken>,
-    /// How many turns there were.
+    /// The number of turns.
     pub(super) turns: u64,
     /// The workflows that are to run, in order.
     pub(super) workflows: VecDeque<DueWorkflow>,
-    /// When each timer fired last.
+    /// The last time of each timer.
     pub(super) fired: HashMap<String, Timestamp>,
-    /// The version of the world state that was published last.
+    /// The last published version of the world state.
     pub(super) announced: u64,
     /// Whether the end was requested.
     pub(super) is_ending: bool,
     /// Whether the workflow of the end has run.
     pub(super) has_closed: bool,
-    /// Why the run was asked to be cancelled.
+    /// The reason of a requested cancel of the run.
     pub(super) cancelled: Option<String>,
-    /// How many events were published, apart from ticks.
+    /// The number of published events, apart from ticks.
     pub(super) published: u64,
-    /// The last named request of each agent to sleep, and until when it sleeps.
+    /// The last named request of each agent to sleep, and the end of that sleep.
     pub(super) sleep_requests: HashMap<String, (String, Option<Timestamp>)>,
     requests: Requests,
 }
@@ -61,17 +61,17 @@ pub(super) struct Taken {
 /// A workflow that is to run.
 #[derive(Clone, Debug)]
 pub(super) struct DueWorkflow {
-    /// The key under which it stands in the scene.
+    /// Its key in the scene.
     pub(super) key: String,
     pub(super) workflow_id: String,
-    /// The event that began it.
+    /// The event that triggered it.
     pub(super) event: Option<Event>,
-    /// The version of the world state that it is given; none until it is about to start.
+    /// The version of the world state in its inputs; none until it is about to start.
     pub(super) world_version: Option<u64>,
 }
 
 impl DueWorkflow {
-    /// Returns the event that began it; empty for the start and the end of the scene.
+    /// Returns the event that triggered it; empty for the start and the end of the scene.
     pub(super) fn event_id(&self) -> String {
         self.event
             .as_ref()
@@ -129,7 +129,7 @@ impl Replayed {
         replayed
     }
 
-    /// Takes what happened.
+    /// Applies an event.
     pub(super) fn apply(&mut self, scene: &Scene, kind: &Kind) {
         match kind {
             Kind::EventPublished(published) => {
@@ -164,7 +164,7 @@ impl Replayed {
                     due.find(|due| due.key == started.moment && due.event_id() == started.event_id);
                 match due {
                     Some(due) => due.world_version = Some(started.world_version),
-                    // The workflow of the end is due from here on.
+                    // The workflow of the end is due from now on.
                     None => self.add_closing(scene, started),
                 }
             }
@@ -189,7 +189,7 @@ impl Replayed {
         }
     }
 
-    /// Puts the workflows of a moment in the queue.
+    /// Adds the workflows of a moment to the queue.
     pub(super) fn add_workflows(&mut self, scene: &Scene, moment: &WorkflowTrigger) {
         let workflows = scene.workflows.iter();
         for workflow in workflows.filter(|workflow| workflow.moment == *moment) {
@@ -209,7 +209,7 @@ impl Replayed {
         }
     }
 
-    /// Returns what a named request published, with the digest of its event.
+    /// Returns the event that a named request published, with its digest.
     pub(super) fn request(&self, request_id: &str) -> Option<&([u8; 32], Published)> {
         self.requests.known.get(request_id)
     }

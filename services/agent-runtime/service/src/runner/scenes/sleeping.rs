@@ -1,4 +1,4 @@
-//! Agents that sleep, and what wakes them (rule G410).
+//! Agents that sleep, and the events that wake them (rule G410).
 
 use agent_domain::{
     event::{Priority, Source},
@@ -13,11 +13,11 @@ use crate::{
     wire,
 };
 
-/// The type of the event that an agent takes whose time to wake came.
+/// The type of the event at the end of an agent's sleep.
 const WOKE: &str = "instance.woke";
 
 impl Actor {
-    /// Lets an agent sleep, once for a named request.
+    /// Puts an agent to sleep, once for a named request.
     pub(super) async fn let_sleep(&mut self, asleep: Asleep) -> Result<Slept, SceneStop> {
         let Asleep {
             instance_id,
@@ -52,7 +52,7 @@ impl Actor {
         Ok(true)
     }
 
-    /// Wakes every agent for which something came that wakes it.
+    /// Wakes every agent with a waiting event that wakes it.
     pub(super) async fn wake_sleepers(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         for (instance_id, cause) in self.state.channel.waking(now) {
@@ -64,7 +64,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Publishes that the time of an agent came, once for each sleep, so that a turn begins with it.
+    /// Publishes the end of an agent's sleep, once for each sleep, so that a turn begins with it.
     async fn publish_wake(&mut self, instance_id: &str) -> Result<(), SceneStop> {
         let mut members = self.state.channel.members().iter();
         let member = members.find(|member| member.instance_id == instance_id);

@@ -1,20 +1,20 @@
-//! How fast publishers may publish (rule G405).
+//! The rate limit of publishers (rule G405).
 
 use std::{collections::HashMap, time::Duration};
 
 use agent_domain::event::Source;
 use core_types::Timestamp;
 
-/// How many events a second one publisher may publish.
+/// The most events per second of one publisher.
 pub(super) const PER_SECOND: f64 = 20.0;
-/// How many it may publish at once.
+/// The most events of one publisher at once.
 const BURST: f64 = 50.0;
-/// How many publishers are known at once.
+/// The most publishers that are known at once.
 const MOST_PUBLISHERS: usize = 10_000;
-/// How fast each publisher publishes.
+/// The rates of publishers.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// What each may still publish at once, and when that was so.
+    /// The remaining events of each publisher, and the time of that count.
     left: HashMap<String, (f64, Timestamp)>,
 }
 

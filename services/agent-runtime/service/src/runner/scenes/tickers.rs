@@ -1,10 +1,10 @@
-//! When the agents of a scene think by themselves (rule G409).
+//! The times at which the agents of a scene think by themselves (rule G409).
 
 use std::collections::HashMap;
 
 use core_types::Timestamp;
 
-/// The type of the event that a tick is.
+/// The type of the event of a tick.
 pub(super) const TICK: &str = "instance.tick";
 
 /// The ticks of the agents of a scene, by agent.
@@ -16,9 +16,9 @@ pub(super) struct Ticks {
 /// The ticks of one agent.
 #[derive(Debug)]
 pub(super) struct Ticker {
-    /// When the next is due.
+    /// The time of the next tick.
     pub(super) due: Timestamp,
-    /// What the agent had seen when it thought last; none after a start of the process.
+    /// The agent's view when it thought last; none after a start of the process.
     pub(super) seen: Option<Seen>,
 }
 
@@ -32,8 +32,8 @@ pub(super) struct Seen {
 }
 
 impl Ticker {
-    /// Takes the present view of an agent, and returns whether it changed. Versions that cannot be read are no
-    /// change: the versions known before count until they can be read.
+    /// Stores the present view of an agent, and returns whether it changed. Versions that cannot be
+    /// read are no change: the versions known before count until they can be read.
     pub(super) fn take(&mut self, now: Seen) -> bool {
         let Some(before) = self.seen else {
             self.seen = now.versions.map(|_| now);
@@ -47,7 +47,7 @@ impl Ticker {
 }
 
 impl Ticks {
-    /// Returns when the next tick is due.
+    /// Returns the time of the next tick.
     pub(super) fn due(&self) -> Option<Timestamp> {
         self.by_instance.values().map(|ticker| ticker.due).min()
     }

@@ -1,4 +1,4 @@
-//! Ticks: an agent thinks from time to time if something changed since it thought last (rule G409).
+//! Ticks: an agent thinks from time to time if its view changed since it thought last (rule G409).
 
 use agent_domain::{
     event::{Priority, Source, SourceKind},
@@ -16,8 +16,8 @@ use super::{
 use crate::running_scenes::Draft;
 
 impl Actor {
-    /// Publishes a tick for each agent whose time came and for whom something changed, one of which waits
-    /// at most.
+    /// Publishes a tick for each agent whose tick is due and whose view changed, unless a tick
+    /// waits for it.
     pub(super) async fn tick(&mut self) -> Result<(), SceneStop> {
         if self.state.is_ending || self.control.is_paused() {
             return Ok(());
@@ -56,7 +56,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Notes what an agent had seen whose turn has ended.
+    /// Notes the view of an agent whose turn has ended.
     pub(super) async fn note_seen(&mut self, instance_id: &str) {
         let scene = std::sync::Arc::clone(&self.scene);
         let Some(instance) = scene.instance(instance_id) else {
@@ -70,7 +70,7 @@ impl Actor {
         }
     }
 
-    /// Whether something changed since an agent thought last, or its ticks do not ask for that.
+    /// Whether an agent's view changed since it thought last, or its ticks do not require that.
     async fn has_changed(&mut self, instance: &Instance) -> bool {
         let settings = self.shared.states.settings_of(instance).await;
         let settings = settings.unwrap_or_else(|_| instance.tavern.clone());

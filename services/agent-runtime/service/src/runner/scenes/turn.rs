@@ -27,7 +27,7 @@ use super::{
 };
 use crate::runner::turns::NewTurn;
 
-/// The scope in which request ids of these turns count.
+/// The scope of the request ids of these turns.
 const SCOPE: &str = "tavern.agent.v1.SceneService/turn";
 
 /// A turn of an agent, from its start to its end.
@@ -39,7 +39,7 @@ struct AgentTurn {
 }
 
 impl Actor {
-    /// Lets every idle agent take the events that wait for it (rule G407).
+    /// Starts turns of all idle agents with the events that wait for them (rule G407).
     pub(super) async fn begin_turns(&mut self) -> Result<(), SceneStop> {
         let starts = self.scene.workflows.iter();
         let has_started = starts
@@ -72,7 +72,7 @@ impl Actor {
         }
     }
 
-    /// Cancels the turns that the process before this one left.
+    /// Cancels the turns of the process before this one.
     pub(super) async fn cancel_taken(&self) {
         for taken in self.state.taken.values() {
             let Ok(request_id) = RequestId::new(taken.request_id.as_str()) else {
@@ -84,8 +84,8 @@ impl Actor {
         }
     }
 
-    /// Returns the turn that a request started; it must not continue only because the storage did not
-    /// answer.
+    /// Returns the turn that a request started; it must not continue only because the storage did
+    /// not answer.
     async fn started(&self, request_id: &RequestId) -> Option<common::Run> {
         let mut backoff = Backoff::default();
         loop {
@@ -103,7 +103,7 @@ impl Actor {
         }
     }
 
-    /// Starts the turn of an agent that took events, or follows the one that was started.
+    /// Starts the turn of an agent that took events, or follows the started one.
     pub(super) fn spawn_turn(&mut self, taken: Taken) {
         let turn = AgentTurn {
             shared: Arc::clone(&self.shared),
@@ -146,7 +146,7 @@ impl AgentTurn {
                 handled.error = error;
                 return handled;
             }
-            // Callers' own turns come first, and too many wait.
+            // Callers' own turns come first, and too many turns wait.
             tokio::time::sleep(backoff.after(&status)).await;
         }
     }
@@ -189,8 +189,8 @@ impl AgentTurn {
     }
 }
 
-/// Returns how what an agent publishes came about that took events: the longest of their chains, and the
-/// step of this turn.
+/// Returns the causes of the events of an agent that took events: the longest of their chains, and
+/// the step of this turn.
 fn chain(events: &[Event], instance_id: &str) -> Vec<Hop> {
     let Some(longest) = events.iter().max_by_key(|event| event.chain.len()) else {
         return Vec::new();

@@ -33,9 +33,9 @@ use crate::{
     states::Update,
 };
 
-/// How long a workflow of a scene may take.
+/// The time limit of a workflow of a scene.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The most events that one workflow publishes.
+/// The most events of one workflow.
 const MOST_EVENTS: usize = 100;
 
 /// A run of a workflow of the scene.
@@ -66,7 +66,7 @@ impl Actor {
                 Ok(world) => world,
                 Err(failure) => return self.look_again(failure, "the world state"),
             };
-            // After a crash it is asked for with the same inputs.
+            // After a crash it is requested with the same inputs.
             self.record(vec![Kind::SceneWorkflowStarted(SceneWorkflowStarted {
                 moment: next.key.clone(),
                 event_id: next.event_id(),
@@ -125,8 +125,8 @@ impl Actor {
         Ok(())
     }
 
-    /// Changes the world state and publishes events, as a workflow says. Repeating it after a crash does
-    /// nothing twice.
+    /// Changes the world state and publishes events, from the outputs of a workflow. A repeat after
+    /// a crash changes and publishes nothing twice.
     async fn apply_outputs(
         &mut self,
         end: &WorkflowEnd,

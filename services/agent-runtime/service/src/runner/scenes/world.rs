@@ -12,7 +12,7 @@ use super::{
 };
 use crate::running_scenes::{Change, Draft};
 
-/// How long changes are merged.
+/// The time for which changes are merged.
 const MERGED: Duration = Duration::from_millis(50);
 
 impl Actor {
@@ -23,8 +23,8 @@ impl Actor {
         changes.push(change);
     }
 
-    /// Publishes what was changed, when no other change is to be merged with it. Changes before a crash are
-    /// found by their versions.
+    /// Publishes the changes, when no other change is to be merged with them. Changes before a
+    /// crash are found by their versions.
     pub(super) async fn announce_world(&mut self) -> Result<(), SceneStop> {
         let now = self.shared.clock.now();
         let is_due = self.changes.as_ref().is_some_and(|(at, _)| *at <= now);
@@ -61,8 +61,8 @@ impl Actor {
     }
 }
 
-/// Returns what published changes: one that made all of them, else the scene; and the longest way in which
-/// they came about.
+/// Returns the source of changes: the author of all of them, else the scene; and the longest chain
+/// of their causes.
 fn origin(changes: &[Change], scene_id: &str) -> (Source, Vec<Hop>) {
     let chain = changes.iter().map(|change| &change.chain);
     let chain = chain.max_by_key(|chain| chain.len()).cloned();

@@ -16,7 +16,7 @@ use super::{Turns, run_of};
 use crate::error::run_lost;
 use turn_log::fork::{Edit, ForkError, fork};
 
-/// The scope in which request ids of forks count.
+/// The scope of the request ids of forks.
 const SCOPE: &str = "tavern.agent.v1.AgentService/ForkTurn";
 
 /// A turn to fork.
@@ -26,9 +26,10 @@ pub struct NewFork {
     pub run_id: String,
     /// The event.
     pub sequence: u64,
-    /// What is different.
+    /// The edit.
     pub edit: Option<Edit>,
-    /// The name of the fork's conversation, without its prefix: of a named request always the same.
+    /// The name of the fork's conversation, without its prefix: always the same for a named
+    /// request.
     pub key: String,
     /// The caller's name for the request; empty if it is never repeated.
     pub request_id: String,
@@ -38,7 +39,7 @@ pub struct NewFork {
     pub options: Option<RunOptions>,
 }
 
-/// The states that a fork has copies of, from one conversation to another.
+/// The states that are copied from one conversation to another.
 struct Copies<'a> {
     from: &'a str,
     to: &'a str,
@@ -48,11 +49,12 @@ struct Copies<'a> {
 }
 
 impl Turns {
-    /// Starts a turn that continues another one, or finds the one that the same request started. Returns its
-    /// run, and whether the request was seen before.
+    /// Starts a turn that continues another one, or finds the turn that the same request started.
+    /// Returns its run, and whether the request was seen before.
     ///
     /// # Errors
-    /// Why it is not forked, REQUEST_ID_REUSED, OVERLOADED, or a storage that does not work.
+    /// The reason for which it cannot be forked, REQUEST_ID_REUSED, OVERLOADED, or a storage that
+    /// does not work.
     pub async fn fork(&self, context: CallContext, new: NewFork) -> Result<(Run, bool), Status> {
         let turns = self.clone();
         to_its_end(async move { turns.begin_fork(&context, new).await }).await
@@ -129,7 +131,7 @@ impl Turns {
         }
     }
 
-    /// Copies the states as they were at a time, and as the requests that are taken over showed them.
+    /// Copies the states of a time, and the versions that the requests taken over showed.
     async fn copy_states(
         &self,
         copies: &Copies<'_>,
@@ -173,7 +175,8 @@ impl Turns {
     }
 }
 
-/// Returns the plan of a fork and its conversation. It is in no scene, but has a copy of the world state.
+/// Returns the plan of a fork and its conversation. The fork is in no scene, but has a copy of the
+/// world state.
 fn plan_of(original: &Plan, key: &str) -> (Plan, String) {
     let mut plan = original.clone();
     let Some(scene) = &mut plan.scene else {

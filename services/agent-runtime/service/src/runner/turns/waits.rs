@@ -1,4 +1,4 @@
-//! Agents of a scene that ask each other (rule G901).
+//! Agents of a scene that call each other (rule G901).
 
 use agent_domain::{
     event::Hop,
@@ -15,8 +15,8 @@ use super::Inner;
 use crate::running_scenes::SceneInstance;
 
 impl Inner {
-    /// Returns how what a turn publishes came about that another agent of the scene asked for: as what the
-    /// turn of that agent publishes.
+    /// Returns the causes of the events of a turn that another agent of the scene called for: the
+    /// chain of that agent's turn.
     pub(super) async fn chain_above(
         &self,
         context: &CallContext,
@@ -33,8 +33,8 @@ impl Inner {
         Ok(Vec::new())
     }
 
-    /// Refuses a turn of an agent of a scene that would wait for one that waits for it. Until the guard is
-    /// dropped, no other agent asks.
+    /// Rejects a turn of an agent of a scene that would wait for a turn that waits for it. Until
+    /// the guard is dropped, no other agent calls.
     ///
     /// # Errors
     /// WAIT_CYCLE, or a storage that does not work.

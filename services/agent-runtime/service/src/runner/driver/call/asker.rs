@@ -14,7 +14,7 @@ use run_events::outcome;
 
 use crate::runner::driver::stop::TurnStop;
 
-/// What questions of one turn need. Clone, cheap.
+/// The questions of one turn. Clone, cheap.
 #[derive(Clone)]
 pub(in crate::runner::driver) struct Asker {
     pub(in crate::runner::driver) questions: Questions,

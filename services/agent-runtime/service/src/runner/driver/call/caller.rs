@@ -8,7 +8,7 @@ use run_events::{CancelReason, Recorder, RunControl, durability_to_proto};
 use super::Asker;
 use crate::runner::driver::stop::TurnStop;
 
-/// Asks the registry for the calls of one turn. Clone, cheap.
+/// The client of the registry for the calls of one turn. Clone, cheap.
 #[derive(Clone)]
 pub(in crate::runner::driver) struct TurnCaller {
     pub(in crate::runner::driver) calls: CallClient,

@@ -1,5 +1,5 @@
-//! Shortening long outputs by a workflow before the model reads them (rule G605). The output itself stays
-//! in the log, and is read by its handle.
+//! Shortening long outputs by a workflow before the model reads them (rule G605). The whole output
+//! stays in the log, and is read by its handle.
 
 use agent_domain::{
     reduction::{self, MAX_REDUCED_BYTES},

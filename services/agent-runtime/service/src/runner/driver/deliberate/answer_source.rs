@@ -1,4 +1,4 @@
-//! What gives an answer, and what it is asked with.
+//! The source of an answer, and the request to it.
 
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ impl Driver {
         })
     }
 
-    /// Returns what the agent's deliberation workflow is asked; none if there is no such workflow.
+    /// Returns the request to the agent's deliberation workflow; none without such a workflow.
     fn question(&self, prompt: &Prompt) -> Option<AnswerRequest> {
         Some(AnswerRequest {
             workflow_id: self.plan.deliberation.clone()?,
@@ -156,7 +156,7 @@ impl Driver {
         })
     }
 
-    /// Returns what a workflow deliberates about (rule G201).
+    /// Returns the subject of a workflow's deliberation (rule G201).
     fn situation(&self, prompt: &Prompt) -> Situation {
         let said = prompt.messages.iter();
         let said = said.filter(|message| message.role != Role::System);
@@ -208,11 +208,11 @@ impl Driver {
         }
     }
 
-    /// Sends a prompt to a model; what it answers comes in pieces.
+    /// Sends a prompt to a model; the answer is a stream of pieces.
     fn request(&self, model: &Model, prompt: Prompt, started: Instant) -> Pieces {
         let reserved = self.reserved(self.turn().last().is_some());
         let reserved = reserved.unwrap_or(Some(budgets::SHORTEST_ANSWER));
-        // The run's own deadline comes first, through its control.
+        // The deadline of the run comes first, through its control.
         let deadline = started + self.log.recorder().remaining() + Duration::from_secs(1);
         model.generate(ModelRequest {
             max_output_tokens: budgets::within(self.plan.max_output_tokens, reserved),
@@ -228,7 +228,7 @@ impl Driver {
         })
     }
 
-    /// Returns the grammar of the next answer; empty where it needs none, or the model calls natively.
+    /// Returns the grammar of the next answer; empty if it needs none, or the model calls natively.
     fn grammar(&self, used: GrammarUse) -> String {
         let mode = match used {
             GrammarUse::None => return String::new(),

@@ -1,4 +1,4 @@
-//! What is done with an answer while the model is still writing it.
+//! The handling of an answer while the model is still writing it.
 
 use agent_domain::reading::{Reader, UnknownCall};
 use call_catalogue::Dialect;
@@ -29,9 +29,9 @@ pub(in crate::runner) struct StreamingAnswer {
 }
 
 impl StreamingAnswer {
-    /// Looks at the name of a call. Only the first of a block counts, as those before it would
-    /// still run; and only where the name is certain at once: in a block of fields a later field
-    /// can change which tool is meant (T18).
+    /// Checks the name of a call. Only the first of a block counts, as earlier ones would still
+    /// run; and only if the name is certain at once: in a block of fields a later field can change
+    /// the tool (T18).
     fn look_at(&mut self, name: String, tool: &ToolState, span: call_catalogue::Span) {
         let Some((block, dialect)) = self.opened.take() else {
             return;
@@ -49,7 +49,7 @@ impl StreamingAnswer {
 }
 
 impl StreamingAnswer {
-    /// Voids what was read so far, which turned out to be a thought.
+    /// Voids the reading so far, which turned out to be a thought.
     fn take_back(&mut self) {
         self.reader.take_back();
         (self.unknown, self.opened) = (None, None);
@@ -118,7 +118,7 @@ impl Driver {
         self.tell_all(answer.text.release()).await
     }
 
-    /// Passes on what the reader may see; text after a block is logged only (rule A3).
+    /// Releases text; text after a block is logged only (rule A3).
     async fn release_event(
         &mut self,
         event: Event,
@@ -156,11 +156,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Notes the calls that nothing can change any more, and sends those that may leave.
+    /// Notes the calls that no later text can change, and sends the ones that may start.
     async fn start_early(&mut self, answer: &mut StreamingAnswer) -> Result<(), TurnStop> {
         let sure = answer.reader.sure();
         if sure.len() > answer.announced {
-            // What was said before the calls stands before them in the log.
+            // Text before the calls precedes them in the log.
             self.tell_all(answer.text.release()).await?;
             for reading in &sure[answer.announced..] {
                 self.log.note(selected(reading))?;

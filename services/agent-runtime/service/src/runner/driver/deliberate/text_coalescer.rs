@@ -8,7 +8,7 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(in crate::runner::driver) struct TextCoalescer(Coalescer<Part>);
 
-/// What a model writes.
+/// A part of a model's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::runner::driver) enum Part {
     Text,
