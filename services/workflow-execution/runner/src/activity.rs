@@ -1,4 +1,4 @@
-//! Whether something of a run is under way that is no wait.
+//! The activity of a run apart from its waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Counts what is under way in a run beside waits. Clones count together.
+/// Counts the work in progress in a run apart from waits. Clones share a count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Activity {
     inner: Arc<Inner>,
@@ -15,27 +15,27 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 struct Inner {
     count: AtomicUsize,
-    /// Notified when nothing is left.
+    /// Notified when the count becomes zero.
     quiet: Notify,
 }
 
-/// Something that is under way until this is dropped.
+/// Work in progress until this is dropped.
 #[derive(Debug)]
 pub(super) struct Active(Activity);
 
 impl Activity {
-    /// Notes that something begins.
+    /// Notes that work begins.
     pub(super) fn begin(&self) -> Active {
         self.inner.count.fetch_add(1, Ordering::SeqCst);
         Active(self.clone())
     }
 
-    /// Whether nothing is under way but waits.
+    /// Whether the run has no work in progress but waits.
     pub(super) fn is_quiet(&self) -> bool {
         self.inner.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Waits until nothing has been under way but waits for about this long.
+    /// Waits until the run has had no work but waits for about this long.
     pub(super) async fn quiet_for(&self, time: Duration) {
         loop {
             self.inner.quiet.notified().await;

@@ -1,7 +1,8 @@
-//! What a run that works for an agent may use, and what it has used (rules G206 and G703).
+//! The grant of a run that works for an agent, and its usage (rules G206 and G703).
 //!
-//! Everything is counted from the log, so a run that resumes comes to the same. Of tokens and money, a
-//! request to a model, an agent or a workflow has all that is left, so they are made one after the other.
+//! All usage is counted from the log, so a run that resumes has the same. A request to a model, an
+//! agent or a workflow is granted all remaining tokens and money, so these requests are made one
+//! after the other.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +20,12 @@ use tokio::sync::OwnedMutexGuard;
 /// The fewest tokens that are worth a request (rule G702).
 const SHORTEST_ANSWER: u64 = 256;
 
-/// What a run may use and has used; its zones share it.
+/// The grant and the usage of a run; its zones share it.
 #[derive(Debug, Default)]
 pub struct Allowance {
     grant: Option<CallGrant>,
     used: Mutex<Used>,
-    /// Held by what has all that is left.
+    /// Held by the request that has all remaining tokens and money.
     remainder: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -33,15 +34,15 @@ struct Used {
     totals: ModelTotals,
     /// The effects of the calls, counted once over their attempts.
     calls: HashSet<String>,
-    /// How many calls the runs below made.
+    /// The number of calls of the runs below.
     below: u32,
     repetition: Repetition,
-    /// How often the newest calls were repeated, if a model is still to read that.
+    /// The number of repetitions of the newest calls, if a model is still to read it.
     remark: Option<usize>,
 }
 
 impl Allowance {
-    /// Counts what a run has used before this process.
+    /// Counts the usage of a run before this process.
     pub fn of(run_id: &str, events: &[RunEvent]) -> Self {
         let grant = events.first().and_then(|event| match &event.kind {
             Some(Kind::RunStarted(started)) => started.grant.clone(),
@@ -83,10 +84,10 @@ impl Allowance {
         self.grant.is_some()
     }
 
-    /// Takes calls that are about to leave.
+    /// Counts calls that are about to be sent.
     ///
     /// # Errors
-    /// More calls than are left, or the same call with the same result for the fifth time.
+    /// Too few calls are left, or the same call has had the same result five times.
     pub(super) fn take(&self, effects: impl Iterator<Item = String>) -> Result<(), Failure> {
         let mut used = self.used();
         let Some(grant) = &self.grant else {
@@ -109,7 +110,7 @@ impl Allowance {
         }
     }
 
-    /// Counts what a call used that has ended.
+    /// Counts the usage of a call that has ended.
     pub(super) fn settled(&self, arguments_json: &str, result: &CallResult) {
         let mut used = self.used();
         for total in &result.model_totals {
@@ -124,14 +125,14 @@ impl Allowance {
         used.remark = is_due.then_some(now).or(used.remark);
     }
 
-    /// Returns what a model is to read beside the results of its calls: that it repeats them.
+    /// Returns the remark that a model reads with the results of its calls: that it repeats them.
     pub(super) fn take_remark(&self) -> Option<String> {
         let times = self.used().remark.take();
         let times = times.filter(|_| self.grant.is_some());
         times.map(call_prompt::observation::repeated)
     }
 
-    /// Counts what models used.
+    /// Counts the usage of models.
     pub(super) fn add(&self, totals: &[ModelTotal]) {
         let mut used = self.used();
         for total in totals {
@@ -139,14 +140,14 @@ impl Allowance {
         }
     }
 
-    /// Waits until nothing else uses what is left of tokens and money, where they are bounded.
+    /// Waits until no other request uses the remaining tokens and money, if they are bounded.
     pub(super) async fn remainder(&self) -> Option<OwnedMutexGuard<()>> {
         let bounded = |grant: &CallGrant| grant.tokens > 0 || grant.money_micros > 0;
         self.grant.as_ref().filter(|grant| bounded(grant))?;
         Some(Arc::clone(&self.remainder).lock_owned().await)
     }
 
-    /// Returns what a call may use, or a request to a model; nothing if the run is not bounded.
+    /// Returns the grant of a call, or of a request to a model; none if the run is not bounded.
     ///
     /// # Errors
     /// Tokens or money are used up.
@@ -172,7 +173,7 @@ impl Allowance {
         }))
     }
 
-    /// Adds to the outcome of the run what it used.
+    /// Adds the usage of the run to its outcome.
     pub(super) fn with_used(&self, outcome: RunOutcome) -> RunOutcome {
         let used = self.used();
         RunOutcome {
@@ -187,7 +188,7 @@ impl Allowance {
     }
 }
 
-/// Lets a workflow be called that the one at hand is made of, although the agent has no such tool.
+/// Allows calls of a workflow that is part of the present one, although the agent has no such tool.
 pub(super) fn with_part(grant: CallGrant, tool_id: &str) -> CallGrant {
     let with = |tools: GrantedTools| {
         let mut tool_ids = tools.tool_ids;
@@ -202,7 +203,7 @@ pub(super) fn with_part(grant: CallGrant, tool_id: &str) -> CallGrant {
     }
 }
 
-/// Makes the failure of a node whose run used all that it may.
+/// Makes the failure of a node whose run has used up its grant.
 pub(super) fn exhausted(unit: &str, words: &str) -> Failure {
     let message = format!(
         "the workflow used all {words} that the agent's budgets leave it; answer with what there is, or raise \

@@ -1,4 +1,4 @@
-//! Notes from time to time what of a run's log is needed to continue it (rule W5).
+//! Records from time to time the part of a run's log that is needed to continue it (rule W5).
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use workflow_domain::plan::Plan;
 
 use super::needed::needed;
 
-/// The checkpoints of one run. Clones are handles of the same.
+/// The checkpoints of one run. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Checkpoints {
     runs: Runs,
     recorder: Recorder,
     plan: Arc<Plan>,
-    /// Held while one is made.
+    /// Held while a checkpoint is made.
     one: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Checkpoints {
-    /// Makes those of a run.
+    /// Makes the checkpoints of a run.
     pub fn new(runs: Runs, recorder: Recorder, plan: Arc<Plan>) -> Self {
         Self {
             runs,
@@ -29,12 +29,12 @@ impl Checkpoints {
         }
     }
 
-    /// Whether it is time for one.
+    /// Whether a checkpoint is due.
     pub(super) fn is_due(&self) -> bool {
         self.recorder.is_checkpoint_due()
     }
 
-    /// Makes one, unless it is being made. The run continues without it if that fails.
+    /// Makes a checkpoint, unless one is being made. The run continues without it if that fails.
     pub(super) async fn make(&self) {
         let Ok(_one) = self.one.try_lock() else {
             return;

@@ -1,4 +1,4 @@
-//! Asking the registry what tools are like.
+//! Requesting the descriptions of tools from the registry.
 
 use call_catalogue::{Tool, ToolKind};
 use call_outcome::{Category, Failure};
@@ -14,10 +14,10 @@ use workflow_domain::tool::tool_to_value;
 
 use super::{Clients, code_of};
 
-/// The most ids that the registry takes at once.
+/// The most ids in one request to the registry.
 const MAX_BATCH: usize = 500;
 
-/// Asks for the tools with these ids, in their order.
+/// Requests the tools with these ids, in their order.
 ///
 /// # Errors
 /// No tool has one of the ids, or the registry does not answer.
@@ -73,8 +73,8 @@ impl Clients {
     }
 }
 
-/// Returns the ids and etags of the tools with these names, in their order; nothing if one of them is not there
-/// or not read-only, or if the registry does not answer.
+/// Returns the ids and etags of the tools with these names, in their order; none if one of them is
+/// missing or not read-only, or if the registry does not answer.
 pub(super) async fn etags_if_read_only(
     peers: &Clients,
     tool_ids: Vec<String>,

@@ -39,7 +39,7 @@ use cached::{KeptResults, NodeLookup};
 use of_run::OfRun;
 use resting::DriveEnd;
 
-/// How many pure nodes run before other tasks of the process get their turn.
+/// The number of pure nodes that run before other tasks of the process have their turn.
 const NODES_PER_TURN: usize = 64;
 
 /// What happened to a node; nothing if the run's log does not take events, so that it cannot continue.
@@ -110,12 +110,12 @@ pub(super) async fn run(
     }
 }
 
-/// Where the nodes of a run, or of an iteration in it, came to.
+/// The reason for which driving the nodes of a run, or of an iteration in it, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DriveStop {
-    /// Nothing is left to happen.
+    /// No node is left to run.
     End,
-    /// They were ended from outside.
+    /// The nodes were ended from outside.
     Stop,
 }
 
@@ -154,7 +154,7 @@ impl Drive {
         }
     }
 
-    /// Runs the nodes until nothing is left to happen, or until they are ended from outside.
+    /// Runs the nodes until none is left to run, or until they are ended from outside.
     async fn reach_end(&mut self) -> Result<DriveStop, AppendError> {
         let control = self.control.clone();
         loop {

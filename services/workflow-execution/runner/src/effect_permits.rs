@@ -1,4 +1,4 @@
-//! What an effect needs a permit of: its key, its run, its type and the whole (rule W50).
+//! The limits of an effect's permits: its key, its run, its type and its depth (rule W50).
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use run_events::Recorder;
 
 use super::permits::{Admission, Bound, Limit, Permits, QueuePlace};
 
-/// How many effects may happen at once.
+/// The most effects at once.
 #[derive(Clone, Debug)]
 pub struct Concurrency {
-    /// Of one run.
+    /// The effects of one run.
     pub per_run: usize,
-    /// Of all runs at the same depth of nesting: one that waits for a run below it must not keep that
-    /// one from its permit.
+    /// The effects of all runs at the same depth of nesting: a run that waits for a run below it
+    /// must not keep that run from its permit.
     pub per_depth: usize,
-    /// Of nodes of a type, in all runs at the same depth.
+    /// The effects of nodes of a type, in all runs at the same depth.
     pub per_type: BTreeMap<String, usize>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct EffectPermits {
     bounds: Concurrency,
 }
 
-/// The key of a node, and how many may hold it.
+/// The key of a node, and the most holders of it.
 pub(super) type Key = (String, usize);
 
 impl EffectPermits {
@@ -41,7 +41,7 @@ impl EffectPermits {
         self.bounds.per_run
     }
 
-    /// Takes the permits of a node's effect, or a turn to them.
+    /// Acquires the permits of a node's effect, or a turn in the queue for them.
     pub(super) fn ask(
         &self,
         recorder: &Recorder,

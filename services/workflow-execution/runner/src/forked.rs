@@ -1,4 +1,4 @@
-//! The first events of a run that takes over what another has done.
+//! The first events of a run that takes over parts of another.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use workflow_domain::plan::{NodeIndex, Plan};
 use super::interface_stream::InterfaceStreams;
 use super::run_state::{Calls, RecordedCall};
 
-/// Returns the calls of nodes under way that succeeded, by the nodes that make them in the new run. They are not
-/// made again.
+/// Returns the successful calls of nodes in progress, by the nodes that make them in the new run.
+/// They are not repeated.
 pub fn calls_taken_over(taken: &TakenOver, calls: &Calls) -> Vec<((NodeIndex, u32), RecordedCall)> {
     let of_node = |&(then, node): &(NodeIndex, NodeIndex)| {
         let calls = calls.of_node(then);
@@ -31,8 +31,8 @@ pub fn calls_taken_over(taken: &TakenOver, calls: &Calls) -> Vec<((NodeIndex, u3
     known
 }
 
-/// Writes what is taken over: the ends of nodes, what they write to streaming outputs, and calls of nodes that had
-/// not ended.
+/// Writes the parts that are taken over: the ends of nodes, their texts in streaming outputs, and
+/// calls of nodes that had not ended.
 pub fn first_events(
     plan: &Arc<Plan>,
     inputs: RunInputs,

@@ -1,4 +1,4 @@
-//! Failures that the settings of their nodes handled, wherever in a run they happened (rule W8).
+//! Failures that the settings of their nodes handled, anywhere in a run (rule W8).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use contracts::tavern::common::v1 as common;
 
 use workflow_domain::limits::MAX_HANDLED;
 
-/// The first failures of a run that were handled, in order. Clones are the same list.
+/// The first handled failures of a run, in order. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HandledFailures {
     /// Locked for a look or an addition, never across an await.
@@ -14,7 +14,7 @@ pub(crate) struct HandledFailures {
 }
 
 impl HandledFailures {
-    /// Lists what the end of a node says: its own failure, and those inside it.
+    /// Adds the handled failures of a node's end: its own, and the ones inside it.
     pub(super) fn note(&self, finished: &common::NodeFinished) {
         let own = (finished.state() == common::NodeState::Handled).then(|| common::NodeFailure {
             node_id: finished.node_id.clone(),
@@ -29,7 +29,7 @@ impl HandledFailures {
         listed.extend(inside.chain(own).take(room));
     }
 
-    /// Returns what is listed.
+    /// Returns the list.
     pub(super) fn list(&self) -> Vec<common::NodeFailure> {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         listed.clone()

@@ -17,13 +17,13 @@ use workflow_domain::node_type::{HistoryRequest, Settled};
 
 use super::{Clients, code_of};
 
-/// How many messages a page of a conversation has.
+/// The number of messages on a page of a conversation.
 const PAGE: i32 = 500;
 
-/// How many pages of a conversation are read at most.
+/// The most pages of a conversation that are read.
 const MAX_PAGES: usize = 200;
 
-/// What kept a conversation from being read or extended.
+/// The reason for which a conversation could not be read or extended.
 enum HistoryError {
     Service(Status),
     Refused(Failure),
@@ -38,7 +38,7 @@ impl From<Status> for HistoryError {
 /// Reads or extends a conversation.
 ///
 /// # Errors
-/// Why that was not possible.
+/// The reason for which that was not possible.
 pub(super) async fn execute(
     peers: Clients,
     control: RunControl,
@@ -59,7 +59,7 @@ async fn ask_until_answered(
     request: HistoryRequest,
     effect_id: String,
 ) -> Result<Settled, Failure> {
-    // One that is too long for a request id leaves the revision to find a repetition.
+    // If the effect id is too long for a request id, a repetition is found by the revision.
     let request_id = RequestId::new(effect_id).map_or_else(|_| String::new(), |id| id.to_string());
     let mut tries = Tries::default();
     loop {
@@ -88,8 +88,8 @@ async fn ask_until_answered(
     }
 }
 
-/// Whether waiting is of no use: the conversation is in a turn, which may be waiting for this run, or
-/// it no longer has the revision that it must have.
+/// Whether waiting is useless: the conversation is in a turn, which may be waiting for this run, or
+/// it no longer has the required revision.
 fn is_final(status: &Status, request: &HistoryRequest) -> bool {
     match grpc_kit::reason(status) {
         Some(ErrorReason::ConversationBusy) => true,
@@ -109,13 +109,14 @@ async fn load(
     conversation_id: &str,
     limit: usize,
 ) -> Result<Settled, HistoryError> {
-    // The revision comes first: what is said in between makes a save under it fail, and is not lost.
+    // The revision comes first: messages added meanwhile make a save under it fail, and are not
+    // lost.
     let revision = revision(peers, conversation_id).await?;
     let mut messages = match revision {
         0 => Vec::new(),
         _ => newest(peers, conversation_id, limit).await?,
     };
-    // Results are not parted from their calls, which came before the newest messages.
+    // Results are not separated from their calls, which came before the newest messages.
     let whole = messages
         .iter()
         .position(|message| message.result_of.is_none());
@@ -123,7 +124,7 @@ async fn load(
     Ok(Settled::History { messages, revision })
 }
 
-/// Appends what the conversation does not have yet. A repetition after a crash finds nothing new.
+/// Appends the messages that the conversation lacks. A repetition after a crash appends nothing.
 async fn save(
     peers: &Clients,
     conversation_id: &str,
@@ -151,7 +152,7 @@ async fn save(
         request_id: request_id.to_owned(),
     };
     let appended = match peers.conversations.clone().append_messages(request).await {
-        // The process before this one saved them, and others came behind.
+        // The process before this one saved them, and others were added after them.
         Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::RequestIdReused) => {
             return Ok(settled(present));
         }
@@ -161,7 +162,7 @@ async fn save(
     Ok(settled(conversation.revision))
 }
 
-/// Returns how many of the messages, from the first, the conversation ends with.
+/// Returns the number of messages, from the first, at the end of the conversation.
 fn known(stored: &[ModelMessage], messages: &[ModelMessage]) -> usize {
     let most = stored.len().min(messages.len());
     let ends_with = |count: &usize| stored[stored.len() - count..] == messages[..*count];

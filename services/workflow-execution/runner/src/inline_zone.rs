@@ -1,4 +1,4 @@
-//! Goes through the iterations of a zone whose nodes have no effects, beside the other tasks of the
+//! Runs the iterations of a zone whose nodes have no effects, alongside the other tasks of the
 //! process.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use workflow_domain::zone::run::{HandledInside, ZoneRun};
 
 use super::overdue;
 
-/// How many steps are done before other tasks get their turn.
+/// The number of steps before other tasks have their turn.
 const STEPS_PER_TURN: usize = 64;
 
 /// How such a zone ended.
@@ -22,11 +22,11 @@ const STEPS_PER_TURN: usize = 64;
 pub struct InlineEnd {
     /// What it gave.
     pub(super) gave: Result<Vec<Arc<Value>>, Failure>,
-    /// The failures inside it that were handled.
+    /// The handled failures inside it.
     pub(super) handled: Vec<HandledInside>,
 }
 
-/// Runs a zone to its end. A cancel of the run ends it, and so does its time.
+/// Runs a zone to its end. A cancel of the run ends it, and so does its time limit.
 pub(super) fn execute(
     planned: &PlanNode,
     seed: u64,

@@ -1,8 +1,8 @@
 //! Streaming outputs of a run on their way into its log.
 //!
-//! What a node writes is recorded once as its own and once for each output of the workflow that it
-//! reaches. The node waits for the log and for nothing else, so a follower that reads slowly holds neither
-//! it nor another follower.
+//! A text of a node is recorded once as its own and once for each output of the workflow that it
+//! reaches. The node waits only for the log, so a slow follower holds up neither it nor another
+//! follower.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,8 +17,8 @@ use workflow_domain::slot::Slot;
 use workflow_domain::stream::{StreamedOutput, streamed_outputs};
 use workflow_domain::stream_value::{to_lines, whole_of};
 
-/// One streaming output. Clones are handles of the same. The lock is held for a moment and never across
-/// an await; only one of the node that writes and the loop of the run uses it at a time.
+/// One streaming output. Clones share it. The lock is held for a moment and never across an await;
+/// the writing node and the loop of the run never use it at the same time.
 #[derive(Clone, Debug)]
 pub(super) struct InterfaceStream {
     state: Arc<Mutex<InterfaceState>>,
@@ -27,11 +27,11 @@ pub(super) struct InterfaceStream {
 #[derive(Debug)]
 struct InterfaceState {
     output: CallOutput,
-    /// What the present generation shows, as far as this process knows.
+    /// The content of the present generation, as far as this process has written it.
     shown: String,
-    /// Whether that is JSON values, each a line, and not text.
+    /// Whether the content is JSON values, each a line, instead of text.
     lines: bool,
-    /// Whether an earlier process may have shown something.
+    /// Whether an earlier process may have written content.
     stale: bool,
 }
 
@@ -48,7 +48,7 @@ impl InterfaceStream {
         }
     }
 
-    /// Begins from the first byte. What was shown before is void.
+    /// Starts again from the first byte. The earlier content is void.
     pub(super) fn begin(&self, now: Timestamp) -> Option<Kind> {
         self.lock().begin(now)
     }
@@ -62,7 +62,7 @@ impl InterfaceStream {
         reset.into_iter().chain(chunk).collect()
     }
 
-    /// Shows what is missing of the whole.
+    /// Adds the missing rest of the whole content.
     fn complete(&self, whole: &Value, now: Timestamp) -> Vec<Kind> {
         let (whole, lines) = match whole {
             Value::Array(values) => (to_lines(values), true),
@@ -118,13 +118,13 @@ pub(super) struct InterfaceStreams {
 struct Streamed {
     output: StreamedOutput,
     slot: Slot,
-    /// Whether the output of the node that has the whole is a stream itself.
+    /// Whether the output of the node with the whole content is a stream itself.
     of_stream: bool,
     stream: InterfaceStream,
 }
 
 impl InterfaceStreams {
-    /// Takes those of the run that `engine` stands for.
+    /// Makes the streaming outputs of the run of `engine`.
     pub(super) fn of_run(engine: &Engine) -> Self {
         let plan = engine.plan();
         let begun =
@@ -146,8 +146,8 @@ impl InterfaceStreams {
         }
     }
 
-    /// Takes those that an iteration of a zone writes: the outputs of the workflow that the zone's streaming output
-    /// of a key reaches.
+    /// Makes the streams of an iteration of a zone: the outputs of the workflow that the zone's
+    /// streaming output of a key reaches.
     pub(super) fn of_iteration(
         engine: &Engine,
         reached: impl Fn(&str) -> Vec<InterfaceStream>,
@@ -169,14 +169,14 @@ impl InterfaceStreams {
         }
     }
 
-    /// Returns the streams whose pieces a node writes to the output at `slot` of it.
+    /// Returns the streams of a node's output at `slot`.
     pub(super) fn written_by(&self, node: NodeIndex, slot: u32) -> Vec<InterfaceStream> {
         let streams = self.streams.iter();
         let written = streams.filter(|streamed| streamed.output.writer == Some((node, slot)));
         written.map(|streamed| streamed.stream.clone()).collect()
     }
 
-    /// Returns what is to be recorded before an event that gives a node its outputs.
+    /// Returns the events to record before an event with the outputs of a node.
     pub(super) fn completed(&self, event: &Event, now: Timestamp) -> Vec<Kind> {
         let (Event::Succeeded(node, outputs) | Event::Handled(node, outputs, _)) = event else {
             return Vec::new();
@@ -197,7 +197,7 @@ impl InterfaceStreams {
     }
 }
 
-/// Returns where the result has an output; those that stream are its first.
+/// Returns the place of an output in the result; streaming outputs are the first ones.
 fn result_place(plan: &Plan, output: usize) -> ResultPlace {
     let outputs = &plan.interface_outputs;
     match outputs.iter().position(|slot| slot.is_stream) {

@@ -1,8 +1,8 @@
-//! Executes runs of workflows: does what the engine of [`workflow_domain`] commands, and records what
-//! happened.
+//! Executes runs of workflows: carries out the commands of the engine of [`workflow_domain`], and
+//! records the events.
 //!
-//! Pure nodes run inline and their outcomes are collected. Before a node with an effect starts,
-//! everything collected, the node's start and the dispatch of its call are made durable together;
+//! Pure nodes run inline and their outcomes are collected. Before a node with an effect starts, all
+//! collected outcomes, the node's start and the dispatch of its call are made durable together;
 //! after it, the settled call and the outcome are. So a chain of n such nodes costs n + 1 commits,
 //! no node ever starts before its inputs are safe, and a crash leaves at most calls that are known
 //! to be unsettled.
@@ -16,9 +16,8 @@
 //! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
 //!   tools write; `yielded`: the values that a script yields.
 //! - `peers`: the services that nodes need.
-//! - `permits`: how much may happen at once; `effect_permits`: of effects; `run_place`,
-//!   `run_keys`: of runs.
-//! - [`forked`]: what a run takes over from another.
+//! - `permits`: concurrency limits; `effect_permits`: of effects; `run_place`, `run_keys`: of runs.
+//! - [`forked`]: the parts that a run takes over from another.
 //! - `handled`: the failures that the outcome of a run lists.
 //! - `result_cache`: results that other nodes reuse; `predict`: those that a run would reuse.
 //! - [`allowance`]: what a run that works for an agent may use.
@@ -26,7 +25,7 @@
 //! - `inline_zone`: the iterations of zones whose nodes have no effects.
 //! - [`wire`]: values and outputs of nodes as JSON text.
 //!
-//! It names no node type and no table: it executes whatever a plan holds, and keeps results by way of a
+//! It names no node type and no table: it executes any plan, and stores results through a
 //! [`ResultStore`].
 
 mod activity;
@@ -86,7 +85,7 @@ pub use permits::QueueFull;
 pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore};
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
-/// What the id of a conversation begins with that was created for a run alone.
+/// The prefix of the id of a conversation that was created for a run alone.
 pub const OWN_CONVERSATION: &str = "flow-";
 
 /// Executes runs.
@@ -96,11 +95,11 @@ pub struct Runner {
     cache: Arc<ResultCache>,
     permits: EffectPermits,
     repeatable: RepeatableTools,
-    /// How long a run that only waits stays in memory.
+    /// The time for which a run that only waits stays in memory.
     rest_after: Duration,
 }
 
-/// A run at some point of its life.
+/// A run at some point of its progress.
 #[derive(Debug)]
 pub struct Prepared {
     /// The state of the run.
@@ -109,13 +108,13 @@ pub struct Prepared {
     pub allowance: Arc<Allowance>,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,
-    /// The workflow by its id; empty for a definition that is not stored.
+    /// The id of the workflow; empty for a definition that is not stored.
     pub workflow_id: String,
 }
 
 impl Runner {
-    /// Takes the services, the results that may be reused, the bounds, and how long a run that only waits
-    /// stays in memory.
+    /// Uses the services, the results that may be reused, the bounds, and the time for which a run
+    /// that only waits stays in memory.
     pub fn new(
         peers: Peers,
         cache: Arc<ResultCache>,
@@ -143,7 +142,7 @@ impl Runner {
         drive::run(self, prepared, waits, place, recorder, control).await
     }
 
-    /// Waits until all that is to outlive the process is written.
+    /// Waits until all data that outlives the process is written.
     pub async fn flush(&self) {
         self.cache.flush().await;
     }
@@ -159,10 +158,10 @@ impl Runner {
     }
 }
 
-/// Waits for work that is dropped, and so ended, when its time is over.
+/// Waits for work that is dropped, and so ended, after its time limit.
 ///
 /// # Errors
-/// The run's log does not take events, so the run cannot continue now.
+/// The run's log rejects events, so the run cannot continue now.
 async fn within(
     timeout: Option<Duration>,
     work: impl Future<Output = Result<Result<Settled, Failure>, AppendError>>,
@@ -174,13 +173,13 @@ async fn within(
     ended.unwrap_or_else(|_| Ok(Err(overdue(timeout))))
 }
 
-/// Makes the failure of a node that took too long.
+/// Makes the failure of a node that exceeded its time limit.
 fn overdue(timeout: Duration) -> Failure {
     let message = format!("the node had not ended after {timeout:?}");
     Failure::new(Category::Timeout, "node_timeout", message)
 }
 
-/// Returns the stable code of a failure that came as a status.
+/// Returns the stable code of a failure from its status.
 fn code_of(status: &Status, otherwise: &str) -> String {
     let name = grpc_kit::reason(status).map(grpc_kit::failure::reason_name);
     name.map_or_else(|| otherwise.to_owned(), str::to_lowercase)

@@ -1,7 +1,7 @@
-//! Asking a language model. A model has no effect outside, so it is asked again when its answer was
-//! lost; an answer that is recorded is never asked for again (rule W32).
+//! Requests to a language model. A model has no effect outside, so a lost answer is requested
+//! again; a recorded answer is never requested again (rule W32).
 //!
-//! What the model writes is recorded in the run while it writes it.
+//! The model's text is recorded in the run while the model writes it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use super::allowance::{self, Allowance};
 use super::node_output::NodeOutput;
 use super::{Clients, code_of, history_call};
 
-/// What went wrong with one attempt.
+/// The failure of one attempt.
 enum GenerateError {
     Service(Status),
     Refused(Failure),
@@ -43,7 +43,7 @@ impl From<AppendError> for GenerateError {
     }
 }
 
-/// The node that asks, and what its run may use.
+/// The node of the request, and the grant of its run.
 pub(super) struct Asker {
     pub(super) recorder: Recorder,
     pub(super) allowance: Arc<Allowance>,
@@ -51,7 +51,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// Counts and records what an answer used.
+    /// Counts and records the usage of an answer.
     async fn report(&self, end: &GenerateEnd) -> Result<(), AppendError> {
         let Some(usage) = end.usage.clone() else {
             return Ok(());
@@ -67,11 +67,11 @@ impl Asker {
     }
 }
 
-/// Asks a model for a whole answer. A cancel of the run drops the request, which ends it at the
+/// Requests a whole answer of a model. A cancel of the run drops the request, which ends it at the
 /// endpoint too.
 ///
 /// # Errors
-/// The run's log does not take events, so the run cannot continue now.
+/// The run's log rejects events, so the run cannot continue now.
 pub(super) async fn execute(
     peers: Clients,
     output: NodeOutput,
@@ -116,7 +116,7 @@ async fn ask_until_answered(
     }
 }
 
-/// Asks the model once.
+/// Sends one request to the model.
 async fn ask(
     peers: &Clients,
     request: &GenerateRequest,
@@ -210,8 +210,8 @@ fn answer(text: String, end: GenerateEnd) -> Result<ModelAnswer, Failure> {
     })
 }
 
-/// Names the calls that the endpoint named not at all or like one before, so that their results can say to which
-/// they belong.
+/// Gives ids to calls that the endpoint left without one or with the id of an earlier call, so that
+/// each result names its call.
 fn name_calls(calls: &mut [Value]) {
     let mut ids = HashSet::new();
     for (place, call) in calls.iter_mut().enumerate() {
@@ -249,7 +249,7 @@ fn to_proto(request: ModelRequest, grant: Option<CallGrant>) -> GenerateRequest 
     }
 }
 
-/// Returns why there is no answer.
+/// Returns the reason for which there is no answer.
 fn refused(status: &Status) -> Failure {
     if grpc_kit::reason(status) == Some(ErrorReason::BudgetExhausted) {
         let metadata = grpc_kit::failure::metadata(status);

@@ -1,8 +1,9 @@
-//! Which events of a run are needed to continue it (rule W5).
+//! The events of a run that are needed to continue it (rule W5).
 //!
-//! What happened inside an iteration or a node that has ended is history: the event of its end says what it
-//! gave. Of a loop that collects nothing only the iterations are needed that gave what its variables hold.
-//! Replaying the events that are left gives the state that all of them give.
+//! Events inside an iteration or a node that has ended are history: the event of its end has the
+//! result. Of a loop that collects nothing, only the iterations are needed whose results are the
+//! present values of its variables. Replaying the needed events leads to the same state as
+//! replaying all.
 
 mod loops;
 mod signals;
@@ -17,7 +18,7 @@ use workflow_domain::plan::Plan;
 
 use signals::Signals;
 
-/// Returns the sequences of the events that are needed, in order.
+/// Returns the sequences of the needed events, in order.
 pub fn needed(plan: &Plan, run_id: &str, events: &[RunEvent]) -> Vec<u64> {
     let own: Vec<&RunEvent> = events
         .iter()
@@ -46,7 +47,7 @@ pub fn needed(plan: &Plan, run_id: &str, events: &[RunEvent]) -> Vec<u64> {
     kept
 }
 
-/// Returns the events by which a run knows what its models have used.
+/// Returns the events with the usage of a run's models.
 fn used<'a>(own: &'a [&RunEvent]) -> impl Iterator<Item = u64> + 'a {
     let reports = own
         .iter()
@@ -54,15 +55,15 @@ fn used<'a>(own: &'a [&RunEvent]) -> impl Iterator<Item = u64> + 'a {
     reports.map(|event| event.sequence)
 }
 
-/// What has ended, and which effects belong to it.
+/// The nodes and iterations that have ended, and the effects of the nodes.
 struct Ends<'e> {
     /// The event of the end of each node and iteration that has ended, by its id: `map` or `map#3`.
     by_id: HashMap<String, u64>,
     /// The node of each effect.
     effects: HashMap<&'e str, &'e str>,
-    /// The effects of which it is recorded how they ended.
+    /// The effects whose end is recorded.
     settled: HashSet<&'e str>,
-    /// The effect of each run below that is known to have ended.
+    /// The effect of each run below whose end is recorded.
     children: HashMap<&'e str, &'e str>,
 }
 
@@ -99,7 +100,7 @@ impl<'e> Ends<'e> {
         ends
     }
 
-    /// Returns the end of an iteration or zone around a node. A group around it ends nothing.
+    /// Returns the end of an iteration or zone around a node. A group around it has no end.
     fn around(&self, node_id: &str) -> Option<u64> {
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         let places = node_id.match_indices(['#', '/']);
@@ -119,7 +120,7 @@ impl<'e> Ends<'e> {
         self.by_id.get(node_id).copied()
     }
 
-    /// Whether a node has ended, or what is around it.
+    /// Whether a node, or an iteration or zone around it, has ended.
     fn is_over(&self, node_id: &str) -> bool {
         self.own(node_id).is_some() || self.around(node_id).is_some()
     }
@@ -133,14 +134,14 @@ impl<'e> Ends<'e> {
         }
     }
 
-    /// Whether an event is needed, whatever comes of others.
+    /// Whether an event is needed by itself, whether or not other events are.
     fn needs(&self, kind: &Kind, sequence: u64, signals: &Signals) -> bool {
         match kind {
             Kind::RunPaused(_) | Kind::RunResumed(_) | Kind::Checkpoint(_) => false,
             Kind::NodeStarted(started) => !self.is_over(&started.node_id),
             Kind::NodeRetrying(retrying) => !self.is_over(&retrying.node_id),
             Kind::NodeFinished(node) => self.around(&node.node_id).is_none(),
-            // Those of zones under way are picked by zone.
+            // Iterations of zones in progress are selected by zone.
             Kind::IterationFinished(_) => false,
             Kind::CallDispatched(call) => {
                 let is_settled = self.settled.contains(call.effect_id.as_str());
@@ -183,7 +184,7 @@ impl<'e> Ends<'e> {
         }
     }
 
-    /// Returns the ends of nodes whose waits are kept, so that nothing waits for them any more.
+    /// Returns the ends of nodes whose waits are kept, so that the waits count as ended.
     fn of_waits(&self, own: &[&RunEvent], signals: &Signals) -> HashSet<u64> {
         let waits = own.iter().filter_map(|event| match &event.kind {
             Some(Kind::NodeWaiting(waiting)) => waiting.wait.as_ref(),
@@ -199,7 +200,7 @@ impl<'e> Ends<'e> {
     }
 }
 
-/// Returns the ends of nodes whose failures are listed when the run ends, wherever they happened.
+/// Returns the ends of nodes whose failures are listed when the run ends, at any depth.
 fn handled(own: &[&RunEvent]) -> Vec<u64> {
     let listed = own.iter().filter(|event| match &event.kind {
         Some(Kind::NodeFinished(node)) => {
@@ -211,8 +212,8 @@ fn handled(own: &[&RunEvent]) -> Vec<u64> {
     first.map(|event| event.sequence).collect()
 }
 
-/// Returns the last event that came from each run below, unless the node that started it has ended: it says
-/// how far its log was recorded.
+/// Returns the last event of each run below, unless the node that started it has ended: it shows
+/// the recorded part of that run's log.
 fn last_of_children(run_id: &str, events: &[RunEvent], ends: &Ends) -> Vec<u64> {
     let below = events.iter().filter(|event| event.run_id != run_id);
     let mut last = HashMap::new();

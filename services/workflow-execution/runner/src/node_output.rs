@@ -1,4 +1,4 @@
-//! What the script or model of a node writes, on its way into the log of its run.
+//! The text of a node's script or model, on its way into the log of its run.
 
 use contracts::tavern::{
     common::v1::{OutputStream, run_event::Kind},
@@ -19,7 +19,8 @@ pub(super) struct NodeOutput {
 }
 
 impl NodeOutput {
-    /// Takes what names the node, its streaming outputs, and whether the node was started before.
+    /// Makes the output of a node, with its streaming outputs; `began_before` if the node was
+    /// started before.
     pub(super) fn new(
         recorder: Recorder,
         effect_id: &str,
@@ -35,7 +36,7 @@ impl NodeOutput {
         }
     }
 
-    /// Records that the output begins anew, unless it begins for the first time.
+    /// Records that the output starts again, unless it starts for the first time.
     pub(super) async fn begin(&mut self) -> Result<(), AppendError> {
         if !std::mem::replace(&mut self.began_before, true) {
             return Ok(());
@@ -49,7 +50,7 @@ impl NodeOutput {
         Ok(())
     }
 
-    /// Records what was written. It rides on the next commit.
+    /// Records text. It is durable with the next commit.
     pub(super) async fn write(
         &mut self,
         stream: OutputStream,
@@ -63,7 +64,7 @@ impl NodeOutput {
         self.submit(chunk.into_iter().chain(pieces)).await
     }
 
-    /// Records JSON values that were written, each a line. They ride on the next commit.
+    /// Records JSON values, each a line. They are durable with the next commit.
     pub(super) async fn write_lines(&mut self, lines: String) -> Result<(), AppendError> {
         for lines in parts(lines).into_iter().filter(|lines| !lines.is_empty()) {
             let pieces = self.pieces(&lines, true);
@@ -73,7 +74,7 @@ impl NodeOutput {
         Ok(())
     }
 
-    /// Returns what the streams that take such pieces show.
+    /// Returns the pieces for the streams that accept text, or JSON values.
     fn pieces(&self, text: &str, lines: bool) -> Vec<Kind> {
         let streams = self.streams.iter();
         let streams = streams.filter(|stream| stream.takes_lines() == lines);

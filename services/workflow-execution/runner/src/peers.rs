@@ -23,7 +23,7 @@ pub struct Peers {
     sandbox: Transport,
     /// agent-runtime, for the turns of agents.
     pub agent: Transport,
-    /// The services that know whether a run that ended is still needed.
+    /// The services that know whether an ended run is still needed.
     pub neighbours: Neighbours,
 }
 
@@ -45,7 +45,7 @@ pub struct Clients {
 }
 
 impl Peers {
-    /// Reaches the registry, the sandbox and the agent runtime.
+    /// Reaches the registry, the sandbox and the agent runtime over transports.
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
             neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
@@ -69,7 +69,7 @@ impl Peers {
 }
 
 impl Clients {
-    /// Whether it is not known how a call ended, in the run's log as in the registry's ledger.
+    /// Whether the end of a call is unknown, in the run's log as in the registry's ledger.
     pub async fn is_undecided(&self, effect_id: &str) -> bool {
         let call = self.calls.find(effect_id, &self.context).await;
         !call.ok().flatten().is_some_and(|call| {
@@ -105,7 +105,7 @@ impl Clients {
         Ok(names)
     }
 
-    /// Returns which of these names no language has that the sandbox can execute.
+    /// Returns the names in `names` that no language of the sandbox has.
     ///
     /// # Errors
     /// The sandbox does not answer.

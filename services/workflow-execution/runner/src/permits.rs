@@ -1,4 +1,4 @@
-//! Permits of several limits at once: all of them are taken, or none (rule W50).
+//! Permits of several limits at once: all of them are acquired, or none (rule W50).
 
 mod queue;
 #[cfg(test)]
@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 
 use queue::{Granted, Queue, Rank, Waiter};
 
-/// Something of which a bounded number may happen at once.
+/// A limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Limit {
-    /// Runs of a depth of nesting that continue. A run that waits for a run below it must not keep that
-    /// one from its turn.
+    /// Active runs of a depth of nesting. A run that waits for a run below it must not keep that
+    /// run from its turn.
     Runs(usize),
     /// Runs that only wait.
     WaitingRuns,
@@ -31,28 +31,28 @@ pub(super) enum Limit {
     NodeType(usize, &'static str),
     /// Effects of nodes with this key.
     Key(String),
-    /// Effects of the nodes of a run with this key. What runs below them is part of the holder.
+    /// Effects of the nodes of a run with this key. Runs below them are part of the holder.
     KeyOfRun(String, String),
 }
 
-/// A limit, and how many may hold it at once.
+/// A limit, and the most holders of it.
 pub(super) type Bound = (Limit, usize);
 
-/// Hands out permits, to those who waited first where there are too few.
+/// Grants permits, in the order of the queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Permits {
-    /// Locked for a look-up or a change, never across an await.
+    /// Locked for a lookup or a change, never across an await.
     queue: Arc<Mutex<Queue>>,
 }
 
-/// Counts its holder among those of its limits until it is dropped.
+/// Counts as a holder of its limits until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     limits: Vec<Limit>,
     permits: Permits,
 }
 
-/// A permit once there is room for it. Dropped before, it leaves the queue.
+/// A place in the queue, which becomes a permit. Dropped before, it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Turn {
     rank: Rank,
@@ -64,18 +64,18 @@ pub(super) struct Turn {
 /// The order of the queue: 30 s of waiting count as much as one step of priority (rule W51).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuePlace {
-    /// When the wait began.
+    /// The start of the wait.
     pub(super) since: Timestamp,
     /// The priority, 0 to 9.
     pub(super) priority: u32,
 }
 
-/// What becomes of a request for a permit.
+/// The result of a request for a permit.
 #[derive(Debug)]
 pub(super) enum Admission {
-    /// There is room.
+    /// The permit, as there is room.
     Now(Permit),
-    /// There is none yet.
+    /// A place in the queue.
     Later(Turn),
 }
 
@@ -84,8 +84,7 @@ pub(super) enum Admission {
 pub struct QueueFull;
 
 impl Permits {
-    /// Takes a permit of every bound, or a turn among those that wait, who may be at most
-    /// `most_waiting`.
+    /// Acquires a permit of every bound, or a place among at most `most_waiting` waiters.
     ///
     /// # Errors
     /// [`QueueFull`].
@@ -122,7 +121,7 @@ impl Permits {
         self.lock().is_held(limit)
     }
 
-    /// Takes a permit although there may be no room for it.
+    /// Acquires a permit even if there is no room for it.
     pub(super) fn take(&self, limits: Vec<Limit>) -> Permit {
         self.lock().hold(&limits);
         self.permit(limits)
@@ -131,7 +130,7 @@ impl Permits {
     fn release(&self, limits: &[Limit]) {
         let granted = self.lock().release(limits);
         for Granted { limits, sender } in granted {
-            // It fails where the turn was dropped meanwhile, and releases the permit.
+            // It fails if the turn was dropped meanwhile, and releases the permit.
             let _ = sender.send(self.permit(limits));
         }
     }
@@ -169,7 +168,7 @@ impl Drop for Turn {
 }
 
 impl Permit {
-    /// Ends the hold of one of its limits.
+    /// Releases one of its limits.
     pub(super) fn give_back(&mut self, limit: &Limit) {
         if let Some(at) = self.limits.iter().position(|held| held == limit) {
             let limit = self.limits.swap_remove(at);

@@ -1,4 +1,4 @@
-//! Which results a run would reuse, as far as that is known before it runs (rule W49).
+//! The results that a run would reuse, as far as they are known before it runs (rule W49).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use super::result_cache::Miss;
 use super::result_cache::asked::{KeyInputs, RunContext, note_of_hit, note_of_miss};
 use super::{Clients, Runner};
 
-/// How long the nodes that only compute may take in all.
+/// The time limit of all nodes that only compute.
 const LONGEST: Duration = Duration::from_secs(2);
 
 impl Runner {
-    /// Returns what the cache has for the nodes of a run with these inputs, by their ids. Nodes that only
-    /// compute are computed, and what a result that is found gives is passed on; what depends on anything
-    /// else is left out.
+    /// Returns the findings of the cache for the nodes of a run with these inputs, by their ids.
+    /// Nodes that only compute are computed, and the outputs of found results are passed on; nodes
+    /// that depend on nodes of another kind are left out.
     pub async fn predict(
         &self,
         context: &CallContext,
@@ -64,7 +64,7 @@ impl Runner {
         found
     }
 
-    /// Looks for the result of a node that may reuse one; returns how the node ends with it.
+    /// Looks up the result of a node that may reuse one; returns the node's end with it.
     async fn look_for(
         &self,
         peers: &Clients,

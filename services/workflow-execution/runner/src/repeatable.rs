@@ -1,4 +1,5 @@
-//! Which effects may be repeated, so that a batched run need not wait for their intent (rule W44).
+//! The effects that may be repeated, so that a batched run need not wait for their intent (rule
+//! W44).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,21 +10,21 @@ use contracts::tavern::registry::v1::BatchGetToolsRequest;
 
 use super::Clients;
 
-/// How long an answer of the registry is kept.
+/// The time for which an answer of the registry is kept.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// The most answers that are kept; beyond it all are asked for again.
+/// The most answers that are kept; beyond it all are requested again.
 const MOST: usize = 10_000;
 
-/// The tools of which it is known whether they are read-only or idempotent.
+/// The tools that are known to be read-only or idempotent, or not.
 #[derive(Debug, Default)]
 pub(super) struct RepeatableTools {
-    /// Locked for a look-up or a change, never across an await.
+    /// Locked for a lookup or a change, never across an await.
     known: Mutex<HashMap<String, (bool, Instant)>>,
 }
 
 impl RepeatableTools {
-    /// Whether each of these tools is read-only or idempotent. One that is not known is neither.
+    /// Whether each of these tools is read-only or idempotent. An unknown tool is neither.
     pub(super) async fn all(&self, peers: &Clients, tool_ids: &[String]) -> bool {
         let mut asked = Vec::new();
         for tool_id in tool_ids {

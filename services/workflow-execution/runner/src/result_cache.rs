@@ -1,7 +1,7 @@
 //! Results of nodes that other nodes reuse (rules W45 to W47).
 //!
-//! What there is stands in memory, without the outputs of results that were not used lately; those come
-//! from the database. Changes are written behind: a result that a crash loses is computed again.
+//! All results are listed in memory; outputs that were not used lately are read from the database.
+//! Changes are written later: a result that a crash loses is computed again.
 
 pub(super) mod asked;
 mod flights;
@@ -22,31 +22,31 @@ use flights::Flights;
 use lru::Lru;
 pub use store::{LastResult, ResultChange, ResultRow, ResultStore};
 
-/// How many bytes all results have at most.
+/// The most bytes of all results.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
 
-/// How many results are kept at most.
+/// The most results that are kept.
 const MAX_RESULTS: usize = 100_000;
 
-/// How many bytes of outputs stand in memory at most.
+/// The most bytes of outputs in memory.
 const MAX_BYTES_IN_MEMORY: usize = 32 * 1024 * 1024;
 
-/// Of how many nodes the last result is known at most.
+/// The most nodes whose last result is known.
 const MAX_NODES: usize = 10_000;
 
-/// What a result takes beside its outputs, in bytes.
+/// The size of a result apart from its outputs, in bytes.
 const OVERHEAD: usize = 256;
 
-/// How many changes wait to be written at most; beyond it results are not kept.
+/// The most changes that wait to be written; beyond it results are not kept.
 const MAX_UNWRITTEN: usize = 1_024;
 
-/// How many changes are written at once at most.
+/// The most changes in one write.
 const MAX_BATCH: usize = 128;
 
-/// How much later another use of a result is written.
+/// The shortest time between two written uses of a result.
 const USES_WRITTEN_AFTER: Duration = Duration::from_secs(10 * 60);
 
-/// How long a node waits at most for another that is about to give its result.
+/// The longest wait of a node for another that is computing its result.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The results of nodes.
@@ -61,7 +61,7 @@ pub struct ResultCache {
 #[derive(Debug)]
 enum Change {
     Write(ResultChange),
-    /// Answered once everything before it is written.
+    /// Answered once all earlier changes are written.
     Flush(oneshot::Sender<()>),
 }
 
@@ -76,7 +76,7 @@ struct HeldResults {
 struct Kept {
     run_id: Arc<str>,
     at: Timestamp,
-    /// When its use was written last.
+    /// The time of the last written use.
     used: Timestamp,
 }
 
@@ -85,26 +85,26 @@ struct Kept {
 pub(super) struct Hit {
     /// The outputs as a JSON object.
     pub(super) outputs: Arc<str>,
-    /// The run that gave it.
+    /// The run that computed it.
     pub(super) run_id: Arc<str>,
-    /// When it was kept.
+    /// The time at which it was stored.
     pub(super) at: Timestamp,
 }
 
-/// Why no result is reused.
+/// The reason for which no result is reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// The node had none before.
+    /// The node had no result before.
     First,
-    /// These parts of what it depends on have changed.
+    /// These parts of its dependencies have changed.
     Changed(Vec<String>),
-    /// It is too old.
+    /// The result is too old.
     Expired,
-    /// It is gone.
+    /// The result was dropped.
     Evicted,
-    /// It is not wanted.
+    /// The node does not read results.
     Refreshed,
-    /// A tool that it depends on is not read-only.
+    /// A tool that the result depends on is not read-only.
     NotReadOnly,
 }
 
@@ -115,20 +115,21 @@ pub(super) struct Wanted {
     pub(super) node: CacheKey,
     /// The key of the result.
     pub(super) key: CacheKey,
-    /// What it depends on.
+    /// Its dependencies.
     pub(super) parts: KeyParts,
 }
 
-/// What the cache has for a node.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(super) enum CacheLookup {
     Hit(Hit),
-    /// Nothing. Others that want the same wait until the flight is dropped, if the node has it.
+    /// No result. Other nodes that want the same one wait until the flight is dropped, if this node
+    /// has it.
     Miss(Miss, Option<Flight>),
 }
 
 impl ResultCache {
-    /// Takes what is stored.
+    /// Reads the stored results.
     ///
     /// # Errors
     /// The database failed or is damaged.
@@ -165,16 +166,16 @@ impl ResultCache {
         }))
     }
 
-    /// Waits until everything is written.
+    /// Waits until all changes are written.
     pub async fn flush(&self) {
         let (written, done) = oneshot::channel();
         if self.changes.send(Change::Flush(written)).await.is_ok() {
-            // An error means that the task that writes is gone, and with it what it had to write.
+            // An error means that the writing task has ended, and its unwritten changes are lost.
             done.await.ok();
         }
     }
 
-    /// Looks for a result that is at most as old as `ttl`. Where another node is about to give it, waits.
+    /// Looks up a result that is at most as old as `ttl`. Waits if another node is computing it.
     pub(super) async fn find(
         &self,
         wanted: &Wanted,
@@ -189,7 +190,7 @@ impl ResultCache {
             };
             let mut under_way = match self.flights.begin(wanted.key) {
                 Ok(flight) => {
-                    // Another may have ended between the look and the begin.
+                    // Another node may have ended between the lookup and the start of the flight.
                     return match self.look(wanted, ttl, now).await {
                         Ok(hit) => CacheLookup::Hit(hit),
                         Err(_) => CacheLookup::Miss(miss, Some(flight)),
@@ -204,7 +205,7 @@ impl ResultCache {
         }
     }
 
-    /// Looks for a result as it is now.
+    /// Looks up the present result.
     pub(super) async fn look(
         &self,
         wanted: &Wanted,
@@ -218,7 +219,7 @@ impl ResultCache {
             };
             if now.since(kept.used) > USES_WRITTEN_AFTER {
                 kept.used = now;
-                // A use that is not written only lets the result give way earlier.
+                // A use that is not written only lets the result be dropped earlier.
                 let used = Change::Write(ResultChange::Used(wanted.key, now));
                 self.changes.try_send(used).ok();
             }
@@ -258,7 +259,7 @@ impl ResultCache {
         outputs
     }
 
-    /// Keeps the result of a node.
+    /// Stores the result of a node.
     pub(super) fn keep(&self, wanted: Wanted, outputs: Arc<str>, run_id: &str, now: Timestamp) {
         let change = ResultChange::Kept {
             last: LastResult {
@@ -293,8 +294,8 @@ impl ResultCache {
         }
     }
 
-    /// Notes that a row is to go. One that stays for lack of room counts again after a restart, and
-    /// goes then.
+    /// Requests the deletion of a row. A row that stays because the queue is full counts again
+    /// after a restart, and is deleted then.
     fn drop_row(&self, change: ResultChange) {
         self.changes.try_send(Change::Write(change)).ok();
     }
@@ -304,7 +305,7 @@ impl ResultCache {
     }
 }
 
-/// Returns why there is no result.
+/// Returns the reason of a miss.
 fn why(held: &mut HeldResults, wanted: &Wanted) -> Miss {
     match held.last.get(&wanted.node) {
         None => Miss::First,
@@ -316,7 +317,7 @@ fn why(held: &mut HeldResults, wanted: &Wanted) -> Miss {
     }
 }
 
-/// Writes changes as they come, until the cache is gone.
+/// Writes changes as they arrive, until the cache is dropped.
 async fn write(store: Arc<dyn ResultStore>, mut changes: mpsc::Receiver<Change>) {
     let mut received = Vec::with_capacity(MAX_BATCH);
     while changes.recv_many(&mut received, MAX_BATCH).await > 0 {
@@ -337,7 +338,7 @@ async fn write(store: Arc<dyn ResultStore>, mut changes: mpsc::Receiver<Change>)
             );
         }
         for done in written {
-            // The one that asked may be gone.
+            // The caller may be gone.
             done.send(()).ok();
         }
     }

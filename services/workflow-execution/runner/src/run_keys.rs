@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use core_types::RunId;
 
-/// The keys of all runs that have one.
+/// The keys of all runs with one.
 #[derive(Clone, Debug, Default)]
 pub struct RunKeys {
-    /// Who has each key or is queued for it, in order. Locked for a look-up or a change, never across an
-    /// await.
+    /// The holder of each key and the runs queued for it, in order. Locked for a lookup or a
+    /// change, never across an await.
     owners: Arc<Mutex<Owners>>,
 }
 
@@ -22,7 +22,7 @@ struct Owners {
 #[derive(Debug)]
 struct Owner {
     ticket: u64,
-    /// Nothing until the run is in the log.
+    /// None until the run is in the log.
     run: Option<RunId>,
 }
 
@@ -34,12 +34,12 @@ pub struct RunKey {
     keys: RunKeys,
 }
 
-/// Another run has the key. Its id is missing while it begins.
+/// Another run holds the key. Its id is missing while it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyHeld(pub Option<RunId>);
 
 impl RunKeys {
-    /// Enters a run among those with a key; returns the runs that came before it, the first one in front.
+    /// Enters a run under a key; returns the runs that came before it, the first one in front.
     pub fn enter(&self, name: &str) -> (RunKey, Vec<RunId>) {
         let mut owners = self.lock();
         let before = owners.by_key.get(name).into_iter().flatten();
@@ -47,10 +47,10 @@ impl RunKeys {
         (self.add(&mut owners, name), before)
     }
 
-    /// Enters a run among those with a key if it is the only one.
+    /// Enters a run under a key if it is the only one.
     ///
     /// # Errors
-    /// [`KeyHeld`] names the first of the others.
+    /// [`KeyHeld`] with the first of the others.
     pub fn enter_alone(&self, name: &str) -> Result<RunKey, KeyHeld> {
         let mut owners = self.lock();
         match owners.by_key.get(name).and_then(|owners| owners.first()) {
@@ -82,7 +82,7 @@ impl RunKey {
         &self.name
     }
 
-    /// Notes which run has it.
+    /// Sets the run that holds it.
     pub fn set_run(&mut self, run: RunId) {
         let mut owners = self.keys.lock();
         let owners = owners.by_key.get_mut(&self.name).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The place of a run among those that continue at once.
+//! The place of a run among the active ones.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,10 +9,10 @@ use run_log::AppendError;
 use super::permits::{Admission, Limit, Permit, Permits, QueueFull, QueuePlace, Turn};
 use super::run_keys::RunKey;
 
-/// How many runs may be in each state at once.
+/// The most runs in each state at once.
 #[derive(Clone, Copy, Debug)]
 pub struct RunBounds {
-    /// Runs of the same depth of nesting that continue.
+    /// Active runs of the same depth of nesting.
     pub active: usize,
     /// Runs that are queued.
     pub queued: usize,
@@ -20,12 +20,12 @@ pub struct RunBounds {
     pub waiting: usize,
 }
 
-/// What decides when the turn of a run comes.
+/// The depth, the priority and the key of a run, which decide its turn.
 #[derive(Debug)]
 pub struct RunEntry {
-    /// How many runs stand above it.
+    /// The number of runs above it.
     pub depth: usize,
-    /// Since when it waits.
+    /// The start of its wait.
     pub since: Timestamp,
     /// Its priority, 0 to 9.
     pub priority: u32,
@@ -41,7 +41,7 @@ pub struct RunPlaces {
 }
 
 impl RunPlaces {
-    /// Takes the bounds.
+    /// Builds the places within the bounds.
     pub fn new(bounds: RunBounds) -> Self {
         Self {
             permits: Permits::default(),
@@ -49,7 +49,7 @@ impl RunPlaces {
         }
     }
 
-    /// Takes a place for a new run, or one in the queue.
+    /// Reserves a place for a new run, or a place in the queue.
     ///
     /// # Errors
     /// [`QueueFull`].
@@ -57,13 +57,13 @@ impl RunPlaces {
         self.ask(entry, self.bounds.queued)
     }
 
-    /// Takes the place in the queue that a run had before a restart.
+    /// Reserves the place in the queue that a run had before a restart.
     pub fn enter_again(&self, entry: RunEntry) -> RunPlace {
         let entered = self.ask(entry, usize::MAX);
         entered.expect("the queue has no bound here")
     }
 
-    /// Takes a place for a run that had one before a restart, even where there are too many.
+    /// Reserves a place for a run that had one before a restart, even beyond the bounds.
     pub fn resume(&self, entry: RunEntry) -> RunPlace {
         let limits = self.limits(&entry).into_iter().map(|(limit, _)| limit);
         let permit = self.permits.take(limits.collect());
@@ -107,10 +107,10 @@ fn depth(depth: usize) -> Limit {
     Limit::Runs(depth.min(MAX_CALL_DEPTH))
 }
 
-/// The place of a run: in the queue, then among those that continue, until it only waits.
+/// The place of a run: in the queue, then among the active runs, until it only waits.
 #[derive(Debug)]
 pub struct RunPlace {
-    /// What the run waits for, until its turn came.
+    /// The turn of a queued run.
     queued: Option<Turn>,
     /// Locked for a change, never across an await.
     held: Mutex<HeldPermits>,
@@ -120,9 +120,9 @@ pub struct RunPlace {
 
 #[derive(Debug)]
 struct HeldPermits {
-    /// The key of the run, and its place among those that continue.
+    /// The key of the run, and its place among the active runs.
     place: Option<Permit>,
-    /// Its place among those that only wait.
+    /// Its place among the runs that only wait.
     resting: Option<Permit>,
 }
 
@@ -146,8 +146,8 @@ impl RunPlace {
         self.entry.priority
     }
 
-    /// Waits for the run's turn and records that it came. Returns early when the run shall end. The turn
-    /// of a paused run comes when it is resumed.
+    /// Waits for the run's turn and records it. Returns early when the run shall end. The turn of a
+    /// paused run comes when it is resumed.
     ///
     /// # Errors
     /// [`AppendError`] when it was not stored.
@@ -175,8 +175,8 @@ impl RunPlace {
         Ok(())
     }
 
-    /// Changes the place for one among the runs that only wait, if one is free. The run keeps that when
-    /// it continues, so that it never waits for a place. It keeps its key.
+    /// Exchanges the place for a place among the runs that only wait, if one is free. The run keeps
+    /// that when it continues, so that it never waits for a place. It keeps its key.
     pub(super) fn rest(&self) {
         let mut held = self.held();
         if held.resting.is_some() {

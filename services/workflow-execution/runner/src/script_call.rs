@@ -1,6 +1,6 @@
 //! Running a script in the sandbox. A script has no effect outside, so it may run again.
 //!
-//! What it writes is recorded in the run while it writes it.
+//! Its output is recorded in the run while the script writes it.
 
 use std::pin::pin;
 
@@ -25,10 +25,10 @@ use super::node_output::NodeOutput;
 use super::yielded::Yielded;
 use super::{Clients, code_of};
 
-/// How much of the end of standard error goes into the details of a failure, in characters.
+/// The length of the end of standard error in the details of a failure, in characters.
 const STDERR_TAIL: usize = 2_000;
 
-/// What a script node asks for.
+/// The request of a script node.
 #[derive(Clone, Debug)]
 pub(super) struct ScriptCall {
     pub(super) effect_id: String,
@@ -37,15 +37,15 @@ pub(super) struct ScriptCall {
     pub(super) code: String,
     pub(super) input_json: String,
     pub(super) wall_millis: Option<u64>,
-    /// The type of the values that it yields; nothing if it writes text.
+    /// The type of the values that it yields; none if it writes text.
     pub(super) yields: Option<DataFlow>,
 }
 
-/// What went wrong with one attempt.
+/// The failure of one attempt.
 enum ExecuteError {
     Sandbox(Status),
     Log(AppendError),
-    /// What it yields is not usable.
+    /// Its yielded values are not usable.
     Malformed(Failure),
 }
 
@@ -58,7 +58,7 @@ impl From<AppendError> for ExecuteError {
 /// Runs a script to its end. A cancel of the run drops the request, which kills the script.
 ///
 /// # Errors
-/// The run's log does not take events, so the run cannot continue now.
+/// The run's log rejects events, so the run cannot continue now.
 pub(super) async fn execute(
     peers: Clients,
     output: NodeOutput,
@@ -151,7 +151,7 @@ fn duration(millis: u64) -> prost_types::Duration {
     prost_types::Duration { seconds, nanos }
 }
 
-/// Returns why the sandbox did not run the script.
+/// Returns the reason for which the sandbox did not run the script.
 fn refused(status: &Status) -> Failure {
     let category = match status.code() {
         Code::InvalidArgument => Category::Validation,
@@ -166,7 +166,7 @@ fn refused(status: &Status) -> Failure {
     )
 }
 
-/// Converts the sandbox's answer to what the node gets.
+/// Converts the sandbox's answer to the node's result.
 fn read(
     response: ExecuteResponse,
     values: Option<Value>,

@@ -1,4 +1,4 @@
-//! What effects and runs came to, in the words of the other side.
+//! The results of effects and runs, converted between events and the engine.
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1 as common;
@@ -13,7 +13,7 @@ use workflow_domain::node_type::{Effect, HistoryRequest, Settled};
 use workflow_domain::size::weight;
 use workflow_domain::tool::ToolOutcome;
 
-/// Refuses an effect that is too large for the log.
+/// Rejects an effect that is too large for the log.
 pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     let bytes: usize = match effect {
         Effect::CallTool { arguments, .. } => arguments
@@ -31,7 +31,7 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
             messages.iter().map(|message| message.text.len()).sum()
         }
         Effect::DescribeTools(ids) => ids.iter().map(String::len).sum(),
-        // What a zone is given does not leave the process.
+        // The inputs of a zone do not leave the process.
         Effect::RunZone { .. } => 0,
     };
     if bytes <= MAX_VALUE_BYTES {
@@ -42,7 +42,7 @@ pub(super) fn check_effect(effect: &Effect) -> Result<(), Failure> {
     Err(Failure::limit("arguments_too_large", message))
 }
 
-/// Writes how a call ended. An output that is too large is left out: the node fails because of its
+/// Writes the end of a call. An output that is too large is left out: the node fails because of its
 /// size, and the registry's ledger has it.
 pub(super) fn call_settled(result: &common::CallResult) -> Kind {
     let mut result = result.clone();
@@ -54,7 +54,7 @@ pub(super) fn call_settled(result: &common::CallResult) -> Kind {
     })
 }
 
-/// Makes of the results of a list of calls what the node gets.
+/// Converts the results of a list of calls to the node's result.
 pub(super) fn settled_batch(
     results: &[common::CallResult],
     remark: Option<&str>,
@@ -80,10 +80,10 @@ pub(super) fn settled_batch(
     Ok(Settled::Calls(outcomes))
 }
 
-/// Makes of a call's result what the node gets.
+/// Converts the result of a call to the node's result.
 ///
 /// # Errors
-/// The output is too large, or is no JSON.
+/// The output is too large, or is not JSON.
 pub fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
     let status = match result.status() {
         common::CallStatus::Succeeded => {
@@ -125,7 +125,7 @@ pub fn settled_tool(result: &common::CallResult) -> Result<Settled, Failure> {
     })
 }
 
-/// Writes how a run ended by itself, with the failures that the settings of its nodes handled.
+/// Writes the outcome of a run that ended by itself, with its handled failures.
 pub fn outcome_to_proto(
     engine: &Engine,
     ended: Outcome,
@@ -166,7 +166,8 @@ pub fn outcome_to_proto(
     }
 }
 
-/// Adds the interface outputs whose source has finished to the outcome of a run that did not succeed.
+/// Adds the interface outputs whose source has finished to the outcome of a run that did not
+/// succeed.
 pub(super) fn with_partial_result(
     engine: &Engine,
     ended: common::RunOutcome,
@@ -183,7 +184,7 @@ pub(super) fn with_partial_result(
     }
 }
 
-/// Adds the signals that no node consumed to the outcome of a run, if it succeeded.
+/// Adds the unconsumed signals to the outcome of a run, if it succeeded.
 pub(super) fn with_unconsumed_signals(
     ended: common::RunOutcome,
     unconsumed_signals: Vec<common::UnconsumedSignals>,

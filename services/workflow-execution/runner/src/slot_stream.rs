@@ -1,4 +1,4 @@
-//! What the effect of a node writes to a streaming output of it: kept, and passed on to the outputs of the
+//! The text of a node's effect in a streaming output: kept, and passed on to the outputs of the
 //! workflow that it reaches.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,8 +16,8 @@ use workflow_domain::slot::Slot;
 
 use super::interface_stream::{InterfaceStream, InterfaceStreams};
 
-/// One streaming output of a node under way. Clones are handles of the same. The lock is held for a moment
-/// and never across an await.
+/// One streaming output of a node in progress. Clones share it. The lock is held for a moment and
+/// never across an await.
 #[derive(Clone, Debug)]
 pub(super) struct SlotStream {
     key: Arc<str>,
@@ -29,12 +29,12 @@ pub(super) struct SlotStream {
 
 #[derive(Debug, Default)]
 struct SlotState {
-    /// Whether this start of the effect wrote something. What an earlier one wrote is void then.
+    /// Whether this start of the effect has written. The text of an earlier start is void then.
     begun: bool,
-    /// Which start of the child below wrote it.
+    /// The generation of the child's output below.
     generation: u64,
     bytes: u64,
-    /// What was written, as far as a node may give it.
+    /// The kept text, up to the largest output of a node.
     kept: String,
 }
 
@@ -74,12 +74,12 @@ impl SlotStream {
         })
     }
 
-    /// Whether it takes JSON values, each a line, and not text.
+    /// Whether it accepts JSON values, each a line, instead of text.
     pub(super) fn takes_lines(&self) -> bool {
         self.lines
     }
 
-    /// Begins anew. What was written before is void.
+    /// Starts again. The earlier text is void.
     pub(super) fn begin(&self, now: Timestamp) -> Vec<Kind> {
         *self.lock() = SlotState {
             begun: true,
@@ -91,13 +91,13 @@ impl SlotStream {
             .collect()
     }
 
-    /// Takes what was written next.
+    /// Appends text.
     pub(super) fn write(&self, text: &str, now: Timestamp) -> Vec<Kind> {
         self.write_as(text, self.lines, now)
     }
 
-    /// Takes a piece of the output of a run below, of the same key. What came before changes nothing: a run
-    /// that is followed again reports everything from its beginning.
+    /// Appends a piece of the output of a run below, of the same key. Earlier pieces have no
+    /// effect: a run that is followed again reports all of them from its beginning.
     pub(super) fn take(&self, chunk: &OutputChunk, now: Timestamp) -> Vec<Kind> {
         let mut kinds = self.again(chunk.generation, now);
         let place = {
@@ -110,7 +110,7 @@ impl SlotStream {
         kinds
     }
 
-    /// Begins anew if the run below did so since.
+    /// Starts again if the run below did so since.
     pub(super) fn again(&self, generation: u64, now: Timestamp) -> Vec<Kind> {
         if generation <= self.lock().generation {
             return Vec::new();
@@ -120,7 +120,7 @@ impl SlotStream {
         kinds
     }
 
-    /// Returns what was written so far.
+    /// Returns the text so far.
     pub(super) fn so_far(&self) -> Value {
         let state = self.lock();
         if !self.lines {

@@ -1,8 +1,8 @@
-//! Calling the tools of a list (rule W34): in order, neighbours that are parallel-safe together; after
-//! a failure the rest is not started, unless the failed call lets it.
+//! Calling the tools of a list (rule W34): in order, parallel-safe neighbours together; after a
+//! failure the rest is not started, unless the failed call allows it.
 //!
-//! Each call is recorded before it leaves and when it has ended, so after a crash the list continues
-//! where it stopped.
+//! Each call is recorded before it is sent and when it has ended, so after a crash the list
+//! continues from there.
 
 use std::sync::Arc;
 
@@ -17,20 +17,20 @@ use run_log::AppendError;
 use super::Runner;
 use super::tool_call::ToolCall;
 
-/// How many calls of a list are in flight at most.
+/// The most calls of a list in flight.
 const MAX_TOGETHER: usize = 8;
 
 /// One call of a list.
 #[derive(Debug)]
 pub(super) struct BatchCall {
     pub(super) call: ToolCall,
-    /// Whether it was recorded that it leaves.
+    /// Whether its dispatch was recorded.
     pub(super) dispatched: bool,
     pub(super) parallel_safe: bool,
     pub(super) continue_on_error: bool,
 }
 
-/// How a list ended.
+/// The end of a list.
 #[derive(Debug, Default)]
 pub struct BatchEnd {
     /// The calls that ended, from the first. Those behind them were not started.
@@ -48,10 +48,10 @@ pub(super) struct ToolBatch {
 }
 
 impl ToolBatch {
-    /// Carries the calls out. A cancel of the run ends those in flight.
+    /// Carries the calls out. A cancel of the run ends the calls in flight.
     ///
     /// # Errors
-    /// The run's log does not take events, so the run cannot continue now.
+    /// The run's log rejects events, so the run cannot continue now.
     pub(super) async fn execute(self) -> Result<BatchEnd, AppendError> {
         let mut end = BatchEnd::default();
         let mut calls = self.calls.into_iter().enumerate().peekable();
@@ -90,8 +90,8 @@ impl ToolBatch {
     }
 }
 
-/// Records that calls leave, unless that was recorded before. Waits while the run is paused; returns
-/// whether they may leave.
+/// Records the dispatch of calls, unless it was recorded before. Waits while the run is paused;
+/// returns whether the calls may be sent.
 async fn dispatch(
     runner: &Runner,
     node_id: &str,
@@ -148,8 +148,8 @@ fn dispatched(node_id: &str, index: usize, call: &ToolCall) -> Kind {
     })
 }
 
-/// Carries a call out and records how it ended, unless that was recorded before. Returns its effect id and
-/// whether the next call runs even if it failed as well.
+/// Carries out a call and records its end, unless that was recorded before. Returns its effect id
+/// and whether the next call runs even if it failed.
 async fn settle(listed: BatchCall) -> (String, bool, Result<CallEnd, AppendError>) {
     let (call, continues) = (listed.call, listed.continue_on_error);
     let effect_id = call.call.effect_id.clone();

@@ -1,7 +1,7 @@
 //! Calling a tool through the registry, at most once per effect id.
 //!
-//! The registry's ledger decides what a repeated call means, so a call whose answer was lost is
-//! simply asked for again under the same effect id.
+//! The registry's ledger decides the result of a repeated call, so a call whose answer was lost is
+//! simply requested again under the same effect id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,11 @@ use super::run_state::RecordedCall;
 use super::slot_stream::SlotStream;
 use super::tool_text::Written;
 
-/// How the ids of tools begin whose runs use tokens and money.
+/// The prefixes of the ids of tools whose runs use tokens and money.
 const AGENT: &str = "agent:";
 const WORKFLOW: &str = "workflow:";
 
-/// Everything that a call needs.
+/// The parameters of a call.
 #[derive(Debug)]
 pub(super) struct ToolCall {
     pub(super) calls: CallClient,
@@ -30,20 +30,22 @@ pub(super) struct ToolCall {
     pub(super) control: RunControl,
     pub(super) conversation_id: String,
     pub(super) call: RecordedCall,
-    /// Which attempt at the effect it is, from 1.
+    /// The attempt of the effect, from 1.
     pub(super) attempt: u32,
-    /// How long it may take; nothing for as long as the tool.
+    /// The time limit; none for the tool's own.
     pub(super) timeout: Option<Duration>,
     /// The streaming outputs of the node.
     pub(super) streams: Vec<SlotStream>,
-    /// Whether these are the outputs of the workflow that the call runs, and not what its tool writes.
+    /// Whether the outputs are the outputs of the workflow that the call runs, instead of its
+    /// tool's text.
     pub(super) of_child: bool,
-    /// What the run may use.
+    /// The grant and the usage of the run.
     pub(super) allowance: Arc<Allowance>,
 }
 
 impl ToolCall {
-    /// Carries the call out with what the run may still use. A cancel of the run ends it in the registry too.
+    /// Carries out the call with the remaining grant of the run. A cancel of the run ends it in the
+    /// registry too.
     pub(super) async fn execute(self) -> Result<CallEnd, AppendError> {
         let effect_id = self.call.effect_id.clone();
         let _tracked = self.control.track(WorkKind::Call, effect_id);
@@ -67,7 +69,7 @@ impl ToolCall {
         let call = RemoteCall {
             calls: self.calls.clone(),
             request: self.request(grant),
-            // Attempts of a node are counted and waited for by its engine.
+            // Attempts of a node are counted and delayed by its engine.
             retries: 0,
             left_before: self.call.left_before,
             starts_only: false,
@@ -93,7 +95,7 @@ impl ToolCall {
         }
     }
 
-    /// Ends the call for which the run has nothing left.
+    /// Ends a call for which the run's grant is used up.
     fn skipped(&self, error: common::CallError) -> CallEnd {
         CallEnd::Settled(Box::new(common::CallResult {
             status: common::CallStatus::Skipped.into(),
@@ -105,13 +107,13 @@ impl ToolCall {
         }))
     }
 
-    /// Returns what the outputs of the workflow show of what the tool wrote.
+    /// Returns the events of the workflow's outputs for an event of the tool's text.
     fn shown(&self, kind: Option<&Kind>) -> Vec<Kind> {
         let now = self.recorder.now();
         let are_lines = matches!(kind, Some(Kind::OutputChunk(chunk)) if chunk.json_lines);
         let streams = self.streams.iter();
         match kind.and_then(|kind| self.call.written.take(&self.call.effect_id, kind)) {
-            // All that a tool writes is text, also the values that it gives.
+            // The output of a tool is text, even if it is values.
             Some(Written::Piece(piece)) => streams
                 .filter(|stream| are_lines || !stream.takes_lines())
                 .flat_map(|stream| stream.write(&piece, now))
@@ -121,7 +123,8 @@ impl ToolCall {
         }
     }
 
-    /// Returns what the outputs of the workflow show of those of the run that carries the call out.
+    /// Returns the events of the workflow's outputs for an event of the run that carries out the
+    /// call.
     fn shown_below(&self, event: &RunEvent) -> Vec<Kind> {
         let own = self.recorder.run_id().to_string();
         if event.parent_path.last() != Some(&own) {
@@ -141,7 +144,7 @@ impl ToolCall {
 }
 
 impl Below for ToolCall {
-    /// Records an event and what it shows in the outputs of the workflow.
+    /// Records an event and its events in the outputs of the workflow.
     async fn record(&self, event: RunEvent) -> Result<(), AppendError> {
         let shown = match self.of_child {
             true => self.shown_below(&event),

@@ -1,14 +1,13 @@
-//! What the tool of a call writes to its standard output, kept for the outputs of its node.
+//! The standard output of a call's tool, kept for the outputs of its node.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1::{OutputStream, run_event::Kind};
 
-/// The most bytes that are kept of the calls of one node.
+/// The most kept bytes of the calls of one node.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The text of one call. Clones are handles of the same. The lock is held for a moment and never across an
-/// await.
+/// The text of one call. Clones share it. The lock is held for a moment and never across an await.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolText {
     state: Arc<Mutex<TextState>>,
@@ -20,18 +19,18 @@ struct TextState {
     text: String,
 }
 
-/// What an event changed.
+/// The change by an event.
 #[derive(Debug, PartialEq)]
 pub(super) enum Written {
-    /// The text has this piece at its end.
+    /// A piece is appended to the text.
     Piece(String),
     /// The text is void.
     Nothing,
 }
 
 impl ToolText {
-    /// Takes an event below the call. What was taken before changes nothing: a call that is joined again
-    /// reports everything from its beginning.
+    /// Applies an event below the call. Earlier pieces have no effect: a call that is joined again
+    /// reports all of them from its beginning.
     pub(super) fn take(&self, effect_id: &str, kind: &Kind) -> Option<Written> {
         let mut state = self.lock();
         match kind {
@@ -48,7 +47,7 @@ impl ToolText {
                 if chunk.effect_id == effect_id && chunk.stream() != OutputStream::Err =>
             {
                 if chunk.generation > state.generation {
-                    // It was joined after it had begun again.
+                    // It was joined after its text had started again.
                     *state = TextState {
                         generation: chunk.generation,
                         text: String::new(),
@@ -66,7 +65,7 @@ impl ToolText {
         }
     }
 
-    /// Forgets everything, before another attempt.
+    /// Drops the text, before another attempt.
     pub(super) fn clear(&self) {
         *self.lock() = TextState::default();
     }

@@ -27,18 +27,18 @@ pub fn values_to_json(slots: &[Slot], values: &[Option<Arc<Value>>]) -> String {
     String::from_utf8(text).expect("JSON is UTF-8")
 }
 
-/// Reads the outputs of a node; an output that is not there is absent.
+/// Reads the outputs of a node; a missing output is absent.
 ///
 /// # Errors
-/// A sentence that says why the text is not an object.
+/// The reason for which the text is not an object.
 pub fn outputs_from_json(node: &PlanNode, text: &str) -> Result<Values, String> {
     values_from_json(&node.shape.outputs, text)
 }
 
-/// Reads values by slot; one that is not there is absent.
+/// Reads values by slot; a missing value is absent.
 ///
 /// # Errors
-/// A sentence that says why the text is not an object.
+/// The reason for which the text is not an object.
 pub fn values_from_json(slots: &[Slot], text: &str) -> Result<Values, String> {
     let mut values = match read_value(text)? {
         Value::Object(values) => values,
@@ -49,10 +49,10 @@ pub fn values_from_json(slots: &[Slot], text: &str) -> Result<Values, String> {
     Ok(slots.iter().map(|slot| take(&mut values, slot)).collect())
 }
 
-/// Reads a JSON value that came over the wire or out of the log; empty text is null.
+/// Reads a JSON value from the wire or the log; empty text is null.
 ///
 /// # Errors
-/// A sentence that says why it is not JSON.
+/// The reason for which the text is not JSON.
 pub fn read_value(text: &str) -> Result<Value, String> {
     if text.is_empty() {
         return Ok(Value::Null);

@@ -8,18 +8,18 @@ use workflow_domain::data_flow::{DataFlow, kind_of};
 use workflow_domain::limits::MAX_VALUE_BYTES;
 use workflow_domain::stream_value::to_lines;
 
-/// What a script has yielded.
+/// The values that a script has yielded.
 #[derive(Debug)]
 pub(super) struct Yielded {
     data_flow: DataFlow,
     values: Vec<Value>,
-    /// The line that is not ended yet.
+    /// The line that has not ended yet.
     open: String,
     bytes: usize,
 }
 
 impl Yielded {
-    /// Begins with nothing.
+    /// Starts without values.
     pub(super) fn new(data_flow: DataFlow) -> Self {
         Self {
             data_flow,
@@ -29,10 +29,10 @@ impl Yielded {
         }
     }
 
-    /// Takes what was written next, and returns the values that it completes, each a line.
+    /// Appends text, and returns the values that it completes, each a line.
     ///
     /// # Errors
-    /// A line is not a value of the type, or they are too many to keep.
+    /// A line is not a value of the type, or the values are too large to keep.
     pub(super) fn push(&mut self, text: &str) -> Result<String, Failure> {
         self.bytes += text.len();
         if self.bytes > MAX_VALUE_BYTES {
@@ -50,16 +50,16 @@ impl Yielded {
         self.read(&ended)
     }
 
-    /// Takes the last line, which need not be ended.
+    /// Reads the last line, which need not be ended.
     ///
     /// # Errors
-    /// It is not a value of the type.
+    /// The line is not a value of the type.
     pub(super) fn finish(&mut self) -> Result<String, Failure> {
         let last = std::mem::take(&mut self.open);
         self.read(&last)
     }
 
-    /// Returns all of them.
+    /// Returns all values.
     pub(super) fn into_values(self) -> Value {
         Value::Array(self.values)
     }

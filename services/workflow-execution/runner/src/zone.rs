@@ -20,7 +20,7 @@ use super::zone_loop::{IterationEnd, IterationStart, ZoneLoop};
 pub(super) type IterationDriver =
     Box<dyn Fn(RunLoop, RunControl) -> BoxFuture<'static, Driven> + Send + Sync>;
 
-/// How the nodes of an iteration ended.
+/// The end of the nodes of an iteration.
 pub(super) type Driven = Result<Result<Engine, Unsettled>, AppendError>;
 
 type Ended = (u64, Duration, Result<IterationEnd, AppendError>);
@@ -32,15 +32,15 @@ pub(super) struct Zone {
     pub(super) recorder: Recorder,
     pub(super) control: RunControl,
     pub(super) activity: Activity,
-    /// Held while the zone has something to do beside its iterations, also before it begins.
+    /// Held while the zone itself has work apart from its iterations, also before it begins.
     pub(super) busy: Option<Active>,
 }
 
 impl Zone {
-    /// Goes through the iterations. A cancel of the run ends it, and so does its time.
+    /// Runs the iterations. A cancel of the run ends it, and so does its time limit.
     ///
     /// # Errors
-    /// The run's log does not take events, so the run cannot continue now.
+    /// The run's log rejects events, so the run cannot continue now.
     pub(super) async fn execute(
         mut self,
         timeout: Option<Duration>,

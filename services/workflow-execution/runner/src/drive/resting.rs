@@ -1,4 +1,4 @@
-//! Runs of which nothing is under way but waits leave memory (rule W37).
+//! Runs without work in progress but waits leave memory (rule W37).
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::super::{Prepared, RunPlace, Runner};
 use super::{Drive, DriveStop};
 use run_events::Recorder;
 
-/// Why driving the nodes of a run stopped.
+/// The reason for which driving the nodes of a run stopped.
 pub(super) enum DriveEnd {
-    /// Nothing is left to happen, or they were ended from outside.
+    /// No node is left to run, or the nodes were ended from outside.
     To(DriveStop),
-    /// They wait, and the run has left memory.
+    /// The nodes wait, and the run has left memory.
     ToRest(Departure),
 }
 
-/// Returns how long a run waits in memory before it leaves, if it may: its key would be free, or its log
-/// or the time of a zone gone.
+/// Returns the time that a run waits in memory before it leaves; none if it may not, as its key
+/// would be free, or its log or the time of a zone lost.
 pub(super) fn rests_after(
     runner: &Runner,
     prepared: &Prepared,
@@ -53,12 +53,12 @@ impl Drive {
                 control.leaving().await
             };
             let leaving = tokio::select! {
-                // First, so that the run has seen all that reached it before.
+                // First, so that the run has handled all earlier events.
                 biased;
                 reached = &mut end => return reached.map(DriveEnd::To),
                 leaving = may_leave => leaving,
             };
-            // Nothing of the run continues here: all of it is polled above.
+            // No work of the run continues here: all of it is polled above.
             if activity.is_quiet()
                 && let Some(departure) = waits.leave(leaving, &control, rests_after).await?
             {

@@ -1,4 +1,4 @@
-//! Which iterations of zones under way are needed.
+//! The needed iterations of zones in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::Ends;
 
 type Iterations<'e> = BTreeMap<u64, (u64, &'e IterationFinished)>;
 
-/// Returns the ends of iterations that are needed, of all zones that are under way.
+/// Returns the ends of needed iterations, of all zones in progress.
 pub(super) fn last_iterations(plan: &Plan, own: &[&RunEvent], ends: &Ends) -> Vec<u64> {
     let mut zones: BTreeMap<&str, Iterations> = BTreeMap::new();
     for event in own {
@@ -35,7 +35,7 @@ pub(super) fn last_iterations(plan: &Plan, own: &[&RunEvent], ends: &Ends) -> Ve
     needed
 }
 
-/// Returns the names of the variables of a loop that collects nothing; nothing for any other zone.
+/// Returns the names of the variables of a loop that collects nothing; none for any other zone.
 fn variables(plan: &Plan, path: &str) -> Option<BTreeSet<String>> {
     let zone = zone_at(plan, path)?;
     let settings = ZoneSettings::read(zone.definition().full_type, &zone.config).ok()?;
@@ -60,7 +60,7 @@ fn zone_at<'p>(plan: &'p Plan, path: &str) -> Option<&'p PlanNode> {
     }
 }
 
-/// Returns the last iteration, and for each variable the last one that gave it.
+/// Returns the last iteration, and for each variable the last iteration that set it.
 fn last_values(mut missing: BTreeSet<String>, iterations: &Iterations) -> Vec<u64> {
     let mut needed = Vec::new();
     for (at, (sequence, ended)) in iterations.values().rev().enumerate() {

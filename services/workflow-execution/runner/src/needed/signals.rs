@@ -1,4 +1,4 @@
-//! Which signal woke which wait.
+//! The signals that waits consumed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -10,8 +10,9 @@ use contracts::tavern::common::v1::{RunEvent, WakeCause};
 pub(super) struct Signals<'e> {
     /// The node that consumed each, by the sequence of the signal.
     consumers: HashMap<u64, &'e str>,
-    /// The waits that consumed a signal with an id. Such a signal is kept for the life of the run, so that
-    /// a repeat is known, and its wait with it, so that it is not taken for one that nothing consumed.
+    /// The waits that consumed a signal with an id. Such a signal is kept for the life of the run,
+    /// so that a repeat is recognised, and its wait with it, so that the signal is not mistaken for
+    /// an unconsumed one.
     kept: HashSet<&'e str>,
 }
 
@@ -48,7 +49,7 @@ impl<'e> Signals<'e> {
         signals
     }
 
-    /// Returns the node that consumed a signal; nothing if none has.
+    /// Returns the node that consumed a signal; none if it was not consumed.
     pub(super) fn consumer_of(&self, sequence: u64) -> Option<&str> {
         self.consumers.get(&sequence).copied()
     }

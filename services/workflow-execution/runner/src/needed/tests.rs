@@ -29,7 +29,7 @@ fn picked(kinds: Vec<Kind>) -> Vec<u64> {
     };
     let events: Vec<RunEvent> = (1..).zip(kinds).map(event).collect();
     let needed_once = needed(&plan(), "flow", &events);
-    // What is needed stays needed when only that is read.
+    // Needed events stay needed when only they are read.
     let left = events.into_iter();
     let left: Vec<RunEvent> = left
         .filter(|event| needed_once.contains(&event.sequence))
@@ -53,7 +53,7 @@ fn started(node_id: &str) -> Kind {
     })
 }
 
-/// An iteration that waits for a signal and gives `gave`.
+/// An iteration that waits for a signal and results in `gave`.
 fn iteration(index: u64, signal_id: &str, gave: &str) -> Vec<Kind> {
     let node_id = format!("loop#{index}/s");
     let wait_id = format!("w{index}");
@@ -103,7 +103,7 @@ fn w5_of_a_loop_the_last_values_of_its_variables_are_needed() {
         open(),
     ];
     assert_eq!(picked(of_loop(whole)), [1, 2, 17, 18]);
-    // The last iteration kept the variable as it was.
+    // The last iteration left the variable unchanged.
     let kept = vec![
         iteration(0, "", sum),
         iteration(1, "", sum),

@@ -1,4 +1,4 @@
-//! Who holds permits, and who waits for them.
+//! The holders of permits, and the waiters.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,14 +6,14 @@ use tokio::sync::oneshot;
 
 use super::{Bound, Limit, Permit, QueuePlace, limits};
 
-/// How long waiting counts as one step of priority, in nanoseconds.
+/// The wait that counts as one step of priority, in nanoseconds.
 const STEP: i64 = 30 * 1_000_000_000;
 
-/// The place of a waiter: since when it waits, earlier by its priority, then the order of coming.
+/// The rank of a waiter: the start of its wait, earlier by its priority, then the order of arrival.
 pub(super) type Rank = (i64, u64);
 
-/// Holders are counted; who waits stands under the first limit that had no room, so that the release of
-/// a permit looks only at those whom it may help.
+/// Holders are counted; a waiter is stored under the first limit that had no room, so that the
+/// release of a permit visits only the waiters that it may help.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     holders: HashMap<Limit, usize>,
@@ -28,7 +28,7 @@ pub(super) struct Waiter {
     pub(super) sender: oneshot::Sender<Permit>,
 }
 
-/// A waiter whose turn came and whose permits are counted.
+/// A waiter whose turn has come and whose permits are counted.
 pub(super) struct Granted {
     pub(super) limits: Vec<Limit>,
     pub(super) sender: oneshot::Sender<Permit>,
@@ -68,7 +68,7 @@ impl Queue {
         self.parked.entry(under).or_default().insert(rank, waiter);
     }
 
-    /// Forgets a waiter, if it is one still.
+    /// Removes a waiter, if it still waits.
     pub(super) fn leave(&mut self, rank: Rank, limits: &[Limit]) {
         for limit in limits {
             if self.unpark(limit, rank).is_some() {
@@ -77,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Ends the hold of a permit and takes the permits of those for whom there is room now.
+    /// Releases a permit and grants permits to the waiters that have room now.
     pub(super) fn release(&mut self, limits: &[Limit]) -> Vec<Granted> {
         for limit in limits {
             let held = self.holders.get_mut(limit).expect("a permit is counted");

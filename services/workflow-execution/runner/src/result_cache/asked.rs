@@ -1,4 +1,4 @@
-//! What a node asks the cache for, and what is noted of the answer.
+//! The lookups of nodes in the cache, and the notes of their results.
 
 use contracts::tavern::common::v1 as common;
 use core_types::Timestamp;
@@ -15,17 +15,17 @@ use super::super::describe_tools::etags_if_read_only;
 use super::super::{Clients, OWN_CONVERSATION};
 use super::{Hit, Miss, Wanted};
 
-/// What a result of a run can depend on beside its node.
+/// The dependencies of a run's results apart from their nodes.
 pub(crate) struct RunContext {
-    /// Its id; empty before it begins.
+    /// The id of the run; empty before it begins.
     pub(crate) run_id: String,
-    /// The workflow by its id; empty for a definition that is not stored.
+    /// The id of the workflow; empty for a definition that is not stored.
     pub(crate) workflow_id: String,
     /// The conversation whose workspace tools use.
     pub(crate) conversation_id: String,
 }
 
-/// What a node asks for, but for the definitions of its tools.
+/// The dependencies of a node's result, without the definitions of its tools.
 pub(crate) struct KeyInputs {
     node: workflow_domain::cache_key::CacheKey,
     scope: String,
@@ -34,7 +34,7 @@ pub(crate) struct KeyInputs {
 }
 
 impl KeyInputs {
-    /// Collects what the result of a node with a cache depends on; nothing if it has none or its inputs
+    /// Collects the dependencies of a node with a cache; none if it has no cache or its inputs
     /// cannot be used.
     pub(crate) fn of(
         engine: &Engine,
@@ -64,7 +64,7 @@ impl KeyInputs {
         })
     }
 
-    /// Adds the definitions of the tools; nothing if one of them is not read-only.
+    /// Adds the definitions of the tools; none if one of them is not read-only.
     pub(crate) async fn wanted(mut self, peers: &Clients) -> Option<Wanted> {
         if !self.tools.is_empty() {
             for (tool_id, etag) in etags_if_read_only(peers, self.tools).await? {
@@ -80,7 +80,7 @@ impl KeyInputs {
 }
 
 impl RunContext {
-    /// Returns the name of a scope, which is a part of every key in it.
+    /// Returns the name of a scope, which is part of every key in it.
     fn scope(&self, scope: CacheScope) -> String {
         match scope {
             CacheScope::Tenant => "tenant".to_owned(),
@@ -103,7 +103,7 @@ pub(crate) fn note_of_hit(wanted: &Wanted, hit: &Hit, now: Timestamp) -> common:
     }
 }
 
-/// Notes that none is.
+/// Notes that no result is reused.
 pub(crate) fn note_of_miss(wanted: Option<&Wanted>, miss: Miss) -> common::NodeCache {
     let (miss, changed) = match miss {
         Miss::First => (common::CacheMiss::First, Vec::new()),
@@ -141,7 +141,7 @@ fn part_to_proto(name: &str) -> common::ResultPart {
     }
 }
 
-/// Returns the tools that an effect calls, each once.
+/// Returns the tools of an effect, each once.
 fn tools_of(effect: &Effect) -> Vec<String> {
     let mut tools = match effect {
         Effect::CallTool { tool_id, .. } => vec![tool_id.clone()],

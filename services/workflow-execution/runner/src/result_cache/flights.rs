@@ -1,4 +1,4 @@
-//! Results that a node is about to give, and others wait for (rule W46).
+//! Results that a node is computing while others wait for them (rule W46).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use workflow_domain::cache_key::CacheKey;
 
-/// The keys whose results are under way.
+/// The keys whose results are being computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     flying: Arc<Mutex<HashMap<CacheKey, watch::Sender<()>>>>,
 }
 
-/// The right to give the result of a key. It is over when this is dropped.
+/// The right to compute the result of a key. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Flight {
     flights: Flights,
@@ -21,7 +21,8 @@ pub(crate) struct Flight {
 }
 
 impl Flights {
-    /// Takes the right to give the result of a key, or returns what ends when it is over.
+    /// Acquires the right to compute the result of a key, or returns a receiver that closes when
+    /// another's right ends.
     pub(super) fn begin(&self, key: CacheKey) -> Result<Flight, watch::Receiver<()>> {
         let mut flying = self.lock();
         if let Some(under_way) = flying.get(&key) {
@@ -34,7 +35,7 @@ impl Flights {
         })
     }
 
-    /// Returns how many wait for the result of a key.
+    /// Returns the number of waiters for the result of a key.
     #[cfg(test)]
     pub(super) fn waiting(&self, key: &CacheKey) -> usize {
         let flying = self.lock();
@@ -48,7 +49,7 @@ impl Flights {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        // Those who wait see that the sender is gone.
+        // The waiters see that the sender is dropped.
         self.flights.lock().remove(&self.key);
     }
 }

@@ -1,9 +1,9 @@
-//! A map that knows which of its entries were used last.
+//! A map that drops its least recently used entries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Entries with weights, which give way in the order of their last use.
+/// Entries with weights, dropped in the order of their last use.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
@@ -33,7 +33,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         }
     }
 
-    /// Returns an entry, which is then the one used last.
+    /// Returns an entry, which becomes the most recently used.
     pub(super) fn get(&mut self, key: &K) -> Option<&mut V> {
         self.uses += 1;
         let entry = self.entries.get_mut(key)?;
@@ -43,7 +43,7 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Puts an entry in, and returns the keys of those that gave way.
+    /// Inserts an entry, and returns the keys of the dropped ones.
     pub(super) fn put(&mut self, key: K, value: V, weight: usize) -> Vec<K> {
         self.remove(&key);
         self.uses += 1;

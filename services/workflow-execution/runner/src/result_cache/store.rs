@@ -1,4 +1,4 @@
-//! What the cache needs of a database.
+//! The store of the cache's results.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use workflow_domain::cache_key::{CacheKey, KeyParts};
 pub struct ResultRow {
     /// The key.
     pub key: CacheKey,
-    /// How many bytes its outputs have.
+    /// The size of its outputs, in bytes.
     pub bytes: usize,
-    /// The run that gave it.
+    /// The run that computed it.
     pub run_id: String,
-    /// When it was kept.
+    /// The time at which it was stored.
     pub kept: Timestamp,
 }
 
@@ -27,20 +27,20 @@ pub struct LastResult {
     pub node: CacheKey,
     /// The key of the result.
     pub key: CacheKey,
-    /// What it depends on.
+    /// Its dependencies.
     pub parts: KeyParts,
-    /// When it was kept.
+    /// The time at which it was stored.
     pub kept: Timestamp,
 }
 
-/// A change of what is stored.
+/// A change of the stored results.
 #[derive(Clone, Debug)]
 pub enum ResultChange {
     /// A result is new.
     Kept {
-        /// The node and what the result depends on.
+        /// The node and the dependencies of the result.
         last: LastResult,
-        /// The run that gave it.
+        /// The run that computed it.
         run_id: String,
         /// The outputs as a JSON object.
         outputs: Arc<str>,
@@ -53,22 +53,22 @@ pub enum ResultChange {
     NodeDropped(CacheKey),
 }
 
-/// Keeps results over a restart.
+/// Stores results over a restart.
 #[async_trait]
 pub trait ResultStore: Send + Sync + std::fmt::Debug {
-    /// Returns all results, those that were used last at the end.
+    /// Returns all results, the least recently used first.
     ///
     /// # Errors
     /// The database failed or is damaged.
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError>;
 
-    /// Returns the last result of each node, the newest at the end.
+    /// Returns the last result of each node, the oldest first.
     ///
     /// # Errors
     /// The database failed or is damaged.
     async fn last(&self) -> Result<Vec<LastResult>, StoreError>;
 
-    /// Returns the outputs of a result; nothing if it is not kept.
+    /// Returns the outputs of a result; none if it is not stored.
     ///
     /// # Errors
     /// The database failed.

@@ -3,7 +3,7 @@ use workflow_domain::cache_key::node_name;
 
 use super::*;
 
-/// A double of a database: the results that were kept, in memory.
+/// A double of a database: the stored results, in memory.
 #[derive(Debug, Default)]
 struct StoreInMemory(Mutex<Vec<(LastResult, String, Arc<str>)>>);
 
