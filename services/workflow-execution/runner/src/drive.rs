@@ -134,7 +134,7 @@ struct Drive {
     /// The permits of effects that have not started.
     permits: HashMap<NodeIndex, Permit>,
     kept: KeptResults,
-    /// When each running node was started.
+    /// The start time of each running node.
     started: HashMap<NodeIndex, Instant>,
 }
 
@@ -182,7 +182,7 @@ impl Drive {
         }
     }
 
-    /// Runs everything that needs nothing done outside.
+    /// Runs every node without an effect outside.
     async fn compute(&mut self) -> Result<(), AppendError> {
         let mut turn = 0;
         loop {
@@ -235,9 +235,9 @@ impl Drive {
         Ok(())
     }
 
-    /// Hands everything that happened to the log, without waiting for the disk.
+    /// Passes all collected events to the log, without waiting for the disk.
     async fn submit(&mut self, events: EventBatch) -> Result<(), AppendError> {
-        // One append takes a bounded number of bytes.
+        // One append accepts a bounded number of bytes.
         if !events.is_large() {
             return self.recorder().submit_all(events.into_kinds()).await;
         }
@@ -266,14 +266,14 @@ impl Drive {
         Ok(())
     }
 
-    /// Records the starts of nodes with all that happened before. A batched run may lose those of effects
-    /// that may be repeated (rule W44).
+    /// Records the starts of nodes with all earlier events. A batched run may lose the starts of
+    /// effects that may be repeated (rule W44).
     async fn record_starts(
         &mut self,
         events: EventBatch,
         repeatable: bool,
     ) -> Result<(), AppendError> {
-        // One append takes a bounded number of events, and the starts belong into the last one.
+        // One append accepts a bounded number of events, and the starts belong in the last one.
         if events.is_large() {
             self.submit(events).await?;
             if !repeatable {
@@ -414,8 +414,8 @@ impl Drive {
         }
     }
 
-    /// Waits for everything running, which was cancelled, and ends the calls of an earlier process that
-    /// still waited for a permit or for the end of a pause.
+    /// Waits for all running nodes, which were cancelled, and ends the calls of an earlier process
+    /// that still waited for a permit or for the end of a pause.
     async fn stop(&mut self) -> Result<DriveStop, AppendError> {
         let peers = self.of_run.runner.peers(&self.control.call_context());
         let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&self.control));
@@ -454,7 +454,7 @@ impl Drive {
         self.busy.get_or_insert_with(|| activity.begin());
     }
 
-    /// Returns how the run ended, and what it used.
+    /// Returns the outcome of the run, with its usage.
     fn outcome(&self) -> contracts::tavern::common::v1::RunOutcome {
         self.nodes.outcome().unwrap_or_else(|| {
             tracing::error!(run = %self.recorder().run_id(), "a run has nothing left to do and is not over");

@@ -30,9 +30,9 @@ pub enum EffectEnd {
 /// How a zone ended.
 #[derive(Debug)]
 pub enum ZoneEnd {
-    /// It gave its outputs, or failed.
+    /// Its outputs, or its failure.
     Ended(Result<Vec<Arc<Value>>, Failure>),
-    /// It stopped before its end.
+    /// The zone stopped before its end.
     Stopped(Unsettled),
 }
 
@@ -41,7 +41,7 @@ pub enum ZoneEnd {
 pub struct Unsettled {
     /// Calls of which it is not known whether they took effect, with why.
     pub unknown: Vec<(String, common::CallError)>,
-    /// Calls that had not ended when their nodes were to end.
+    /// Calls that had not ended when their nodes were stopped.
     pub unended: Vec<String>,
 }
 

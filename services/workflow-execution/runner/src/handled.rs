@@ -9,7 +9,7 @@ use workflow_domain::limits::MAX_HANDLED;
 /// The first handled failures of a run, in order. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HandledFailures {
-    /// Locked for a look or an addition, never across an await.
+    /// Locked for a lookup or an addition, never across an await.
     listed: Arc<Mutex<Vec<common::NodeFailure>>>,
 }
 

@@ -17,7 +17,7 @@ use super::overdue;
 /// The number of steps before other tasks have their turn.
 const STEPS_PER_TURN: usize = 64;
 
-/// How such a zone ended.
+/// The end of such a zone.
 #[derive(Debug)]
 pub struct InlineEnd {
     /// What it gave.

@@ -104,7 +104,7 @@ pub struct Runner {
 pub struct Prepared {
     /// The state of the run.
     pub state: RunState,
-    /// What the run may use and has used.
+    /// The grant and the usage of the run.
     pub allowance: Arc<Allowance>,
     /// The conversation whose workspace tools use.
     pub conversation_id: String,

@@ -16,7 +16,7 @@ use run_client::CallClient;
 use run_events::Neighbours;
 use tonic::Status;
 
-/// The ways to the services that nodes need.
+/// The transports to the services that nodes need.
 #[derive(Clone, Debug)]
 pub struct Peers {
     registry: Transport,
@@ -83,7 +83,7 @@ impl Clients {
         })
     }
 
-    /// Returns which of these names no model of the settings has.
+    /// Returns the names in `names` that no model of the settings has.
     ///
     /// # Errors
     /// The service with the models does not answer.

@@ -107,7 +107,7 @@ impl Runner {
     }
 }
 
-/// Returns how a node ends that only computes; nothing for any other.
+/// Returns the end of a node that only computes; none for any other.
 fn computed(engine: &Engine, node: NodeIndex) -> Option<Event> {
     let gave = match evaluate::execute(engine, node) {
         Ok(Step::Done(outputs)) => Ok(evaluate::all_present(outputs)),

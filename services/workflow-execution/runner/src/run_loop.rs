@@ -65,7 +65,7 @@ pub struct RunLoop {
     pauses: Vec<(NodeIndex, Timestamp)>,
     under_way: UnderWay,
     written: NodeWrites,
-    /// The calls of an earlier process that have not settled and that this one has not taken up.
+    /// The calls of an earlier process that have not settled and that this one has not continued.
     earlier_calls: Vec<(NodeIndex, String)>,
     /// The nodes that were looked up and have not ended, with the notes on the cache.
     looked_up: HashMap<NodeIndex, Option<common::NodeCache>>,
@@ -80,7 +80,7 @@ pub struct RunLoop {
 pub struct LoopRun {
     /// The run by its id.
     pub run_id: RunId,
-    /// What the run may use and has used.
+    /// The grant and the usage of the run.
     pub allowance: Arc<Allowance>,
     /// No zone starts while so many effects of its loop are under way.
     pub max_effects: usize,
@@ -142,7 +142,7 @@ pub enum Action {
 /// What is left when nothing is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Nothing is left to happen.
+    /// No node is left to run.
     Over,
     /// Something is left to start when the run is resumed.
     Held,

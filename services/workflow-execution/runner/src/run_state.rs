@@ -31,9 +31,9 @@ pub use zone_history::ZoneHistory;
 pub struct Attempt {
     /// Its number, from 2.
     pub number: u32,
-    /// When it begins, fixed when the one before failed.
+    /// The start time, fixed when the attempt before it failed.
     pub due: Timestamp,
-    /// How long that was after the failure.
+    /// The pause between the failure and the start time.
     pub pause: Duration,
 }
 
@@ -45,7 +45,7 @@ pub struct RunState {
     engine: Engine,
     zones: BTreeMap<NodeIndex, ZoneHistory>,
     calls: Calls,
-    /// The present attempt of each node that is tried again.
+    /// The present attempt of each node that is retried.
     attempts: HashMap<NodeIndex, Attempt>,
     /// When each node with settings for its execution was started first.
     begun: HashMap<NodeIndex, Timestamp>,

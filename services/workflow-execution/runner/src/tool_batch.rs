@@ -33,7 +33,7 @@ pub(super) struct BatchCall {
 /// The end of a list.
 #[derive(Debug, Default)]
 pub struct BatchEnd {
-    /// The calls that ended, from the first. Those behind them were not started.
+    /// The calls that ended, from the first. Later calls were not started.
     pub(super) results: Vec<common::CallResult>,
     /// The ids of calls that had not ended when the run was cancelled.
     pub(super) unended: Vec<String>,

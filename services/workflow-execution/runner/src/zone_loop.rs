@@ -40,7 +40,7 @@ pub struct ZoneLoop {
     handled: HandledFailures,
     /// The streaming outputs that iterations write to.
     streams: Vec<SlotStream>,
-    /// The stream of the results of a map; nothing for a loop.
+    /// The stream of the results of a map; none for a loop.
     results: Option<SlotStream>,
     /// How many iterations have begun, also in earlier processes.
     begun: u64,

@@ -1,4 +1,4 @@
-//! One turn while it is carried out.
+//! One turn in progress.
 //!
 //! [`Driver`] carries out the commands of the pure [`Turn`]. All changes of the turn go through its [`LiveLog`].
 //!
@@ -80,7 +80,7 @@ pub(super) struct Driver {
 /// The facts about a turn that another process left.
 #[derive(Debug)]
 pub(super) struct Left {
-    /// The reason, if the run was asked to be cancelled.
+    /// The reason of a requested cancel, if there is one.
     pub(super) cancelled: Option<String>,
 }
 
@@ -172,7 +172,8 @@ impl Driver {
                 self.obey(directive).await?;
             }
             match self.turn().next() {
-                // What people say is read before the model is asked, and keeps a turn from stopping.
+                // Messages of people are read before a request to the model, and keep a turn from
+                // stopping.
                 Command::Ask(_) | Command::Finish(Finish::Stop)
                     if self.log.state().steering().next().is_some() && self.turn().asks_model() =>
                 {
@@ -205,7 +206,7 @@ impl Driver {
         }
     }
 
-    /// Reads the states that the model is shown: as it was asked before, if it has not answered.
+    /// Reads the states that the model is shown: as in its last request, if it has not answered.
     async fn read_state(&mut self) -> Result<(), TurnStop> {
         let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
         let own = StateOwner::agent(conversation, profile);
@@ -233,7 +234,7 @@ impl Driver {
     /// Waits until the turn is not paused.
     async fn until_resumed(&mut self) -> Result<(), TurnStop> {
         if self.control.is_paused() {
-            // What has ended is shown while the turn waits.
+            // Results are shown while the turn waits.
             self.log.commit().await?;
         }
         let control = self.control.clone();
@@ -251,7 +252,7 @@ impl Driver {
         }
     }
 
-    /// Returns what asks the registry for the calls of this turn.
+    /// Returns the caller of this turn's calls.
     fn caller(&self) -> TurnCaller {
         TurnCaller {
             calls: self.shared.peers.calls.clone(),
@@ -305,9 +306,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Submits everything noted before the model is asked: the commit runs while it answers, and its
-    /// answer comes after it in the log. A deliberation workflow is a run with a request id, which has to
-    /// find the same states after a crash.
+    /// Submits all noted events before the request to the model: the commit runs while it answers,
+    /// and its answer comes after it in the log. A deliberation workflow is a run with a request
+    /// id, which has to find the same states after a crash.
     async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         if self.plan.deliberation.is_some() {
             return self.log.commit().await;

@@ -16,11 +16,11 @@ use run_events::outcome;
 /// The tools that a turn may call.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
-    /// What the profile names.
+    /// The tools of the profile.
     plain: Catalogue,
-    /// The same and the tools for handles, for a conversation in which a handle was given.
+    /// The same and the tools for handles, for a conversation with a handle.
     with_handles: Catalogue,
-    /// Names of the profile that no tool has.
+    /// Names in the profile that no tool has.
     pub(super) missing: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Inventory {
         }
     }
 
-    /// Remarks on the tools that the profile names and that do not exist.
+    /// Remarks on tools of the profile that do not exist.
     pub(super) fn remarks(&self) -> impl Iterator<Item = Kind> + '_ {
         self.missing.iter().map(|id| {
             Kind::Diagnosed(common::Diagnosed {

@@ -82,7 +82,7 @@ struct Replay<'a> {
     inventory: Inventory,
     earlier: Vec<Vec<TurnMessage>>,
     untrusted: Untrusted,
-    /// The versions of the states that the model was shown last.
+    /// The last versions of the states that the model was shown.
     shown: [u64; 3],
     /// The reading of the present answer.
     answered: Option<Answered>,
@@ -480,7 +480,7 @@ impl<'a> Replay<'a> {
         replayed: Option<Kind>,
     ) -> Result<(), Divergence> {
         self.compared += 1;
-        // What was taken over was made by another turn.
+        // Events that were taken over were made by another turn.
         if replayed.as_ref() == Some(recorded) || self.state.is_taken_over(event.sequence) {
             return Ok(());
         }
@@ -512,7 +512,7 @@ fn diverged(event: &RunEvent, error: &turn::Divergence) -> Divergence {
     }
 }
 
-/// Returns where two values differ first, and what they have there.
+/// Returns the place of the first difference of two values, and their values at it.
 fn first_difference(one: &Value, other: &Value) -> (String, Value, Value) {
     let deeper = match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -233,7 +233,7 @@ impl Inner {
     }
 }
 
-/// Returns the start of a run of a turn, without what it is given and by which request.
+/// Returns the start of a turn's run, without its input and its request.
 pub(super) fn run_of(plan: &Plan) -> StartRun {
     StartRun {
         kind: TURN,

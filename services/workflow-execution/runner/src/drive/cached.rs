@@ -68,7 +68,7 @@ impl Drive {
                 let own_shape = &self.engine().node(node).own_shape;
                 match wire::values_from_json(&own_shape.outputs, &hit.outputs) {
                     Ok(values) => (Some(note_of_hit(&wanted, &hit, self.now())), Some(values)),
-                    // What was kept under this name is none of its results.
+                    // The stored value under this name is not a result of the node.
                     Err(_) => {
                         let note = note_of_miss(Some(&wanted), Miss::Evicted);
                         self.keep_later(node, wanted, None);

@@ -68,7 +68,7 @@ impl Drive {
                 yields,
             } => {
                 let call = ScriptCall {
-                    // Only names the attempt to the script: the sandbox runs a repeated id again.
+                    // Only names the attempt for the script: the sandbox runs a repeated id again.
                     effect_id: self.nodes.attempt_id(node),
                     conversation_id: self.of_run.conversation_id.clone(),
                     language,
@@ -101,7 +101,7 @@ impl Drive {
         }
     }
 
-    /// Makes the work of a zone, with what is known of it from before a restart.
+    /// Makes the work of a zone, with its recorded state from before a restart.
     fn zone(&mut self, node: NodeIndex, inputs: Values) -> BoxFuture<'static, Ended> {
         let control = self.control.clone();
         let timeout = self.nodes.time_left(node, self.now());
@@ -145,7 +145,7 @@ impl Drive {
         }
     }
 
-    /// Makes the calls of a list, with what is known of them from before a restart.
+    /// Makes the calls of a list, with their recorded state from before a restart.
     fn batch(&mut self, node: NodeIndex, requests: &[ToolRequest]) -> ToolBatch {
         let calls = self.nodes.begin_batch(node, requests).into_iter();
         let calls = calls.zip(requests);

@@ -15,19 +15,19 @@ pub(super) struct OfRun {
     pub(super) runner: Arc<Runner>,
     pub(super) recorder: Recorder,
     pub(super) waits: Waits,
-    /// The loops that have something else under way than waits.
+    /// The loops with work in progress apart from waits.
     pub(super) activity: Activity,
     pub(super) place: Arc<RunPlace>,
     pub(super) checkpoints: Checkpoints,
     pub(super) allowance: Arc<Allowance>,
     /// The conversation whose workspace tools use.
     pub(super) conversation_id: String,
-    /// The workflow by its id; empty for a definition that is not stored.
+    /// The id of the workflow; empty for a definition that is not stored.
     pub(super) workflow_id: String,
 }
 
 impl OfRun {
-    /// Returns the checkpoints of the run, if it is time for one.
+    /// Returns the checkpoints of the run, if one is due.
     pub(super) fn checkpoint_due(&self) -> Option<Checkpoints> {
         let is_due = !self.allowance.is_bounded() && self.checkpoints.is_due();
         is_due.then(|| self.checkpoints.clone())

@@ -43,7 +43,7 @@ pub(super) struct Admissions {
     admitted: Vec<WaitingEffect>,
     /// Effects that were forgotten and have permits.
     released: Vec<NodeIndex>,
-    /// When each node with settings for its execution was ready first.
+    /// The first ready time of each node with settings for its execution.
     ready: HashMap<NodeIndex, Timestamp>,
 }
 
@@ -116,7 +116,7 @@ impl RunLoop {
         ready.or_else(|| self.state.begun(node))
     }
 
-    /// Returns the key of a node's effect, and how many may hold it.
+    /// Returns the key of a node's effect, and the most holders of it.
     pub(super) fn key_of(&self, node: NodeIndex) -> Result<Option<Key>, Failure> {
         let planned = self.state.engine().node(node);
         let execution = planned.execution.as_ref();

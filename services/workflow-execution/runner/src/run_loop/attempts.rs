@@ -1,4 +1,4 @@
-//! Attempts of a node: what each is known by, how long it may take, and whether there is another.
+//! Attempts of a node: their ids, their time limits, and whether another follows.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use workflow_domain::wait::{Due, WaitKind, WaitRequest};
 use super::super::run_state::StateEvent;
 use super::{Moment, RunLoop};
 
-/// The shortest time that an attempt is given, however little is left.
+/// The shortest time limit of an attempt, even if less is left.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// The longest pause before another attempt that is no wait.
@@ -26,7 +26,7 @@ impl RunLoop {
         attempt.map_or(1, |attempt| attempt.number)
     }
 
-    /// Returns how long the present attempt of a node may take (rule W19).
+    /// Returns the time limit of the present attempt of a node (rule W19).
     pub fn time_left(&self, node: NodeIndex, now: Timestamp) -> Option<Duration> {
         let execution = self.state.engine().node(node).execution.as_ref()?;
         let left = self.total_left(node, now);
@@ -103,8 +103,8 @@ impl RunLoop {
         self.effect_id(node, self.attempt(node) as usize - 1)
     }
 
-    /// Derives the id of a node's effect. It travels in headers, so other than printable ASCII
-    /// characters of the node's id are escaped.
+    /// Derives the id of a node's effect. It is sent in headers, so characters of the node's id
+    /// other than printable ASCII are escaped.
     pub fn effect_id(&self, node: NodeIndex, index: usize) -> String {
         let id = self.state.path_of(node);
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';

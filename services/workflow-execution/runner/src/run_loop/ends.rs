@@ -15,7 +15,7 @@ use super::super::tool_text::ToolText;
 use super::{Moment, NodeEnd, RunLoop};
 
 impl RunLoop {
-    /// Records how an effect ended.
+    /// Records the end of an effect.
     pub(super) fn ended(
         &mut self,
         node: NodeIndex,
@@ -75,7 +75,7 @@ impl RunLoop {
         self.finish(node, gave, moment)
     }
 
-    /// Records how the only call of a node ended, unless that was recorded before.
+    /// Records the end of the only call of a node, unless it was recorded before.
     fn note_settled(&mut self, node: NodeIndex, result: &CallResult) {
         let call = self.state.calls().get(node, 0);
         if call.is_some_and(|call| call.settled.is_some()) {
@@ -110,7 +110,7 @@ impl RunLoop {
         Some(settled_batch(&end.results, remark.as_deref()))
     }
 
-    /// Returns what the tools of a node wrote, in the order of its calls.
+    /// Returns the texts of a node's tools, in the order of its calls.
     fn take_written(&mut self, node: NodeIndex) -> String {
         let written: Vec<ToolText> = match self.written.batches.remove(&node) {
             Some(listed) => listed.into_iter().map(|call| call.written).collect(),

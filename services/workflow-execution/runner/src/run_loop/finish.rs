@@ -118,7 +118,7 @@ impl RunLoop {
         self.events.push(Kind::NodeFinished(finished), bytes);
     }
 
-    /// Returns what the effect of a node wrote to its streaming outputs, by key.
+    /// Returns the texts of a node's effect in its streaming outputs, by key.
     fn take_so_far(&mut self, node: NodeIndex) -> Map<String, Value> {
         let streams = self.written.slots.remove(&node).unwrap_or_default();
         let so_far = streams

@@ -156,7 +156,7 @@ impl RunLoop {
         self.written.slots.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Takes the calls of an effect from what the run may use.
+    /// Counts the calls of an effect against the grant of the run.
     pub(super) fn take_calls(&self, node: NodeIndex, effect: &Effect) -> Result<(), Failure> {
         let calls = match effect {
             Effect::CallTool { .. } => 1,

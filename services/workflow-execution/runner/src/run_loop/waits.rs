@@ -1,4 +1,4 @@
-//! Nodes that wait. They hold no place among the effects of the run, however many they are.
+//! Nodes that wait. They have no place among the effects of the run, however many they are.
 
 use call_outcome::Failure;
 use contracts::tavern::common::v1::{self as common, WakeCause};
@@ -103,7 +103,7 @@ impl RunLoop {
     }
 }
 
-/// Makes of what woke a node what the node gets.
+/// Converts the waking of a node to the node's result.
 pub(super) fn settled(woken: Woken) -> Result<Settled, Failure> {
     let payload = || {
         wire::read_value(&woken.payload_json).map_err(|problem| {
@@ -125,7 +125,7 @@ pub(super) fn settled(woken: Woken) -> Result<Settled, Failure> {
 
 fn point(seconds: i64, nanos: i32) -> Timestamp {
     let point = prost_types::Timestamp { seconds, nanos };
-    // A time beyond what the clock can show is held at its end.
+    // A time beyond the range of the clock becomes its end.
     let known = grpc_kit::run_list::timestamp_from_proto(point);
     known.unwrap_or(Timestamp::from_unix_nanos(match seconds {
         ..0 => 0,

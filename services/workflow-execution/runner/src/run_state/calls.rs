@@ -17,11 +17,11 @@ pub struct RecordedCall {
     pub effect_id: String,
     /// The tool.
     pub tool_id: String,
-    /// The arguments as they left.
+    /// The arguments as they were sent.
     pub arguments_json: String,
-    /// How it ended, if that was recorded.
+    /// The result, if it was recorded.
     pub settled: Option<common::CallResult>,
-    /// Whether an earlier process may have asked for its present attempt.
+    /// Whether an earlier process may have sent its present attempt.
     pub(crate) left_before: bool,
     /// What its tool wrote.
     pub(crate) written: ToolText,

@@ -81,7 +81,7 @@ pub enum StateEvent<'a> {
 /// A history that does not fit its workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// An event speaks of a node that the workflow does not have.
+    /// An event names a node that the workflow does not have.
     #[error("event {sequence} speaks of node `{node}`, which the workflow does not have")]
     UnknownNode {
         /// The place of the event.
@@ -108,11 +108,11 @@ pub enum ReplayError {
     },
 }
 
-/// A node that an event speaks of.
+/// The node of an event.
 enum EventNode {
     /// One of the plan.
     Here(NodeIndex),
-    /// One inside a zone of the plan.
+    /// A node inside a zone of the plan.
     Inside { zone: NodeIndex, iteration: u64 },
 }
 
@@ -248,7 +248,7 @@ impl RunState {
         })
     }
 
-    /// Returns the zone and the iteration in which an event happened; nothing if it was in neither.
+    /// Returns the zone and the iteration of an event; none if it was outside of zones.
     fn zone_of(&self, event: &common::RunEvent) -> Result<Option<(NodeIndex, u64)>, ReplayError> {
         let node_id = match &event.kind {
             Some(Kind::NodeStarted(started)) => &started.node_id,

@@ -36,7 +36,7 @@ impl ZoneHistory {
         self.open.contains_key(&index)
     }
 
-    /// Whether this iteration or one behind it had begun and had not ended.
+    /// Whether this iteration or a later one had begun and had not ended.
     pub(crate) fn is_open_from(&self, index: u64) -> bool {
         self.open.keys().any(|open| *open >= index)
     }

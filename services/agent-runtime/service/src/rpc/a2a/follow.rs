@@ -24,7 +24,7 @@ pub(super) struct Followed {
 impl Followed {
     /// Reads the log of a turn up to its present.
     pub(super) async fn open(runs: &Runs, run: Run, caller: TaskReader) -> Result<Self, Status> {
-        // Few of the events are sent, so that none waits for those before it to be taken.
+        // Few of the events are sent, so that none waits for a slow reader of earlier events.
         let context = caller.context.without_deadline();
         let records = runs.watch(context, &run.run_id, 0, caller.drain).await?;
         let mut followed = Self {
@@ -56,7 +56,7 @@ impl Followed {
 }
 
 impl A2aRpc {
-    /// Returns the task of a turn. Its log is read only for what the run itself does not say.
+    /// Returns the task of a turn. Its log is read only for the parts that the run itself lacks.
     pub(super) async fn task(
         &self,
         run: Run,

@@ -119,7 +119,7 @@ impl Driver {
     }
 }
 
-/// Writes that a call is not started, as a budget is used up.
+/// Writes that a call is not started because a budget is used up.
 pub(in crate::runner) fn withheld(call: &ReadCall, budget: Budget) -> common::run_event::Kind {
     let message = format!(
         "not executed, as the turn used all of its {}",

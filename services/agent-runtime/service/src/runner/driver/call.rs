@@ -79,7 +79,7 @@ impl Driver {
             index: call.index,
             node_id: String::new(),
         }))?;
-        // From here on a crash leaves a call that is known to be unsettled.
+        // From this point a crash leaves a call that is known to be unsettled.
         self.log.commit().await?;
         self.begin_call(call, effect_id, false);
         Ok(true)
@@ -88,7 +88,7 @@ impl Driver {
     /// Waits until one of the dispatched calls has ended, and notes its end and the model's
     /// observation of it.
     pub(super) async fn await_one(&mut self, left: &[u32]) -> Result<(), TurnStop> {
-        // Followers see what has happened so far while the rest continues.
+        // Followers receive the events so far while the rest continues.
         self.log.commit().await?;
         for (call, effect_id) in self.dispatched(left) {
             if !self.in_flight.contains(&effect_id) {
@@ -254,8 +254,8 @@ impl Driver {
     }
 }
 
-/// Returns the effect of a call of the answer at hand: that of the turn that this one is a fork of, if its
-/// result is taken over.
+/// Returns the effect of a call of the present answer: the original turn's effect, if a fork takes
+/// over its result.
 pub(in crate::runner) fn effect_of(state: &TurnState, run: &RunId, index: u32) -> String {
     let taken = state.result_taken(index);
     if let Some(result) = taken.and_then(|taken| taken.result.as_ref()) {
@@ -265,7 +265,7 @@ pub(in crate::runner) fn effect_of(state: &TurnState, run: &RunId, index: u32) -
     EffectId::derive(run, &state.turn().step(), place).to_string()
 }
 
-/// Words what the model reads about a call that has ended; nothing if it is not known how.
+/// Words the model's observation of a call that has ended; none if its end is not known.
 pub(in crate::runner) fn words(result: &common::CallResult) -> Option<String> {
     match result.status() {
         common::CallStatus::InDoubt | common::CallStatus::Unspecified => None,

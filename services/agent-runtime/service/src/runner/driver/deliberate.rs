@@ -38,7 +38,7 @@ use crate::{
 pub(in crate::runner) use reading_context::{ReadingContext, selected};
 pub(in crate::runner) use streaming_answer::StreamingAnswer;
 
-/// Why an answer ended whose request was ended at the name of a tool that is not there.
+/// The finish reason of an answer whose request was ended at the name of an unknown tool.
 pub(in crate::runner) const STOPPED_AT_UNKNOWN_TOOL: &str = "stopped_at_unknown_tool";
 
 /// The reasons for which the present answer is requested once more; none if it is requested for the first time.
@@ -148,10 +148,10 @@ impl Driver {
     ) -> Result<(), TurnStop> {
         match asking {
             NoAnswer::Stopped(stop) => return Err(stop),
-            // As after a crash, the answer is lost and asked for again.
+            // As after a crash, the answer is lost and requested again.
             NoAnswer::Void(sequence) => self.retries.void_until = sequence,
             NoAnswer::Interrupted => self.retries.void_until = 0,
-            // It is asked again once, with a summary of what was before.
+            // The request is repeated once, with a summary of earlier turns.
             NoAnswer::Model(error)
                 if error.is_context_exceeded()
                     && !self.retries.is_too_long
@@ -249,7 +249,7 @@ impl Driver {
         ReadingContext::of(self.log.state(), self.catalogue(), policy)
     }
 
-    /// Lets a function read with everything that reading depends on.
+    /// Calls a function with the context of reading an answer.
     fn reading<T>(
         &self,
         reading_context: &ReadingContext,
@@ -438,7 +438,7 @@ impl Driver {
     }
 }
 
-/// Adds what a model is shown that repeats its mistake: the schema and an example (rule L7).
+/// Adds the help for a model that repeats its mistake: the schema and an example (rule L7).
 pub(in crate::runner) fn understood(
     turn: &Turn,
     mut reading: Reading,
@@ -451,7 +451,7 @@ pub(in crate::runner) fn understood(
     reading
 }
 
-/// Writes how a call ended that was refused when it was read; none if it was not.
+/// Writes the end of a call that was rejected when it was read; none for other calls.
 pub(in crate::runner) fn refused(reading: &CallReading) -> Option<Kind> {
     let refusal = reading.refusal.as_ref()?;
     let category = match refusal.kind {

@@ -10,7 +10,7 @@ use turn_log::state::TurnState;
 
 use super::stop::TurnStop;
 
-/// How often a commit is tried while the storage does not work.
+/// The most attempts of a commit while the storage does not work.
 const STORE_TRIES: u32 = 6;
 
 /// The log and the state of a turn: nothing is written into the one that does not change the other.
@@ -29,7 +29,7 @@ impl LiveLog {
         }
     }
 
-    /// Returns the run that is written.
+    /// Returns the recorder of the run.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -49,7 +49,7 @@ impl LiveLog {
         self.recorder.now()
     }
 
-    /// Continues after a time in which nothing was under way, as this process had not begun.
+    /// Continues after a time without work, as this process had not begun.
     pub(super) fn resume(&mut self) {
         self.state.resume_at(self.recorder.now());
     }
@@ -59,7 +59,7 @@ impl LiveLog {
         Ok(self.state.read_opening(self.recorder.now())?)
     }
 
-    /// Lets something happen: now in the turn, and in the log with the next commit.
+    /// Applies an event: now to the turn, and to the log with the next commit.
     pub(super) fn note(&mut self, kind: Kind) -> Result<(), TurnStop> {
         let noted = self.apply(0, kind)?;
         self.noted.extend(noted);
@@ -81,7 +81,7 @@ impl LiveLog {
         Ok(sequence)
     }
 
-    /// Makes everything noted durable, in one commit.
+    /// Makes all noted events durable, in one commit.
     pub(super) async fn commit(&mut self) -> Result<(), TurnStop> {
         match self.noted.is_empty() {
             true => Ok(()),
@@ -89,7 +89,7 @@ impl LiveLog {
         }
     }
 
-    /// Submits everything noted, which is durable some time after.
+    /// Submits all noted events, which become durable later.
     pub(super) async fn submit_noted(&mut self) -> Result<(), TurnStop> {
         let kinds = std::mem::take(&mut self.noted);
         let submitted = self.recorder.submit_all(kinds).await;

@@ -1,4 +1,4 @@
-//! Carrying out what people ask of a turn while it runs.
+//! Carrying out the directives of people to a running turn.
 
 use contracts::tavern::common::v1::{self as common, run_event::Kind};
 use turn_log::wire;
@@ -7,7 +7,8 @@ use super::{Driver, stop::TurnStop};
 use crate::runner::directives::Directive;
 
 impl Driver {
-    /// Takes a directive. Returns whether the request to the model that is under way is dropped for it.
+    /// Carries out a directive. Returns whether the request in flight to the model is dropped for
+    /// it.
     pub(super) async fn obey(&mut self, directive: Directive) -> Result<bool, TurnStop> {
         let steering = self.log.state().steering();
         match directive {
@@ -60,7 +61,7 @@ impl Driver {
         }
     }
 
-    /// Lets the model read the messages that wait.
+    /// Notes the waiting messages, so that the model reads them.
     pub(super) async fn steer(&mut self) -> Result<(), TurnStop> {
         while let Some(message) = self.log.state().steering().next() {
             let accepted_sequence = message.accepted_sequence;

@@ -26,7 +26,7 @@ pub(in crate::runner::driver) struct Asker {
 }
 
 impl Asker {
-    /// Returns the arguments with which a call leaves.
+    /// Returns the arguments of a call as they are sent.
     pub(in crate::runner::driver) fn arguments(&self, call: &ReadCall) -> String {
         let continues = self.interaction == Interaction::Continue && !self.is_ephemeral;
         let left_open = (continues && is_question(call))
@@ -35,7 +35,7 @@ impl Asker {
         left_open.unwrap_or_else(|| call.arguments_json.clone())
     }
 
-    /// Keeps a question that the turn does not wait for, until its answer opens another turn.
+    /// Stores a question that the turn does not wait for, until its answer opens another turn.
     pub(in crate::runner::driver) async fn keep(
         &self,
         call: &ReadCall,

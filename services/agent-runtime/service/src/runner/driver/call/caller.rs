@@ -13,14 +13,14 @@ use crate::runner::driver::stop::TurnStop;
 pub(in crate::runner::driver) struct TurnCaller {
     pub(in crate::runner::driver) calls: CallClient,
     pub(in crate::runner::driver) recorder: Recorder,
-    /// Ends the calls under way with the turn, or while it continues to its own end.
+    /// Ends the calls in flight with the turn, or while it continues to its own end.
     pub(in crate::runner::driver) control: RunControl,
     pub(in crate::runner::driver) conversation_id: String,
     pub(in crate::runner::driver) asker: Asker,
 }
 
 impl TurnCaller {
-    /// Carries out a call that is about to leave, or that left before this process began.
+    /// Carries out a call that is about to be sent, or was sent before this process began.
     pub(in crate::runner::driver) async fn execute(
         &self,
         call: &ReadCall,

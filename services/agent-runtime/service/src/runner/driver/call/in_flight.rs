@@ -8,21 +8,22 @@ use run_events::RunControl;
 
 use crate::runner::driver::stop::TurnStop;
 
-/// What a workflow made of a long output, and what it used. Without a text the output is cut as usual.
+/// A long output shortened by a workflow, and the usage of that. Without a text the output is cut
+/// as usual.
 pub(in crate::runner::driver) struct Reduced {
     pub(in crate::runner::driver) text: Option<String>,
     pub(in crate::runner::driver) used: Option<common::UsageReported>,
 }
 
-/// A call that has ended, or cannot be waited for any longer.
+/// A call that has ended, or is no longer waited for.
 pub(in crate::runner::driver) struct EndedCall {
     pub(in crate::runner::driver) index: u32,
     pub(in crate::runner::driver) tool_id: String,
     pub(in crate::runner::driver) effect_id: String,
     pub(in crate::runner::driver) ended: Result<common::CallResult, TurnStop>,
-    /// What the model read about it in the turn that this one is a fork of; empty if it is to be worded.
+    /// The model's observation of it in the original turn of a fork; empty if it is to be worded.
     pub(in crate::runner::driver) observed: String,
-    /// What the model reads in the place of a long output.
+    /// The text that the model reads instead of a long output.
     pub(in crate::runner::driver) reduced: Option<Reduced>,
 }
 
@@ -30,12 +31,12 @@ pub(in crate::runner::driver) struct EndedCall {
 pub(in crate::runner::driver) struct CallsInFlight {
     calls: FuturesUnordered<BoxFuture<'static, EndedCall>>,
     effects: HashSet<String>,
-    /// Ends them while the turn continues to its own end.
+    /// Ends the calls while the turn continues to its own end.
     pub(in crate::runner::driver) part: RunControl,
 }
 
 impl CallsInFlight {
-    /// Takes the control of the turn.
+    /// Makes an empty set, whose control is a child of `control`.
     pub(in crate::runner::driver) fn new(control: &RunControl) -> Self {
         Self {
             calls: FuturesUnordered::new(),

@@ -22,7 +22,7 @@ pub(in crate::runner::driver) struct Reducer {
     control: RunControl,
 }
 
-/// What starts the workflow.
+/// A function that starts the workflow.
 pub(in crate::runner::driver) type HelperParts = Box<
     dyn FnOnce(
             String,
@@ -32,7 +32,7 @@ pub(in crate::runner::driver) type HelperParts = Box<
 >;
 
 impl Driver {
-    /// Returns what shortens the output of a call, if the profile names something for its tool.
+    /// Returns the reducer of a call's output, if the profile has one for its tool.
     pub(in crate::runner::driver) fn reducer(&self, call: &ReadCall) -> Option<Reducer> {
         let workflow = reduction::workflow_for(&self.plan.reduction, &call.tool_id)?;
         Some(Reducer {
@@ -44,7 +44,8 @@ impl Driver {
 }
 
 impl Reducer {
-    /// Shortens an output that is too long to be shown whole. A workflow that fails leaves it to be cut.
+    /// Shortens an output that is too long to be shown whole. If the workflow fails, the output is
+    /// cut.
     pub(in crate::runner::driver) async fn reduce(
         self,
         call: &ReadCall,
@@ -91,7 +92,7 @@ fn without(workflow: &str, error: &NoAnswer) -> Option<Reduced> {
     None
 }
 
-/// Words what the model reads in the place of a long output.
+/// Words the text that the model reads instead of a long output.
 pub(in crate::runner::driver) fn words(result: &CallResult, text: &str) -> String {
     let shown = CallResult {
         output_json: serde_json::Value::from(text).to_string(),

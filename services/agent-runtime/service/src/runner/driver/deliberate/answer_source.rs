@@ -26,7 +26,7 @@ use crate::runner::{
     prompting,
 };
 
-/// What gives an answer.
+/// The source of an answer.
 pub(in crate::runner::driver) enum AnswerSource {
     Model(Model),
     Workflow(Box<Deliberation>),
@@ -35,14 +35,14 @@ pub(in crate::runner::driver) enum AnswerSource {
 }
 
 impl AnswerSource {
-    /// Ends a run that dropping the pieces of the answer does not end.
+    /// Ends a run that continues when the pieces of the answer are dropped.
     pub(in crate::runner::driver) async fn cancel(&self, reason: &str) {
         if let Self::Workflow(deliberation) = self {
             deliberation.cancel(reason).await;
         }
     }
 
-    /// Returns what the run of a workflow used, once it is known.
+    /// Returns the usage of a workflow's run, once it is known.
     pub(in crate::runner::driver) fn take_used(&self) -> Option<common::UsageReported> {
         match self {
             Self::Model(_) | Self::Given => None,
@@ -50,7 +50,7 @@ impl AnswerSource {
         }
     }
 
-    /// Returns how an answer ends that was not read to its end.
+    /// Returns the end of an answer that was not read to its end.
     pub(in crate::runner::driver) fn stopped(
         &self,
         reason: &str,
@@ -69,7 +69,8 @@ impl AnswerSource {
 }
 
 impl Driver {
-    /// Asks the model, or the agent's deliberation workflow; an answer that is taken over is asked of neither.
+    /// Requests an answer of the model, or of the agent's deliberation workflow; an answer that is
+    /// taken over is requested of neither.
     pub(in crate::runner::driver) async fn begin(
         &mut self,
         model: &str,
@@ -127,7 +128,7 @@ impl Driver {
         })
     }
 
-    /// Prepares a run of a workflow that works for the turn beside its deliberation.
+    /// Prepares a run of a workflow that works for the turn in addition to its deliberation.
     pub(in crate::runner::driver) fn helper(
         &self,
         workflow_id: &str,
@@ -137,7 +138,7 @@ impl Driver {
         self.helper_parts(workflow_id)(number, inputs)
     }
 
-    /// Returns what prepares such a run, also while the turn does something else.
+    /// Returns a function that prepares such a run, also while the turn continues.
     pub(in crate::runner::driver) fn helper_parts(&self, workflow_id: &str) -> HelperParts {
         let (peers, recorder) = (self.shared.peers.clone(), self.log.recorder().clone());
         let (context, grant) = (self.control.call_context(), self.grant_of_workflow());

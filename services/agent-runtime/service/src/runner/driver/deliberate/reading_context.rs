@@ -1,4 +1,4 @@
-//! What the reading of an answer depends on, and how a call that was read is recorded.
+//! The context of reading an answer, and the events of its calls.
 
 use agent_domain::{
     plan::Plan,
@@ -12,8 +12,8 @@ use turn_log::{journal, state::TurnState};
 
 use crate::runner::untrusted::Untrusted;
 
-/// What the reading of an answer depends on, as it was when the model was asked: what the answer's
-/// own calls bring about, while it is still written, changes nothing about it.
+/// The context of reading an answer, as of the request to the model: the effects of the answer's
+/// own calls, while it is still written, do not change it.
 pub(in crate::runner) struct ReadingContext {
     /// The tools that the model was shown.
     catalogue: Catalogue,
@@ -45,7 +45,7 @@ impl ReadingContext {
         call_text::parse_finished(text, &self.catalogue, &self.policy, FinishReason::Stop)
     }
 
-    /// Lets a function read with everything that reading depends on.
+    /// Calls a function with the context of reading an answer.
     pub(in crate::runner) fn reading<T>(
         &self,
         (plan, state, untrusted): (&Plan, &TurnState, &Untrusted),
@@ -64,7 +64,7 @@ impl ReadingContext {
     }
 }
 
-/// Writes that a call was read, and by which rule it does not run.
+/// Writes that a call was read, with the rule that forbids it, if any.
 pub(in crate::runner) fn selected(reading: &CallReading) -> Kind {
     let kind = journal::tool_selected(&reading.call, &reading.written);
     match (kind, &reading.refusal) {

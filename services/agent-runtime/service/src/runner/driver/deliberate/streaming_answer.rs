@@ -15,14 +15,14 @@ use crate::runner::driver::{Driver, call::EndedCall, stop::TurnStop};
 #[derive(Default)]
 pub(in crate::runner) struct StreamingAnswer {
     pub(in crate::runner::driver) text: TextCoalescer,
-    /// What was read of it so far.
+    /// The reading of it so far.
     pub(in crate::runner) reader: Reader,
-    /// How many of its calls, from the first, are in the log.
+    /// The number of its calls, from the first, that are in the log.
     pub(in crate::runner::driver) announced: usize,
-    /// What the model is to read about calls that have ended, by their places. It reads it when
-    /// the answer is complete: if it gets lost, so does what its calls gave.
+    /// The model's observations of calls that have ended, by their places. It reads them when the
+    /// answer is complete: if it gets lost, so do the results of its calls.
     pub(in crate::runner::driver) observed: Vec<(u32, String)>,
-    /// A block whose first call names a tool that is not there.
+    /// A block whose first call names a tool that does not exist.
     pub(in crate::runner) unknown: Option<UnknownCall>,
     /// The block that is open, of which no call has been seen.
     opened: Option<(usize, Dialect)>,
@@ -55,7 +55,7 @@ impl StreamingAnswer {
         (self.unknown, self.opened) = (None, None);
     }
 
-    /// Takes an event of an answer that is read whole; adds what its reader may see.
+    /// Applies an event of an answer that is read whole; adds the text that may be released.
     pub(in crate::runner) fn look(&mut self, event: Event, released: &mut String) {
         match event {
             Event::BlockOpened { block, dialect, .. } => self.opened = Some((block, dialect)),
@@ -79,7 +79,7 @@ impl StreamingAnswer {
 }
 
 impl Driver {
-    /// Passes on what the reader may see, and starts what may start.
+    /// Releases text, and starts the calls that may start.
     pub(in crate::runner::driver) async fn on_parser_events(
         &mut self,
         events: Vec<Event>,
@@ -106,7 +106,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Passes on what the reader may see of the end of an answer.
+    /// Releases the text at the end of an answer.
     pub(in crate::runner::driver) async fn release_events(
         &mut self,
         events: Vec<Event>,
@@ -180,7 +180,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Records how a call ended while the model is still writing, and sends what may follow it.
+    /// Records the end of a call while the model is still writing, and sends the calls that may
+    /// follow it.
     pub(in crate::runner::driver) async fn note_early_end(
         &mut self,
         ended: EndedCall,

@@ -16,12 +16,12 @@ pub(in crate::runner::driver) enum Part {
 }
 
 impl TextCoalescer {
-    /// Takes a piece and returns what is to be recorded now.
+    /// Adds a piece and returns the events to record now.
     pub(in crate::runner::driver) fn push(&mut self, part: Part, piece: &str) -> Vec<Kind> {
         kinds(self.0.push(part, piece, Instant::now()))
     }
 
-    /// Returns everything that is held back.
+    /// Returns all pieces that are held back.
     pub(in crate::runner::driver) fn release(&mut self) -> Vec<Kind> {
         kinds(self.0.release(Instant::now()))
     }
@@ -37,7 +37,7 @@ impl TextCoalescer {
         kinds(pieces)
     }
 
-    /// Waits until what is held back has waited long enough; for ever if nothing is held.
+    /// Waits until the held pieces have waited long enough; for ever if none is held.
     pub(in crate::runner::driver) async fn due(&self) {
         self.0.due().await;
     }
