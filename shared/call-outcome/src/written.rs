@@ -8,7 +8,7 @@ use crate::{Category, Failure, code_error};
 
 /// The length of the end of an output stream that goes into a failure, in characters.
 const MAX_STREAM_CHARS: usize = 2_000;
-/// How much of the last line of standard error goes into the message, in characters.
+/// The part of the last line of standard error that the message contains, in characters.
 const MAX_LAST_LINE_CHARS: usize = 300;
 
 /// The text that a program wrote before it failed.

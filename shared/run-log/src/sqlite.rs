@@ -30,16 +30,16 @@ const QUEUED_STEPS: usize = 4096;
 const QUEUED_BYTES: usize = 64 << 20;
 /// The most committed groups that may wait to be shown to followers.
 const QUEUED_GROUPS: usize = 64;
-/// How long what may wait at `Durability::Batched` waits for its commit, unless settings say otherwise.
+/// The time that an event may wait for its commit at `Durability::Batched`, unless settings state another.
 pub(crate) const BATCH_WINDOW: Duration = Duration::from_millis(50);
 /// Every size of group has a statement of its own, up to 256 rows, and there are some others.
 const PREPARED_STATEMENTS: usize = 300;
 
-/// Opens the log in the file that `options` name, creating it if it is missing. What may wait at
-/// `Durability::Batched` waits `window` for its commit.
+/// Opens the log in the file that `options` name, creating it if it is missing. An event at
+/// `Durability::Batched` waits up to `window` for its commit.
 ///
 /// It must be called inside a tokio runtime: the log keeps two tasks there, one that commits and one that
-/// shows what was committed to followers. They end with [`Engine::close`], or when the log and all writers
+/// shows committed events to followers. They end with [`Engine::close`], or when the log and all writers
 /// are dropped.
 ///
 /// # Errors

@@ -156,7 +156,7 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     /// Returns free space to the file system, a bounded number of bytes, and returns their number.
     async fn reclaim(&self) -> Result<u64, StorageError>;
 
-    /// Stores what was accepted, ends the followers of `runs` and refuses every later step.
+    /// Stores the accepted steps, ends the followers of `runs` and refuses every later step.
     async fn close(&self, runs: &Registry);
 }
 

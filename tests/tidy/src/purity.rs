@@ -95,7 +95,7 @@ fn is_owner_of_runs(path: &str) -> bool {
 /// The loops of runs and zones and the fold of their events, which are driven in simulated time as they ship.
 const LOOPS: [&str; 4] = ["run_loop", "zone_loop", "run_state", "effect_end"];
 
-/// Names by which a loop would do I/O, or depend on more than what it is given.
+/// Names by which a loop would do I/O, or depend on more than its arguments.
 const NOT_IN_LOOPS: [&str; 9] = [
     "async", ".await", "tokio", "futures", "fastrand", "run_log", "Recorder", "Instant", ".now()",
 ];

@@ -1,14 +1,10 @@
 //! Carries turns out: asks models, sends calls, records everything.
 //!
-//! What is to be done comes from the pure [`Turn`]; what happened goes into the run's log and,
-//! through [`TurnState::apply`], into the turn. After a crash the log is
-//! replayed and the turn continues where it stopped: an answer that is in the log is never asked
-//! for again, and a call that had left is asked about with the same effect id.
-//!
 //! The next step comes from the pure [`Turn`]; each event goes into the run's log and, through
-//! [`turn_log::journal::read`], back into the turn. After a crash the log is replayed and the turn
-//! continues from its last event: an answer in the log is never requested again, and a dispatched
-//! call is looked up by its effect id.
+//! [`TurnState::apply`], back into the turn. After a crash the log is replayed and the turn continues
+//! from its last event: an answer in the log is never requested again, and a dispatched call is looked
+//! up by its effect id.
+//!
 //! - [`turns`]: starting turns, for callers and for the agents of scenes.
 //! - [`scenes`]: carrying scenes out.
 //! - `answers`: from the answer of a question to the turn that it opens.

@@ -42,7 +42,7 @@ use resting::DriveEnd;
 /// The number of pure nodes that run before other tasks of the process have their turn.
 const NODES_PER_TURN: usize = 64;
 
-/// What happened to a node; nothing if the run's log does not take events, so that it cannot continue.
+/// The happening at a node, or the failure of the run's log, with which the run cannot continue.
 type Happened = Result<Happening, AppendError>;
 
 type UnderWay<T> = FuturesUnordered<BoxFuture<'static, (NodeIndex, T)>>;
@@ -203,7 +203,7 @@ impl Drive {
         }
     }
 
-    /// Begins all that may begin, and returns what is left.
+    /// Begins everything that may begin, and returns the rest.
     async fn begin(&mut self) -> Result<Rest, AppendError> {
         let control = self.control.clone();
         let not_paused = control.admit_start().await;

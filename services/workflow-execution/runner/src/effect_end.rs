@@ -1,4 +1,4 @@
-//! How effects end.
+//! The ends of effects.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use workflow_domain::node_type::Settled;
 use super::inline_zone::InlineEnd;
 pub(super) use super::tool_batch::BatchEnd;
 
-/// How an effect ended.
+/// The end of an effect.
 #[derive(Debug)]
 pub enum EffectEnd {
     /// A call ended, or did not although the run was cancelled.
@@ -27,7 +27,7 @@ pub enum EffectEnd {
     Answered(Result<Settled, Failure>),
 }
 
-/// How a zone ended.
+/// The end of a zone.
 #[derive(Debug)]
 pub enum ZoneEnd {
     /// Its outputs, or its failure.

@@ -20,7 +20,7 @@ const STEPS_PER_TURN: usize = 64;
 /// The end of such a zone.
 #[derive(Debug)]
 pub struct InlineEnd {
-    /// What it gave.
+    /// The outputs of the zone, or its failure.
     pub(super) gave: Result<Vec<Arc<Value>>, Failure>,
     /// The handled failures inside it.
     pub(super) handled: Vec<HandledInside>,

@@ -12,15 +12,15 @@
 //! - [`run_loop`], [`zone_loop`]: the loops of the nodes of a run and of the iterations of a zone, without
 //!   I/O; `drive`, `zone`: the I/O for their actions.
 //! - `tool_call`, `tool_batch`, `describe_tools`, `script_call`, `model_call`, `history_call`: the kinds of
-//!   effects; `node_output`: what a script or model writes; [`effect_end`], [`settle`]: what they came to.
-//! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: what
-//!   tools write; `yielded`: the values that a script yields.
+//!   effects; `node_output`: the text of a script or model; [`effect_end`], [`settle`]: their results.
+//! - `slot_stream`: the streaming outputs of a node; `interface_stream`: those of a run; `tool_text`: the text
+//!   of tools; `yielded`: the values that a script yields.
 //! - `peers`: the services that nodes need.
 //! - `permits`: concurrency limits; `effect_permits`: of effects; `run_place`, `run_keys`: of runs.
 //! - [`forked`]: the parts that a run takes over from another.
 //! - `handled`: the failures that the outcome of a run lists.
 //! - `result_cache`: results that other nodes reuse; `predict`: those that a run would reuse.
-//! - [`allowance`]: what a run that works for an agent may use.
+//! - [`allowance`]: the budget of a run that works for an agent.
 //! - `activity`: whether something of a run is under way that is no wait.
 //! - `inline_zone`: the iterations of zones whose nodes have no effects.
 //! - [`wire`]: values and outputs of nodes as JSON text.

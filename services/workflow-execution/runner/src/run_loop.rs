@@ -2,7 +2,7 @@
 //!
 //! It reads no clock, draws no random number and records nothing. Happenings go in with
 //! [`RunLoop::take`]; [`RunLoop::compute`] and [`RunLoop::begin`] return the actions that are due, until
-//! there are none, and [`RunLoop::rest`] returns what is left to wait for. The driver records the events of
+//! there are none, and [`RunLoop::rest`] returns the happenings to wait for. The driver records the events of
 //! an action before its effect begins, so a node never starts before its inputs are safe.
 //!
 //! - `event_batch`: events that happened and are not handed to the log.
@@ -91,7 +91,7 @@ pub struct LoopRun {
 pub struct Moment {
     /// The time.
     pub now: Timestamp,
-    /// How long the node that it happens to took.
+    /// The time that the node took.
     pub took: Duration,
     /// A random number from 0 up to 1, for the pause before another attempt.
     pub chance: f64,
@@ -121,7 +121,7 @@ pub enum Happening {
 /// Something that is to be done.
 #[derive(Debug)]
 pub enum Action {
-    /// Run the node with [`RunLoop::run`] and report what it gave.
+    /// Run the node with [`RunLoop::run`] and report its result.
     Run(NodeIndex),
     /// Ask the cache for a result of the node.
     LookUp(NodeIndex),
@@ -139,7 +139,7 @@ pub enum Action {
     Pause(NodeIndex, Timestamp),
 }
 
-/// What is left when nothing is to be done.
+/// The work that is left while no action is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// No node is left to run.
@@ -152,7 +152,7 @@ pub enum Rest {
     Busy,
 }
 
-/// How many nodes have something under way outside.
+/// The number of nodes with work in progress outside.
 #[derive(Debug, Default)]
 struct UnderWay {
     /// Effects and short pauses.
@@ -355,7 +355,7 @@ impl RunLoop {
         action.or_else(|| self.begin_wait(now).map(Action::Wait))
     }
 
-    /// Returns what is left, when neither [`RunLoop::compute`] nor [`RunLoop::begin`] has an action.
+    /// Returns the work that is left when neither [`RunLoop::compute`] nor [`RunLoop::begin`] has an action.
     pub fn rest(&self, may_start: bool) -> Rest {
         let UnderWay {
             effects,
@@ -395,8 +395,8 @@ impl RunLoop {
         self.commands.extend(self.released.drain(..));
     }
 
-    /// Forgets what is to start once it is not known of a call whether it took effect: nothing starts behind
-    /// it. Calls of an earlier process were under way beside it and are taken up.
+    /// Forgets the nodes that are to start once a call is in doubt: nothing starts behind it. Calls of an
+    /// earlier process were in progress at the same time and are taken up.
     fn forget_what_may_not_start(&mut self) {
         if !self.is_in_doubt() {
             return;

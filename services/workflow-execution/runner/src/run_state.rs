@@ -37,7 +37,7 @@ pub struct Attempt {
     pub pause: Duration,
 }
 
-/// Where a run, or an iteration in it, stands.
+/// The state of a run, or of an iteration in it.
 #[derive(Debug)]
 pub struct RunState {
     /// The zone and the iteration in front of the ids of its nodes in events; empty for the run itself.
@@ -47,7 +47,7 @@ pub struct RunState {
     calls: Calls,
     /// The present attempt of each node that is retried.
     attempts: HashMap<NodeIndex, Attempt>,
-    /// When each node with settings for its execution was started first.
+    /// The first start of each node with settings for its execution.
     begun: HashMap<NodeIndex, Timestamp>,
     /// The handled failures of the whole run.
     handled: HandledFailures,
@@ -108,7 +108,7 @@ impl RunState {
             cancelled: None,
             outcome: None,
         };
-        // What the history does not answer is outstanding at its end.
+        // Commands that the history does not answer are outstanding at its end.
         let mut answered = Vec::new();
         for recorded in events {
             let sequence = recorded.sequence;
@@ -121,7 +121,7 @@ impl RunState {
         Ok(state)
     }
 
-    /// Changes the state as an event says, and adds to `commands` what is to be done because of it.
+    /// Changes the state by an event, and adds the commands that follow from it to `commands`.
     ///
     /// # Errors
     /// [`Divergence`] if the event cannot have happened.

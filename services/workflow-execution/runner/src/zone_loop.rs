@@ -42,15 +42,15 @@ pub struct ZoneLoop {
     streams: Vec<SlotStream>,
     /// The stream of the results of a map; none for a loop.
     results: Option<SlotStream>,
-    /// How many iterations have begun, also in earlier processes.
+    /// The number of iterations that have begun, also in earlier processes.
     begun: u64,
-    /// How many of them are under way.
+    /// The number of iterations in progress.
     running: u64,
     failed: Option<Failure>,
     /// Whether no iteration stopped, or failed where that ends the zone.
     may_begin: bool,
     stopped: Unsettled,
-    /// How many results were shown.
+    /// The number of results shown.
     shown: usize,
 }
 

@@ -69,7 +69,7 @@ impl Captured {
         self.end.extend(last);
     }
 
-    /// How many bytes were read in all.
+    /// The number of bytes read in all.
     pub fn read(&self) -> u64 {
         self.truncated.saturating_add(self.passed())
     }

@@ -181,8 +181,8 @@ fn named<'a>(caller: &'a str, id: &'a str) -> SessionName<'a> {
     SessionName { caller, id }
 }
 
-/// What distinguishes two requests of the same id: everything in them, the order of variables aside.
-/// The request is as it was afterwards.
+/// Returns the digest that distinguishes two requests of the same id: of everything in them, independent of
+/// the order of variables. The request is unchanged afterwards.
 fn digest(request: &mut CreateSessionRequest) -> [u8; 32] {
     if request.request_id.is_empty() {
         return [0; 32];

@@ -1,4 +1,4 @@
-//! Nodes whose results are reused: the requests to the cache before they run, and what is kept after.
+//! Nodes whose results are reused: the requests to the cache before they run, and the results kept after.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the loops of a run share: that of the run itself and those of iterations in it.
+//! The part that the loops of a run share: the loop of the run itself and the loops of its iterations.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How effects end.
+//! The ends of effects in the loop.
 
 use call_outcome::Failure;
 use contracts::tavern::common::v1::{CallResult, CallStatus};
@@ -51,7 +51,7 @@ impl RunLoop {
         self.settled(node, settled, moment)
     }
 
-    /// Ends a node with what it waited for, or lets it be tried again.
+    /// Ends a node with the result of its effect, or retries it.
     pub(super) fn settled(
         &mut self,
         node: NodeIndex,

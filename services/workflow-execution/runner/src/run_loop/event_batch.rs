@@ -2,10 +2,10 @@
 
 use contracts::tavern::common::v1::run_event::Kind;
 
-/// How many events are collected before they are handed to the log.
+/// The number of events that are collected before they are handed to the log.
 const MAX_EVENTS: usize = 256;
 
-/// How many bytes of outputs and arguments are collected before they are handed to the log.
+/// The bytes of outputs and arguments that are collected before they are handed to the log.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Events that happened, in order, and are not handed to the log yet.

@@ -1,4 +1,4 @@
-//! How a node ends.
+//! The ends of nodes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How the run ends.
+//! The end of the run.
 
 use contracts::tavern::common::v1 as common;
 use run_events::{CancelReason, outcome};
@@ -54,7 +54,7 @@ impl RunLoop {
         self.of_run.allowance.with_used(stopped)
     }
 
-    /// Returns how the run ended by itself, and what it used; nothing if it has not ended.
+    /// Returns the outcome of the run with its usage; `None` while it has not ended by itself.
     pub fn outcome(&self) -> Option<common::RunOutcome> {
         let outcome = match self.is_in_doubt() {
             true => self.in_doubt(),

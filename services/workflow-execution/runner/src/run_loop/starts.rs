@@ -23,7 +23,7 @@ pub struct Starts {
     /// The effects.
     pub effects: Vec<StartedEffect>,
     /// The tools that must be read-only or idempotent so that a run may lose the starts and repeat them;
-    /// nothing if it may not lose them. A zone and a list of calls decide for what is in them.
+    /// `None` if it may not lose them. A zone and a list of calls decide for their parts.
     pub tools_to_repeat: Option<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ pub struct StartedEffect {
     pub effect: Effect,
     /// Whether an earlier process, or an attempt before, started the node.
     pub began_before: bool,
-    /// How the only call of the node ended, if that was recorded before.
+    /// The result of the only call of the node, if it was recorded before.
     pub settled: Option<common::CallResult>,
 }
 

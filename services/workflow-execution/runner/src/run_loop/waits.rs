@@ -22,7 +22,7 @@ pub struct NodeWait {
     pub node: NodeIndex,
     /// The wait, without its time. Each attempt of the node is a wait of its own.
     pub wait: common::Wait,
-    /// When the wait is over at the latest.
+    /// The time at which the wait is over at the latest.
     pub due: Option<Timestamp>,
 }
 

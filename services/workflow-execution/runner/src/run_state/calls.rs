@@ -23,7 +23,7 @@ pub struct RecordedCall {
     pub settled: Option<common::CallResult>,
     /// Whether an earlier process may have sent its present attempt.
     pub(crate) left_before: bool,
-    /// What its tool wrote.
+    /// The text that its tool wrote.
     pub(crate) written: ToolText,
 }
 

@@ -22,14 +22,14 @@ pub enum StateEvent<'a> {
     Started {
         /// The node.
         node: NodeIndex,
-        /// When.
+        /// The time.
         at: Timestamp,
     },
     /// A node ended.
     Ended {
-        /// How, for the engine.
+        /// The end for the engine.
         event: Event,
-        /// How, as it was recorded.
+        /// The end as it was recorded.
         recorded: &'a common::NodeFinished,
     },
     /// An attempt of a node failed, and another follows.
@@ -38,7 +38,7 @@ pub enum StateEvent<'a> {
         node: NodeIndex,
         /// The attempt, and the pause before the next one.
         recorded: &'a common::NodeRetrying,
-        /// When the attempt failed.
+        /// The time of the failure.
         at: Timestamp,
     },
     /// An iteration of a zone ended.
@@ -94,7 +94,7 @@ pub enum ReplayError {
     Diverged {
         /// The place of the event.
         sequence: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: Divergence,
     },
@@ -103,7 +103,7 @@ pub enum ReplayError {
     Outputs {
         /// The place of the event.
         sequence: u64,
-        /// Why.
+        /// The problem.
         problem: String,
     },
 }

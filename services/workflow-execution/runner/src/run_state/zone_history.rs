@@ -26,7 +26,7 @@ pub struct ZoneHistory {
 struct EffectInside {
     iteration: u64,
     node_id: String,
-    /// How its present attempt ended, if that was recorded.
+    /// The end of its present attempt, if it was recorded.
     settled: Option<CallStatus>,
 }
 

@@ -159,7 +159,7 @@ pub(super) async fn list(
     })
 }
 
-/// Adds the findings about what the definitions of a page name: the services that know are asked once for all.
+/// Adds the findings about the references of a page of definitions: the services that know are asked once for all.
 async fn add_missing(
     inner: &Inner,
     context: &CallContext,

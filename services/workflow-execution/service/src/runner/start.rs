@@ -71,7 +71,7 @@ impl Inner {
         context: &CallContext,
         request: StartRunRequest,
     ) -> Result<StartRunResponse, Status> {
-        // The run stands between its caller and what it calls, so there must be room for it.
+        // The run is between its caller and the calls that it makes, so there must be room for it.
         context.enter("run")?;
         let (start, request_id) = (start_of(&request), request.request_id.clone());
         let refusal = match self.start_new(context, request, start.clone()).await {

@@ -37,7 +37,7 @@ impl EarlierTurns {
         }
     }
 
-    /// Puts the turns of the conversation before what the caller gave. A `compaction` of this turn, from before
+    /// Puts the turns of the conversation before the messages of the caller. A `compaction` of this turn, from before
     /// a crash, replaces the first ones.
     pub(super) fn prepend(
         &mut self,

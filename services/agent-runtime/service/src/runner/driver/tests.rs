@@ -50,7 +50,7 @@ impl Clock for SetClock {
 enum Cuts {
     /// After each event, which is recorded at the time that it had.
     EachEvent,
-    /// Where a turn commits; all events happen at one time.
+    /// At the commits of a turn; all events happen at one time.
     Commits,
 }
 

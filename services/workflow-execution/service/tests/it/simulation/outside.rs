@@ -228,7 +228,7 @@ impl Outside {
         last.unwrap_or_default()
     }
 
-    /// Returns what a follower of a run sees: what is durable.
+    /// Returns the events that a follower of a run sees: the durable ones.
     pub(super) fn events_of(&self, run_id: &str) -> &[RunEvent] {
         let log = &self.logs[run_id];
         &log.events[..log.durable]

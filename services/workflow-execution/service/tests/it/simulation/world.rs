@@ -29,11 +29,11 @@ pub(super) type State = Vec<(Status, Option<Arc<Value>>)>;
 pub(super) struct Disturbances {
     /// The number of kills of the process.
     pub(super) kills: u32,
-    /// How often the registry alone is killed.
+    /// The number of kills of the registry alone.
     pub(super) registry_kills: u32,
-    /// How often a caller pauses one of the runs for a while.
+    /// The number of pauses of one of the runs.
     pub(super) pauses: u32,
-    /// How often a caller cancels one of the runs.
+    /// The number of cancels of one of the runs.
     pub(super) cancels: u32,
     /// Whether it is not known of some calls whether they took effect.
     pub(super) doubts: bool,
