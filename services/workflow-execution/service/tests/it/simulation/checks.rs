@@ -1,6 +1,6 @@
 //! The invariants of every history, whatever happened in it. `place` names the history in failures.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
@@ -215,26 +215,37 @@ pub(crate) fn check_ends_with_parent(place: &str, parent: &str, run_id: &str, lo
     );
 }
 
-/// Checks that nothing begins in a run while it is paused.
+/// Checks that nothing begins in a run while it is paused, and that nodes which only compute do not end.
 fn check_paused(place: &str, run_id: &str, logs: &Logs) {
-    let mut is_paused = false;
+    let (mut is_paused, mut begun) = (false, HashSet::new());
     for kind in own(run_id, &logs[run_id]) {
-        match kind {
-            Kind::RunPaused(_) => is_paused = true,
-            Kind::RunResumed(_) => is_paused = false,
-            kind => assert!(
-                !is_paused || !begins(kind),
-                "{place}: {run_id} is paused and begins {kind:?}"
-            ),
-        }
+        let is_held = match kind {
+            Kind::RunPaused(_) => {
+                is_paused = true;
+                true
+            }
+            Kind::RunResumed(_) => {
+                is_paused = false;
+                true
+            }
+            Kind::NodeStarted(started) => begun.insert(&started.node_id) && !is_paused,
+            Kind::NodeWaiting(waiting) => {
+                begun.extend(waiting.wait.as_ref().map(|wait| &wait.node_id));
+                !is_paused
+            }
+            Kind::NodeFinished(node) => !is_paused || begun.contains(&node.node_id),
+            Kind::CallDispatched(_) => !is_paused,
+            _ => true,
+        };
+        assert!(is_held, "{place}: {run_id} is paused, and {kind:?}");
     }
 }
 
-/// Checks that a run names the calls of which it is not known whether they took effect, and begins nothing
-/// outside of zones behind one of them.
+/// Checks that a run names the calls of which it is not known whether they took effect, and waits for the ends
+/// of all others. It begins nothing outside of zones behind the first.
 fn check_in_doubt(place: &str, run_id: &str, logs: &Logs) {
     let (mut doubtful, mut is_in_doubt) = (Vec::new(), false);
-    let mut in_zones = HashMap::new();
+    let (mut in_zones, mut settled) = (HashMap::new(), HashSet::new());
     for kind in own(run_id, &logs[run_id]) {
         match kind {
             Kind::CallDispatched(call) => {
@@ -242,9 +253,12 @@ fn check_in_doubt(place: &str, run_id: &str, logs: &Logs) {
             }
             Kind::CallSettled(common::CallSettled {
                 result: Some(result),
-            }) if result.status() == CallStatus::InDoubt => {
-                doubtful.push(&result.effect_id);
-                is_in_doubt |= !in_zones[&result.effect_id];
+            }) => {
+                settled.insert(&result.effect_id);
+                if result.status() == CallStatus::InDoubt {
+                    doubtful.push(&result.effect_id);
+                    is_in_doubt |= !in_zones[&result.effect_id];
+                }
             }
             _ => {}
         }
@@ -259,25 +273,23 @@ fn check_in_doubt(place: &str, run_id: &str, logs: &Logs) {
         );
     }
     let outcome = outcome(&logs[run_id]);
+    let state = outcome.state();
     let is_named = |effect_id: &&String| outcome.unsettled_effect_ids.contains(effect_id);
     assert!(
         doubtful.iter().all(is_named),
         "{place}: {run_id}: {doubtful:?}"
     );
-    let state = outcome.state();
+    for effect_id in in_zones.keys().filter(|id| !settled.contains(*id)) {
+        assert!(
+            state == RunState::Cancelled || is_named(effect_id),
+            "{place}: {run_id} has not waited for {effect_id}"
+        );
+    }
     let may_be = match doubtful.is_empty() {
         true => state != RunState::InDoubt,
         false => matches!(state, RunState::InDoubt | RunState::Cancelled),
     };
     assert!(may_be, "{place}: {run_id} is {state:?}");
-}
-
-/// Whether an event begins something outside.
-fn begins(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::NodeStarted(_) | Kind::CallDispatched(_) | Kind::NodeWaiting(_)
-    )
 }
 
 fn own<'e>(run_id: &str, log: &'e [RunEvent]) -> impl Iterator<Item = &'e Kind> {

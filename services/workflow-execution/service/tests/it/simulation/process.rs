@@ -280,6 +280,11 @@ impl Scope {
     fn start(&mut self, run: &OfRun, outside: &mut Outside, started: StartedEffect) {
         let node = started.node;
         if let Some(settled) = started.settled {
+            let is_tool = settled.child_run_id.is_empty();
+            assert!(
+                !is_tool || settled == self.tool_result(run, node),
+                "{settled:?} is of another attempt"
+            );
             let end = CallEnd::Settled(Box::new(settled));
             return self.take(outside, node, Happened::Ended(EffectEnd::Tool(end)));
         }
