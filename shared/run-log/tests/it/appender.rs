@@ -161,7 +161,7 @@ async fn appends_for_its_parent() {
     let mut tasks = tokio::task::JoinSet::new();
     for (number, writer) in writers.into_iter().enumerate() {
         let log = std::sync::Arc::clone(&log);
-        tasks.spawn(async move { append_until_refused(&*log, writer, number).await });
+        tasks.spawn(async move { append_until_refused(&log, writer, number).await });
     }
     tasks.join_all().await;
 }

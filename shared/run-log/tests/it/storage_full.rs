@@ -41,8 +41,8 @@ async fn a_full_file_refuses_by_name_and_goes_on_when_there_is_room() {
     let log = Arc::new(with_quota(&path, 1 << 20).await);
 
     let writers = [
-        start(&*log, NewRun::new(run_id(1), "flow", at(1))).await,
-        start(&*log, NewRun::new(run_id(2), "flow", at(1))).await,
+        start(&log, NewRun::new(run_id(1), "flow", at(1))).await,
+        start(&log, NewRun::new(run_id(2), "flow", at(1))).await,
     ];
     let large = || vec![NewEvent::new(at(1), 1, vec![5; 20_000])];
     let mut acknowledged = [0, 0];
@@ -91,7 +91,7 @@ async fn a_full_file_refuses_by_name_and_goes_on_when_there_is_room() {
         let events = acknowledged + 2;
         assert!(matches!(verified, Verification::Intact { events: e, .. } if e == events));
     }
-    start(&*log, NewRun::new(run_id(3), "flow", at(1))).await;
+    start(&log, NewRun::new(run_id(3), "flow", at(1))).await;
 }
 
 /// The system refuses to let files grow, as a full disk does, in the middle of a write.
