@@ -1,7 +1,7 @@
 //! Calls that wait for people before they leave (rules G801 to G807).
 //!
 //! An approval is stored before its call begins to wait, so a restart loses none: the call's owner
-//! asks again, and finds what was decided meanwhile. Only [`Approvals::decide`] decides.
+//! repeats the request, and finds the decision. Only [`Approvals::decide`] decides.
 
 mod policy;
 
@@ -27,7 +27,7 @@ pub use policy::{Approver, Policy, PolicyError};
 
 /// The most approvals that wait at once.
 const MAX_PENDING: i64 = 1_000;
-/// How many changes a follower may be behind before it reads the pending ones again.
+/// The most changes that a follower may be behind; beyond it, the pending ones are read again.
 const CHANGES: usize = 256;
 
 /// A call that is to be approved.
@@ -43,7 +43,7 @@ pub struct Wanted<'a> {
     pub conversation_id: &'a str,
     /// The run that makes the call; empty if none does.
     pub run_id: &'a str,
-    /// What starts the call again after a restart; empty if its owner asks for it.
+    /// The call to start again after a restart; empty if its owner requests it.
     pub call_json: String,
 }
 
@@ -56,7 +56,7 @@ pub enum FoundApproval {
     Approval(Box<Approval>),
 }
 
-/// Why an approval was not decided.
+/// The reason for rejecting a decision.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
     /// No approval has this id.
@@ -65,7 +65,7 @@ pub enum DecisionError {
     /// The decision does not count.
     #[error("{error}")]
     Refused {
-        /// Why.
+        /// The reason.
         error: DecideError,
         /// The approval as it is.
         approval: Box<Approval>,
@@ -117,7 +117,8 @@ impl Approvals {
         }
     }
 
-    /// Returns a finding for each tool that a rule names and nothing has ([`Policy::findings`]).
+    /// Returns a finding for each tool that a rule names and that does not exist
+    /// ([`Policy::findings`]).
     pub fn findings(&self, catalogue: &Catalogue) -> Vec<LoadDiagnostic> {
         self.inner.policy.findings(catalogue)
     }
@@ -141,7 +142,7 @@ impl Approvals {
         self.inner.policy.rules.judge(of_agents, call)
     }
 
-    /// Returns what the rules may do with a call of a tool, a sentence for each.
+    /// Returns the possible effects of the rules on a call of a tool, a sentence for each.
     pub fn outlook(&self, of_agents: &[Stricter<'_>], tool: &Tool) -> Vec<String> {
         let rules = &self.inner.policy.rules;
         let aliases = tool.names_in_rules();
@@ -165,8 +166,8 @@ impl Approvals {
     /// Returns the approval of a call, and makes one if there is none.
     ///
     /// # Errors
-    /// The outer one is of the store; the inner one says why the call is refused without being
-    /// asked for.
+    /// The outer one is of the store; the inner one is the reason for refusing the call without a
+    /// request to people.
     pub async fn require(
         &self,
         wanted: Wanted<'_>,
@@ -180,7 +181,7 @@ impl Approvals {
                 let approval = inner.expired(stored).await?;
                 return Ok(Ok(FoundApproval::Approval(Box::new(approval))));
             }
-            // The tool was declared anew, so what was decided was something else (rule G807).
+            // The tool was declared anew, so the decision was about another call (rule G807).
             inner.end(stored, State::Withdrawn).await?;
         }
         if !wanted.conversation_id.is_empty() {
@@ -252,7 +253,7 @@ impl Approvals {
                     }
                 }
             };
-            // Whether it changed or its time has passed is seen when it is read again.
+            // The next read shows whether it changed or its time has passed.
             let _ = tokio::time::timeout(left, changed).await;
         }
     }
@@ -299,7 +300,7 @@ impl Approvals {
         }
     }
 
-    /// Takes a decision; `remember` lets it stand for later calls of the conversation.
+    /// Records a decision; `remember` extends it to later calls of the conversation.
     ///
     /// # Errors
     /// [`DecisionError`], and nothing is changed.
@@ -364,8 +365,8 @@ impl Approvals {
         self.inner.changes.subscribe()
     }
 
-    /// Withdraws what waited for callers that are gone, and returns what starts again the calls that
-    /// no owner asks for.
+    /// Withdraws approvals whose callers ended with the previous process, and returns the approvals
+    /// whose calls no owner requests again.
     ///
     /// # Errors
     /// The store fails.
@@ -396,7 +397,7 @@ impl Approvals {
     }
 
     /// Returns at most `limit` approvals that ended before a time, the oldest first, after a time of creation
-    /// in nanoseconds since 1970 and an id, each with the conversation for whose later calls it stands.
+    /// in nanoseconds since 1970 and an id, each with the conversation whose later calls it covers.
     ///
     /// # Errors
     /// The store fails.
@@ -410,7 +411,7 @@ impl Approvals {
         self.inner.store.ended_before(before, after, limit).await
     }
 
-    /// Deletes approvals that ended, with what they let later calls of a conversation do.
+    /// Deletes approvals that ended, with their permissions for later calls of a conversation.
     ///
     /// # Errors
     /// The store fails.
@@ -427,7 +428,7 @@ impl Approvals {
         self.inner.store.reclaim().await
     }
 
-    /// Forgets what starts a call again, as the ledger has it now.
+    /// Deletes the stored call of an approval, which the ledger has now.
     ///
     /// # Errors
     /// The store fails.
@@ -453,7 +454,7 @@ impl Inner {
     }
 
     fn announce(&self, approval: &Approval) {
-        // Without followers there is nothing to do.
+        // Without followers the send fails, which is no error.
         let _ = self.changes.send(Arc::new(approval.clone()));
     }
 }

@@ -40,20 +40,20 @@ pub struct ResolvedCall {
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use; none for a workspace of this call alone.
     pub conversation: Option<ConversationId>,
-    /// When the call is ended if it has not ended by itself.
+    /// The time at which the call is ended if it has not ended by itself.
     pub deadline: Instant,
-    /// How long the call may take in all; none leaves that to its run. It stays the same when the call
-    /// is dispatched again, as part of the request by which a run is found again.
+    /// The time limit of the whole call; none leaves the limit to its run. It stays the same when
+    /// the call is dispatched again, as part of the request by which a run is found again.
     pub timeout: Option<Duration>,
-    /// The durability of what runs below.
+    /// The durability of the run below.
     pub durability: Durability,
     /// Which attempt at the effect this is, from 1.
     pub attempt: u32,
-    /// What the run below may use.
+    /// The grant of the run below.
     pub grant: Option<CallGrant>,
-    /// Where others see how the call goes.
+    /// The call's progress, which others follow.
     pub in_flight: Arc<InFlightCall>,
-    /// The context of what the call asks of other services: the runs above it and its deadline.
+    /// The context of the call's requests to other services: the runs above it and its deadline.
     pub context: CallContext,
 }
 
@@ -64,7 +64,7 @@ impl ResolvedCall {
     }
 }
 
-/// Everything that can execute calls.
+/// The executors of calls, by implementation.
 #[derive(Clone, Debug)]
 pub struct Dispatcher {
     /// Methods of the platform.
@@ -105,7 +105,7 @@ impl Dispatcher {
         }
     }
 
-    /// Boxed, so that a call is as large as what executes it, not as the largest of all.
+    /// Boxed, so that a call is as large as its executor, not as the largest of all.
     async fn start(&self, resolved: &ResolvedCall) -> CallOutcome {
         match resolved.tool.implementation() {
             Implementation::Builtin(method) => self.builtins.execute(method, resolved).await,
@@ -128,8 +128,8 @@ impl Dispatcher {
     }
 }
 
-/// Returns how a call ends that has not ended in time. A program of the sandbox is ended with it; a
-/// file tool on its thread may still do what it was asked.
+/// Returns the outcome of a call that has not ended in time. A program of the sandbox is ended with
+/// it; a file tool on its thread may still finish.
 fn out_of_time(resolved: &ResolvedCall) -> CallOutcome {
     match resolved.tool.implementation() {
         Implementation::Builtin(_) if !resolved.tool.may_repeat() => {

@@ -1,6 +1,6 @@
-//! Why the service cannot start.
+//! The reasons for which the service cannot start.
 
-/// Why the service cannot start.
+/// The reasons for which the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory cannot be used.
@@ -23,7 +23,7 @@ pub enum Error {
     Plugins {
         /// The directory.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },

@@ -21,27 +21,27 @@ use live_output::LiveOutput;
 pub use live_output::OutputCursor;
 pub use output_text::{STDOUT, TEXT};
 
-/// What the run of a call and the runs below it used.
+/// The usage of a call's run and of the runs below it.
 #[derive(Clone, Debug, Default)]
 pub struct UsedBelow {
-    /// What their models used.
+    /// The usage of their models.
     pub model_totals: Vec<ModelTotal>,
-    /// How many calls they made.
+    /// The number of their calls.
     pub calls: u32,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Default)]
 pub struct Stage {
     /// The run that executes the call, once it is known.
     pub child_run_id: Option<String>,
-    /// What that run used, once it has ended.
+    /// The usage of that run, once it has ended.
     pub used_below: UsedBelow,
-    /// What the tool has written so far.
+    /// The tool's output so far.
     pub output: LiveOutput,
     /// Whether the call is in the ledger, or waits for people and is kept meanwhile.
     pub is_recorded: bool,
-    /// How the call ended.
+    /// The result of the call, once it has ended.
     pub ended: Option<Result<CallResult, Status>>,
 }
 
@@ -55,7 +55,7 @@ pub struct InFlightCall {
     cancel: CancellationToken,
     /// The reason of the first cancel.
     reason: OnceLock<String>,
-    /// What continued when the call was given up.
+    /// The work that continued when the call was given up.
     still_running: Mutex<Vec<PendingWork>>,
     /// The ledger's entry, for calls that have one. Locked to take or to read it.
     entry: Mutex<Option<RunWriter>>,
@@ -124,19 +124,20 @@ impl InFlightCall {
         &self.cancel
     }
 
-    /// Asks the call to end.
+    /// Cancels the call.
     pub fn cancel(&self, reason: &str) {
         // A second cancel changes nothing, so its reason is not needed.
         let _ = self.reason.set(reason.to_owned());
         self.cancel.cancel();
     }
 
-    /// Returns why the call was asked to end; empty if it was not, or without a reason.
+    /// Returns the reason of the cancel; empty without a cancel or a reason.
     pub fn cancel_reason(&self) -> String {
         self.reason.get().cloned().unwrap_or_default()
     }
 
-    /// Returns what continues although the call was given up, or what the call is doing.
+    /// Returns the work that continues although the call was given up, or the call's work in
+    /// progress.
     pub fn still_running(&self) -> Vec<PendingWork> {
         let named = self
             .still_running
@@ -154,7 +155,7 @@ impl InFlightCall {
         }
     }
 
-    /// Records that something continues although the call was given up.
+    /// Records work that continues although the call was given up.
     pub fn leave_running(&self, work: PendingWork) {
         self.still_running
             .lock()
@@ -168,7 +169,7 @@ impl InFlightCall {
         self.stage.send_modify(|stage| stage.is_recorded = true);
     }
 
-    /// Returns what keeps a long output; nothing for a call that is in no ledger.
+    /// Returns the keeper of a long output; none for a call that is not in the ledger.
     pub fn output_keeper(&self, durability: Durability) -> Option<OutputKeeper> {
         Some(OutputKeeper::new(
             self.entry()?,
@@ -207,7 +208,7 @@ impl InFlightCall {
         });
     }
 
-    /// Takes what the run used that executed the call.
+    /// Records the usage of the run that executed the call.
     pub fn used_below(&self, run: &Run) {
         let Some(outcome) = &run.outcome else {
             return;
@@ -220,12 +221,12 @@ impl InFlightCall {
         });
     }
 
-    /// Shows something that the tool wrote.
+    /// Shows output of the tool.
     pub fn output(&self, stream: OutputStream, text: String) {
         self.show(|output| output.write(stream, text));
     }
 
-    /// Shows JSON values that the tool gave, each a line.
+    /// Shows JSON values of the tool's output, each a line.
     pub fn values(&self, lines: String) {
         self.show(|output| output.write_lines(lines));
     }
@@ -246,7 +247,8 @@ impl InFlightCall {
         });
     }
 
-    /// Shows that the call waits for people. What they decide is stored, so the call is known.
+    /// Shows that the call waits for people. Their decision is stored, so the call counts as
+    /// recorded.
     pub fn waits_for_approval(&self, requested: Kind) {
         self.stage.send_modify(|stage| {
             stage.output.add(self.event(requested));
@@ -254,13 +256,13 @@ impl InFlightCall {
         });
     }
 
-    /// Shows what people decided.
+    /// Shows the decision of people.
     pub fn approval_ended(&self, ended: ApprovalEnded) {
         let event = self.event(Kind::ApprovalEnded(ended));
         self.stage.send_modify(|stage| stage.output.add(event));
     }
 
-    /// Records that the tool begins again, so that followers discard what it wrote before.
+    /// Records that the tool begins again, so that followers discard its earlier output.
     pub fn begin_again(&self) {
         let now = self.clock.now();
         self.stage.send_modify(|stage| {
@@ -274,7 +276,7 @@ impl InFlightCall {
         self.stage.borrow().ended.is_some()
     }
 
-    /// Records how the call ended. Only the first end counts.
+    /// Records the end of the call. Only the first end counts.
     pub fn end(&self, result: Result<CallResult, Status>) {
         self.stage.send_modify(|stage| {
             stage.ended.get_or_insert(result);

@@ -1,12 +1,12 @@
-//! The ledger of effects: what was dispatched, and how it ended.
+//! The ledger of effects: the dispatched calls and their ends.
 //!
 //! Each call with an effect id is a small run in a run log of its own. Its first event,
 //! `CallDispatched`, is durable before the tool is started; its last is `CallSettled`. A call whose
 //! entry is open and that no task of this process executes was cut off by a crash: the ledger
-//! keeps what is needed to decide whether it may be dispatched again.
+//! keeps the data that decide whether it may be dispatched again.
 //!
-//! A later attempt at an effect is an entry of its own; the last one says what is known of the
-//! effect. So is a decision about a call in doubt, which stands in the place of what it decides.
+//! A later attempt at an effect is an entry of its own; the last one holds the state of the effect.
+//! So is a decision about a call in doubt, which replaces the entry of that call.
 
 mod codec;
 mod entry;
@@ -38,7 +38,7 @@ const KIND: &str = "effect";
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
 
-/// How the entry of a call begins.
+/// The durability of the first event of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// Durably, before the call leaves.
@@ -157,7 +157,7 @@ impl Ledger {
         Ok(None)
     }
 
-    /// Returns one attempt at an effect as it was dispatched, whatever was decided about it.
+    /// Returns one attempt at an effect as it was dispatched, without the decision about it.
     ///
     /// # Errors
     /// A failure when the log cannot be read.
@@ -237,7 +237,7 @@ impl Ledger {
             })
     }
 
-    /// Records how a call ended, durably.
+    /// Records the end of a call, durably.
     ///
     /// # Errors
     /// A failure when it cannot be recorded. The entry stays open then; ABORTED means that
@@ -247,8 +247,8 @@ impl Ledger {
             .await
     }
 
-    /// Records with the next batch how a call ended whose entry began [`Beginning::InBatch`]. What comes back
-    /// waits until it is recorded.
+    /// Records with the next batch the end of a call whose entry began [`Beginning::InBatch`]. The
+    /// returned future waits until it is recorded.
     ///
     /// # Errors
     /// A failure when it cannot be recorded.
@@ -273,7 +273,7 @@ impl Ledger {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until everything that was handed over can be read.
+    /// Waits until every entry that was handed over can be read.
     async fn catch_up(&self) {
         let last = self.handed_over().take();
         if let Some(writer) = last

@@ -1,16 +1,16 @@
 //! Tools: registration, validation, dispatch and the effect ledger.
 //!
-//! What a tool is, [`tool_domain`] defines.
+//! The model of a tool is [`tool_domain`].
 //!
-//! - [`settings`], [`error`]: what an operator can choose, and why the service cannot start.
-//! - [`peers`], [`service`]: the services that are called, and everything put together.
-//! - [`plugins`], [`store`]: where tools come from.
+//! - [`settings`], [`error`]: the settings and the errors for operators.
+//! - [`peers`], [`service`]: the neighbours, and the parts put together.
+//! - [`plugins`], [`store`]: the sources of tools.
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
-//! - [`ledger`]: what is kept of each effect.
+//! - [`ledger`]: the entries of effects.
 //! - [`arguments`]: the arguments of a call as one value.
-//! - [`in_flight`], [`dispatch`]: a call under way, and its execution by type of implementation.
+//! - [`in_flight`], [`dispatch`]: a call in flight, and its execution by type of implementation.
 //! - [`runner`]: calls, each effect at most once, and runs that execute the calls of a text.
 //! - [`rpc`]: the gRPC face.
 

@@ -1,9 +1,9 @@
 //! Loading plugins from a directory.
 //!
 //! Each directory beneath it that has a `plugin.yaml` is a plugin. A plugin is read whole into
-//! memory before any of it counts: its files are what scripts see later, whatever happens on the
-//! disk meanwhile. A plugin with a mistake of its own is skipped whole, and a tool with one is left
-//! out of its plugin, with every mistake named.
+//! memory before any of it counts: scripts see these files later, whatever happens on the disk
+//! meanwhile. A plugin with a mistake of its own is skipped whole, and a tool with one is left out
+//! of its plugin, with every mistake named.
 
 mod describe;
 mod read;
@@ -45,7 +45,7 @@ pub struct Plugin {
 pub struct Skipped {
     /// The directory of the plugin.
     pub directory: String,
-    /// Everything that is wrong, places relative to the plugin's directory.
+    /// All problems, with places relative to the plugin's directory.
     pub violations: Vec<Violation>,
 }
 
@@ -60,17 +60,17 @@ impl std::fmt::Display for Skipped {
     }
 }
 
-/// What a directory of plugins holds.
+/// The plugins of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Plugins {
     /// The plugins by directory name.
     pub loaded: Vec<Plugin>,
-    /// What was skipped.
+    /// The skipped plugins.
     pub skipped: Vec<Skipped>,
 }
 
 type Loaded = (Plugin, Vec<Violation>);
-/// Tools with the paths of their definitions, and everything that is wrong with others.
+/// Tools with the paths of their definitions, and all problems of other tools.
 type Tools<'a> = (Vec<(Definition, &'a str)>, Vec<Violation>);
 
 /// Loads every plugin of a directory. Entries without a `plugin.yaml` and names that begin with a
@@ -114,7 +114,7 @@ pub fn load(directory: &Path) -> io::Result<Plugins> {
     Ok(plugins)
 }
 
-/// Loads one plugin, if it is one, with everything that is wrong with single tools of it.
+/// Loads one plugin, if it is one, with all problems of its single tools.
 fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Loaded>, Vec<Violation>> {
     let Some(dir) = read::open_plugin(root, name)? else {
         return Ok(None);
@@ -148,7 +148,7 @@ fn load_one(root: &Dir, name: &str, earlier: &[Plugin]) -> Result<Option<Loaded>
     Ok(Some((plugin, wrong)))
 }
 
-/// Returns the tools of a plugin, and everything that is wrong with those that are left out.
+/// Returns the tools of a plugin, and all problems of the tools that are left out.
 fn tools_of<'a>(manifest: &Manifest, package: &'a Arc<Package>) -> Tools<'a> {
     let Some(entry) = &manifest.tools_entry else {
         return (Vec::new(), Vec::new());

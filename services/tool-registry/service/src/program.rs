@@ -1,4 +1,4 @@
-//! The tool registry as a program: what grpc-kit needs to start and end it.
+//! The tool registry as a program: the parts that grpc-kit starts and ends.
 
 use grpc_kit::{Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;

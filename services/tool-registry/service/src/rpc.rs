@@ -5,7 +5,7 @@
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - [`convert`]: domain types as messages.
-//! - `page`, `refusal`: what lists and refusals have in common.
+//! - `page`, `refusal`: the common parts of lists and refusals.
 
 mod approvals;
 mod availability;

@@ -1,9 +1,9 @@
-//! What carries calls out.
+//! The execution of calls.
 //!
 //! - [`calls`]: each effect at most once.
 //! - [`agents`]: the agents above a call, their inventories and rules.
 //! - [`invocation`]: runs that execute the calls of a text.
-//! - `retention`: the end of what the registry keeps.
+//! - `retention`: the deletion of old entries, approvals and runs.
 
 pub mod agents;
 pub mod calls;

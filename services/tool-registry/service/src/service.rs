@@ -79,8 +79,8 @@ impl std::fmt::Debug for ToolRegistry {
 /// Opens the databases, loads the plugins and puts the service together.
 ///
 /// # Errors
-/// [`Error`] says what cannot be used. A plugin that cannot be loaded is not an error: it is skipped
-/// and named by [`ToolRegistry::skipped_plugins`].
+/// [`Error`] names the part that cannot be used. A plugin that cannot be loaded is not an error: it
+/// is skipped and named by [`ToolRegistry::skipped_plugins`].
 pub async fn build(settings: RegistrySettings, peers: Peers) -> Result<ToolRegistry, Error> {
     build_with(&settings, peers, Arc::new(SystemClock), Arc::new(SystemIds)).await
 }
@@ -183,7 +183,7 @@ impl ToolRegistry {
             .add(self.invocations.runs().service())
     }
 
-    /// Returns what a server serves that serves the gateway too, whose run service covers these
+    /// Returns the services of a server that serves the gateway too, whose run service covers these
     /// runs.
     pub fn services_beside_gateway(&self) -> Services {
         let catalogue = CatalogueRpc::new(
@@ -201,8 +201,8 @@ impl ToolRegistry {
             )))
     }
 
-    /// Continues with what a crash cut off: open invocations and unsettled effects. Call
-    /// it once the server listens. Peers need not be there yet.
+    /// Continues the work that a crash cut off: open invocations and unsettled effects. Call it
+    /// once the server listens. Peers need not be there yet.
     ///
     /// # Errors
     /// A status when the logs cannot be read.
@@ -225,7 +225,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Returns what was skipped when plugins were loaded, and why.
+    /// Returns the plugins that were skipped, with the reasons.
     pub fn skipped_plugins(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -262,7 +262,7 @@ fn load_plugins(directory: &Path) -> Result<Plugins, Error> {
     })
 }
 
-/// Puts the platform's tools and those of plugins together, and logs what was left out.
+/// Puts the platform's tools and those of plugins together, and logs the tools that were left out.
 fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
     let mut catalogue = Catalogue::default();
     for definition in builtin::definitions()

@@ -19,37 +19,38 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RegistrySettings {
-    /// Where and how to listen. Default address: 127.0.0.1:7402.
+    /// The listener of the server. Default address: 127.0.0.1:7402.
     pub server: ServerSettings,
     /// Logs, traces and metrics.
     pub telemetry: TelemetrySettings,
-    /// Where databases and workspaces are. Default: `data/tool-registry`.
+    /// The directory of databases and workspaces. Default: `data/tool-registry`.
     pub data_dir: PathBuf,
     /// Times for which invocations, entries of the ledger and approvals are kept after their end.
     pub retention: RetentionSettings,
     /// The directory of plugins; empty for none. Default: none.
     pub plugins_dir: PathBuf,
-    /// Where workflow-execution is. Default: http://127.0.0.1:7403.
+    /// The address of workflow-execution. Default: http://127.0.0.1:7403.
     pub workflow: ClientSettings,
-    /// Where script-sandbox is. Default: http://127.0.0.1:7404.
+    /// The address of script-sandbox. Default: http://127.0.0.1:7404.
     pub sandbox: ClientSettings,
-    /// Where agent-runtime is, for the tools on private states. Default: http://127.0.0.1:7405.
+    /// The address of agent-runtime, for the tools on private states. Default:
+    /// http://127.0.0.1:7405.
     pub agent: ClientSettings,
     /// Hosts beyond loopback on which `PutBackend` may add a gRPC server, each as `host` or
     /// `host:port`. Default: none.
     pub backend_hosts: Vec<String>,
-    /// What the workspace of a conversation may hold.
+    /// The limits of a conversation's workspace.
     pub workspace: WorkspaceLimits,
     /// The file with the rules for approvals and the people who decide; empty for none: then calls of
     /// destructive tools are refused. Default: none.
     pub approvals_file: PathBuf,
-    /// How long a tool may take that names no limit of its own. Default: 60s.
+    /// The time limit of a tool that names none of its own. Default: 60s.
     #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
     /// Calls in flight at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
-    /// How long calls in flight may continue when the service ends. What is left then is decided by
-    /// the ledger after the next start. Default: 5s.
+    /// The time for which calls in flight may continue when the service ends. The ledger decides
+    /// about the rest after the next start. Default: 5s.
     #[serde(with = "settings::DurationText")]
     pub drain_calls: Duration,
 }

@@ -1,4 +1,4 @@
-//! All tools: those of the catalogue, every workflow, every node type.
+//! All tools: the catalogue, every workflow, every node type.
 
 mod backends;
 mod change;
@@ -53,7 +53,7 @@ struct Shared {
     backends: Backends,
 }
 
-/// Why a tool was not found.
+/// The reason for which a tool was not found.
 #[derive(Clone, Debug)]
 pub enum Missing {
     /// No tool has this id.
@@ -143,7 +143,7 @@ impl Tools {
     /// Finds a tool by a name as [`Catalogue::read`] reads it. Prompts, calls and explanations find it here.
     ///
     /// # Errors
-    /// [`Missing`] says why there is none.
+    /// [`Missing`] is the reason.
     pub async fn find(&self, written: &str) -> Result<Arc<Tool>, Missing> {
         let catalogue = self.catalogue();
         let name = match catalogue.read(written) {
@@ -158,7 +158,7 @@ impl Tools {
         Err(Missing::Unknown { suggestions })
     }
 
-    /// Returns what a workflow lets its models choose from.
+    /// Returns the tools from which the models of a workflow may choose.
     ///
     /// # Errors
     /// The refusal of workflow-execution, or its status if it does not answer.

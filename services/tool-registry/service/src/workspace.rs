@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use files::{EntryKind, ListedFile, Listing};
 
-/// What a workspace may hold.
+/// The limits of a workspace.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkspaceLimits {
@@ -67,8 +67,8 @@ pub struct Workspaces {
 
 struct SharedWorkspaces {
     root: Dir,
-    /// Where files are written before they are renamed into their workspace. It is on the same file
-    /// system, and what a crash left there is removed at the next start.
+    /// The directory in which files are written before they are renamed into their workspace. It is
+    /// on the same file system, and leftovers of a crash are removed at the next start.
     staging: Dir,
     limits: WorkspaceLimits,
     ids: Arc<dyn IdSource>,
@@ -89,12 +89,13 @@ impl std::fmt::Debug for Workspaces {
 
 /// The name of the staging directory. No conversation's directory begins with a dot.
 const STAGING: &str = ".staging";
-/// How the directories of single calls begin.
+/// The prefix of the directories of single calls.
 const SINGLE_CALL: &str = ".call-";
 const LOCKS: usize = 64;
 
 impl Workspaces {
-    /// Opens the directory of all workspaces, which must exist, and removes what a crash left.
+    /// Opens the directory of all workspaces, which must exist, and removes the leftovers of a
+    /// crash.
     ///
     /// # Errors
     /// The system's error when the directory cannot be used.

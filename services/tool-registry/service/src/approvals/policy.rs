@@ -29,7 +29,7 @@ pub struct Policy {
 pub struct Approver {
     /// The name that is recorded.
     pub name: String,
-    /// What the person may decide.
+    /// The roles in which the person may decide.
     #[serde(default)]
     pub roles: Vec<String>,
     /// The SHA-256 of the person's key in hexadecimal digits. The key has at least 128 bits of
@@ -46,7 +46,7 @@ struct PolicyFile {
     approvers: Vec<Approver>,
 }
 
-/// Why the file cannot be used.
+/// The reason for which the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// It cannot be read.
@@ -54,7 +54,7 @@ pub enum PolicyError {
     Unreadable {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -63,7 +63,7 @@ pub enum PolicyError {
     Wrong {
         /// The file.
         path: String,
-        /// Everything that is wrong, each with its place.
+        /// All problems, each with its place.
         problems: Vec<String>,
     },
 }
@@ -72,7 +72,7 @@ impl Policy {
     /// Reads the file; an empty path stands for one without rules and approvers.
     ///
     /// # Errors
-    /// [`PolicyError`] names everything that is wrong.
+    /// [`PolicyError`] names all problems.
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
         if path.as_os_str().is_empty() {
             return Ok(Self::default());

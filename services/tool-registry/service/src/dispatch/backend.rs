@@ -42,7 +42,7 @@ const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// The most times that a request is sent while connections drop it before any of it was taken.
 const TRIES: u32 = 3;
 
-/// Why a server cannot be registered.
+/// The reason for which a server cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
     /// The address is not valid.
@@ -66,7 +66,7 @@ pub enum BackendError {
     Unreadable {
         /// The address.
         endpoint: String,
-        /// What happened, and the remedy.
+        /// The failure, and the remedy.
         problem: String,
     },
     /// Its description of itself is not valid.
@@ -74,7 +74,7 @@ pub enum BackendError {
     Descriptors {
         /// The address.
         endpoint: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -84,9 +84,9 @@ pub enum BackendError {
 pub struct Backend {
     /// The name by which tool definitions speak of it.
     pub name: String,
-    /// Where it is.
+    /// The address of the server.
     pub endpoint: String,
-    /// A serialised `FileDescriptorSet` of everything it offers.
+    /// A serialised `FileDescriptorSet` of all services that it offers.
     pub descriptors: Vec<u8>,
     /// Changes with the address or the descriptors.
     pub etag: String,
@@ -150,7 +150,7 @@ impl Backends {
         }
     }
 
-    /// Asks a server what it offers.
+    /// Reads the services of a server by reflection.
     ///
     /// # Errors
     /// [`BackendError`] when the address is not allowed or not valid, or the server does not answer.
@@ -179,8 +179,8 @@ impl Backends {
         Backend::known(name, endpoint, descriptors, channel)
     }
 
-    /// Returns what a method declares of its effects by its `idempotency_level`; nothing if the
-    /// method is not known or says nothing.
+    /// Returns the effects that a method declares by its `idempotency_level`; none if the method is
+    /// not known or declares none.
     pub fn flags_of(&self, service: &str, method: &str) -> Option<Flags> {
         let backend = self.get(service)?;
         let descriptor = backend.methods.get(method)?.method_descriptor_proto();
@@ -277,7 +277,7 @@ impl Backends {
         in_time.unwrap_or_else(|_| refusal::out_of_time(service, resolved, &exchange))
     }
 
-    /// Returns what is wrong with a tool that names `service` and `method`.
+    /// Returns the problem of a tool that names `service` and `method`.
     pub fn check(&self, service: &str, method: &str) -> Option<Violation> {
         let failure = self.find(service, method).err()?;
         let pointer = if failure.code == "unknown_backend" {
@@ -313,7 +313,8 @@ impl Backends {
     }
 }
 
-/// Sends one request. Returns how the call ended, or the status of a request without an answer.
+/// Sends one request. Returns the outcome of the call, or the status of a request without an
+/// answer.
 async fn ask(
     backend: &Backend,
     descriptor: &MethodDescriptor,
@@ -342,7 +343,7 @@ fn was_dropped(status: &Status, exchange: &Exchange) -> bool {
     !exchange.has_left() && !refusal::found_no_peer(status) && !refusal::has_timed_out(status)
 }
 
-/// Returns how a call ended that a method answered.
+/// Returns the outcome of a call from a method's answer.
 fn outcome_of(answer: &DynamicMessage) -> CallOutcome {
     match proto_json::to_value(answer) {
         Ok(value) => CallOutcome::Succeeded(value),

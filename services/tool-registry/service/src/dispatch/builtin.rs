@@ -141,7 +141,7 @@ pub struct Builtins {
 }
 
 impl Builtins {
-    /// Takes what the methods need.
+    /// Creates the methods over the workspaces and the called services.
     pub fn new(
         workspaces: Workspaces,
         sandbox: Sandbox,

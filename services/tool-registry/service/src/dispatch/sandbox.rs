@@ -24,7 +24,7 @@ pub(super) use call_outcome::tail;
 pub(super) use sessions::CellRun;
 pub(super) use verdict::{failed_verdict, has_exited};
 
-/// How long to wait for a sandbox that is not there.
+/// The time to wait for an unreachable sandbox.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs programs in the sandbox.
@@ -39,12 +39,12 @@ impl Sandbox {
         Self { sandbox }
     }
 
-    /// Runs one program. What it writes is shown as output of the call while it writes it, except
-    /// to `answer`, a stream that carries its answer.
+    /// Runs one program. Its output is shown as output of the call at once, except to `answer`, a
+    /// stream that carries its answer.
     ///
     /// # Errors
-    /// How the call ended when the program was not run to its end. A sandbox that went down may
-    /// have run the program, so only tools that may be repeated are run again elsewhere.
+    /// The outcome of the call when the program was not run to its end. A sandbox that went down
+    /// may have run the program, so only tools that may be repeated are run again elsewhere.
     pub(super) async fn execute(
         &self,
         mut request: ExecuteRequest,
@@ -83,7 +83,7 @@ impl Sandbox {
         }
     }
 
-    /// Runs a program once, and shows what it writes.
+    /// Runs a program once, and shows its output.
     async fn run(
         &self,
         request: &ExecuteRequest,

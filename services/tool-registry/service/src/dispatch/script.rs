@@ -16,8 +16,8 @@ use super::{
 use tool_domain::{package::PackageFile, program::Program, script_output};
 
 const MAX_LOG_CHARS: usize = 64 << 10;
-/// The longest answer that is read, in bytes. The sandbox bounds what a program writes, by default to
-/// less.
+/// The longest answer that is read, in bytes. The sandbox bounds the output of a program, by
+/// default to less.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 
 /// Runs the programs of plugins.

@@ -1,4 +1,4 @@
-//! What a tool has written so far, for followers that come at any time.
+//! The output of a tool so far, for followers that begin at any time.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub struct LiveOutput {
     events: Vec<Arc<RunEvent>>,
 }
 
-/// How far one follower has read the output of a call.
+/// The position of one follower in the output of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutputCursor {
     generation: u64,
@@ -64,7 +64,7 @@ impl LiveOutput {
         self.text.take_below(kind);
     }
 
-    /// Makes the chunk of what was written next. Returns nothing if no more is shown.
+    /// Makes the chunk of the next output. Returns none if no more is shown.
     pub(super) fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
         let chunk = self.output.write(stream, text)?;
         if stream == OutputStream::Out {
@@ -86,7 +86,7 @@ impl LiveOutput {
         self.output.report(fraction, message)
     }
 
-    /// Begins anew. What was written before is void and no longer kept.
+    /// Begins anew. The earlier output is void and no longer kept.
     pub(super) fn begin_again(&mut self, now: Timestamp) -> OutputReset {
         self.events.clear();
         let reset = self.output.begin_again(now);

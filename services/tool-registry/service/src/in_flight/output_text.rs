@@ -27,7 +27,7 @@ pub(super) struct OutputText {
 }
 
 impl OutputText {
-    /// Takes what the tool of the call wrote itself: messages of a backend, or what code wrote.
+    /// Takes the tool's own output: messages of a backend, or the output of code.
     pub(super) fn take(&mut self, chunk: &OutputChunk) {
         self.field = (!chunk.json_lines).then(|| STDOUT.to_owned());
         self.add(chunk);
@@ -61,7 +61,7 @@ impl OutputText {
         }
     }
 
-    /// Forgets what was written before the tool began again.
+    /// Discards the output from before the tool began again.
     pub(super) fn begin_again(&mut self, generation: u64) {
         if generation > self.generation {
             self.written.clear();

@@ -1,5 +1,5 @@
-//! What the events of an entry are in the log: messages of the contract, as bytes. No other file of the
-//! service encodes or decodes what is stored.
+//! The stored form of an entry's events: messages of the contract, as bytes. No other file of the
+//! service encodes or decodes stored events.
 //!
 //! The messages are stored as they are sent: followers of a call read them from its entry, and a result
 //! that was recorded is the answer again, field by field.
@@ -16,7 +16,7 @@ use tonic::Status;
 /// The number of events that hold a decision. It is beyond the kinds of run events.
 const RESOLUTION_EVENT: i32 = 100;
 
-/// What an event says about a call.
+/// The content of an event about a call.
 pub(super) enum Recorded {
     /// It left, at this time, with these arguments.
     Dispatched(Timestamp, String),
@@ -41,7 +41,7 @@ pub(super) fn encode_resolution(resolution: &CallResolution, time: Timestamp) ->
     NewEvent::new(time, RESOLUTION_EVENT, resolution.encode_to_vec())
 }
 
-/// Reads what an event of an entry says.
+/// Reads an event of an entry.
 pub(super) fn decode(stored: Event) -> Result<Recorded, Status> {
     let damaged = |error: prost::DecodeError| grpc_kit::internal(&error);
     if stored.kind == RESOLUTION_EVENT {

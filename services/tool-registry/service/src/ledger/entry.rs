@@ -12,7 +12,7 @@ use tool_domain::tool::Tool;
 
 use super::codec::{self, Recorded};
 
-/// What the ledger keeps beside the events, to dispatch a call again as it was.
+/// The data that are stored with the events, to dispatch a call again unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The tool's id.
@@ -27,12 +27,12 @@ pub struct Record {
     /// Which attempt at the effect it is, from 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// What the run below may use: a message in hexadecimal digits.
+    /// The grant of the run below: a message in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<String>,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
-    /// How long the call may take, in milliseconds; none leaves that to its run.
+    /// The time limit of the call, in milliseconds; none leaves the limit to its run.
     pub timeout_ms: Option<u64>,
     /// The run that made the call; empty if none did.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns what the run below may use.
+    /// Returns the grant of the run below.
     pub fn grant(&self) -> Option<CallGrant> {
         codec::grant_from_text(self.granted.as_ref()?)
     }
@@ -53,7 +53,7 @@ fn first_attempt() -> u32 {
     1
 }
 
-/// What the ledger knows of an effect, by the last of its attempts.
+/// The state of an effect in the ledger, by the last of its attempts.
 #[derive(Debug)]
 pub enum LedgerEntry {
     /// Nothing.
@@ -68,11 +68,11 @@ pub enum LedgerEntry {
 #[derive(Debug)]
 pub struct Entry {
     pub(super) summary: RunSummary,
-    /// What is needed to dispatch it again.
+    /// The data for dispatching it again.
     pub record: Record,
     /// The arguments as they left.
     pub arguments_json: String,
-    /// When it was dispatched.
+    /// The time at which it was dispatched.
     pub dispatched: Timestamp,
     /// The run that executes it, if one was noted.
     pub child_run_id: Option<String>,
@@ -83,7 +83,7 @@ pub struct Entry {
 pub struct Settled {
     /// The attempt.
     pub entry: Entry,
-    /// How it settled.
+    /// The result with which it settled.
     pub result: CallResult,
     /// The decision, if it was in doubt and was decided.
     pub resolution: Option<CallResolution>,
@@ -111,13 +111,14 @@ impl Entry {
             .map_or("", |request| request.request_id.as_str())
     }
 
-    /// Returns the digest of what asked for the entry: the call's body, or the decision.
+    /// Returns the digest of the request for the entry: the call's body, or the decision.
     pub fn body(&self) -> Option<Hash> {
         let request = self.summary.request.as_ref();
         request.map(|request| request.body_hash)
     }
 
-    /// Whether a repeat runs what the attempt ran: the tool is the same, or a run was started that is found again.
+    /// Whether a repeat runs the same tool or run as the attempt: the tool is the same, or a run
+    /// was started that is found again.
     pub fn runs_again(&self, tool: &Tool) -> bool {
         let etag = &self.record.tool_etag;
         self.child_run_id.is_some() || etag.is_empty() || etag == tool.etag()
@@ -143,7 +144,7 @@ enum Damaged {
     },
 }
 
-/// Reads what is kept beside the events.
+/// Reads the data that are stored with the events.
 pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
     let run = summary.id;
     let record: Record = serde_json::from_slice(&summary.meta)

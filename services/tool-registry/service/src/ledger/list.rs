@@ -11,7 +11,7 @@ use super::{Ledger, LedgerEntry, resolve, storage_failure};
 pub struct CallPage {
     /// The calls, the newest first.
     pub calls: Vec<LedgerEntry>,
-    /// Where the list continues; `None` at its end.
+    /// The place at which the list continues; `None` at its end.
     pub next: Option<RunCursor>,
 }
 

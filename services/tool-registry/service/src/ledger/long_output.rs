@@ -88,7 +88,7 @@ impl OutputKeeper {
         Ok(())
     }
 
-    /// Stores the rest and returns what stands for the output.
+    /// Stores the rest and returns the reference to the output.
     ///
     /// # Errors
     /// A failure when it cannot be stored.

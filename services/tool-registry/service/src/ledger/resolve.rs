@@ -22,8 +22,8 @@ pub(super) fn scope_of(attempt: u32) -> String {
 }
 
 impl Ledger {
-    /// Records a decision, durably, and returns what finishes it; nothing if the attempt was decided
-    /// at the same time by another request.
+    /// Records a decision, durably, and returns the writer that finishes it; none if the attempt
+    /// was decided at the same time by another request.
     ///
     /// # Errors
     /// A failure when it cannot be recorded.

@@ -1,4 +1,4 @@
-//! What the API shows of a directory of plugins.
+//! The description of a directory of plugins for the API.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct PluginInfo {
     pub display_name: String,
     /// The version; empty if none is given.
     pub version: String,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
     /// Whether it was loaded.
     pub loaded: bool,

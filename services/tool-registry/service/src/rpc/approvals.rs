@@ -26,9 +26,9 @@ use crate::{
 };
 use tool_domain::approval::{self as domain, DecideError, Decision, State, shown};
 
-/// How long a watch may be silent before it sends a heartbeat.
+/// The longest silence of a watch before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How long a follower waits before it asks again after a drain.
+/// The time that a follower waits before it retries after a drain.
 const RETRY_AFTER_SECONDS: i64 = 1;
 /// The most pending approvals, which a watch returns first.
 const MAX_PENDING: usize = 1_000;
@@ -245,7 +245,7 @@ fn watch(
     }
 }
 
-/// What a watch has to say next.
+/// The next message of a watch.
 enum Next {
     Change(Arc<domain::Approval>),
     Missed,

@@ -72,7 +72,7 @@ fn state_filter(state: CallState) -> StateFilter {
     let status = match state {
         CallState::Unspecified => return StateFilter::Any,
         CallState::Running => return StateFilter::Open,
-        // What waits for people is not in the ledger; no entry ends without a status.
+        // Calls that wait for people are not in the ledger; no entry ends without a status.
         CallState::Waiting => CallStatus::Unspecified,
         CallState::Succeeded => CallStatus::Succeeded,
         CallState::Failed => CallStatus::Failed,

@@ -12,7 +12,7 @@ use crate::{
     runner::calls::StartedCall,
 };
 
-/// How much of a call is shown.
+/// The parts of a call that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Everything.
@@ -23,7 +23,7 @@ pub(super) enum View {
     Brief,
 }
 
-/// Converts what the ledger knows of a call; nothing if it knows nothing.
+/// Converts the ledger's entry of a call; none if the entry is absent.
 pub(super) fn entry_to_proto(entry: &LedgerEntry, view: View) -> Option<Call> {
     match entry {
         LedgerEntry::Absent => None,

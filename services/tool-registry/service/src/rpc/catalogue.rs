@@ -28,7 +28,8 @@ pub struct CatalogueRpc {
 }
 
 impl CatalogueRpc {
-    /// Takes the tools, what bounds their calls, and the plugins.
+    /// Creates the service over the tools, the agents and approvals that bound their calls, and the
+    /// plugins.
     pub fn new(
         tools: Tools,
         agents: Agents,
@@ -43,7 +44,7 @@ impl CatalogueRpc {
         }
     }
 
-    /// Writes a plugin, with the findings about what its tools are bound to.
+    /// Writes a plugin, with the findings about the targets of its tools.
     async fn write_plugin(&self, plugin: &PluginInfo) -> Plugin {
         let mut written = convert::plugin_to_proto(plugin);
         let catalogue = self.tools.catalogue();

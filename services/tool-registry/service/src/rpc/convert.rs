@@ -1,4 +1,4 @@
-//! What the catalogue holds, as messages of the contract.
+//! The catalogue as messages of the contract.
 
 use contracts::tavern::{
     common::v1::{self as common},

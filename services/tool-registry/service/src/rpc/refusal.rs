@@ -1,4 +1,4 @@
-//! Why the catalogue refuses a request, as statuses.
+//! The catalogue's refusals of requests, as statuses.
 
 use call_outcome::Violation;
 use contracts::tavern::common::v1::ErrorReason;
@@ -12,7 +12,7 @@ use crate::{
     tools::{Change, ChangeError, Missing},
 };
 
-/// What a request was to change.
+/// The resource that a request was to change.
 pub(super) enum Resource<'a> {
     /// The tool of a definition.
     Definition,
@@ -146,7 +146,7 @@ fn invalid(violations: &[Violation], field: &str) -> Status {
     failure.into_status()
 }
 
-/// Cuts what a caller wrote for a message.
+/// Cuts a caller's text for a message.
 fn shown(written: &str) -> String {
     written.chars().take(120).collect()
 }

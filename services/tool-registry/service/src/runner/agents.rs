@@ -1,7 +1,8 @@
-//! The agents above a call: what they may call, and their rules (rules R501 and G801).
+//! The agents above a call: their tools and their rules (rules R501 and G801).
 //!
-//! A call names them by the runs above it, which their owners sent with it, and agent-runtime resolves a
-//! turn to what it was started with. Nothing that a model writes has a part in it.
+//! A call names them by the runs above it, which their owners sent with it, and agent-runtime
+//! resolves a turn to the tools and rules that it was started with. Nothing that a model writes has
+//! a part in it.
 
 use std::{
     collections::HashMap,
@@ -25,20 +26,20 @@ use tonic::Status;
 
 use tool_domain::{availability::AgentTools, catalogue::Catalogue, tool::Tool};
 
-/// How long to wait for an agent-runtime that is not there.
+/// The time to wait for an unreachable agent-runtime.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most turns that are remembered; beyond it all are asked for again.
 const MAX_KNOWN: usize = 4_096;
 
-/// What bounds the calls of an agent.
+/// The tools and the rules of an agent.
 #[derive(Debug)]
 pub struct Agent {
-    /// What it may call.
+    /// The tools that it may call.
     pub tools: AgentTools,
     rules: Rules,
 }
 
-/// Why an agent is not known.
+/// The reason for which an agent is not known.
 #[derive(Debug)]
 pub enum Unknown {
     /// There is no such turn or profile.
@@ -51,14 +52,14 @@ pub enum Unknown {
 #[derive(Clone, Debug)]
 pub struct Agents {
     agent: Transport,
-    /// What turns were started with, which never changes. Never held across an await.
+    /// The agents of turns, which never change. Never held across an await.
     known: Arc<Mutex<HashMap<String, Arc<Agent>>>>,
 }
 
 /// The agents above a call.
 #[derive(Debug, Default)]
 pub struct AgentsAbove {
-    /// Whose rules the call is held against, the outermost first.
+    /// The agents whose rules apply to the call, the outermost first.
     all: Vec<Arc<Agent>>,
     /// Whether the last of them makes the call itself.
     calls_itself: bool,
@@ -166,7 +167,7 @@ fn is_turn(run: &str) -> bool {
 }
 
 fn read(scope: GetToolScopeResponse, turn: &str) -> Result<Agent, Unknown> {
-    // What cannot be read must not be passed over.
+    // Unreadable rules must not be skipped.
     let unreadable = |problem: String| {
         let message = format!(
             "the rules of {} cannot be read: {problem}",
@@ -213,7 +214,7 @@ impl AgentsAbove {
     /// Checks whether the agent that makes the call itself has the tool.
     ///
     /// # Errors
-    /// Why the call is rejected.
+    /// The reason for rejecting the call.
     pub fn check(&self, tool: &Tool, catalogue: &Catalogue) -> Result<(), Failure> {
         let itself = self.nearest().filter(|_| self.calls_itself);
         let Some(agent) = itself.filter(|agent| !agent.has(tool.id(), catalogue)) else {

@@ -54,24 +54,24 @@ pub use detached::StartedCall;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
 pub use watch::{Position, Watched};
 
-/// How long `CancelCall` waits for the end of a call.
+/// The time that `CancelCall` waits for the end of a call.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest time that a run may take at all.
 const MAX_RUN_TIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// How long calls may take that say nothing, and how many there may be.
+/// The time limits of calls, and the bound of their number.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLimits {
-    /// A tool that names no limit of its own.
+    /// The time limit of a tool that names none of its own.
     pub tool_timeout: Duration,
     /// Calls in flight at once; more are refused.
     pub in_flight: usize,
-    /// How long calls may continue when the service ends.
+    /// The time for which calls may continue when the service ends.
     pub drain: Duration,
 }
 
-/// A call as it was asked for.
+/// The request of a call.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The tool's id or alias.
@@ -82,15 +82,15 @@ pub struct Call {
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use.
     pub conversation: Option<ConversationId>,
-    /// How the call is journalled.
+    /// The durability of the call's entry.
     pub durability: Durability,
-    /// How long it may take; nothing takes the tool's own limit.
+    /// The time limit; none takes the tool's own.
     pub timeout: Option<Duration>,
     /// Its place among the calls of its text.
     pub index: u32,
     /// It was repaired or has two readings, so it does not run.
     pub needs_confirmation: bool,
-    /// What the run below may use.
+    /// The grant of the run below.
     pub grant: Option<CallGrant>,
     /// The profile of the agent for which it is made outside of a turn; empty if there is none.
     pub profile_id: String,
@@ -98,7 +98,7 @@ pub struct Call {
     pub attempt: u32,
     /// Whether no owner asks for it again after a restart.
     pub detached: bool,
-    /// The digest of what first asked for the effect; nothing takes it from tool and arguments.
+    /// The digest of the first request for the effect; none takes it from tool and arguments.
     pub body: Option<Hash>,
     /// Whether its owner is in this process, made the effect id itself and asks for the first time, so the
     /// ledger need not be searched for it.
@@ -150,11 +150,11 @@ struct Inner {
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
     /// await.
     in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
-    /// The effects in doubt for whose decision followers wait, each with what wakes them and the runs above the
-    /// call. Locked for a look-up or a change, never across an await.
+    /// The effects in doubt for whose decision followers wait, each with the sender that wakes them
+    /// and the runs above the call. Locked for a look-up or a change, never across an await.
     undecided: Mutex<HashMap<EffectId, (tokio::sync::watch::Sender<bool>, CallPath)>>,
     tasks: TaskTracker,
-    /// How many of them have ended their calls and wait for the ledger.
+    /// The number of tasks that have ended their calls and wait for the ledger.
     recording: AtomicUsize,
     /// Fires when no new call is taken.
     draining: CancellationToken,
@@ -259,7 +259,8 @@ impl Calls {
         found.is_ok_and(|tool| tool.flags().parallel_safe)
     }
 
-    /// Cancels a call and waits until it has ended. Returns what continues; none if there is no such call.
+    /// Cancels a call and waits until it has ended. Returns the work that continues; none if the
+    /// call does not exist.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.
@@ -293,7 +294,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Takes no more calls, gives those under way some time, and gives up the rest without settling
+    /// Takes no more calls, gives calls in flight some time, and gives up the rest without settling
     /// them: the ledger decides about them when they are asked for again.
     pub async fn shutdown(&self) {
         self.inner.draining.cancel();
@@ -383,7 +384,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Cancels an effect and waits until it has ended. Returns what continues.
+    /// Cancels an effect and waits until it has ended. Returns the work that continues.
     async fn cancel(&self, effect: &EffectId, reason: &str) -> Result<Vec<PendingWork>, Status> {
         let in_flight = self.in_flight_calls().get(effect).cloned();
         let Some(in_flight) = in_flight else {
@@ -392,7 +393,7 @@ impl Inner {
         in_flight.cancel(reason);
         let mut stage = in_flight.subscribe();
         let ended = stage.wait_for(|stage| stage.ended.is_some());
-        // Whether it ended in time is seen by what is still running.
+        // The work that is still running shows whether it ended in time.
         let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
         Ok(in_flight.still_running())
     }
@@ -421,8 +422,8 @@ impl Inner {
         })
     }
 
-    /// Returns when a call must have ended, and how long it may take. A run has the time that its own
-    /// service gives it, which depends on whether it can wait.
+    /// Returns the deadline of a call, and its time limit. A run has the time that its own service
+    /// gives it, which depends on whether it can wait.
     fn time_limit(
         &self,
         own: Option<Duration>,

@@ -25,28 +25,30 @@ pub use begin::{Invocations, KIND};
 
 /// The most of all outputs together that fits into the event that ends a run, in bytes.
 const MAX_RESULT_BYTES: usize = 900 << 10;
-/// How many calls of one run are under way together at most.
+/// The most calls of one run in flight together.
 const MAX_AT_ONCE: usize = 8;
 
-/// What a run has to do, and what is done of it.
+/// The calls of a run, and their progress.
 struct Invocation {
     calls: Calls,
     recorder: Recorder,
     selected: Arc<[ToolCall]>,
-    /// What to tell the model of the blocks that no call could be made from; the run fails then.
+    /// The observation for the model about the blocks that no call could be made from; the run
+    /// fails then.
     malformed: String,
-    /// What to tell the model, behind the result of the last call, about blocks that were left out.
+    /// The observation for the model, after the result of the last call, about blocks that were
+    /// left out.
     left_out: String,
     conversation: Option<ConversationId>,
     /// The agent for which the calls are made; empty if there is none.
     profile_id: String,
-    /// How calls ended, by index.
+    /// The results of calls, by index.
     settled: BTreeMap<u32, CallResult>,
     /// The calls that were dispatched before a restart.
     dispatched: BTreeSet<u32>,
 }
 
-/// Why the calls stopped before the last one.
+/// The reason for which the calls stopped before the last one.
 enum EarlyEnd {
     End(Box<End>),
     InDoubt(Vec<CallResult>),
@@ -79,7 +81,7 @@ impl Invocation {
     async fn all(&mut self, control: &RunControl) -> Result<(), EarlyEnd> {
         let selected = Arc::clone(&self.selected);
         let mut rest = &*selected;
-        // What failed without leave to continue, after which nothing is started any more.
+        // The failure without leave to continue, after which no call is started any more.
         let failed = Mutex::new(None);
         while !rest.is_empty() {
             let (together, after) = rest.split_at(self.neighbours(rest).await);
@@ -89,7 +91,7 @@ impl Invocation {
         Ok(())
     }
 
-    /// Returns how many of the next calls may be in flight together; at least one.
+    /// Returns the number of next calls that may be in flight together; at least one.
     async fn neighbours(&self, rest: &[ToolCall]) -> usize {
         for (count, call) in rest.iter().enumerate() {
             if !call.problems.is_empty() || !self.calls.may_run_beside_others(&call.tool_id).await {
@@ -100,7 +102,7 @@ impl Invocation {
     }
 
     /// Executes calls that may be in flight together. Their ends are recorded in the order of the
-    /// text; what ended early waits in the ledger of effects.
+    /// text; a result that is early waits in the ledger of effects.
     async fn together(
         &mut self,
         calls: &[ToolCall],
@@ -170,7 +172,7 @@ impl Invocation {
         text
     }
 
-    /// Returns how a run ended all of whose calls are settled.
+    /// Returns the outcome of a run whose calls are all settled.
     fn outcome(&self) -> RunOutcome {
         let fatal = self
             .selected

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 /// A stored approval.
 pub(crate) struct Stored {
     pub(crate) approval: Approval,
-    /// What starts the call again after a restart; empty if its owner asks for it.
+    /// The call to start again after a restart; empty if its owner requests it.
     pub(crate) call_json: String,
 }
 
@@ -32,7 +32,7 @@ const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
 #[async_trait]
 pub(crate) trait ApprovalStore: Send + Sync {
-    /// Saves a new approval, or what became of it.
+    /// Saves a new approval, or its new state.
     async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError>;
 
     /// Returns an approval.
@@ -47,7 +47,7 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Forgets the call that an approval starts again.
     async fn forget_call(&self, id: &str) -> Result<(), StoreError>;
 
-    /// Returns how many wait.
+    /// Returns the number of pending approvals.
     async fn pending(&self) -> Result<i64, StoreError>;
 
     /// Returns at most `limit` approvals, the newest first, after a place.
@@ -86,7 +86,7 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Returns at most `limit` approvals that wait although their time passed before `now`.
     async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes approvals, and what they let later calls do.
+    /// Deletes approvals, with their permissions for later calls.
     async fn delete(&self, ids: &[String]) -> Result<(), StoreError>;
 
     /// Returns free pages to the file system in one step. Returns the number of bytes.

@@ -32,7 +32,7 @@ impl Tools {
     /// Adds a gRPC server, or replaces the one of the same name.
     ///
     /// # Errors
-    /// [`ChangeError`] says why not; nothing has changed then.
+    /// [`ChangeError`] is the reason; the catalogue is unchanged then.
     pub async fn put_backend(
         &self,
         name: &str,
@@ -75,7 +75,7 @@ impl Tools {
     /// Deletes a gRPC server. Returns whether the request was repeated.
     ///
     /// # Errors
-    /// [`ChangeError`] says why not; nothing has changed then.
+    /// [`ChangeError`] is the reason; the catalogue is unchanged then.
     pub async fn delete_backend(&self, name: &str, change: &Change) -> Result<bool, ChangeError> {
         let request = change.request("DeleteBackend");
         let _changing = self.shared.changing.lock().await;
@@ -104,8 +104,8 @@ impl Tools {
         self.shared.backends.all()
     }
 
-    /// Takes the gRPC servers that were added before the last restart. What no longer works is
-    /// logged and left out; it stays in the store.
+    /// Takes the gRPC servers that were added before the last restart. Broken ones are logged and
+    /// left out; it stays in the store.
     pub(super) async fn restore_backends(&self) -> Result<(), StoreError> {
         for row in self
             .shared

@@ -1,4 +1,4 @@
-//! What all changes by an operator have in common: how they are asked for and why they fail.
+//! The common parts of all changes by an operator: their parameters and their failures.
 
 use call_outcome::Violation;
 use documents::{Request, Seen};
@@ -8,7 +8,7 @@ use tool_domain::tool::Origin;
 
 use crate::{dispatch::backend::BackendError, store::StoreError};
 
-/// Why a tool or a backend was not changed.
+/// The reason for which a tool or a backend was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// The definition is wrong.
@@ -29,7 +29,7 @@ pub enum ChangeError {
     /// The gRPC server cannot be used.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The workflow service, which knows what the tool is bound to, cannot be asked.
+    /// The workflow service, which knows the target of the tool, cannot be reached.
     #[error("the workflow service cannot be asked")]
     Unavailable(Status),
     /// The request id was used with another body.
@@ -40,14 +40,14 @@ pub enum ChangeError {
     Store(#[from] StoreError),
 }
 
-/// What a caller asks for besides the change itself.
+/// The parameters of a change besides its content.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The caller's name for the request; empty if it is never repeated.
     pub request_id: String,
     /// The digest of the request.
     pub body: Option<Hash>,
-    /// The etag of what is to be changed; empty changes whatever is there.
+    /// The expected etag of the resource; empty accepts any.
     pub etag: String,
     /// Whether to check the request and to change nothing.
     pub validate_only: bool,

@@ -28,10 +28,10 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-/// What a derived tool is made of.
+/// The parts of a derived tool.
 pub(super) type Parts = (Definition, Origin, String);
 
-/// What looking for a derived tool gave.
+/// The result of a lookup of a derived tool.
 pub(super) enum DerivedTool {
     Tool(Arc<Tool>),
     /// Nothing, and these are the ids that there are.
@@ -40,7 +40,7 @@ pub(super) enum DerivedTool {
     },
 }
 
-/// How long to wait for a workflow service that is not there.
+/// The time to wait for an unreachable workflow service.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Workflows per page. Each comes with its file, so pages are small.
 const WORKFLOW_PAGE: i32 = 20;

@@ -30,7 +30,7 @@ impl Tools {
     /// Adds a tool of the operator, or replaces one.
     ///
     /// # Errors
-    /// [`ChangeError`] says why not; nothing has changed then.
+    /// [`ChangeError`] is the reason; the catalogue is unchanged then.
     pub async fn put_tool(&self, text: &str, change: &Change) -> Result<PutTool, ChangeError> {
         let definition = definition::read(text).map_err(ChangeError::Invalid)?;
         let violations = self.check_implementation(&definition).await?;
@@ -73,8 +73,8 @@ impl Tools {
         })
     }
 
-    /// Returns the findings about what a tool is bound to: that it is not there now, or does not read what is
-    /// pinned. A service that does not answer finds nothing.
+    /// Returns the findings about the target of a tool: that it does not exist now, or does not
+    /// read the pinned values. A service that does not answer finds nothing.
     pub async fn findings(&self, definition: &Definition) -> Vec<Diagnostic> {
         let Some(reference) = definition.reference() else {
             return Vec::new();
@@ -112,7 +112,7 @@ impl Tools {
     /// Deletes a tool of the operator. Returns whether the request was repeated.
     ///
     /// # Errors
-    /// [`ChangeError`] says why not; nothing has changed then.
+    /// [`ChangeError`] is the reason; the catalogue is unchanged then.
     pub async fn delete_tool(&self, id: &str, change: &Change) -> Result<bool, ChangeError> {
         let request = change.request("DeleteTool");
         let _changing = self.shared.changing.lock().await;
@@ -142,8 +142,8 @@ impl Tools {
         Ok(false)
     }
 
-    /// Takes what was added before the last restart. What no longer works is logged and left out;
-    /// it stays in the store.
+    /// Loads the tools that were added before the last restart. Broken ones are logged and left
+    /// out; it stays in the store.
     ///
     /// # Errors
     /// The store's failure.
@@ -205,7 +205,7 @@ impl Tools {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
     }
 
-    /// Returns what is wrong with how a tool of the operator is implemented.
+    /// Returns the problems of the implementation of an operator's tool.
     async fn check_implementation(
         &self,
         definition: &Definition,

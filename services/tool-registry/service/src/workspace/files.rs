@@ -8,7 +8,7 @@ use cap_std::fs::{Dir, OpenOptions};
 use super::{Workspace, failure};
 use tool_domain::path::WorkspacePath;
 
-/// What an entry of a listing is.
+/// The kind of an entry of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A file.
@@ -24,13 +24,13 @@ pub enum EntryKind {
 pub struct ListedFile {
     /// The path beneath the workspace.
     pub path: String,
-    /// What it is.
+    /// The kind.
     pub kind: EntryKind,
     /// The size of a file, in bytes; zero for anything else.
     pub bytes: u64,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The entries by path.
@@ -39,7 +39,7 @@ pub struct Listing {
     pub truncated: bool,
 }
 
-/// What a workspace holds.
+/// The number of entries and the bytes of a workspace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     entries: usize,
@@ -69,8 +69,8 @@ impl Workspace {
         self.replace(path, content.as_bytes())
     }
 
-    /// Reads a file, lets `change` say what it becomes, and replaces it. `change` gets nothing when
-    /// there is no such file. Returns the new size.
+    /// Reads a file, replaces it by the result of `change`, which receives none when the file does
+    /// not exist. Returns the new size.
     ///
     /// # Errors
     /// A failure of reading, of `change` or of writing; the file is then as it was.

@@ -1,4 +1,5 @@
-//! What the agents above a call let it do, and how that is explained (rules R501 to R503, W29, G801).
+//! The permissions that a call has from the agents above it, and their explanation (rules R501 to
+//! R503, W29, G801).
 
 use contracts::tavern::registry::v1::{
     call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,

@@ -1,5 +1,5 @@
-//! Methods of gRPC servers, called through what their reflection says. The server here is a real one
-//! on a socket: the double of the workflow service, which has every shape of field.
+//! Methods of gRPC servers, called by their reflection. The server here is a real one on a socket:
+//! the double of the workflow service, which has every shape of field.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -111,7 +111,7 @@ async fn r308_a_backend_that_renews_its_connections_leaves_no_call_in_doubt() {
         ..ServerSettings::default()
     })
     .await;
-    // Reading what the server offers takes a stream, which the end of its connection cuts off.
+    // Reading the services of the server takes a stream, which the end of its connection cuts off.
     let mut catalogue = fixture.catalogue.clone();
     while catalogue.put_backend(flows(&backend)).await.is_err() {}
     let mut watch = tool("watch", "");

@@ -1,5 +1,4 @@
-//! What is known of an effect after its request has left, and when it is tried again: rules R308 and
-//! W21.
+//! The state of an effect after its request has left, and its further attempts: rules R308 and W21.
 
 use contracts::tavern::{
     common::v1::{CallControl, CallResult, CallStatus, RunState, ToolCall},

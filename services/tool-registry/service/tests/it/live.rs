@@ -1,4 +1,4 @@
-//! What a script writes, as followers of its call see it while the script runs.
+//! The output of a running script, as followers of its call see it.
 
 use contracts::tavern::{
     common::v1::{CallStatus, OutputChunk, OutputStream, run_event::Kind, watch_record},
@@ -254,7 +254,7 @@ async fn a_script_that_is_lost_with_its_sandbox_begins_again_only_if_it_may() {
     let (events, result) = fixture.finish(with_effect("e1", "effect", json!({}))).await;
     assert_eq!(result.status(), CallStatus::InDoubt);
     assert_eq!(code_of(&result), "sandbox_lost");
-    // What a plugin's script writes to standard output is its answer.
+    // The standard output of a plugin's script is its answer.
     assert!(events.is_empty(), "{events:?}");
 
     let arguments = json!({"language": "python", "code": "print('whole')"});

@@ -1,8 +1,8 @@
 //! A record of the parts of one call that crossed its connection: the request, and the peer's own status.
 //!
 //! tonic makes a status of its own where a connection drops a request, and where an answer cannot be read,
-//! such as one that is too large, with the codes that a server uses to refuse a request. Only what the peer
-//! wrote says what it did.
+//! such as one that is too large, with the codes that a server uses to refuse a request. Only the
+//! peer's own status reports its work.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Asking a server what it offers, by server reflection.
+//! Reads the services of a server by server reflection.
 //!
 //! Version 1 of the protocol is tried first, then v1alpha; the messages are the same on the wire.
 
@@ -26,8 +26,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(15);
 const MAX_FILES: usize = 512;
 const MAX_BYTES: usize = 4 << 20;
 
-/// Returns a serialised `FileDescriptorSet` of everything that a server offers. The error is what
-/// happened and the remedy.
+/// Returns a serialised `FileDescriptorSet` of all services that a server offers. The error is the
+/// failure and the remedy.
 pub(super) async fn read(channel: Channel) -> Result<Vec<u8>, String> {
     let reading = async {
         let mut last = String::new();

@@ -1,4 +1,4 @@
-//! What the status of a backend means for the call.
+//! The meaning of a backend's status for the call.
 
 use call_outcome::{CallOutcome, Category, Failure};
 use std::error::Error;
@@ -21,7 +21,7 @@ pub(super) fn unreachable(service: &str, problem: &str) -> Failure {
     Failure::new(Category::Dependency, "backend_unreachable", message).retryable()
 }
 
-/// Returns how a call ended whose backend answered with an error, or whose connection broke.
+/// Returns the outcome of a call whose backend answered with an error, or whose connection broke.
 ///
 /// Once the request has left, only a definite refusal is a failure (rule R308): a proxy answers
 /// UNAVAILABLE for a request that its server was carrying out as well as for one that it never saw.
@@ -73,7 +73,7 @@ pub(super) fn of_status(
     )
 }
 
-/// Returns how a call ended whose time is over.
+/// Returns the outcome of a call whose time is over.
 pub(super) fn out_of_time(
     service: &str,
     resolved: &ResolvedCall,
@@ -113,7 +113,7 @@ fn is_refusal(code: Code) -> bool {
     )
 }
 
-/// Returns how a call ended that left for a backend and got no answer.
+/// Returns the outcome of a call that left for a backend and has no answer.
 pub(super) fn without_answer(
     service: &str,
     resolved: &ResolvedCall,

@@ -14,7 +14,7 @@ use crate::{
     ledger::{MAX_INLINE_BYTES, OutputKeeper},
 };
 
-/// What a method has answered so far.
+/// The answer of a method so far.
 #[derive(Default)]
 struct StreamedAnswer {
     bytes: usize,
@@ -81,8 +81,8 @@ impl StreamedAnswer {
         show(resolved, self.coalescer.push((), &line, Instant::now()));
     }
 
-    /// Returns how a call ended whose stream broke. After its first message no code means that nothing
-    /// took effect.
+    /// Returns the outcome of a call whose stream broke. After its first message no code means that
+    /// nothing took effect.
     fn broken(
         &self,
         service: &str,

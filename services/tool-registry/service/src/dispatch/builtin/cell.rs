@@ -81,7 +81,7 @@ fn place_of(ran: &CellRun) -> Map<String, Value> {
     place
 }
 
-/// Returns why a cell did not succeed; nothing if it did.
+/// Returns the failure of a cell; none if it succeeded.
 fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
     let ended = &cell.ended;
     let written = Written::from_bytes(&cell.stdout, &cell.stderr);
@@ -99,7 +99,7 @@ fn failure_of(cell: &Cell, language: &str) -> Option<Failure> {
     Some(written.added_to(failure))
 }
 
-/// The failure of a cell that was interrupted, and what became of its interpreter.
+/// The failure of a cell that was interrupted, and the consequence for its interpreter.
 fn interrupted(ended: &CellEnded, consequence: &str) -> Failure {
     let (category, code, reason) = match ended.interruption() {
         CellInterruption::Wall => (

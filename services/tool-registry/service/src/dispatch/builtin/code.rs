@@ -24,7 +24,7 @@ const MAX_FILES: u32 = 64;
 /// The most refused files that are named.
 const MAX_REFUSED: usize = 16;
 
-/// Runs code and gives what it wrote and which files it left.
+/// Runs code and returns its output and files.
 pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallOutcome {
     let (language, request) = match request_of(resolved) {
         Ok(asked) => asked,
@@ -57,7 +57,7 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
             as_blobs: true,
             ..Collect::default()
         }),
-        // What a conversation leaves belongs to that conversation alone.
+        // The leftovers of a conversation belong to that conversation alone.
         caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
         ..ExecuteRequest::default()
     };
@@ -108,7 +108,7 @@ fn output_of(response: &ExecuteResponse, resolved: &ResolvedCall) -> Value {
     Value::Object(output)
 }
 
-/// Puts the trace in the place of standard error in the message: what a model needs to correct its code.
+/// Replaces standard error in the message by the trace, which a model needs to correct its code.
 fn with_trace(mut failure: Failure, language: &str, response: &ExecuteResponse) -> Failure {
     let stderr = String::from_utf8_lossy(&response.stderr);
     let Some(error) = code_error::read(language, &stderr) else {

@@ -1,5 +1,5 @@
-//! The frame of a call that agent-runtime carries out: on which conversation, as which request, and what its
-//! refusals mean.
+//! The frame of a call that agent-runtime carries out: its conversation, its request id, and the
+//! meaning of refusals.
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1::ErrorReason;
@@ -66,7 +66,7 @@ impl<'a> PeerCall<'a> {
         number.unwrap_or_default()
     }
 
-    /// Returns the context of the call, for what it asks of agent-runtime.
+    /// Returns the context of the call, for its requests to agent-runtime.
     pub(super) fn context(&self) -> &CallContext {
         &self.resolved.context
     }
@@ -95,7 +95,7 @@ impl<'a> PeerCall<'a> {
     }
 }
 
-/// Returns what a refusal of agent-runtime is to the caller.
+/// Returns the failure that a refusal of agent-runtime is to the caller.
 pub(super) fn failure_of(status: &Status) -> Failure {
     let (category, code) = match grpc_kit::reason(status) {
         Some(ErrorReason::StatePathNotFound) => (Category::Domain, "path_not_found"),

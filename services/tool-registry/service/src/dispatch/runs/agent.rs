@@ -31,7 +31,7 @@ pub(super) fn turn(
     }
 }
 
-/// Returns what a turn that succeeded gives the call.
+/// Returns the output of a call whose turn succeeded.
 pub(super) fn output(run: &Run, outcome: &RunOutcome, text: Value) -> Value {
     let stop_reason = StopReason::try_from(outcome.stop_reason).unwrap_or_default();
     let name = stop_reason.as_str_name();

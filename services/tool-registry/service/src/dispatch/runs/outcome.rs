@@ -1,4 +1,4 @@
-//! What the outcome of a run means for the call that started it.
+//! The meaning of a run's outcome for the call that started it.
 
 use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallError, Run, RunState};

@@ -33,7 +33,7 @@ pub struct Sessions {
 #[derive(Debug)]
 pub(in crate::dispatch) struct CellRun {
     pub(in crate::dispatch) cell: Cell,
-    /// Why the interpreter before this one ended, if this one is its successor.
+    /// The reason for which the previous interpreter ended, if this one is its successor.
     pub(in crate::dispatch) restarted: Option<String>,
 }
 
@@ -46,8 +46,8 @@ impl Sessions {
     /// Runs a cell in the caller's interpreter, which is started if there is none.
     ///
     /// # Errors
-    /// How the call ended when the cell did not run to its end. A cell that may have begun is in
-    /// doubt, as what it changed in its interpreter stays.
+    /// The outcome of the call when the cell did not run to its end. A cell that may have begun is
+    /// in doubt, as its changes to the interpreter stay.
     pub(in crate::dispatch) async fn run_cell(
         &self,
         caller: &str,

@@ -1,9 +1,9 @@
-//! What the sandbox's verdict means for a call.
+//! The meaning of the sandbox's verdict for a call.
 
 use call_outcome::{Failure, Written};
 use contracts::tavern::sandbox::v1::ExecuteResponse;
 
-/// Returns why a program did not succeed; nothing if it exited with the code zero.
+/// Returns the failure of a program; none if it exited with the code zero.
 pub(in crate::dispatch) fn failed_verdict(
     response: &ExecuteResponse,
     language: &str,

@@ -1,4 +1,4 @@
-//! Calls that outlive whatever started them.
+//! Calls that outlive their callers.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
@@ -15,9 +15,9 @@ use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
 /// A call that was started, now or before.
 #[derive(Debug)]
 pub struct StartedCall {
-    /// What the ledger knows of it; absent if it was not dispatched.
+    /// The state of the effect in the ledger; absent if it was not dispatched.
     pub entry: LedgerEntry,
-    /// How it settled, if it has.
+    /// The result, if it has settled.
     pub result: Option<CallResult>,
     /// Whether the effect was known before.
     pub replayed: bool,
@@ -53,7 +53,7 @@ impl Calls {
         })
     }
 
-    /// Returns what the ledger knows of an effect by the last of its attempts.
+    /// Returns the state of an effect in the ledger by the last of its attempts.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.

@@ -28,7 +28,7 @@ use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
-/// How often, and after what time each, the ledger is asked for an end that another request records.
+/// The reads of the ledger for an end that another request records, and the time between them.
 const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
 
@@ -99,8 +99,8 @@ impl Inner {
         Ok(result)
     }
 
-    /// Asks the ledger what is known of an effect, unless nothing can be. An attempt that was decided to be
-    /// repeated is known by the one that followed it.
+    /// Looks up an effect in the ledger, unless this is its first request. An attempt that was
+    /// decided to be repeated is replaced by the last attempt.
     async fn past(
         &self,
         call: &Call,

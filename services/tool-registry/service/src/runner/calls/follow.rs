@@ -1,4 +1,4 @@
-//! Following a call: what happens below it, then its result.
+//! Follows a call: the events below it, then its result.
 
 use std::{pin::pin, time::Duration};
 
@@ -11,15 +11,15 @@ use tonic::Status;
 use super::{CallHandle, Calls, undecided};
 use crate::in_flight::{InFlightCall, OutputCursor, Stage};
 
-/// How long the events of a run may come after its result, before they are given up.
+/// The time for which the events of a run may follow its result, before they are given up.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
-/// How long a run is followed at most; its own deadline ends it before.
+/// The longest time for which a run is followed; its own deadline ends it before.
 pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(367 * 24 * 60 * 60);
 
 impl Calls {
-    /// Shows what happens below a call, from its beginning, and then its result. The events of a run
-    /// come from that run's log, so a slow reader slows nothing. A call in doubt that a run made has its result
-    /// when it was decided or cancelled.
+    /// Shows the events below a call, from its beginning, and then its result. The events of a run
+    /// come from that run's log, so a slow reader slows nothing. A call in doubt that a run made
+    /// has its result when it was decided or cancelled.
     pub fn follow(
         &self,
         handle: CallHandle,
@@ -54,7 +54,7 @@ impl Calls {
                             Some(Ok(Followed::Event(event))) => {
                                 yield Ok(CallProgress::Event(of_call(&effect, &child, event)));
                             }
-                            // How the call ended is for its own task to say.
+                            // The call's own task reports its end.
                             Some(Ok(Followed::Ended(_)) | Err(_)) | None => break,
                         }
                     }
@@ -101,7 +101,7 @@ fn event_of(in_flight: &InFlightCall, kind: Kind) -> CallProgress {
     CallProgress::Event(Box::new(in_flight.event(kind)))
 }
 
-/// Names the call in what the run that carries it out writes of its output.
+/// Names the call in the output chunks of the run that executes it.
 pub(super) fn of_call(effect_id: &str, child: &str, mut event: Box<RunEvent>) -> Box<RunEvent> {
     if event.run_id == child {
         let (place, effect) = match &mut event.kind {

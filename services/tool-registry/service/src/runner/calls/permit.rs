@@ -24,7 +24,7 @@ use crate::{
 };
 use tool_domain::approval::{Approval, State};
 
-/// Why a call that waited does not leave.
+/// The reason for which a call that waited does not leave.
 enum NotPermitted {
     Refused(Failure),
     Status(Status),
@@ -50,7 +50,7 @@ impl From<Failure> for NotPermitted {
 
 impl Inner {
     /// Checks a call, holds it against the rules and waits for people if they are to be asked.
-    /// Returns it ready to leave, or why it is refused.
+    /// Returns it ready to leave, or its refusal.
     ///
     /// # Errors
     /// A status when nothing is known: the store fails, or the service ends.
@@ -129,7 +129,7 @@ impl Inner {
             let approved = self.prepare(call, &arguments, &above, context).await?;
             // Arguments that a person put in the place of the call's own may still be forbidden.
             judge(&approved)?;
-            // What was approved is this definition; for another one people are asked again.
+            // The approval is for this definition; another definition needs a new approval.
             if approved.tool.etag() == approval.tool_digest {
                 return Ok(approved.approved(to_proto(approval)));
             }
@@ -202,7 +202,7 @@ fn to_proto(approval: Approval) -> CallApproval {
     }
 }
 
-/// Words why people did not let a call leave.
+/// Words the refusal of a call by people.
 fn refusal(approval: &Approval) -> Failure {
     let tool = &approval.tool_id;
     if approval.state == State::Expired {
@@ -326,7 +326,7 @@ impl Calls {
     /// Checks arguments as a call with them would be, for the one who edits them.
     ///
     /// # Errors
-    /// Why such a call would be refused.
+    /// The refusal of such a call.
     pub async fn check_edited(
         &self,
         approval: &Approval,

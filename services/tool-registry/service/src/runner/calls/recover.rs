@@ -1,4 +1,4 @@
-//! What becomes of calls that a crash cut off.
+//! The recovery of calls that a crash cut off.
 
 use core_types::{ConversationId, EffectId};
 use grpc_kit::CallContext;
@@ -9,10 +9,10 @@ use super::{Call, Calls};
 use crate::ledger::{Entry, LedgerEntry};
 
 impl Calls {
-    /// Settles what a crash left open and what must not be dispatched again, dispatches again what
-    /// no owner asks for, finishes decisions, and lets calls wait again that people have not decided. The rest
-    /// stays open until its owner asks for it.
-    /// Returns how many calls were touched. A call that cannot be continued is logged and stays open.
+    /// Settles open calls that must not be dispatched again, dispatches again the calls that no
+    /// owner requests, finishes decisions, and lets calls wait again that people have not decided.
+    /// The rest stays open until its owner asks for it. Returns how many calls were touched. A call
+    /// that cannot be continued is logged and stays open.
     ///
     /// # Errors
     /// A status when the ledger cannot be listed.
@@ -31,7 +31,8 @@ impl Calls {
         Ok(waiting? + touched)
     }
 
-    /// Continues with what an entry says, unless it is left to its owner; returns whether it did.
+    /// Continues the call or the decision of an entry, unless it is left to its owner; returns
+    /// whether it did.
     async fn continue_entry(&self, entry: &LedgerEntry) -> Result<bool, Status> {
         match entry {
             LedgerEntry::InFlight(entry) if self.is_in_flight(entry) => return Ok(false),

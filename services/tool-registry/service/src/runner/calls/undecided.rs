@@ -48,8 +48,8 @@ impl Inner {
 }
 
 impl Calls {
-    /// Waits until a call in doubt is decided and, if so decided, dispatched again. Returns what then follows the
-    /// call; nothing if its run ends it undecided.
+    /// Waits until a call in doubt is decided and, if so decided, dispatched again. Returns the
+    /// handle of the call that then follows; none if its run ends it undecided.
     ///
     /// # Errors
     /// A status when the service ends or the ledger cannot be read.
@@ -105,7 +105,7 @@ impl Calls {
         joined.map(Some)
     }
 
-    /// Returns the event that reports how an attempt was decided, if it was.
+    /// Returns the event of the decision about an attempt, if it was decided.
     pub(super) async fn decision_about(
         &self,
         effect: &EffectId,

@@ -17,12 +17,12 @@ use super::{
 };
 use crate::ledger::LedgerEntry;
 
-/// How long a watch may be silent before it sends a heartbeat.
+/// The longest silence of a watch before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// How often the ledger is asked for the end of a call that no task of this process executes.
+/// The interval of reads of the ledger for the end of a call that no task of this process executes.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How far a follower is.
+/// The position of a follower.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
     /// The sequence of the last event.
@@ -78,7 +78,7 @@ pub enum Watched {
 }
 
 impl Calls {
-    /// Follows a call: the events below it after `after`, then how it settled.
+    /// Follows a call: the events below it after `after`, then its result.
     ///
     /// # Errors
     /// A status when no call has the effect id, or the ledger cannot be read.
@@ -184,7 +184,7 @@ impl Calls {
         let (effect, child) = (effect.to_string(), child.to_owned());
         events.map(move |followed| match followed {
             Ok(Followed::Event(event)) => Ok(CallProgress::Event(of_call(&effect, &child, event))),
-            // How the call settled is in the ledger, also where its run can no longer be read.
+            // The call's result is in the ledger, also where its run can no longer be read.
             Ok(Followed::Ended(_)) | Err(_) => Ok(CallProgress::Result(Box::default())),
         })
     }

@@ -30,7 +30,7 @@ use crate::{
 /// the same ids.
 const STEP: &str = "invocation";
 
-/// What became of a call.
+/// The end of a call in a run.
 pub(super) enum CallEnd {
     /// It ended before a restart, which is on the record.
     Settled(CallResult),
@@ -219,7 +219,7 @@ fn rejected(call: &ToolCall, code: &str, message: String) -> CallResult {
     without_dispatch(call, CallStatus::Rejected, error)
 }
 
-/// Returns what becomes of a call that does not leave; nothing if it may.
+/// Returns the end of a call that does not leave; none if it may.
 fn withheld(call: &ToolCall, failed: Option<&str>, control: &RunControl) -> Option<CallEnd> {
     if control.is_cancelled() {
         return Some(CallEnd::NotStarted);

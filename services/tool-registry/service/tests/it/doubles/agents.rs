@@ -1,4 +1,4 @@
-//! An agent-runtime that knows what some agents may call.
+//! An agent-runtime that knows the tools of some agents.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status};
 pub(crate) struct KnownAgents {
     /// The agents by profile, and by the run of a turn.
     known: Arc<Mutex<HashMap<String, GetToolScopeResponse>>>,
-    /// What was asked for, in order.
+    /// The requested ids, in order.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -44,7 +44,7 @@ impl KnownAgents {
         known.insert(profile_id.to_owned(), scope);
     }
 
-    /// Returns how often an agent was asked for.
+    /// Returns the number of requests for an agent.
     pub(crate) fn asked(&self, id: &str) -> usize {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|asked| *asked == id).count()

@@ -1,5 +1,5 @@
-//! An HTTP/2 server, frame by frame: what proxies and servers answer that break in the middle of a
-//! request.
+//! An HTTP/2 server, frame by frame: the answers of proxies and servers that break in the middle of
+//! a request.
 
 use std::{
     net::SocketAddr,
@@ -24,7 +24,7 @@ const END_HEADERS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const PREFACE_BYTES: usize = 24;
 
-/// What the peer does with a request that it has read whole.
+/// The reaction of the peer to a request that it has read whole.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// Resets the stream with this code.
@@ -97,7 +97,7 @@ impl Peer {
         }
     }
 
-    /// How many requests it has read whole.
+    /// The number of requests that it has read whole.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }

@@ -49,9 +49,9 @@ pub(crate) struct PlayedWorkflows {
     pub(crate) deaf: Arc<Mutex<bool>>,
     /// Lets starts go unanswered, although they happen.
     pub(crate) silent: Arc<Mutex<bool>>,
-    /// What the metadata of `GetWorkflow` said, key and value.
+    /// The metadata of `GetWorkflow`, key and value.
     pub(crate) seen: Arc<Mutex<Vec<(String, String)>>>,
-    /// What each run writes, chunk by chunk.
+    /// The output of each run, chunk by chunk.
     pub(crate) writes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -73,7 +73,7 @@ impl PlayedWorkflows {
         }
     }
 
-    /// How many runs continue.
+    /// The number of runs that continue.
     pub(crate) fn open_count(&self) -> usize {
         let runs = self.runs.lock().unwrap();
         let open = runs.values().filter(|run| run.borrow().outcome.is_none());
