@@ -57,7 +57,7 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
             as_blobs: true,
             ..Collect::default()
         }),
-        // The leftovers of a conversation belong to that conversation alone.
+        // The blobs of a conversation belong to that conversation alone.
         caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
         ..ExecuteRequest::default()
     };

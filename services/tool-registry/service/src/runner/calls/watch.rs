@@ -127,7 +127,7 @@ impl Calls {
                 let mut events = pin!(events.unwrap_or_else(|| pause().boxed()));
                 loop {
                     let next = tokio::select! {
-                        // Events first: a server that drains still shows what is there.
+                        // Events first: a server that drains still shows the present events.
                         biased;
                         next = events.next() => next,
                         () = drain.started() => {
