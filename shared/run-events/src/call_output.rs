@@ -1,4 +1,4 @@
-//! Numbers and bounds what a tool or script writes.
+//! Numbers and bounds the output of a tool or script.
 
 use contracts::tavern::common::v1::{
     OutputChunk, OutputReset, OutputStream, ProgressReported, ResultPlace,
@@ -16,7 +16,7 @@ pub struct CallOutput {
     effect_id: String,
     /// The node of a workflow that writes; empty for a tool.
     node_id: String,
-    /// The output of a workflow that is written; empty for what a tool or node writes.
+    /// The output of a workflow that is written; empty for the output of a tool or node.
     interface_key: String,
     result_place: ResultPlace,
     generation: u64,
@@ -52,12 +52,12 @@ impl CallOutput {
         }
     }
 
-    /// Returns which start of the tool is the present one.
+    /// Returns the number of the present start of the tool.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Makes the chunk of what was written next. Returns nothing if no more is shown.
+    /// Makes the chunk of the text that was written next. Returns none if no more is shown.
     pub fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
         if self.truncated {
             return None;
@@ -89,8 +89,8 @@ impl CallOutput {
         })
     }
 
-    /// Makes the chunk of JSON values that were written next, each a line. Returns nothing if no more is
-    /// shown.
+    /// Makes the chunk of JSON values that were written next, one per line. Returns none if no more
+    /// is shown.
     pub fn write_lines(&mut self, lines: String) -> Option<OutputChunk> {
         let chunk = self.write(OutputStream::Out, lines)?;
         Some(OutputChunk {
@@ -110,8 +110,8 @@ impl CallOutput {
         }
     }
 
-    /// Begins anew: what was written before is void. Generations grow, also over restarts of the
-    /// process, as `now` does.
+    /// Begins anew: the output so far is void. Generations grow, also over restarts of the process,
+    /// as `now` does.
     pub fn begin_again(&mut self, now: Timestamp) -> OutputReset {
         let millis = u64::try_from(now.unix_nanos() / 1_000_000).unwrap_or_default();
         *self = Self {

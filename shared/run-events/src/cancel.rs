@@ -17,7 +17,7 @@ use crate::recorder::Recorder;
 use crate::runs::Runs;
 use crate::wake::RunPresence;
 
-/// How long a cancel waits for the run to end before it reports what has not.
+/// The time that a cancel waits for the run to end before it reports the pending work.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// A run that was cancelled, or had ended already.
@@ -25,7 +25,7 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 pub struct Cancelled {
     /// The run as it is now.
     pub run: common::Run,
-    /// What has not ended yet.
+    /// The work that has not ended yet.
     pub still_running: Vec<common::PendingWork>,
 }
 
@@ -68,7 +68,7 @@ impl Runs {
     }
 }
 
-/// Stops a run that a task executes, and returns what has not ended in time.
+/// Stops a run that a task executes, and returns the work that has not ended in time.
 async fn stop(active: Active, reason: &str) -> Result<Vec<common::PendingWork>, Failure> {
     let requested = CancelReason::Requested(reason.to_owned());
     let recorded = request_cancel(&active.recorder, reason);
@@ -84,7 +84,7 @@ async fn request_cancel(recorder: &Recorder, reason: &str) -> Result<(), Failure
     let reason = reason.chars().take(500).collect();
     let event = Kind::CancelRequested(common::CancelRequested { reason });
     match recorder.record(vec![event]).await {
-        // The run ended in the meantime, which is what was asked for.
+        // The run ended in the meantime, as requested.
         Ok(_) | Err(AppendError::Finished) => Ok(()),
         Err(error) => Err(append_failure(&error)),
     }

@@ -69,17 +69,17 @@ fn decode(checkpoint: &common::Checkpoint) -> Vec<Span> {
     spans.collect()
 }
 
-/// What is read of a run to continue it.
+/// The events of a run that are read to continue it.
 pub(crate) struct ToContinue {
-    /// Its events in order, those that are not needed left out.
+    /// Its events in order, without the events that are not needed.
     pub(crate) events: Vec<common::RunEvent>,
-    /// The last event of which the last checkpoint speaks; zero if there is none.
+    /// The last event that the last checkpoint covers; zero without a checkpoint.
     pub(crate) checkpointed: u64,
 }
 
 impl Runs {
-    /// Records which events of a run are needed to continue it, which `needed` picks, if there are enough
-    /// that no checkpoint speaks of.
+    /// Records in a checkpoint which events of a run are needed to continue it, as `needed` picks
+    /// them, unless they form too many spans.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
@@ -103,8 +103,9 @@ impl Runs {
 }
 
 impl RunStore {
-    /// Reads what is needed to continue a run whose last event is `last`: from the end back to the last
-    /// checkpoint, and what that names. `tail` holds the newest events as far as they have been read already.
+    /// Reads the events that are needed to continue a run whose last event is `last`: from the end
+    /// back to the last checkpoint, and the events that it names. `tail` holds the newest events
+    /// that have been read already.
     pub(crate) async fn to_continue(
         &self,
         run: RunId,
@@ -171,7 +172,7 @@ impl RunStore {
     }
 }
 
-/// Returns the last checkpoint of a run among events. Those of runs below are not its own.
+/// Returns the last checkpoint of a run among events. Checkpoints of runs below are not its own.
 fn last_checkpoint(run: RunId, events: &[common::RunEvent]) -> Option<&common::Checkpoint> {
     let run_id = run.to_string();
     let own = events.iter().rev().filter(|event| event.run_id == run_id);

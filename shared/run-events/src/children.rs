@@ -1,6 +1,6 @@
 //! The runs directly below a run, which are paused and resumed with it (rule G811).
 //!
-//! What is known of them comes from the events that the run records of them.
+//! Their state comes from the events that the run records of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use core_types::RunId;
 use tokio::sync::watch;
 
-/// Why a run is paused whose parent is.
+/// The reason for the pause of a run whose parent is paused.
 pub(crate) const PAUSED_ABOVE: &str = "the run above it was paused";
 
-/// How long a caller waits for the runs below to follow a pause.
+/// The time that a caller waits for the runs below to follow a pause.
 const FOLLOW_WAIT: Duration = Duration::from_secs(2);
 
 /// Whether a run below is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// It continues.
+    /// It is not paused.
     No,
-    /// Because its parent is.
+    /// It is paused because its parent is.
     Above,
-    /// A caller asked for it, or it cannot be paused.
+    /// A caller requested the pause, or the run cannot be paused.
     Own,
 }
 
@@ -45,7 +45,7 @@ impl Children {
         }
     }
 
-    /// Takes an event of a run below.
+    /// Updates the state of a run below from its event.
     pub(crate) fn note(&self, event: &RunEvent) {
         if event.parent_path.last() != Some(&self.parent) {
             return;
@@ -69,16 +69,16 @@ impl Children {
         let mut changed = self.changed.subscribe();
         let followed =
             async { while !self.due(is_paused).is_empty() && changed.changed().await.is_ok() {} };
-        // What has not followed by then still does.
+        // Runs that have not followed by then still do.
         let _ = tokio::time::timeout(FOLLOW_WAIT, followed).await;
     }
 
-    /// Returns what reports that the runs below have changed.
+    /// Returns a receiver of changes of the runs below.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Takes what the runs below did when they were asked to pause or to continue.
+    /// Records the answers of the runs below to requests to pause or to continue.
     pub(crate) fn asked(&self, pauses: impl IntoIterator<Item = (String, Pause)>) {
         let mut open = self.open();
         for (run_id, pause) in pauses {
@@ -88,7 +88,7 @@ impl Children {
         self.changed.send_replace(());
     }
 
-    /// Returns the runs that are not as they should be.
+    /// Returns the runs that must still be paused or resumed.
     pub(crate) fn due(&self, is_paused: bool) -> Vec<String> {
         let wrong = match is_paused {
             true => Pause::No,

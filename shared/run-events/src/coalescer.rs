@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many bytes are held back at most.
+/// The most bytes that are held back.
 const MAX_HELD: usize = 4 << 10;
 /// The largest piece that is released, in bytes; a larger one is released in parts.
 const MAX_PIECE: usize = 64 << 10;
-/// How many pieces of different streams are held back at most.
+/// The most pieces of different streams that are held back.
 const MAX_PIECES: usize = 32;
-/// How long a piece is held back at most, and how long the quiet before one that is not held back.
+/// The longest time that a piece is held back, and the quiet time before a piece that is not.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
 /// Holds pieces of text back for a moment, each with the stream `K` that it belongs to. The first one
-/// after a quiet time is released at once. What is not yet released is bounded.
+/// after a quiet time is released at once. The pieces that are held back are bounded.
 #[derive(Debug)]
 pub struct Coalescer<K> {
     held: Vec<(K, String)>,
     bytes: usize,
-    /// When held pieces are due, and before when a new one is held back.
+    /// The time at which held pieces are due; a new piece before it is held back.
     until: Option<Instant>,
 }
 
@@ -34,7 +34,7 @@ impl<K> Default for Coalescer<K> {
 }
 
 impl<K: Copy + PartialEq> Coalescer<K> {
-    /// Takes a piece and returns what is to be recorded now, in order.
+    /// Accepts a piece and returns the pieces to be recorded now, in order.
     pub fn push(&mut self, stream: K, piece: &str, now: Instant) -> Vec<(K, String)> {
         if piece.is_empty() {
             return Vec::new();
@@ -51,7 +51,7 @@ impl<K: Copy + PartialEq> Coalescer<K> {
         }
     }
 
-    /// Returns everything that is held back.
+    /// Returns the pieces that are held back.
     pub fn release(&mut self, now: Instant) -> Vec<(K, String)> {
         if self.held.is_empty() {
             return Vec::new();
@@ -64,7 +64,7 @@ impl<K: Copy + PartialEq> Coalescer<K> {
             .collect()
     }
 
-    /// Waits until what is held back is due; for ever if nothing is held back.
+    /// Waits until the held pieces are due; for ever if none is held back.
     pub async fn due(&self) {
         match self.until.filter(|_| !self.held.is_empty()) {
             Some(until) => tokio::time::sleep_until(until).await,

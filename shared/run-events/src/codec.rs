@@ -1,4 +1,4 @@
-//! Events of the contract as payloads of the log, and small conversions beside them.
+//! Events of the contract as payloads of the log, and small conversions alongside them.
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
@@ -11,12 +11,12 @@ use prost::Message;
 pub struct CodecError {
     /// Its place in the log.
     pub sequence: u64,
-    /// What the decoder said.
+    /// The error of the decoder.
     #[source]
     pub source: prost::DecodeError,
 }
 
-/// Writes an event as a payload; its place in the log is the log's to say.
+/// Writes an event as a payload; the log assigns its place.
 pub(crate) fn encode(event: &common::RunEvent, time: Timestamp) -> run_log::NewEvent {
     let number = event.kind.as_ref().map_or(0, kind_number);
     run_log::NewEvent::new(time, number, event.encode_to_vec())

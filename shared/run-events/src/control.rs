@@ -13,16 +13,16 @@ use tokio::sync::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Why a run shall end before its work is done.
+/// The reason for ending a run before its work is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelReason {
-    /// A caller asked for it, in these words.
+    /// A caller requested it, in these words.
     Requested(String),
     /// The run's deadline passed.
     Deadline,
 }
 
-/// Signals the work of a run when to stop or pause, and keeps track of what is in flight.
+/// Signals the work of a run to stop or pause, and tracks the work in flight.
 #[derive(Clone, Debug)]
 pub struct RunControl {
     inner: Arc<Inner>,
@@ -37,13 +37,13 @@ struct Inner {
     /// Read while a step is recorded as started, written while a pause is recorded: no step starts
     /// after the pause in the log.
     starting: RwLock<()>,
-    /// Whether the run has left memory. Read while something from outside reaches it, written while it
-    /// leaves.
+    /// Whether the run has left memory. Locked for reading while a request reaches the run, for
+    /// writing while it leaves.
     has_left: Arc<RwLock<bool>>,
-    /// What is in flight. Locked for a push or a removal, never across an await.
+    /// The work in flight. Locked for a push or a removal, never across an await.
     in_flight: Mutex<Vec<(u64, PendingWork)>>,
     next_ticket: std::sync::atomic::AtomicU64,
-    /// Whether something waits for changes of what is in flight.
+    /// Whether a task waits for changes of the work in flight.
     in_flight_watched: AtomicBool,
     in_flight_changed: Notify,
     context: CallContext,
@@ -55,13 +55,13 @@ pub struct StartGuard<'a> {
     _starting: RwLockReadGuard<'a, ()>,
 }
 
-/// Keeps the run in memory while something from outside reaches it.
+/// Keeps the run in memory while a request reaches it.
 #[derive(Debug)]
 pub(crate) struct Presence {
     _stays: OwnedRwLockReadGuard<bool>,
 }
 
-/// The moment at which a run may leave memory: nothing from outside reaches it meanwhile.
+/// The moment at which a run may leave memory: no request reaches it meanwhile.
 #[derive(Debug)]
 pub struct Leaving {
     has_left: OwnedRwLockWriteGuard<bool>,
@@ -74,7 +74,7 @@ impl Leaving {
     }
 }
 
-/// Something in flight; it is forgotten when this is dropped.
+/// Work in flight; it is forgotten when this is dropped.
 #[derive(Debug)]
 pub struct Tracked {
     control: Arc<Inner>,
@@ -110,7 +110,7 @@ impl RunControl {
         }
     }
 
-    /// Ends the work with this control and with those made of it. The run continues, unless it is the
+    /// Ends the work with this control and with its children. The run continues, unless it is the
     /// control of the run itself.
     pub fn end(&self) {
         self.token.cancel();
@@ -126,7 +126,7 @@ impl RunControl {
         self.token.cancelled().await;
     }
 
-    /// Returns why the run shall end; nothing while it shall not, also where only a part of it shall.
+    /// Returns the reason for ending the run; none while the whole run shall not end.
     pub fn why(&self) -> Option<CancelReason> {
         self.inner.reason.get().cloned()
     }
@@ -157,7 +157,7 @@ impl RunControl {
         })
     }
 
-    /// Waits until the run may leave memory: it is not paused, and nothing from outside reaches it.
+    /// Waits until the run may leave memory: it is not paused, and no request reaches it.
     pub async fn leaving(&self) -> Leaving {
         loop {
             self.until_resumed().await;
@@ -168,13 +168,14 @@ impl RunControl {
         }
     }
 
-    /// Keeps the run in memory; nothing if it has left.
+    /// Keeps the run in memory; none if it has left.
     pub(crate) async fn stay(&self) -> Option<Presence> {
         let has_left = Arc::clone(&self.inner.has_left).read_owned().await;
         (!*has_left).then_some(Presence { _stays: has_left })
     }
 
-    /// Pauses or resumes the run once `recorded` has succeeded. Nothing happens if it is so already.
+    /// Pauses or resumes the run once `recorded` has succeeded. Does nothing if the run is in that
+    /// state already.
     pub(crate) async fn set_paused<E>(
         &self,
         paused: bool,
@@ -204,7 +205,7 @@ impl RunControl {
     }
 
     /// Notes that this work is in flight until the returned value is dropped, so that a cancel can
-    /// name what has not ended.
+    /// name the work that has not ended.
     pub fn track(&self, kind: WorkKind, id: impl Into<String>) -> Tracked {
         let ticket = self.inner.next_ticket.fetch_add(1, Ordering::Relaxed);
         let work = PendingWork {
@@ -228,12 +229,12 @@ impl RunControl {
             .collect()
     }
 
-    /// Lets changes of what is in flight be waited for.
+    /// Turns on notifications about changes of the work in flight.
     pub(crate) fn watch_in_flight(&self) {
         self.inner.in_flight_watched.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until what is in flight has changed since the last time. To be used by one task.
+    /// Waits for a change of the work in flight since the last call. To be used by one task.
     pub(crate) async fn in_flight_changed(&self) {
         self.inner.in_flight_changed.notified().await;
     }

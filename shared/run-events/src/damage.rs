@@ -14,10 +14,10 @@ use crate::outcome;
 /// A reason for which a run cannot be continued from its log.
 #[derive(Debug, thiserror::Error)]
 pub enum DamagedLog {
-    /// The data stored beside the run is not as its owner wrote it.
+    /// The data stored alongside the run is not as its owner wrote it.
     #[error("what is stored beside the run cannot be read")]
     Meta(#[source] serde_json::Error),
-    /// An event is not one of the contract.
+    /// An event is no event of the contract.
     #[error(transparent)]
     Event(#[from] CodecError),
     /// The first event is missing or another one.

@@ -1,4 +1,4 @@
-//! Signals and answers for a run, and what it waits for.
+//! Signals and answers for a run, and the list of its waits.
 
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, ListWaitsRequest, ListWaitsResponse, SignalRunRequest,
@@ -41,7 +41,7 @@ impl Runs {
         .await
     }
 
-    /// Returns a page of what a run waits for.
+    /// Returns a page of the waits of a run.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, INVALID_FIELDS, or a storage that does not work.

@@ -20,23 +20,23 @@ use crate::recorder::Recorder;
 use crate::rest::{Alarm, Departure};
 use crate::waits::Waits;
 
-/// How long the work may take to end by itself after a cancel. Then it is dropped, which
-/// ends every request that it waits for.
+/// The time that the work may take to end by itself after a cancel. Then it is dropped, which ends
+/// every request that it waits for.
 const GRACE: Duration = Duration::from_millis(1_500);
 
-/// How often the last event is tried again while the storage does not work.
+/// The number of attempts to store the last event while the storage does not work.
 const FINISH_TRIES: u32 = 8;
 
-/// How the work of a run ended.
+/// The end of the work of a run.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one per run, and it is moved once"
 )]
 pub enum End {
-    /// The run has ended like this.
+    /// The run has ended with this outcome.
     Finished(common::RunOutcome),
-    /// Nothing of the run is under way but waits, and it has left memory until it is woken.
+    /// Only waits of the run are in progress, and it has left memory until it is woken.
     Rests(Departure),
     /// The run cannot continue now and is not over: it resumes when the service starts again.
     LeaveOpen,
@@ -72,7 +72,7 @@ impl Executor {
         &self.inner.active
     }
 
-    /// Returns what wakes the task that looks for runs that are due.
+    /// Returns the alarm of the task that looks for runs that are due.
     pub(crate) fn alarm(&self) -> &Alarm {
         &self.inner.alarm
     }
@@ -84,8 +84,8 @@ impl Executor {
         self.inner.tasks.spawn(task);
     }
 
-    /// Executes `work` as a task that outlives the caller, and records how it ended. `beside` is polled for
-    /// as long, and never ends.
+    /// Executes `work` as a task that outlives the caller, and records its outcome. `beside` is
+    /// polled for as long, and never ends.
     pub(crate) fn execute<F, Fut, B>(
         &self,
         recorder: Recorder,

@@ -1,4 +1,4 @@
-//! What the log cannot do, as failures for the wire.
+//! Failures of the log and of stored runs, as failures for the wire.
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ pub(crate) fn not_resumed() -> Failure {
     .retry_after(Duration::from_secs(1))
 }
 
-/// Reports that a state of the run does not allow what was asked for.
+/// Reports that a state of the run does not allow the request.
 pub(crate) fn wrong_state(run: &common::Run, reason: ErrorReason, message: &str) -> Failure {
     let state = run.state().as_str_name();
     let state = state.strip_prefix("RUN_STATE_").unwrap_or(state);

@@ -1,4 +1,4 @@
-//! How far a run has recorded the logs of the runs below it.
+//! The places up to which a run has recorded the logs of the runs below it.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use core_types::RunId;
 
 /// The last place in the log of each run directly below that a run has recorded.
 ///
-/// The log below is followed in order, so everything up to that place is there too. A run below is
-/// enough as a key: it belongs to one call, and what it records of runs further below has a place
-/// in its own log.
+/// The log below is followed in order, so everything up to that place is recorded too. A run below
+/// is enough as a key: it belongs to one call, and its events of runs further below have a place in
+/// its own log.
 #[derive(Debug)]
 pub struct ForwardedSequences {
     own: String,
     last: HashMap<String, Forwarded>,
 }
 
-/// How far one log below was recorded.
+/// The place up to which one log below was recorded.
 #[derive(Clone, Copy, Debug)]
 struct Forwarded {
     /// The start of the tool that the places belong to; zero for runs.
@@ -25,7 +25,7 @@ struct Forwarded {
 }
 
 impl ForwardedSequences {
-    /// Knows of nothing below the run.
+    /// Makes the places of a run of which nothing below is recorded.
     pub fn new(run: RunId) -> Self {
         Self {
             own: run.to_string(),
@@ -34,7 +34,7 @@ impl ForwardedSequences {
     }
 
     /// Returns an event of a run below as the run records it: without a place in this log, and with the
-    /// place that it had as its origin. Nothing comes back if it was recorded before. What has no place
+    /// place that it had as its origin; none if it was recorded before. An event without a place
     /// never was. A tool that begins again writes a log of its own.
     pub fn unrecorded(&self, mut event: RunEvent) -> Option<RunEvent> {
         event.origin_sequence = std::mem::take(&mut event.sequence);
@@ -68,8 +68,8 @@ impl ForwardedSequences {
         }
     }
 
-    /// Returns where an event comes from: the run directly below on the way to its run, or the
-    /// call whose tool wrote something and which start of the tool that was, or its approval.
+    /// Returns the source of an event: the run directly below on the way to its run, or the call
+    /// whose tool wrote output, with the number of the tool's start, or its approval.
     fn source<'a>(&self, event: &'a RunEvent) -> (&'a str, u64) {
         if event.run_id == self.own {
             return match &event.kind {

@@ -8,10 +8,10 @@
 //! `executor` executes their work. It creates a run and hands out the [`Recorder`] that writes its
 //! events; [`Runs::execute`] carries the work out as a task under a [`RunControl`], through which
 //! a deadline or a cancel reaches everything below. [`Coalescer`] and
-//! [`CallOutput`] make bounded events of what a model, tool or script writes. [`Waits`] holds what the
-//! nodes of a run wait for; a run of which nothing is under way but waits rests in the log (`rest`) until it is woken
-//! (`wake`). A long run notes in checkpoints which of its events are needed to continue it. [`retention`]
-//! deletes runs that ended long ago, unless something still needs them.
+//! [`CallOutput`] make bounded events of the output of a model, tool or script. [`Waits`] holds the
+//! waits of the nodes of a run; a run of which only waits are in progress rests in the log (`rest`)
+//! until it is woken (`wake`). A long run notes in checkpoints which of its events are needed to
+//! continue it. [`retention`] deletes runs that ended long ago, unless they are still needed.
 
 mod active;
 mod call_output;

@@ -1,4 +1,4 @@
-//! What is stored beside a run so that it can be resumed.
+//! The data that is stored alongside a run so that it can be resumed.
 
 use grpc_kit::Failure;
 use run_log::RunSummary;
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::damage::DamagedLog;
 
-/// What is stored beside a run so that it can be resumed.
+/// The data that is stored alongside a run so that it can be resumed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunMeta {
-    /// What is executed.
+    /// The id of the executed profile, workflow or tool; may be empty.
     pub subject: String,
     /// The conversation whose workspace the run uses; may be empty.
     pub conversation_id: String,
@@ -17,22 +17,22 @@ pub struct RunMeta {
     pub path: Vec<String>,
     /// The trace in which the run was started; empty if there was none.
     pub traceparent: String,
-    /// What the owner needs to resume the run.
+    /// The data that the owner needs to resume the run.
     pub data: serde_json::Value,
 }
 
 impl RunMeta {
-    /// Reads what is stored beside a run.
+    /// Reads the stored data of a run.
     pub(crate) fn of(summary: &RunSummary) -> Result<Self, Failure> {
         Ok(Self::read(summary)?)
     }
 
-    /// Reads what is stored beside a run that is to be continued.
+    /// Reads the stored data of a run that is to be continued.
     pub(crate) fn read(summary: &RunSummary) -> Result<Self, DamagedLog> {
         serde_json::from_slice(&summary.meta).map_err(DamagedLog::Meta)
     }
 
-    /// Writes it as it is stored.
+    /// Encodes it in its stored form.
     pub(crate) fn encode(&self) -> Result<bytes::Bytes, Failure> {
         let text = serde_json::to_vec(self).expect("a map with text keys always serialises");
         let (bytes, maximum) = (text.len(), run_log::limits::MAX_META_BYTES);

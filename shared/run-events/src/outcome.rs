@@ -4,7 +4,7 @@ use contracts::tavern::common::v1::{CallError, ErrorCategory, RunOutcome, RunSta
 
 use crate::control::CancelReason;
 
-/// The run did what was asked; `result_json` is its result.
+/// The run fulfilled its request; `result_json` is its result.
 pub fn succeeded(result_json: String) -> RunOutcome {
     RunOutcome {
         result_json,
@@ -91,13 +91,13 @@ pub fn stopped(reason: &CancelReason, unsettled_effect_ids: Vec<String>) -> RunO
     with_stop(stopped, stop)
 }
 
-/// Adds why the run stopped.
+/// Adds the reason for which the run stopped.
 pub fn with_stop(mut outcome: RunOutcome, stop: StopReason) -> RunOutcome {
     outcome.stop_reason = stop.into();
     outcome
 }
 
-/// A failure of Tavern itself, of which the log says more.
+/// A failure of Tavern itself, with details in the log.
 pub fn internal(trace_id: &str) -> RunOutcome {
     let message = format!("something went wrong inside the server; its log has trace {trace_id}");
     failed(error(ErrorCategory::Internal, "internal", message))

@@ -1,7 +1,7 @@
 //! Pausing and resuming the runs below a run with it (rule G811).
 //!
-//! While the run is paused, each is asked to pause; when it is resumed, those continue that were paused
-//! because of it, and not those that a caller paused.
+//! While the run is paused, each is asked to pause; when it is resumed, the runs that were paused
+//! because of it continue, and not the runs that a caller paused.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::children::{Children, PAUSED_ABOVE, Pause};
 use crate::control::RunControl;
 use crate::runs::Runs;
 
-/// How long a run that could not be reached is left alone before it is asked again.
+/// The time after which a run that could not be reached is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
 
 impl Runs {

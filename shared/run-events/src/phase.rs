@@ -8,7 +8,7 @@ pub(crate) const RUNNING: i32 = 0;
 /// The phase of a run that is paused.
 pub(crate) const PAUSED: i32 = 1;
 
-/// The phase of a run of which nothing is under way but waits.
+/// The phase of a run of which only waits are in progress.
 pub(crate) const WAITING: i32 = 2;
 
 /// The phase of a run that waits for its turn.
@@ -17,10 +17,10 @@ pub(crate) const QUEUED: i32 = 3;
 /// The phase of a run that rests and waits for a person.
 pub(crate) const ASKING: i32 = 4;
 
-/// The phase of a run of which nothing is under way but calls that wait for people, one of them in doubt.
+/// The phase of a run of which only calls that wait for people are in flight, one of them in doubt.
 pub(crate) const IN_DOUBT: i32 = 5;
 
-/// The phase of a run of which nothing is under way but calls that wait for their approvals.
+/// The phase of a run of which only calls that wait for their approvals are in flight.
 pub(crate) const APPROVAL: i32 = 6;
 
 /// The phases in which a run is WAITING.

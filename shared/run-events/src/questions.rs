@@ -1,7 +1,7 @@
-//! What people are asked, over all runs.
+//! The questions to people, over all runs.
 //!
-//! Runs in memory know their waits. Of those that rest, the phase says which wait for a person, and only
-//! their logs are read.
+//! Runs in memory know their waits. Of the resting runs, the phase shows which wait for a person,
+//! and only their logs are read.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ const LIST: &str = "ListQuestions";
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 impl Runs {
-    /// Returns a page of what people are asked, those of the newest runs first.
+    /// Returns a page of the questions to people, the questions of the newest runs first.
     ///
     /// # Errors
     /// INVALID_FIELDS for the token of another list, or a storage that does not work.
@@ -49,7 +49,7 @@ impl Runs {
                     runs.push((summary, asked(waits.list().map(|(_, wait)| wait))));
                 }
             }
-            // Those in memory that belong between the last page and the next one.
+            // The runs in memory that belong between the last page and the next one.
             let here = |run: &RunSummary| {
                 let key = run.cursor().sort_key();
                 let behind = after.is_none_or(|after| key < after.sort_key());

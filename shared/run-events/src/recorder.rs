@@ -16,7 +16,7 @@ use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
 use crate::phase;
 
-/// How many events come between two checkpoints.
+/// The number of events between two checkpoints.
 pub const EVENTS_PER_CHECKPOINT: u64 = 4_096;
 
 /// Writes the events of one run, each stamped with time and trace.
@@ -30,13 +30,13 @@ struct Inner {
     stamp: Stamp,
     durability: Durability,
     deadline: Timestamp,
-    /// The phase of the run when this process took it.
+    /// The phase of the run when this process took it over.
     first_phase: i32,
     /// The phase of the run while it is not paused and no call of it waits for people.
     unpaused_phase: AtomicI32,
-    /// The phase of the run while calls of it wait for people and nothing else is under way; running otherwise.
+    /// The phase of the run while only calls that wait for people are in flight; running otherwise.
     call_phase: AtomicI32,
-    /// The last event of which a checkpoint speaks.
+    /// The last event that a checkpoint covers.
     checkpointed: AtomicU64,
     /// Locked for a look-up or a change, never across an await.
     forwarded: Mutex<ForwardedSequences>,
@@ -44,7 +44,7 @@ struct Inner {
     call_waits: CallWaits,
 }
 
-/// What every event of a run carries.
+/// The data that every event of a run carries.
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) run: RunId,
@@ -126,8 +126,8 @@ impl Recorder {
         }
     }
 
-    /// Learns from the events of a resumed run what the runs below have forwarded, and whether it is
-    /// queued.
+    /// Restores from the events of a resumed run the sequences that the runs below have forwarded,
+    /// and whether it is queued.
     pub(crate) fn learn(&self, events: &[common::RunEvent]) {
         let mut forwarded = self.forwarded();
         let run_id = self.run_id().to_string();
@@ -168,7 +168,7 @@ impl Recorder {
         self.inner.durability
     }
 
-    /// Returns when the run is ended if it has not ended by itself.
+    /// Returns the time at which the run is ended if it has not ended by itself.
     pub fn deadline(&self) -> Timestamp {
         self.inner.deadline
     }
@@ -178,7 +178,7 @@ impl Recorder {
         self.inner.stamp.clock.now()
     }
 
-    /// Returns how long the run may still take.
+    /// Returns the time until the deadline of the run.
     pub fn remaining(&self) -> std::time::Duration {
         self.inner.deadline.since(self.now())
     }
@@ -265,7 +265,7 @@ impl Recorder {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the run was paused when this process took it.
+    /// Returns whether the run was paused when this process took it over.
     pub(crate) fn was_paused(&self) -> bool {
         self.inner.first_phase == phase::PAUSED
     }
@@ -283,7 +283,7 @@ impl Recorder {
         &self.inner.call_waits
     }
 
-    /// Whether the log shows that calls of the run waited for people when this process took it.
+    /// Whether the log shows that calls of the run waited for people at its takeover.
     pub(crate) fn was_left_waiting(&self) -> bool {
         matches!(self.inner.first_phase, phase::IN_DOUBT | phase::APPROVAL)
     }
@@ -316,7 +316,7 @@ impl Recorder {
         self.enter(phase, event).await.map(drop)
     }
 
-    /// Notes whether nothing of the run is under way but waits, which a pause hides.
+    /// Notes whether only waits of the run are in progress, which a pause hides.
     ///
     /// # Errors
     /// [`AppendError`] when it was not stored.
@@ -333,7 +333,7 @@ impl Recorder {
             .await
     }
 
-    /// Notes whether nothing of the run is under way but calls that wait for people, which a pause hides.
+    /// Notes whether only calls that wait for people are in flight, which a pause hides.
     pub(crate) async fn note_call_waits(
         &self,
         not_paused: Option<&StartGuard<'_>>,
@@ -343,7 +343,7 @@ impl Recorder {
             .await
     }
 
-    /// Changes one of the phases, and shows in the log to which phase of the run that comes.
+    /// Changes one of the phases, and shows the resulting phase of the run in the log.
     async fn show_phase(
         &self,
         of: &AtomicI32,
@@ -385,7 +385,7 @@ impl Recorder {
             && self.last_sequence().saturating_sub(last) >= EVENTS_PER_CHECKPOINT
     }
 
-    /// Notes up to which event a checkpoint speaks of the run.
+    /// Notes the last event that a checkpoint of the run covers.
     pub(crate) fn note_checkpoint(&self, through: u64) {
         self.inner.checkpointed.store(through, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Runs that rest: nothing of them is under way but waits, so they leave memory until one of them is due
-//! or something reaches them from outside.
+//! Runs that rest: only waits of theirs are in progress, so they leave memory until a wait is due
+//! or a request reaches the run.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// Takes what keeps others from the run until its task is forgotten.
+    /// Consumes the guard that keeps others from the run until its task is forgotten.
     pub(crate) fn new(due: Timestamp, mut leaving: Leaving) -> Self {
         leaving.leave();
         Self {
@@ -30,7 +30,7 @@ impl Departure {
         }
     }
 
-    /// Returns when the run is to be woken at the latest.
+    /// Returns the latest time to wake the run.
     pub(crate) fn due(&self) -> Timestamp {
         self.due
     }
@@ -39,7 +39,7 @@ impl Departure {
 /// Wakes the task that looks for runs that are due.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// When it looks again, in Unix nanoseconds; the largest number while it is looking.
+    /// The time of its next look, in Unix nanoseconds; the largest number during a look.
     next: AtomicI64,
     earlier: Notify,
 }
@@ -54,30 +54,30 @@ impl Default for Alarm {
 }
 
 impl Alarm {
-    /// Makes sure that a look is taken at `due`.
+    /// Makes sure that the task looks for due runs at `due`.
     pub(crate) fn set(&self, due: Timestamp) {
         if due.unix_nanos() < self.next.load(Ordering::SeqCst) {
             self.earlier.notify_one();
         }
     }
 
-    /// Notes that a look begins: what rests from now on may be missed by it.
+    /// Notes that a look begins: it may miss runs that rest from now on.
     pub(crate) fn look(&self) {
         self.next.store(i64::MAX, Ordering::SeqCst);
     }
 
-    /// Notes when the next look is taken.
+    /// Notes the time of the next look.
     pub(crate) fn rest_until(&self, next: Timestamp) {
         self.next.store(next.unix_nanos(), Ordering::SeqCst);
     }
 
-    /// Waits until a look is to be taken earlier than noted.
+    /// Waits until a run is due before the noted time of the next look.
     pub(crate) async fn earlier(&self) {
         self.earlier.notified().await;
     }
 }
 
-/// Sees to it that a run is taken over once, however many things reach it at the same time.
+/// Ensures that a run is taken over once, however many requests reach it at the same time.
 #[derive(Clone, Debug)]
 pub(crate) struct Wakers(Arc<[Mutex<()>]>);
 

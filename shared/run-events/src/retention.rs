@@ -56,7 +56,8 @@ impl Counters {
 /// The owner of a log whose old runs are deleted.
 #[async_trait]
 pub trait SweepTarget: Send + Sync {
-    /// Deletes what is old beside the log. Returns the guard of its runs for this pass, and what was deleted.
+    /// Deletes old data alongside the log. Returns the guard of its runs for this pass, and a
+    /// report of the deletion.
     ///
     /// # Errors
     /// The reason that the pass cannot be made now.
@@ -76,8 +77,8 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Takes a log, the name of its file and the times for which its runs are kept. `success` is the state of a
-    /// run that succeeded.
+    /// Makes the sweeper of a log, with the name of its file and the retention times of its runs.
+    /// `success` is the state of a run that succeeded.
     pub fn new(
         name: &'static str,
         log: RunLogs,
@@ -125,7 +126,7 @@ impl Sweeper {
     /// Makes a pass.
     ///
     /// # Errors
-    /// The reason that it ended early.
+    /// The reason for its early end.
     pub async fn pass(&mut self, target: &dyn SweepTarget) -> Result<PassReport, RetentionError> {
         let now = self.clock.now();
         let begun = target.begin(now).await;
@@ -160,8 +161,8 @@ impl SweepTarget for ServiceRuns {
 }
 
 impl Runs {
-    /// Begins to delete runs that ended long ago, until the service ends. `name` is that of the log's file,
-    /// `service` the retention of the other data of the service.
+    /// Begins to delete runs that ended long ago, until the service ends. `name` is the name of the
+    /// log's file, `service` the retention of the other data of the service.
     pub fn retain(
         &self,
         name: &'static str,

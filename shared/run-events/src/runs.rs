@@ -25,7 +25,7 @@ use crate::waiting::follow_call_waits;
 use crate::waits::{DeclaredSignals, RecordedWaits, Waits};
 use crate::watch::Records;
 
-/// How many runs are read at a time.
+/// The number of runs that are read at a time.
 const PAGE: usize = 256;
 
 /// All runs of one service.
@@ -41,7 +41,7 @@ pub struct Runs {
     other_owner: Arc<OnceLock<RunServiceClient<Outbound>>>,
 }
 
-/// Deletes what belongs to a run that is about to be deleted.
+/// Deletes the data of a run that is about to be deleted.
 type BeforeDeletion = Box<dyn Fn(RunId) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// Executes a run that rested.
@@ -52,7 +52,7 @@ pub(crate) type Resume = Box<dyn Fn(OpenRun) -> BoxFuture<'static, ()> + Send + 
 pub struct OpenRun {
     /// Writes its further events.
     pub recorder: Recorder,
-    /// What was stored beside it.
+    /// The data that was stored alongside it.
     pub meta: RunMeta,
     /// The kind that the owner gave it.
     pub kind: String,
@@ -60,7 +60,7 @@ pub struct OpenRun {
     pub created: Timestamp,
     /// Its start: the first of its events.
     pub started: common::RunStarted,
-    /// What happened so far, as far as it is needed to continue the run (rule W5).
+    /// The events so far that are needed to continue the run (rule W5).
     pub events: Vec<common::RunEvent>,
 }
 
@@ -103,7 +103,7 @@ impl Runs {
         self.store.list_page(request).await
     }
 
-    /// Returns what was stored beside a run.
+    /// Returns the data that is stored alongside a run.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or a storage that does not work.
@@ -133,8 +133,9 @@ impl Runs {
         Ok(open)
     }
 
-    /// Returns what `of` finds in what was stored beside the runs that have not ended, a page of which is in
-    /// memory at a time. Runs beside which nothing can be read are left out: they do not continue.
+    /// Returns the values that `of` finds in the stored data of the runs that have not ended, a
+    /// page of which is in memory at a time. Runs with unreadable data are left out: they do not
+    /// continue.
     ///
     /// # Errors
     /// A storage that does not work.
@@ -228,7 +229,7 @@ impl Runs {
         self.store.delete(run_id).await
     }
 
-    /// Deletes a finished run with all that belongs to it and the name of its request; nothing if it is gone.
+    /// Deletes a finished run, its data and the id of its request, unless it is gone already.
     ///
     /// # Errors
     /// RUN_NOT_FINISHED, or a storage that does not work.
@@ -248,7 +249,7 @@ impl Runs {
         }
     }
 
-    /// Deletes what belongs to a finished run and lies elsewhere.
+    /// Deletes the data of a finished run that is stored elsewhere.
     pub(crate) async fn delete_what_belongs_to(&self, run: RunId) -> Result<(), Failure> {
         match self.before_deletion.get() {
             Some(before) => before(run).await,
@@ -256,7 +257,7 @@ impl Runs {
         }
     }
 
-    /// Lets `before` delete what belongs to a finished run before the run itself is deleted, so that a
+    /// Lets `before` delete the data of a finished run before the run itself is deleted, so that a
     /// deletion that was interrupted can be repeated. To be called once.
     pub fn before_deletion(
         &self,
@@ -266,7 +267,7 @@ impl Runs {
         let _ = self.before_deletion.set(Box::new(before));
     }
 
-    /// Executes `work` as a task that outlives the caller, and records how it ended.
+    /// Executes `work` as a task that outlives the caller, and records its outcome.
     ///
     /// The task runs in the present span and in the run's own call context. At the run's deadline
     /// the control is cancelled; work that does not end within 1.5 s of a cancel is dropped. A
@@ -290,7 +291,7 @@ impl Runs {
         self.execute_followed(recorder, waits, work);
     }
 
-    /// Takes the other service that has runs below those of this one, so that a pause reaches them too.
+    /// Sets the other service with runs below the runs of this one, so that pauses reach them.
     pub fn pause_below(&self, other: Transport) {
         // A second client would be of the same service.
         let _ = self
@@ -347,13 +348,13 @@ impl Runs {
         &self.clock
     }
 
-    /// Returns what makes ids.
+    /// Returns the source of ids.
     pub fn ids(&self) -> &Arc<dyn IdSource> {
         &self.ids
     }
 
-    /// Takes a run below the runs of `path` over, with `newest` of its events at most; nothing comes back
-    /// if it has ended.
+    /// Takes over a run below the runs of `path`, with at most `newest` of its events; none if it
+    /// has ended.
     pub(crate) async fn reopen(
         &self,
         summary: RunSummary,

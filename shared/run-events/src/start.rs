@@ -17,28 +17,28 @@ use crate::phase;
 use crate::recorder::{Recorder, Stamp};
 use crate::runs::Runs;
 
-/// How long a run may take when the caller does not say.
+/// The default timeout of a run.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// The longest time that a caller may ask for.
+/// The longest timeout that a caller may request.
 const MAX_TIMEOUT: Duration = DAY;
 
-/// How long a run that can wait may take when the caller does not say.
+/// The default timeout of a run that can wait.
 const DEFAULT_WAITING_TIMEOUT: Duration = DAY.saturating_mul(30);
 
-/// The longest time that a caller may ask for a run that can wait.
+/// The longest timeout that a caller may request for a run that can wait.
 const MAX_WAITING_TIMEOUT: Duration = DAY.saturating_mul(366);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a service says of a run that it starts.
+/// The parameters of a run to start.
 #[derive(Clone, Debug)]
 pub struct StartRun {
     /// The kind, by which the owner distinguishes its runs, such as `turn`.
     pub kind: &'static str,
-    /// What the run is; none for what most runs of the service are.
+    /// The owner of the run; none for the owner of most runs of the service.
     pub owner: Option<RunOwner>,
-    /// What is executed: a profile, workflow or tool id; may be empty.
+    /// The id of the executed profile, workflow or tool; may be empty.
     pub subject: String,
     /// The conversation that the run belongs to and whose workspace it uses; may be empty.
     pub conversation_id: String,
@@ -46,28 +46,28 @@ pub struct StartRun {
     pub request_id: String,
     /// The scope in which request ids count, such as the name of the method.
     pub scope: &'static str,
-    /// The digest of the request, by which a repeat with another body is known.
+    /// The digest of the request, by which a repeat with another body is recognised.
     pub body_hash: run_log::Hash,
-    /// What the run was given, as JSON, for the record.
+    /// The input of the run, as JSON, for the record.
     pub input_json: String,
     /// Whether the input is text that a model wrote.
     pub input_is_model_text: bool,
-    /// What the caller asked of durability and time.
+    /// The caller's options of durability and time.
     pub options: Option<common::RunOptions>,
     /// Whether the run can wait for a time, a signal or a person, for which it gets more time.
     pub can_wait: bool,
     /// A point that the deadline may not pass, such as the parent's deadline.
     pub deadline_cap: Option<Timestamp>,
-    /// What the owner needs to resume the run.
+    /// The data that the owner needs to resume the run.
     pub owner_data: serde_json::Value,
     /// Events that are recorded together with the start: after a crash either all of them are
-    /// there, or there is no run.
+    /// stored, or the run does not exist.
     pub first_events: Vec<Kind>,
     /// The key under which the run continues alone; empty for none.
     pub concurrency_key: String,
     /// Its priority, 0 to 9.
     pub priority: u32,
-    /// What the run may use, where it works for an agent.
+    /// The grant of a run that works for an agent.
     pub grant: Option<common::CallGrant>,
     /// The run of which this one is a fork.
     pub forks: Option<RunId>,
@@ -86,7 +86,7 @@ pub enum Started {
     Replayed(common::Run),
 }
 
-/// Returns the digest of a request, by which a repeat with another body is known.
+/// Returns the digest of a request, by which a repeat with another body is recognised.
 pub fn request_hash(message: &impl Message) -> run_log::Hash {
     run_log::Hash::of(&message.encode_to_vec())
 }

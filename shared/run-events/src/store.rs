@@ -13,7 +13,7 @@ use crate::damage::{DamagedLog, Unreadable};
 use crate::failure::{no_such_run, read_failure, storage_failure, wrong_state};
 use crate::meta::RunMeta;
 
-/// How many runs or events are read from the log at a time.
+/// The number of runs or events that are read from the log at a time.
 pub(crate) const PAGE: usize = 256;
 
 /// The stored runs of one service.
@@ -30,7 +30,7 @@ pub(crate) fn decode_all(stored: &[Event]) -> Result<Vec<common::RunEvent>, Dama
 }
 
 impl RunStore {
-    /// Returns what the log knows of the run.
+    /// Returns the log's summary of the run.
     pub(crate) async fn find(&self, run_id: &str) -> Result<RunSummary, Failure> {
         let run: RunId = run_id.parse().map_err(|_| no_such_run(run_id))?;
         if run.owner().service() != self.owner {
@@ -47,14 +47,14 @@ impl RunStore {
         self.resource(summary).await
     }
 
-    /// Returns everything that happened in a run.
+    /// Returns all events of a run.
     pub(crate) async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
         let mut events = Vec::new();
         let read = self.read_span(run, 0, u64::MAX, &mut events).await;
         read.map(|()| events).map_err(Failure::from)
     }
 
-    /// Reads what happened in a run after a sequence, up to another.
+    /// Reads the events of a run after a sequence, up to another.
     pub(crate) async fn read_span(
         &self,
         run: RunId,

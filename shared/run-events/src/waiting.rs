@@ -7,7 +7,7 @@ use crate::recorder::Recorder;
 pub(crate) async fn follow_call_waits(recorder: Recorder, control: RunControl) {
     let waits = recorder.call_waits();
     let mut changed = waits.changes();
-    // A run that an earlier process left waiting continues; what still waits reports it again.
+    // A run that an earlier process left waiting continues; calls that still wait report it again.
     if !recorder.was_left_waiting() {
         // It fails when the sender is gone, and the recorder holds the sender.
         let _ = changed.changed().await;

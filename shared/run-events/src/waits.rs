@@ -1,8 +1,8 @@
-//! What the nodes of a run wait for: timers, signals and answers of people.
+//! The waits of the nodes of a run: for timers, signals and answers of people.
 //!
-//! A wait is an event of the run, and so is what woke it: of several things that could wake a wait,
-//! the first in the log counts. [`RecordedWaits`] is the state that the events give, before a restart
-//! and after it; [`Waits`] changes it, an event at a time.
+//! A wait is an event of the run, and so is its wake-up: of several events that could wake a wait,
+//! the first in the log counts. [`RecordedWaits`] is the state that results from the events, before
+//! a restart and after it; [`Waits`] changes it, an event at a time.
 
 mod board;
 mod deliver;
@@ -44,9 +44,9 @@ pub struct Waits {
 struct Inner {
     recorder: Recorder,
     declared: DeclaredSignals,
-    /// Held while an event is recorded, so that what comes first here comes first in the log.
+    /// Held while an event is recorded, so that the order here is the order in the log.
     board: Mutex<RecordedWaits>,
-    /// How many nodes await what wakes them.
+    /// The number of nodes that await their wake-up.
     awaited: Arc<AtomicUsize>,
 }
 
@@ -61,13 +61,13 @@ pub struct BegunWait {
 }
 
 impl BegunWait {
-    /// Returns when the wait began, before a restart perhaps.
+    /// Returns the start time of the wait, which may lie before a restart.
     pub fn begun(&self) -> Timestamp {
         self.begun
     }
 }
 
-/// Counts a node that awaits what wakes it.
+/// Counts a node that awaits its wake-up.
 #[derive(Debug)]
 struct Awaited(Arc<AtomicUsize>);
 
@@ -85,7 +85,7 @@ impl Drop for Awaited {
 }
 
 impl Waits {
-    /// Makes the waits of a run from what was recorded of them.
+    /// Makes the waits of a run from their recorded state.
     pub fn new(recorder: Recorder, recorded: RecordedWaits, declared: DeclaredSignals) -> Self {
         let inner = Inner {
             recorder,
@@ -98,8 +98,8 @@ impl Waits {
         }
     }
 
-    /// Begins a wait, or continues the one with its id that was recorded before, which keeps the time
-    /// at which it is due. The event rides on the next commit.
+    /// Begins a wait, or continues the recorded wait with its id, which keeps the time at which it
+    /// is due. The event rides on the next commit.
     ///
     /// # Errors
     /// [`AppendError`] when the event cannot be taken.
@@ -149,10 +149,10 @@ impl Waits {
         })
     }
 
-    /// Waits until something wakes a wait, at the latest the time at which it is due.
+    /// Waits until a wait is woken, at the latest by the time at which it is due.
     ///
     /// # Errors
-    /// [`AppendError`] when what woke it cannot be recorded.
+    /// [`AppendError`] when the wake-up cannot be recorded.
     pub async fn woken(self, begun: BegunWait) -> Result<Woken, AppendError> {
         let BegunWait {
             wait_id,
@@ -162,7 +162,7 @@ impl Waits {
             ..
         } = begun;
         tokio::select! {
-            // What was recorded before the time came counts.
+            // A wake-up that was recorded before the time came counts.
             biased;
             woken = &mut woken => return woken.map_err(|_| AppendError::Fenced),
             () = self.until(due) => {}
@@ -171,8 +171,8 @@ impl Waits {
         woken.await.map_err(|_| AppendError::Fenced)
     }
 
-    /// Refuses signals from now on, because the run is about to end; returns those that no wait has
-    /// consumed, by name.
+    /// Refuses signals from now on, because the run is about to end; returns the signals that no
+    /// wait has consumed, by name.
     pub async fn close(&self) -> Vec<common::UnconsumedSignals> {
         let mut board = self.inner.board.lock().await;
         let unconsumed = board.close().into_iter();
@@ -188,7 +188,7 @@ impl Waits {
     /// end with [`End::Rests`](crate::End::Rests).
     ///
     /// # Errors
-    /// [`AppendError`] when that was not stored, or what was submitted before was lost.
+    /// [`AppendError`] when that was not stored, or events that were submitted before were lost.
     pub async fn leave(
         &self,
         leaving: Leaving,
@@ -217,7 +217,7 @@ impl Waits {
         Ok(Some(Departure::new(due, leaving)))
     }
 
-    /// Returns what people are asked.
+    /// Returns the open waits for people.
     pub(crate) async fn asked(&self) -> Vec<common::Wait> {
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
@@ -237,7 +237,7 @@ impl Waits {
         }
     }
 
-    /// Wakes a wait because its time came, unless something else has woken it.
+    /// Wakes a wait because its time came, unless it was woken before.
     async fn fall_due(&self, wait_id: &str) -> Result<(), AppendError> {
         let mut board = self.inner.board.lock().await;
         let Some(wait) = board.find(wait_id) else {

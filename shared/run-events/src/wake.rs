@@ -22,16 +22,16 @@ use crate::recorder::Recorder;
 use crate::runs::{OpenRun, Runs};
 use crate::store::{PAGE, decode_all};
 
-/// How many due runs are woken at once, and looked up at once.
+/// The number of due runs that are woken at once, and looked up at once.
 const AT_ONCE: usize = 256;
 
-/// How long until the next look for due runs at the latest: the clock may be moved meanwhile.
+/// The longest time until the next look for due runs: the clock may be moved meanwhile.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// How long until runs that could not be woken are tried again.
+/// The time until runs that could not be woken are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The state in which a run is found when something arrives for it.
+/// The state in which a run is found when a request arrives for it.
 pub(crate) enum RunPresence {
     /// A task executes it, and it does not leave memory while the second value lives.
     Present(Active, Presence),
@@ -83,7 +83,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Finds a run for something that reaches it from outside, and wakes it if it rests.
+    /// Finds a run for a request, and wakes it if it rests.
     pub(crate) async fn reach(&self, run_id: &str) -> Result<RunPresence, Failure> {
         let run = self.store().find(run_id).await?.id;
         loop {
@@ -98,7 +98,7 @@ impl Runs {
         }
     }
 
-    /// Wakes a run if it rests; nothing comes back once a task executes it.
+    /// Wakes a run if it rests; returns none once a task executes it.
     async fn find_and_wake(&self, run_id: &str) -> Result<Option<RunPresence>, Failure> {
         let run = self.store().find(run_id).await?.id;
         // While another task takes the run over, it neither rests nor is it executed.
@@ -120,12 +120,12 @@ impl Runs {
         Some(RunPresence::Present(active, presence))
     }
 
-    /// Takes a run over that was due when it was looked up, unless something else did.
+    /// Takes a run over that was due when it was looked up, unless another task did.
     async fn wake(&self, summary: RunSummary) -> Result<(), Failure> {
         let _alone = self.wakers().lock(summary.id).await;
         match self.present(summary.id).await {
             Some(_) => Ok(()),
-            // What was woken and rests again since then is woken once more, which does no harm.
+            // A run that was woken and rests again is woken once more, which does no harm.
             None => self.resume_resting(summary).await,
         }
     }
@@ -140,8 +140,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes a run over with everything that happened in it; nothing comes back if it has ended. One
-    /// whose log is damaged ends as failed, which is all that can be recorded of it.
+    /// Takes a run over with its events; returns none if it has ended. A run whose log is damaged
+    /// ends as failed, which is all that can be recorded of it.
     pub(crate) async fn take_over(&self, summary: RunSummary) -> Result<Option<OpenRun>, Failure> {
         let (run, kind) = (summary.id, summary.kind.clone());
         let (created, due) = (summary.created, summary.due);
@@ -207,7 +207,7 @@ impl Runs {
         self.execute(recorder, ended);
     }
 
-    /// Wakes what is due; returns how long nothing further is.
+    /// Wakes the runs that are due; returns the time until the next look.
     async fn wake_due(&self) -> Result<Duration, Failure> {
         let mut waking = Waking::default();
         loop {
@@ -219,7 +219,7 @@ impl Runs {
             for summary in due {
                 found |= waking.begin(self, summary);
             }
-            // The next ones begin while half of these are under way.
+            // The next ones begin while half of these are in progress.
             waking.wait(if found { AT_ONCE / 2 } else { 0 }).await;
             if !found {
                 return match waking.begun.is_empty() {
@@ -244,7 +244,7 @@ impl Runs {
 #[derive(Default)]
 struct Waking {
     tasks: FuturesUnordered<JoinHandle<(RunId, Result<(), Failure>)>>,
-    /// Runs that are under way, and those that could not be woken.
+    /// Runs whose waking is in progress, and runs that could not be woken.
     begun: HashSet<RunId>,
 }
 
@@ -261,7 +261,7 @@ impl Waking {
         true
     }
 
-    /// Waits until no more than `most` are under way.
+    /// Waits until no more than `most` are in progress.
     async fn wait(&mut self, most: usize) {
         while self.tasks.len() > most
             && let Some(woken) = self.tasks.next().await
@@ -278,11 +278,10 @@ impl Waking {
     }
 }
 
-/// Carries work out although its caller may leave: what is recorded is to take
-/// effect.
+/// Carries work out although its caller may leave: recorded events are to take effect.
 ///
 /// # Errors
-/// That of the work, or UNAVAILABLE when the process ends.
+/// The error of the work, or UNAVAILABLE when the process ends.
 pub async fn to_its_end<T, E>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E>

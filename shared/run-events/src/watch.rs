@@ -18,10 +18,10 @@ use crate::codec::timestamp_to_proto;
 use crate::failure::read_failure;
 use crate::store::RunStore;
 
-/// How long a watch may be silent before it sends a heartbeat.
+/// The time without events after which a watch sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// How long a follower shall wait before it asks again after a drain.
+/// The time that a follower shall wait before its next request after a drain.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The records of a watch, encoded.
@@ -109,7 +109,7 @@ impl RunStore {
     }
 }
 
-/// What a watch has to say next.
+/// The next step of a watch.
 enum Next {
     Events(Vec<run_log::Event>),
     Gap { next: u64 },
@@ -120,7 +120,7 @@ enum Next {
 
 async fn next(follower: &mut Follower, drain: &Drain, run_id: &str) -> Result<Next, Failure> {
     tokio::select! {
-        // Events first: a server that drains still gives what is there.
+        // Events first: a server that drains still sends the stored ones.
         biased;
         batch = follower.next_batch() => match batch {
             Ok(Some(Batch::Events(events))) => Ok(Next::Events(events)),

@@ -15,7 +15,7 @@ use crate::meta::RunMeta;
 use crate::runs::Runs;
 use crate::store::PAGE;
 
-/// Retention of what a service keeps beside its runs.
+/// Retention of the data that a service keeps alongside its runs.
 #[async_trait]
 pub trait ServiceRetention: Send + Sync {
     /// Whether a finished run must stay for a reason that only its service knows.
@@ -24,15 +24,15 @@ pub trait ServiceRetention: Send + Sync {
     /// A status when that cannot be known.
     async fn must_stay(&self, run: &RunSummary) -> Result<bool, Status>;
 
-    /// Deletes what is old beside the runs. Returns the numbers of runs that went with it, and of bytes that went
-    /// back to the file system.
+    /// Deletes old data alongside the runs. Returns the numbers of runs that were deleted with it,
+    /// and of bytes that were returned to the file system.
     ///
     /// # Errors
     /// A status when it cannot be deleted.
     async fn sweep(&self, now: Timestamp, guard: &RunGuard<'_>) -> Result<PassReport, Status>;
 }
 
-/// The retention of a service that keeps nothing beside its runs.
+/// The retention of a service that keeps nothing alongside its runs.
 #[derive(Clone, Copy, Debug)]
 pub struct RunsOnly;
 
@@ -52,8 +52,8 @@ pub struct RunGuard<'a> {
     runs: &'a Runs,
     neighbours: &'a Neighbours,
     service: &'a dyn ServiceRetention,
-    /// The runs of which calls are under way, once one was asked about. A run that ended before the pass makes no
-    /// further call.
+    /// The runs with calls in flight, once one was asked about. A run that ended before the pass
+    /// makes no further call.
     busy: OnceCell<HashSet<String>>,
     /// Whether runs above others are open.
     above: RunCache,
@@ -123,7 +123,7 @@ impl<'a> RunGuard<'a> {
 
     /// Whether a run above is open, or a call is not over.
     async fn is_in_use(&self, run: &RunSummary) -> Result<bool, Status> {
-        // Of a run beside which nothing can be read, no run is known above it.
+        // The runs above a run with unreadable data are unknown.
         let path = RunMeta::read(run).map_or_else(|_| Vec::new(), |meta| meta.path);
         for above in path.iter().filter_map(|step| step.parse().ok()) {
             if self.is_open(above).await? {

@@ -59,7 +59,8 @@ impl Neighbours {
         }
     }
 
-    /// Returns the runs of which calls are under way or wait for people, and those that execute such calls.
+    /// Returns the runs with calls that are in flight or wait for people, and the runs that execute
+    /// such calls.
     ///
     /// # Errors
     /// A status when the registry does not answer.

@@ -13,12 +13,12 @@ const LONGEST: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RetentionSettings {
-    /// The time for which what succeeded is kept after its end, from `1s` to `3650d`; `0s` keeps it for ever. Default
-    /// `30d`.
+    /// The time for which a succeeded run is kept after its end, from `1s` to `3650d`; `0s` keeps
+    /// it for ever. Default `30d`.
     #[serde(with = "settings::DurationText")]
     pub succeeded: Duration,
-    /// The time for which what failed, was cancelled or ended in doubt is kept after its end, from `1s` to `3650d`; `0s`
-    /// keeps it for ever. Default `30d`.
+    /// The time for which a run that failed, was cancelled or ended in doubt is kept after its end,
+    /// from `1s` to `3650d`; `0s` keeps it for ever. Default `30d`.
     #[serde(with = "settings::DurationText")]
     pub failed: Duration,
 }
@@ -34,12 +34,12 @@ impl Default for RetentionSettings {
 }
 
 impl RetentionSettings {
-    /// Returns the time for which what succeeded is kept; nothing for ever.
+    /// Returns the time for which a succeeded run is kept; none for ever.
     pub fn succeeded(&self) -> Option<Duration> {
         Some(self.succeeded).filter(|age| !age.is_zero())
     }
 
-    /// Returns the time for which what ended otherwise is kept; nothing for ever.
+    /// Returns the time for which a run that ended otherwise is kept; none for ever.
     pub fn failed(&self) -> Option<Duration> {
         Some(self.failed).filter(|age| !age.is_zero())
     }

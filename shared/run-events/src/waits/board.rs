@@ -1,4 +1,4 @@
-//! The state of the waits of a run, as its events give it.
+//! The state of the waits of a run, as it results from the events.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -8,44 +8,44 @@ use core_types::Timestamp;
 use run_log::Hash;
 use tokio::sync::oneshot;
 
-/// What woke a wait.
+/// The wake-up of a wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Woken {
-    /// What woke it.
+    /// Its cause.
     pub cause: WakeCause,
     /// The payload of the signal, or the answer, as JSON; empty if its time came.
     pub payload_json: String,
-    /// Who answered; empty unless a person did.
+    /// The person who answered; empty for any other cause.
     pub answered_by: String,
-    /// When it was due.
+    /// The time at which the wait was due.
     pub due: Option<prost_types::Timestamp>,
 }
 
 /// The waits of a run that were recorded, and the signals that none of them has consumed.
 #[derive(Debug, Default)]
 pub struct RecordedWaits {
-    /// What nothing has woken, in the order in which it began.
+    /// The waits that were not woken yet, in the order in which they began.
     open: BTreeMap<Key, OpenWait>,
-    /// What was woken and has not reached its node, by id.
+    /// The wake-ups that have not reached their nodes, by the id of the wait.
     woken: HashMap<String, (String, Woken)>,
     /// Signals that no wait has consumed, the oldest first.
     signals: VecDeque<common::SignalReceived>,
     signal_bytes: usize,
-    /// The digest of what each id of a signal or an answer was used for.
+    /// The digest of the signal or answer of each id.
     seen: HashMap<String, Hash>,
     received: usize,
     /// Whether the run is about to end, so that a signal would come too late.
     closed: bool,
 }
 
-/// When a wait began, and its id.
+/// The start time of a wait, and its id.
 pub(crate) type Key = (Timestamp, String);
 
 #[derive(Debug)]
 struct OpenWait {
     wait: common::Wait,
     due: Option<Timestamp>,
-    /// Wakes the node; nothing until it continues after a restart.
+    /// Wakes the node; none until it continues after a restart.
     wake: Option<oneshot::Sender<Woken>>,
 }
 
@@ -96,8 +96,8 @@ impl RecordedWaits {
         self.open.insert(key, OpenWait { wait, due, wake });
     }
 
-    /// Connects a recorded wait with its node again and returns when it began, if it is open, and when it is
-    /// due. The sender comes back if there is no such wait.
+    /// Connects a recorded wait with its node again and returns its start time, if it is open, and
+    /// the time at which it is due. Returns the sender if there is no such wait.
     pub(super) fn attach(
         &mut self,
         wait_id: &str,
@@ -128,24 +128,24 @@ impl RecordedWaits {
     }
 
     /// Returns the earliest time at which an open wait is due, if no wait but `awaited` open ones is left:
-    /// what was woken has reached its node, and what was recorded is awaited by one.
+    /// every wake-up has reached its node, and a node awaits each recorded wait.
     pub(super) fn earliest_of(&mut self, awaited: usize) -> Option<Option<Timestamp>> {
         self.forget_dropped();
         let settled = self.woken.is_empty() && self.open.len() == awaited;
         settled.then(|| self.open.values().filter_map(|open| open.due).min())
     }
 
-    /// Returns what people are asked.
+    /// Returns the open waits for people.
     pub(super) fn asked(&self) -> Vec<common::Wait> {
         asked(self.list().map(|(_, wait)| wait))
     }
 
-    /// Returns what is waited for, with when it began, in that order.
+    /// Returns the open waits with their start times, in that order.
     pub(crate) fn list(&self) -> impl Iterator<Item = (&Key, &common::Wait)> {
         self.open.iter().map(|(key, open)| (key, &open.wait))
     }
 
-    /// Returns a wait that nothing has woken.
+    /// Returns a wait that was not woken yet.
     pub(super) fn find(&self, wait_id: &str) -> Option<&common::Wait> {
         let mut waits = self.open.values().map(|open| &open.wait);
         waits.find(|wait| wait.wait_id == wait_id)
@@ -162,12 +162,12 @@ impl RecordedWaits {
         self.signals.iter().find(|signal| signal.name == name)
     }
 
-    /// Returns the number of signals that nothing has consumed, and the size of their payloads.
+    /// Returns the number of signals that no wait has consumed, and the size of their payloads.
     pub(super) fn kept_signals(&self) -> (usize, usize) {
         (self.signals.len(), self.signal_bytes)
     }
 
-    /// Takes no further signal; returns how many of each name nothing has consumed, by name.
+    /// Refuses further signals; returns the number of signals that no wait has consumed, by name.
     pub(super) fn close(&mut self) -> BTreeMap<&str, u32> {
         self.closed = true;
         let mut unconsumed = BTreeMap::new();
@@ -196,7 +196,7 @@ impl RecordedWaits {
         self.signals.push_back(signal);
     }
 
-    /// Wakes a wait. A signal is consumed by that.
+    /// Wakes a wait, which consumes its signal.
     pub(super) fn wake(&mut self, woken: &common::NodeWoken) {
         let found = self.open.keys().find(|(_, id)| *id == woken.wait_id);
         let Some(open) = found.cloned().and_then(|key| self.open.remove(&key)) else {
@@ -225,20 +225,20 @@ impl RecordedWaits {
         }
     }
 
-    /// Notes what an id was used for; an empty one is never used again.
+    /// Notes the digest of a signal or an answer that has an id.
     pub(super) fn see(&mut self, key: &Option<String>, digest: Hash) {
         if let Some(key) = key {
             self.seen.insert(key.clone(), digest);
         }
     }
 
-    /// Returns whether an id was used for the same; nothing if it was not used.
+    /// Returns whether an id was used for the same signal or answer; none if it was not used.
     pub(super) fn seen(&self, key: &Option<String>, digest: Hash) -> Option<bool> {
         let seen = self.seen.get(key.as_ref()?)?;
         Some(*seen == digest)
     }
 
-    /// Forgets the waits of a node and of what it repeats.
+    /// Forgets the waits of a node and of the nodes that it repeats.
     fn forget(&mut self, node_id: &str) {
         let concerns = |of: &str| {
             let rest = of.strip_prefix(node_id);
@@ -264,7 +264,7 @@ pub(super) fn woken_by_signal(
     }
 }
 
-/// Returns the digest of what an id is used for.
+/// Returns the digest of a signal or an answer.
 pub(super) fn digest(name: &str, payload_json: &str) -> Hash {
     Hash::of(format!("{name}\0{payload_json}").as_bytes())
 }
@@ -287,7 +287,7 @@ fn time(time: Option<prost_types::Timestamp>) -> Timestamp {
 /// The most questions of one run.
 const MAX_QUESTIONS: usize = 100;
 
-/// Returns those waits that are for a person.
+/// Returns the waits for a person.
 pub(crate) fn asked<'a>(waits: impl Iterator<Item = &'a common::Wait>) -> Vec<common::Wait> {
     let people = waits.filter(|wait| wait.kind() == WaitKind::HumanInput);
     people.take(MAX_QUESTIONS).cloned().collect()

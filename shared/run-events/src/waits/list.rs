@@ -1,4 +1,4 @@
-//! Listing what a run waits for, a page at a time.
+//! Listing the waits of a run, a page at a time.
 
 use contracts::tavern::run::v1::{ListWaitsRequest, ListWaitsResponse};
 use core_types::{PageToken, page::page_size};
