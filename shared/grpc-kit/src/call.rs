@@ -20,7 +20,7 @@ const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
 /// The prefix of headers that only services send, to each other and to backends.
 const OF_SERVICES: &str = "tavern-";
 
-/// The longest step of a path, in bytes, that is sent on; what is longer is cut.
+/// The longest step of a path, in bytes, that is sent on; a longer one is cut.
 const MAX_STEP_BYTES: usize = 160;
 
 /// The longest path header that is read.
@@ -74,7 +74,7 @@ impl CallContext {
         &self.path
     }
 
-    /// Returns the point by which everything must be done; `None` if there is no such point.
+    /// Returns the deadline of the call; `None` if it has none.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -109,8 +109,8 @@ impl CallContext {
         self
     }
 
-    /// Returns whether the stream that is being answered may send a message of `bytes` now. What is
-    /// large takes of a share that all streams of the peer have together, so a message is made only
+    /// Returns whether the stream that is being answered may send a message of `bytes` now. A large
+    /// message uses a share that all streams of the peer have together, so a message is made only
     /// when this was true; [`CallContext::admit_message`] waits until it is.
     pub fn try_admit_message(&self, bytes: usize) -> bool {
         let bound = self.large_message.as_ref();
@@ -183,8 +183,8 @@ impl CallContext {
         Ok(Self::new(Principal::LOCAL, path).with_deadline(deadline))
     }
 
-    /// Writes path and remaining time into the headers of a request. A timeout that stands there
-    /// already is only made shorter.
+    /// Writes path and remaining time into the headers of a request; shortens an existing timeout
+    /// only.
     pub(crate) fn write(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         if self.path.depth() > 0 {
             let steps: Vec<String> = self.path.steps().iter().map(|step| escape(step)).collect();
@@ -200,7 +200,7 @@ impl CallContext {
         if timeout.is_zero() {
             return Err(Failure::deadline_exceeded().into_status());
         }
-        // What the program itself has written is well formed.
+        // A header that the program itself has written is well formed.
         let own = deadline::read(headers).ok().flatten();
         let timeout = own.map_or(timeout, |own| own.min(timeout));
         deadline::write(headers, timeout);
@@ -208,7 +208,7 @@ impl CallContext {
     }
 }
 
-/// Removes from the request of a client all that only services say, so that it begins a path of its own.
+/// Removes the headers of services from a client's request, so that it begins a path of its own.
 pub(crate) fn remove_headers_of_services(headers: &mut HeaderMap) {
     let names = headers.keys();
     let forged = names.filter(|name| name.as_str().starts_with(OF_SERVICES));
@@ -218,7 +218,7 @@ pub(crate) fn remove_headers_of_services(headers: &mut HeaderMap) {
     }
 }
 
-/// What a caller keeps of its time, so that it can still answer after a call of its own ran out.
+/// Returns the time that a caller reserves to answer after a call of its own timed out.
 fn margin(remaining: Duration) -> Duration {
     (remaining / 20).min(Duration::from_millis(50))
 }

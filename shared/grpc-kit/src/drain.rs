@@ -1,10 +1,10 @@
-//! Telling servers and streams that it is time to end.
+//! Notices to servers and streams that they are to end.
 
 use std::{io, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-/// How long a process that is aborted has for killing what it started.
+/// The time that an aborted process has for killing its children.
 const ABORT_GRACE: Duration = Duration::from_millis(500);
 
 /// Notifies a handler that its server or connection is about to go away.
@@ -39,7 +39,7 @@ impl Drain {
     }
 }
 
-/// When servers are to end: first in order, then at once. Clones belong together.
+/// The signal for servers to end: first in order, then at once. Clones belong together.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     pub(crate) drain: CancellationToken,
@@ -51,7 +51,7 @@ pub struct Shutdown {
 pub struct ShutdownHandle(Shutdown);
 
 impl ShutdownHandle {
-    /// Lets servers finish what they have begun.
+    /// Lets servers finish their open calls and streams.
     pub fn drain(&self) {
         self.0.drain.cancel();
     }
@@ -64,11 +64,11 @@ impl ShutdownHandle {
 }
 
 impl Shutdown {
-    /// Drains at the first SIGTERM or SIGINT. At the second it aborts and ends the process, as there
-    /// may be more to wait for than servers.
+    /// Drains at the first SIGTERM or SIGINT. At the second it aborts and ends the process, which
+    /// may wait for more than its servers.
     ///
     /// # Errors
-    /// When the signals cannot be caught.
+    /// An I/O error when the signals cannot be caught.
     pub fn on_signals() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         let mut terminate = signal(SignalKind::terminate())?;
@@ -90,7 +90,7 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// Leaves it to the handle. Nothing happens when the handle is dropped.
+    /// Leaves the shutdown to the handle. A dropped handle does nothing.
     pub fn manual() -> (Self, ShutdownHandle) {
         let shutdown = Self {
             drain: CancellationToken::new(),
@@ -99,7 +99,7 @@ impl Shutdown {
         (shutdown.clone(), ShutdownHandle(shutdown))
     }
 
-    /// Waits until servers have to finish. For the parts of a program that are no server.
+    /// Waits until servers have to finish. For the parts of a program that are not servers.
     pub async fn started(&self) {
         self.drain.cancelled().await;
     }

@@ -17,12 +17,13 @@ const MAY_HAVE_ARRIVED: &str = "may_have_arrived";
 /// The common prefix of the reasons' names in the proto, which does not travel.
 const REASON_PREFIX: &str = "ERROR_REASON_";
 
-/// The most bytes of violations and metadata that are reported, but for one violation that always is. A
-/// status travels in the trailers of an answer, of which clients take 8 KiB at the least, and takes a
-/// third more there; a client that is sent more may tell its user of trailers instead of what was wrong.
+/// The most bytes of violations and metadata that are reported, but for one violation that always
+/// is. A status travels in the trailers of an answer, of which clients accept 8 KiB at the least,
+/// and is a third larger there; a client that receives more may report the trailers instead of the
+/// error.
 const MAX_DETAIL_BYTES: usize = 3 << 10;
 
-/// What a violation takes beside its texts, in bytes.
+/// The size of a violation without its texts, in bytes.
 const VIOLATION_BYTES: usize = 8;
 
 /// The most bytes of one field's path, of one description, of one value of the metadata, and of a
@@ -41,7 +42,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Begins a failure. The message is for the caller and says nothing about the inside.
+    /// Begins a failure. The message is for the caller and reveals nothing about the inside.
     pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -84,7 +85,7 @@ impl Failure {
         .metadata("observed", observed.to_string())
     }
 
-    /// Begins the answer where another service that is needed does not answer.
+    /// Begins the answer for a needed service that does not answer.
     pub fn dependency_unavailable(service: &str) -> Self {
         Self::new(
             Code::Unavailable,
@@ -159,7 +160,7 @@ impl Failure {
         }
     }
 
-    /// Says when trying again can help.
+    /// Adds the time after which a retry can help.
     #[must_use]
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.retry_after = Some(delay);
@@ -171,8 +172,8 @@ impl Failure {
         self.reason
     }
 
-    /// Makes the status. What would make it too long to travel is cut, and the last violation then
-    /// says how many there are besides.
+    /// Makes the status. Details that would make it too long to travel are cut, and the last
+    /// violation then states how many more there are.
     pub fn into_status(self) -> Status {
         let mut details = ErrorDetails::new();
         let mut metadata = self.metadata;
@@ -206,7 +207,7 @@ impl Failure {
     }
 }
 
-/// Cuts a text that is too long, and shows that it is cut.
+/// Cuts a text that is too long, and marks the cut.
 fn cut(text: &mut String) {
     const MARK: &str = "...";
     if text.len() > MAX_TEXT_BYTES {
@@ -215,7 +216,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// As many violations as have room, in bytes, and how many more there are.
+/// Returns the violations that fit into `room` bytes, followed by the number of the others.
 fn reported(mut violations: Vec<FieldViolation>, mut room: usize) -> Vec<FieldViolation> {
     let fits = |violation: &mut FieldViolation| {
         cut(&mut violation.field);
@@ -245,7 +246,7 @@ impl From<Failure> for Status {
     }
 }
 
-/// Logs `error` with all its causes and makes the status that gives the caller only the trace id.
+/// Logs `error` with all its causes and makes the status for the caller, with only the trace id.
 pub fn internal(error: &(dyn Error + 'static)) -> Status {
     let trace_id = telemetry::context::current_trace_id();
     tracing::error!(trace_id, error = chain(error), "internal error");
@@ -263,7 +264,7 @@ pub(crate) fn internal_status(trace_id: &str) -> Status {
     .into_status()
 }
 
-/// Returns an error and its causes, each behind what it caused.
+/// Returns an error and its causes, each behind its effect.
 pub fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
@@ -300,7 +301,7 @@ pub fn metadata(status: &Status) -> HashMap<String, String> {
 }
 
 /// Returns whether a request that was not answered may have been carried out: its connection broke
-/// after it had left. A service that was not there, or that refused, did nothing.
+/// after it had left. A service that was not reachable, or that refused, did nothing.
 pub fn may_have_arrived(status: &Status) -> bool {
     metadata(status).contains_key(MAY_HAVE_ARRIVED)
 }
@@ -316,7 +317,7 @@ pub fn violations(status: &Status) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns when trying again can help; `None` if the status does not say so.
+/// Returns the time after which a retry can help; `None` if the status has none.
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status
         .get_details_retry_info()

@@ -10,11 +10,11 @@ use tonic_health::{
 
 use crate::{ClientSettings, Failure, remote};
 
-/// The name under which health checks ask whether the process lives: it serves from the start to the
-/// end, whatever it needs. Every other name, the empty one included, says whether it can do its work.
+/// The name for health checks of liveness: the process serves it from the start to the end,
+/// regardless of its needs. Every other name, the empty one included, is the name of a readiness.
 pub const LIVENESS: &str = "live";
 
-/// Asks a server whether it can do its work as a whole.
+/// Checks the readiness of a server as a whole.
 ///
 /// # Errors
 /// UNAVAILABLE when the server does not answer, or answers that it does not serve.
@@ -22,7 +22,7 @@ pub async fn check_health(settings: &ClientSettings) -> Result<(), Status> {
     check(settings, "").await
 }
 
-/// Asks a server whether it lives, whatever it needs for its work.
+/// Checks the liveness of a server, regardless of its needs.
 ///
 /// # Errors
 /// UNAVAILABLE when the server does not answer.

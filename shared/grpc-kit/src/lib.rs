@@ -14,14 +14,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! - [`settings`]: what an operator can choose.
+//! - [`settings`]: the settings of servers and clients.
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
 //! - [`transport`], [`call`]: calling them, each call with its context.
 //! - [`failure`]: rich errors, written and read.
 //! - [`program`]: running a service as a program of its own.
 //! - [`retry`]: when to send a request again.
-//! - [`Calls`]: the services, for handlers of plain HTTP beside gRPC.
-//! - `rpc`: what happens around every RPC: limits, deadline, panic, span.
+//! - [`Calls`]: the services, for handlers of plain HTTP alongside gRPC.
+//! - `rpc`: the frame of every RPC: limits, deadline, panic, span.
 
 #[cfg(feature = "allocator")]
 mod allocator;

@@ -1,4 +1,4 @@
-//! What is known of each method, read from descriptor sets.
+//! The properties of each method, read from descriptor sets.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ pub(crate) struct Method {
     pub(crate) infrastructure: bool,
     /// Whether it is answered while the server drains.
     pub(crate) while_draining: bool,
-    /// Its own limit of time.
+    /// Its own timeout.
     pub(crate) timeout: Option<Duration>,
     /// The largest message that its service reads, where the server reads larger ones.
     pub(crate) max_request: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Methods {
 }
 
 impl Methods {
-    /// Reads all methods of the sets, and those of health and reflection.
+    /// Reads all methods of the sets, and the methods of health and reflection.
     pub(crate) fn read(
         sets: &[&[u8]],
         timeouts: &HashMap<String, Duration>,

@@ -1,7 +1,7 @@
 //! One way to run a service as a program of its own.
 //!
 //! Every service starts in the same order: settings, telemetry, signals, listener, the service
-//! itself, recovery beside serving; and ends in the reverse one.
+//! itself, recovery alongside serving; and ends in the reverse order.
 
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::{future::Future, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
@@ -21,26 +21,26 @@ pub trait Program: Sized + Send + Sync + 'static {
     /// The name of the program.
     const NAME: &'static str;
 
-    /// What the service does, for `--help`.
+    /// The description of the service, for `--help`.
     const ABOUT: &'static str;
 
-    /// Returns how to serve.
+    /// Returns the settings of the server.
     fn server(settings: &Self::Settings) -> &ServerSettings;
 
-    /// Returns where traces, metrics and logs go.
+    /// Returns the settings of traces, metrics and logs.
     fn telemetry(settings: &Self::Settings) -> &TelemetrySettings;
 
     /// Puts the service together, with its peers at the addresses of the settings.
     ///
     /// # Errors
-    /// What cannot be opened or used.
+    /// The resource that cannot be opened or used.
     fn build(settings: Self::Settings) -> impl Future<Output = anyhow::Result<Self>> + Send;
 
-    /// Returns what a server serves.
+    /// Returns the services that a server offers.
     fn services(&self) -> Services;
 
-    /// Returns what answers requests other than gRPC; only with it is HTTP/1.1 accepted. Default:
-    /// nothing.
+    /// Returns the router for requests other than gRPC; only with it is HTTP/1.1 accepted. Default:
+    /// none.
     fn http(&self) -> Option<axum::Router> {
         None
     }
@@ -51,14 +51,13 @@ pub trait Program: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns what the service needs to do its work.
+    /// Returns the needs of the service for its work.
     ///
     /// # Errors
     /// An address that is not valid.
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>>;
 
-    /// Continues with what the process before this one left, while the server serves. Default:
-    /// nothing.
+    /// Continues the open work of the previous process, while the server serves. Default: nothing.
     ///
     /// # Errors
     /// A storage that does not work; it is logged.
@@ -66,7 +65,7 @@ pub trait Program: Sized + Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Ends in time what would outlast the drain, beside serving. Default: nothing.
+    /// Ends work in time that would outlast the drain, alongside serving. Default: nothing.
     fn drain(&self, shutdown: Shutdown, grace: Duration) -> impl Future<Output = ()> + Send {
         drop((shutdown, grace));
         async {}
@@ -77,7 +76,7 @@ pub trait Program: Sized + Send + Sync + 'static {
 }
 
 /// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78;
-/// whatever else keeps the service from starting, with exit code 1.
+/// any other failure to start, with exit code 1.
 pub async fn run<P: Program>() -> ExitCode {
     let arguments = command::<P>().get_matches();
     let config: Option<&PathBuf> = arguments.get_one("config");
@@ -139,7 +138,7 @@ pub fn print(text: &str) {
     }
 }
 
-/// Prints on standard error what kept a program from its work, and returns the code to exit with.
+/// Prints the error that ended a program on standard error, and returns the exit code.
 pub fn report_and_exit_code(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; there is no other place to report to.
     let _ = writeln!(stderr(), "error: {}", message_of(error));

@@ -1,4 +1,4 @@
-//! Whether a server can do its work, which is more than that it lives.
+//! The readiness of a server to do its work, which is more than its liveness.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -7,15 +7,15 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use crate::{Health, Transport, health::LIVENESS};
 
-/// How often needs are checked.
+/// The time between two checks of the needs.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a service may take to say that it lives.
+/// The time that a service may take to report that it lives.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 type Checked = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 
-/// Something without which a server cannot do its work.
+/// A condition without which a server cannot do its work.
 #[derive(Clone)]
 pub struct Need {
     name: &'static str,
@@ -29,7 +29,7 @@ impl fmt::Debug for Need {
 }
 
 impl Need {
-    /// Needs another service to live. Whether that one can do its own work is not asked: two services
+    /// Needs another service to live. The readiness of that service is not checked: two services
     /// that need each other would wait for ever.
     pub fn service(name: &'static str, transport: Transport) -> Self {
         let client = HealthClient::new(transport.outermost());
@@ -55,7 +55,7 @@ impl Need {
         }
     }
 
-    /// Needs a condition of the process itself; the error says what is missing.
+    /// Needs a condition of the process itself; the error names the missing part.
     pub fn condition(
         name: &'static str,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Need {
     }
 }
 
-/// Keeps the health of a server at what its needs allow, for ever.
+/// Keeps the health of a server in line with its needs, for ever.
 pub(crate) async fn watch(needs: &[Need], health: &Health) {
     let mut missing: BTreeMap<&str, String> = BTreeMap::new();
     if needs.is_empty() {

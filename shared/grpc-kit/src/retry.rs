@@ -1,4 +1,4 @@
-//! When to send a request to another service again, and how long to wait before.
+//! Retries of requests to another service, and the waits before them.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// The wait for each attempt at a call that has failed so far, before jitter.
 const ATTEMPT: Duration = Duration::from_millis(500);
 
-/// What the failure of a request means for the next attempt.
+/// The class of a failed request, which decides about the next attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
     /// The service is away or busy: the same request may succeed later. Retry it.
     Transient,
     /// The service refused the request: nothing happened, and a retry gets the same answer.
     Refused,
-    /// The service failed: what happened is unknown. Retry a few times at most.
+    /// The service failed: the effect is unknown. Retry a few times at most.
     Broken,
 }
 
@@ -77,14 +77,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns how long to wait after a failure: at least as long as the server asked for, where
-    /// that is not longer than 5 s.
+    /// Returns the wait after a failure: at least the time that the server asked for, if that is
+    /// not longer than 5 s.
     pub fn after(&mut self, status: &Status) -> Duration {
         let asked = crate::retry_after(status).unwrap_or_default();
         self.next_wait().max(asked.min(LONGEST))
     }
 
-    /// Returns how long to wait before the next attempt.
+    /// Returns the wait before the next attempt.
     pub fn next_wait(&mut self) -> Duration {
         let wait = jittered(self.next);
         self.next = (self.next * 2).min(LONGEST);
@@ -92,7 +92,7 @@ impl Backoff {
     }
 }
 
-/// How long to continue asking a service that is not there, and how long to wait in between.
+/// The time limit of retries to an unreachable service, and the waits in between.
 #[derive(Debug)]
 pub struct Patience {
     limit: Duration,
@@ -102,7 +102,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Continues for `limit`, but not past `deadline`.
+    /// Allows retries for `limit`, but not past `deadline`.
     pub fn new(limit: Duration, deadline: Instant) -> Self {
         Self {
             limit,
@@ -112,7 +112,7 @@ impl Patience {
         }
     }
 
-    /// Waits before the next try. Returns false if there should be none: because the failure is of
+    /// Waits before the next try. Returns false if none should follow: because the failure is of
     /// another kind, or because it has lasted too long.
     pub async fn wait_after(&mut self, status: &Status) -> bool {
         let overloaded =
@@ -128,14 +128,14 @@ impl Patience {
         true
     }
 
-    /// Begins again, after something went well.
+    /// Begins again, after a success.
     pub fn reset(&mut self) {
         self.until = self.deadline.min(Instant::now() + self.limit);
         self.backoff = Backoff::default();
     }
 }
 
-/// Returns how long to wait before a call that failed without effect is attempted again: up to half a
+/// Returns the wait before the next attempt at a call that failed without effect: up to half a
 /// second for each attempt so far, at least half of that.
 pub fn wait_after_attempt(attempt: u32) -> Duration {
     jittered(ATTEMPT * attempt)

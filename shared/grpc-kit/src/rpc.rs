@@ -1,7 +1,7 @@
 //! The frame of every RPC, over a socket and in process alike.
 //!
-//! [`Stack::serve`] is the whole of it, in order. It never fails and never panics: whatever goes
-//! wrong becomes a response with a status.
+//! [`Stack::serve`] is the whole of it, in order. It never fails and never panics: every error
+//! becomes a response with a status.
 
 mod body;
 mod frames;
@@ -40,8 +40,8 @@ use body::{RequestBody, ResponseBody};
 pub(crate) use frames::Lengths;
 use span::ObservedRpc;
 
-/// The time for which health and reflection streams continue when the server drains: they have nothing
-/// to finish.
+/// The time for which health and reflection streams continue when the server drains: they have no
+/// work to finish.
 const INFRASTRUCTURE_DRAIN: Duration = Duration::from_millis(200);
 
 /// The largest message that is sent, in bytes.
@@ -85,7 +85,7 @@ impl Origin {
     }
 }
 
-/// The services of a server with everything around them. Clones share their limits.
+/// The services of a server with their frame. Clones share their limits.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
     routes: Arc<Routes>,
@@ -228,7 +228,7 @@ impl Stack {
         })
     }
 
-    /// Replaces what the caller put into the extensions by what is true, and bounds messages.
+    /// Replaces the caller's extensions by the facts of this call, and bounds messages.
     fn prepare(
         &self,
         request: Request<Body>,
@@ -294,7 +294,7 @@ fn answer(rpc: &ObservedRpc, status: Status) -> Response<Body> {
     status.into_http()
 }
 
-/// Logs a panic and makes the status that gives the caller only the trace id.
+/// Logs a panic and makes the status, which has only the trace id for the caller.
 fn contain(panic: &(dyn Any + Send)) -> Status {
     let trace_id = telemetry::context::current_trace_id();
     let message = panic
@@ -339,7 +339,7 @@ impl Service<Request<Body>> for LocalStack {
             return Box::pin(DEPTH.scope(depth + 1, serving.map(Ok)));
         }
         Box::pin(async move {
-            // A task of its own, so that calls that go round do not grow one stack.
+            // A task of its own, so that circular calls do not grow one stack.
             let task = tokio::spawn(serving);
             tokio_util::task::AbortOnDropHandle::new(task)
                 .await

@@ -30,10 +30,10 @@ pub fn merge_pages(
     (runs, next.unwrap_or_default())
 }
 
-/// Returns the place after which the requested page begins; nothing for the first page.
+/// Returns the place after which the requested page begins; none for the first page.
 ///
 /// # Errors
-/// What is wrong with the token.
+/// The problem of the token.
 pub fn place_of_token(request: &ListRunsRequest) -> Result<Option<RunCursor>, String> {
     let token = PageToken::decode(&list_name(request), &request.page_token);
     let Some(token) = token.map_err(|error| error.to_string())? else {
@@ -45,17 +45,17 @@ pub fn place_of_token(request: &ListRunsRequest) -> Result<Option<RunCursor>, St
         .map_err(|error: RunCursorError| error.to_string())
 }
 
-/// Returns the token of the page after the one that ends with the run at `last`.
+/// Returns the token of the page after a page that ends with the run at `last`.
 pub fn token_after(request: &ListRunsRequest, last: &RunCursor) -> String {
     PageToken::after(last.to_string()).encode(&list_name(request))
 }
 
-/// Converts a time from its wire form; nothing if it is malformed or out of range.
+/// Converts a time from its wire form; none if it is malformed or out of range.
 pub fn timestamp_from_proto(time: prost_types::Timestamp) -> Option<Timestamp> {
     Timestamp::from_seconds_and_nanos(time.seconds, time.nanos)
 }
 
-/// Returns the name of the list: its conditions, without what changes from page to page.
+/// Returns the name of the list: its conditions, without the fields that change from page to page.
 fn list_name(request: &ListRunsRequest) -> String {
     let conditions = ListRunsRequest {
         page_size: 0,
@@ -65,7 +65,7 @@ fn list_name(request: &ListRunsRequest) -> String {
     format!("runs {conditions:?}")
 }
 
-/// Returns the place of a run in a list; nothing if its owner sent a run without id or time.
+/// Returns the place of a run in a list; none if its owner sent a run without id or time.
 pub fn place(run: &common::Run) -> Option<RunCursor> {
     let id: RunId = run.run_id.parse().ok()?;
     let created = timestamp_from_proto(run.create_time?)?;

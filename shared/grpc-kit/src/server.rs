@@ -3,7 +3,7 @@
 //! - [`bind`]: a listener, unless the address is exposed without authentication.
 //! - `calls`: the services of a server for handlers of plain HTTP.
 //! - `accept`: accepting connections, also while the system has no files left for one.
-//! - `gate`: how many connections there may be, in all and of one peer.
+//! - `gate`: the limits of connections, in all and of one peer.
 //! - `connection`: one connection from its first bytes to its end.
 //! - `flood`: control frames that cost the server more than the client.
 
@@ -30,8 +30,8 @@ use accept::Connections;
 
 use connection::{Endpoint, Ends};
 
-/// How long a server that has to end continues accepting while its health reports that it is not serving, so
-/// that balancers notice. Nothing is waited for on loopback.
+/// The time for which a server that has to end continues accepting while its health reports that it
+/// is not serving, so that balancers notice. It is skipped on loopback.
 const DRAIN_NOTICE: Duration = Duration::from_secs(2);
 
 /// A server could not start.
@@ -49,9 +49,9 @@ pub enum ServeError {
          connections; raise the limit (ulimit -n)"
     )]
     TooFewFiles {
-        /// How many files the process may open.
+        /// The number of files that the process may open.
         limit: u64,
-        /// How many are reserved.
+        /// The number of reserved files.
         reserved: usize,
     },
     /// A descriptor set of the services is broken.
@@ -59,7 +59,7 @@ pub enum ServeError {
     Reflection(#[source] tonic_reflection::server::Error),
 }
 
-/// How a server ended.
+/// The end of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Connections that were cut because they did not finish in time; 0 after a clean end.
@@ -106,12 +106,12 @@ impl Server {
         self
     }
 
-    /// Returns the handle that says which services can serve. At start all can.
+    /// Returns the handle that sets which services can serve. At start all can.
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Serves until `shutdown`, and then until everything begun is finished or the grace is over.
+    /// Serves until `shutdown`, and then until all open calls are finished or the grace is over.
     ///
     /// # Errors
     /// [`ServeError`] when it cannot start; once started it does not fail.
@@ -147,7 +147,7 @@ impl Server {
             shutdown.started().await;
             self.health.set_all(false).await;
             ends.drain.cancel();
-            // On this machine nothing balances calls that would have to notice.
+            // No balancer on this machine has to notice.
             if !loopback {
                 let notice = tokio::time::sleep(DRAIN_NOTICE);
                 tokio::select! { () = notice => {} () = shutdown.aborted() => {} }
@@ -160,7 +160,7 @@ impl Server {
         };
         tokio::select! { () = &mut accepting => {} () = until_notice => {} }
         let finish = finish(&ends, &connections, &self.settings, &shutdown);
-        // The listener continues: who follows or cancels a run may have to connect once more.
+        // The listener continues: a client that follows or cancels a run may have to reconnect.
         tokio::select! { served = finish => Ok(served), () = accepting => Ok(Served::default()) }
     }
 
@@ -179,12 +179,12 @@ impl Server {
         let builder = || {
             let mut builder = tonic_reflection::server::Builder::configure()
                 .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-                // So that clients can show what the details of an error say.
+                // So that clients can show the details of an error.
                 .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET);
             for set in &services.descriptor_sets {
                 builder = builder.register_encoded_file_descriptor_set(set);
             }
-            // Only what is served here is listed, although the sets describe more.
+            // Only the services of this server are listed, although the sets describe more.
             services
                 .names
                 .iter()
@@ -202,7 +202,7 @@ impl Server {
     }
 }
 
-/// Lets connections finish, and cuts those that do not.
+/// Lets connections finish, and cuts the rest.
 async fn finish(
     ends: &Ends,
     connections: &Connections,
@@ -215,7 +215,7 @@ async fn finish(
     late.close();
     let finished = async {
         begun.wait().await;
-        // What was asked since then is answered, and nothing more.
+        // Requests since then are answered, and no more.
         ends.last.cancel();
         late.wait().await;
     };

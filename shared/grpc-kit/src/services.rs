@@ -11,7 +11,7 @@ use crate::methods::Methods;
 /// A service without its type.
 type Handler = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
-/// A set of tonic services with what is special about their methods.
+/// A set of tonic services with the special limits of their methods.
 #[derive(Clone, Debug, Default)]
 pub struct Services {
     pub(crate) routes: Routes,
@@ -66,8 +66,8 @@ impl Services {
         self
     }
 
-    /// Gives a method (`package.Service/Method`) its own limit of time, in place of the settings'
-    /// limits for calls and streams.
+    /// Sets the timeout of a method (`package.Service/Method`), in place of the settings' limits
+    /// for calls and streams.
     #[must_use]
     pub fn method_timeout(mut self, method: &str, timeout: Duration) -> Self {
         self.timeouts.insert(method.to_owned(), timeout);

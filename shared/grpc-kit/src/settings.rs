@@ -1,4 +1,4 @@
-//! What an operator can choose about servers and clients.
+//! The settings of servers and clients.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,30 +11,30 @@ pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// The time that a peer may take to answer a ping.
 pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whose trace context becomes the parent of our spans. Of any other peer it becomes a link.
-/// Calls in process are always accepted.
+/// The peers whose trace context becomes the parent of our spans. The context of any other peer
+/// becomes a link. Calls in process are always accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceTrust {
-    /// None that comes over a socket.
+    /// No peer over a socket.
     None,
-    /// That of peers on this machine.
+    /// Peers on this machine.
     #[default]
     Loopback,
-    /// That of every peer.
+    /// Every peer.
     Anyone,
 }
 
-/// Where the contract can be read through server reflection.
+/// The servers on which reflection offers the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reflection {
-    /// Nowhere.
+    /// No server.
     Off,
-    /// On servers that listen on a loopback address.
+    /// Servers that listen on a loopback address.
     #[default]
     Loopback,
-    /// Everywhere.
+    /// Every server.
     On,
 }
 
@@ -47,8 +47,8 @@ pub struct ServerSettings {
     /// Allows listening beyond loopback although no caller is authenticated: whichever client
     /// reaches the address may then call everything. Default false.
     pub serve_without_authentication_beyond_loopback: bool,
-    /// Connections at once; one more is closed at once. Default 1,024, lowered at start to what
-    /// the limit of open files leaves.
+    /// Connections at once; one more is closed at once. Default 1,024, lowered at start to the
+    /// number that the limit of open files allows.
     pub max_connections: usize,
     /// Connections at once from one address (from one /64 network with IPv6); one more is closed
     /// at once. Default 64.
@@ -80,12 +80,12 @@ pub struct ServerSettings {
     /// The longest pause between two messages of a server stream. Default `5m`.
     #[serde(with = "::settings::DurationText")]
     pub stream_idle_timeout: Duration,
-    /// How long what was begun may then take to finish. Default `30s`.
+    /// The time that open calls and streams may take to finish at a shutdown. Default `30s`.
     #[serde(with = "::settings::DurationText")]
     pub drain_grace: Duration,
-    /// Whose trace context is continued. Default `loopback`.
+    /// The peers whose trace context is continued. Default `loopback`.
     pub trace_trust: TraceTrust,
-    /// Where reflection answers. Default `loopback`.
+    /// The servers on which reflection answers. Default `loopback`.
     pub reflection: Reflection,
     /// Bounds of a connection that no operator sets.
     #[serde(skip)]
@@ -103,8 +103,8 @@ pub struct ConnectionBounds {
     pub keepalive_interval: Duration,
     /// The time that a connection may take to answer a ping: 10 s.
     pub keepalive_timeout: Duration,
-    /// The time that a connection of the highest age may take to finish what it has begun, while it takes no new
-    /// calls: 1 d, as every call has a limit of its own.
+    /// The time that a connection of the highest age may take to finish its open calls, while it
+    /// accepts no new ones: 1 d, as every call has a limit of its own.
     pub age_grace: Duration,
 }
 
@@ -234,7 +234,7 @@ pub struct ClientSettings {
 /// An address is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// Nothing is there.
+    /// It is empty.
     #[error("the address of the service is empty")]
     Empty,
     /// Not an address with `http` and a host.

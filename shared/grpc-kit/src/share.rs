@@ -1,4 +1,4 @@
-//! What the connections of one peer may take of a server together.
+//! The share of a server that the connections of one peer may use together.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -14,7 +14,7 @@ use crate::Failure;
 /// The time that a caller which was shed has to wait.
 pub(crate) const SHED_RETRY: Duration = Duration::from_millis(500);
 
-/// The largest message that a stream may hold for a slow reader without taking of the peer's share.
+/// The largest message that a stream may hold for a slow reader without using the peer's share.
 const SMALL_MESSAGE: usize = 64 << 10;
 
 /// Bytes of larger messages that all streams of one peer may hold for slow readers. On their way
@@ -36,7 +36,7 @@ impl PeerShare {
         }
     }
 
-    /// Begins what one stream takes of the room for large messages.
+    /// Makes the bound of one stream in the room for large messages.
     pub(crate) fn large_message(&self) -> LargeMessage {
         LargeMessage {
             room: self.large_messages.clone(),
@@ -148,7 +148,7 @@ impl StreamRoom {
         Self::new("max_streams_per_connection", max_streams)
     }
 
-    /// Takes a place, or refuses the stream for now: others end, and the same request may succeed then.
+    /// Takes a place, or refuses the stream for now: the same request may succeed once others end.
     pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
         let refused = |_| {
             Failure::overloaded(SHED_RETRY)

@@ -1,8 +1,8 @@
 //! The way to a service, in process or over a socket.
 //!
 //! Every client is `XServiceClient<Outbound>`: a transport [with](Transport::with) the [`CallContext`] of
-//! its calls. Whether the service is in the same process shows nowhere else. Each call takes along the trace
-//! context of the current span, and the deadline and the path of its context.
+//! its calls. Whether the service is in the same process shows nowhere else. Each call carries the
+//! trace context of the current span, and the deadline and the path of its context.
 //!
 //! - `pool`: the connections to a service at an address.
 //! - `bounded`: an answer that is read no faster than it can be passed on.
@@ -57,7 +57,7 @@ pub struct Outbound {
 }
 
 impl Transport {
-    /// Returns the way for calls on behalf of `context`, whose path and deadline each of them takes along.
+    /// Returns the way for calls on behalf of `context`, which carry its path and deadline.
     pub fn with(&self, context: &CallContext) -> Outbound {
         Outbound {
             transport: self.clone(),
@@ -82,9 +82,9 @@ pub fn local(services: &Services) -> Transport {
     local_with(services, &ServerSettings::default())
 }
 
-/// Returns the way to services in the same process. What a socket would do to a call is done
-/// here too: its deadline is kept, its panic becomes `INTERNAL`, its messages are bounded, and the
-/// caller's extensions do not reach the handler. It is served in its caller's task, or in one of its own
+/// Returns the way to services in the same process. A call is treated as over a socket: its
+/// deadline is kept, its panic becomes `INTERNAL`, its messages are bounded, and the caller's
+/// extensions do not reach the handler. It is served in its caller's task, or in a task of its own
 /// where calls are nested.
 pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
     Transport(Inner::new(LocalStack {
@@ -133,7 +133,7 @@ impl fmt::Debug for LateTransport {
 }
 
 impl LateTransport {
-    /// Sets where the way leads. Only the first time counts.
+    /// Sets the end of the way. Only the first call counts.
     pub fn fill(&self, transport: Transport) {
         let _ = self.0.set(transport.0);
     }
@@ -197,8 +197,8 @@ impl Service<Request<Body>> for Remote {
     }
 }
 
-/// Gives a transport's error its code and reason. A timeout is a passed deadline, which tonic
-/// calls a cancellation.
+/// Translates a transport's error to its code and reason. A timeout is a passed deadline, which
+/// tonic calls a cancellation.
 fn translate(error: tonic::transport::Error, sent: &SentRequest, service: &str) -> Status {
     if failure::causes(&error).any(|cause| cause.is::<TimeoutExpired>()) {
         return Failure::deadline_exceeded().into_status();
@@ -215,9 +215,9 @@ fn translate(error: tonic::transport::Error, sent: &SentRequest, service: &str) 
     }
 }
 
-/// Gives an answer that broke off its code and reason: what the service says itself comes in
-/// trailers, so an error of the body is one of the connection. tonic gives it the code that resembles
-/// the number with which HTTP/2 closed the stream, such as a cancellation that no caller asked for.
+/// Translates the error of an answer that broke off: the service sends its own status in trailers,
+/// so an error of the body is an error of the connection. tonic assigns it the code that resembles
+/// the number with which HTTP/2 closed the stream, such as a cancellation that no caller requested.
 fn translate_broken(status: &Status, service: &str) -> Status {
     tracing::debug!(service, error = %status, "an answer broke off");
     let failure = Failure::dependency_unavailable(service);

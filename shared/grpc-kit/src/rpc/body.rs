@@ -102,7 +102,7 @@ pub(super) struct ResponseGuards {
     pub(super) _permits: Vec<OwnedSemaphorePermit>,
 }
 
-/// The body of a response. Whatever ends it early ends it with trailers that say why.
+/// The body of a response. An early end comes with trailers that state the reason.
 pub(super) struct ResponseBody {
     inner: Option<Body>,
     held: Option<ResponseGuards>,
@@ -126,8 +126,8 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    /// Begins to watch. A body that is asked ends itself after `idle`; one that is not asked has
-    /// had twice that.
+    /// Begins to watch. A body that is polled ends itself after `idle`; a body that is not polled
+    /// is cut after twice that.
     fn start(idle: Duration, close: CancellationToken) -> Self {
         let taken = Arc::new(AtomicU64::new(0));
         let watched = taken.clone();

@@ -138,7 +138,7 @@ fn begin(
 /// Records the end of the RPC in its span.
 fn end(span: &Span, code: Code, message: &str) {
     spans::set(span, RPC_STATUS_CODE, i64::from(i32::from(code)));
-    // Only what is the server's fault marks a server's span as failed.
+    // Only a fault of the server marks its span as failed.
     if matches!(
         code,
         Code::Unknown

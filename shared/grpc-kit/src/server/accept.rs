@@ -18,16 +18,17 @@ use super::{
 /// The shortest time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long accepting pauses when the system has no files or memory left for a connection.
+/// The pause of accepting when the system has no files or memory left for a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// When a refusal is logged: the first at once, and then one line per [`LOG_INTERVAL`] for each
-/// setting, however many there are.
+/// The log of refusals: the first is logged at once, and then one line per [`LOG_INTERVAL`] for
+/// each setting, however many refusals there are.
 #[derive(Debug, Default)]
 struct RefusalLog(HashMap<&'static str, (Instant, u64)>);
 
 impl RefusalLog {
-    /// Counts a refusal and returns how many the line that is due stands for; `None` when none is.
+    /// Counts a refusal and returns the number of refusals for the line that is due; `None` without
+    /// such a line.
     fn count(&mut self, full: Full, now: Instant) -> Option<u64> {
         let Some((logged, unreported)) = self.0.get_mut(full.setting) else {
             self.0.insert(full.setting, (now, 0));
@@ -45,9 +46,9 @@ impl RefusalLog {
 /// The connections of a server.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections {
-    /// Those that were made before the server began to end.
+    /// Connections from before the server began to end.
     pub(super) begun: TaskTracker,
-    /// Those that were made since.
+    /// Connections since then.
     pub(super) late: TaskTracker,
 }
 
@@ -63,8 +64,8 @@ pub(super) async fn run(
         match listener.accept().await {
             Ok((stream, peer)) => match gate.enter(peer) {
                 Ok(permit) => {
-                    // Asked once: a connection that waited for another step than the server would hold up
-                    // the end.
+                    // Read once: a connection that waited for another step than the server would
+                    // hold up the end.
                     let ending = endpoint.ends.go_away.is_cancelled();
                     let tasks = match ending {
                         true => &connections.late,

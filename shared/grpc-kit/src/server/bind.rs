@@ -20,7 +20,7 @@ pub enum BindError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
 }

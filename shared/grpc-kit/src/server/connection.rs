@@ -45,8 +45,8 @@ use crate::{
 
 /// The number of calls and streams at once on one connection; one more waits at the client.
 const MAX_CONCURRENT_STREAMS: u32 = 256;
-/// The number of server streams at once on one connection; one more is refused with `RESOURCE_EXHAUSTED`. It
-/// is less than [`MAX_CONCURRENT_STREAMS`], so that calls always have room beside them.
+/// The number of server streams at once on one connection; one more is refused with
+/// `RESOURCE_EXHAUSTED`. It is below [`MAX_CONCURRENT_STREAMS`], so that calls always have room.
 const MAX_STREAMS: usize = 192;
 /// The number of PING, SETTINGS and other control frames that a connection may send beyond one per second and a
 /// few per message; then it is closed.
@@ -58,14 +58,14 @@ const MAX_HEADER_BYTES: u32 = 8 << 10;
 /// than any HTTP/1.1 request.
 const FIRST_BYTES: u64 = 24;
 
-/// The most bytes that the kernel takes for a peer before it has sent those before them. What a peer does
-/// not read is bounded where it is made, and only as long as it stays there.
+/// The most unsent bytes that the kernel accepts for a peer. Bytes that a peer does not read are
+/// bounded where they are made, and only as long as they stay there.
 const UNSENT: u32 = 32 << 10;
 
 /// Bytes that wait for the handler of one request, or for the reader of one answer.
 const STREAM_WINDOW: u32 = 64 << 10;
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) stack: Stack,
@@ -79,16 +79,16 @@ pub(super) struct Endpoint {
 pub(super) struct Ends {
     /// Streams are notified.
     pub(super) drain: CancellationToken,
-    /// Connections take no new calls; those that are made from here on take calls about runs.
+    /// Connections accept no new calls; connections from here on accept calls about runs.
     pub(super) go_away: CancellationToken,
-    /// Those take no new calls either.
+    /// Later connections accept no new calls either.
     pub(super) last: CancellationToken,
     /// Connections are cut.
     pub(super) abort: CancellationToken,
 }
 
 impl Ends {
-    /// Returns the shutdown step that ends a connection; `ending` says whether the first step had
+    /// Returns the shutdown step that ends a connection; `ending` is whether the first step had
     /// begun when the connection was opened.
     fn next(&self, ending: bool) -> &CancellationToken {
         match ending {
@@ -98,7 +98,7 @@ impl Ends {
     }
 }
 
-/// Sets what the kernel does for a connection.
+/// Sets the kernel's options for a connection.
 fn tune(stream: &TcpStream, peer: SocketAddr) {
     // Without it, small answers wait for the peer's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {

@@ -1,4 +1,4 @@
-//! How many connections there may be, in all and of one peer.
+//! The limits of connections, in all and of one peer.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::ServeError;
 use crate::{settings::ServerSettings, share::PeerShare};
 
-/// Counts connections and refuses those beyond the limits.
+/// Counts connections and refuses connections beyond the limits.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Counted>);
 
@@ -37,7 +37,7 @@ struct Open {
 pub(crate) struct ConnectionPermit {
     gate: Gate,
     peer: IpAddr,
-    /// What the connections of the peer have in common.
+    /// The share that the connections of the peer have in common.
     pub(super) share: Arc<PeerShare>,
 }
 
@@ -128,7 +128,7 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// What counts as one peer: an IPv4 address, or an IPv6 network as one customer gets it.
+/// Returns the network of one peer: an IPv4 address, or an IPv6 network as one customer gets it.
 fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

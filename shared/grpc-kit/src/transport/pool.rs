@@ -1,8 +1,8 @@
 //! The connections to one service.
 //!
-//! A server takes a bounded number of calls on one connection, and the one after the last waits at
-//! the client. So streams, which may last for days, have connections of their own, and each lane has
-//! another connection as soon as those it has are well used.
+//! A server accepts a bounded number of calls on one connection; one more waits at the client. So
+//! streams, which may last for days, have connections of their own, and each lane opens another
+//! connection as soon as its present ones are well used.
 
 use std::sync::{
     Arc, LazyLock, Mutex, PoisonError,
@@ -13,12 +13,12 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{methods::Methods, windows};
 
-/// Calls on one connection before the next is opened: a third of the streams that a server takes on
-/// one by default.
+/// Calls on one connection before the next is opened: a third of the streams that a server accepts
+/// on one by default.
 const CALLS_PER_CONNECTION: usize = 64;
 
-/// The most connections of a lane: both together are half of what a server takes of one peer by
-/// default, as is the number of streams on them. Calls beyond that share the connections there are.
+/// The most connections of a lane: both together are half of the connections that a server accepts
+/// from one peer by default, as is the number of streams on them. Further calls share them.
 const MAX_CONNECTIONS: usize = 8;
 
 /// Bytes of a stream that wait for a reader who is slower than the service.
@@ -72,7 +72,7 @@ struct Lane {
 #[derive(Debug)]
 struct Connection {
     channel: Channel,
-    /// The calls that are under way on it.
+    /// The calls that are in flight on it.
     calls: Arc<AtomicUsize>,
 }
 

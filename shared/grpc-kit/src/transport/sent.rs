@@ -1,8 +1,8 @@
-//! Whether a request has left, as far as this end of its connection knows.
+//! The departure of a request, as far as this end of its connection knows.
 //!
-//! A server that closes a connection in good order, because of its age or its own end, finishes what it has
-//! taken. What comes to such a connection is dropped before any of it is written, or refused by the number of
-//! its stream; tonic reports both like a connection that broke.
+//! A server that closes a connection in good order, because of its age or its own end, finishes the
+//! requests that it has accepted. A request to such a connection is dropped before any of it is
+//! written, or refused by the number of its stream; tonic reports both like a broken connection.
 
 use std::{
     error::Error,
@@ -49,7 +49,7 @@ impl SentRequest {
     }
 }
 
-/// Whether the error is the peer's word for a request that it never looked at.
+/// Whether the error is the peer's report that it never read the request.
 fn says_not_taken(error: &(dyn Error + 'static)) -> bool {
     error.downcast_ref::<h2::Error>().is_some_and(|error| {
         let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);

@@ -1,4 +1,4 @@
-//! What needs a process of its own: signals, and running out of files.
+//! Tests that need a process of their own: signals, and running out of files.
 //!
 //! The child is this test binary again, made to serve by a variable.
 

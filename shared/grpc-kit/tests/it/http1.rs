@@ -180,7 +180,7 @@ async fn a_peer_that_does_not_read_is_sent_little() {
     let request = b"GET /page HTTP/1.1\r\nhost: x\r\n\r\n";
     peer.write_all(request).await.unwrap();
     soon("the first byte", peer.read_u8()).await.unwrap();
-    // What is made stops growing while others are served.
+    // The number of made bytes stops growing while others are served.
     let mut client = server.client();
     let mut made = 0;
     while made != MADE.load(Ordering::SeqCst) {

@@ -270,7 +270,7 @@ async fn the_streams_of_one_peer_leave_room_for_other_peers() {
     );
     let status = server.client().tell("count 1").await.unwrap_err();
     assert_eq!(grpc_kit::metadata(&status)["limit"], "max_streams_per_peer");
-    // Other services ask again, instead of taking it for the end of what they do.
+    // Other services retry, instead of giving up their work.
     assert_eq!(FailureClass::of(&status), FailureClass::Transient);
     drop(held);
     server.running(0).await;

@@ -1,4 +1,4 @@
-//! Servers and clients over real sockets, with a small service that does what it is asked.
+//! Servers and clients over real sockets, with a small service that obeys its requests.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -34,7 +34,7 @@ use tower::Service;
 #[derive(Clone, Debug)]
 pub(crate) struct Forged;
 
-/// How long a test waits for anything. Nothing takes nearly so long on an idle machine; a busy one
+/// The timeout of every wait of a test. No wait takes nearly so long on an idle machine; a busy one
 /// gets its time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -344,7 +344,7 @@ impl Client {
     }
 }
 
-/// A server that runs beside the test.
+/// A server that runs alongside the test.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) probe: Probe,
