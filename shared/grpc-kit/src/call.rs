@@ -183,8 +183,8 @@ impl CallContext {
         Ok(Self::new(Principal::LOCAL, path).with_deadline(deadline))
     }
 
-    /// Writes path and remaining time into the headers of a request; shortens an existing timeout
-    /// only.
+    /// Writes path and remaining time into the headers of a request. An existing timeout is only
+    /// shortened.
     pub(crate) fn write(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         if self.path.depth() > 0 {
             let steps: Vec<String> = self.path.steps().iter().map(|step| escape(step)).collect();

@@ -11,7 +11,7 @@ use tonic_health::{
 use crate::{ClientSettings, Failure, remote};
 
 /// The name for health checks of liveness: the process serves it from the start to the end,
-/// regardless of its needs. Every other name, the empty one included, is the name of a readiness.
+/// regardless of its needs. Every other name, the empty one included, is for checks of readiness.
 pub const LIVENESS: &str = "live";
 
 /// Checks the readiness of a server as a whole.
