@@ -27,7 +27,7 @@ pub(crate) struct Active {
 pub(crate) struct ActiveRuns {
     by_id: Mutex<HashMap<RunId, Active>>,
     /// Runs that this process started, from before they are in the log until they have ended, so
-    /// that none of them is taken for one that the process before this one left.
+    /// that none of them is taken for a run that the previous process left.
     begun: Mutex<HashSet<RunId>>,
 }
 

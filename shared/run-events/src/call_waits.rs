@@ -46,14 +46,14 @@ impl CallWaits {
         }
     }
 
-    /// Takes an event of a call of the run. Returns false for a doubt or a decision that is known already: a call
-    /// that is joined again reports them again.
+    /// Applies an event of a call of the run. Returns false for a doubt or a decision that is known
+    /// already: a call that is joined again reports them again.
     pub(crate) fn note(&self, event: &RunEvent) -> bool {
         if event.run_id != self.run_id {
             return true;
         }
         let is_new = match &event.kind {
-            // Their places in the log of the call say whether they are known already.
+            // Their places in the log of the call show whether they are known already.
             Some(Kind::ApprovalRequested(asked)) => {
                 self.insert(&asked.effect_id, CallWait::Approval);
                 true
@@ -77,7 +77,7 @@ impl CallWaits {
         is_new
     }
 
-    /// Takes events that the run records itself: a call that has settled waits no longer.
+    /// Applies events that the run records itself: a call that has settled waits no longer.
     pub(crate) fn note_own(&self, kinds: &[Kind]) {
         if self.is_empty.load(Ordering::Relaxed) {
             return;

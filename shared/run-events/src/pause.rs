@@ -23,7 +23,8 @@ impl Runs {
         self.enter(run_id, phase::PAUSED, event).await
     }
 
-    /// Resumes a paused run with those that were paused because of it. A run that is not paused is left as it is.
+    /// Resumes a paused run with the runs that were paused because of it. A run that is not paused
+    /// is left as it is.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.

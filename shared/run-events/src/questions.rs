@@ -77,7 +77,7 @@ impl Runs {
         }
     }
 
-    /// Returns the runs in memory that ask people.
+    /// Returns the runs in memory with questions to people, and the waits for their answers.
     async fn present_questions(&self) -> Result<Vec<(RunSummary, Vec<Wait>)>, Failure> {
         let mut present = Vec::new();
         for active in self.executor().active().all() {

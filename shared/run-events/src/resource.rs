@@ -11,7 +11,7 @@ use crate::phase;
 use crate::store::RunStore;
 
 impl RunStore {
-    /// Makes the resource of a run of a list; none of one that was deleted since it was listed.
+    /// Makes the resource of a run of a list; none if it was deleted since it was listed.
     pub(crate) async fn listed(&self, summary: RunSummary) -> Result<Option<common::Run>, Failure> {
         match self.resource(summary).await {
             Ok(run) => Ok(Some(run)),

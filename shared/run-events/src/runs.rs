@@ -65,7 +65,7 @@ pub struct OpenRun {
 }
 
 impl Runs {
-    /// Takes the logs of one service, which owns all runs in them.
+    /// Makes the runs of one service from its logs; it owns all runs in them.
     pub fn new(
         logs: RunLogs,
         owner: RunOwner,

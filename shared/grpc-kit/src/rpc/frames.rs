@@ -33,7 +33,7 @@ impl Lengths {
         self.remaining
     }
 
-    /// Takes the next bytes of the body and returns how many messages began in them.
+    /// Reads the next bytes of the body and returns the number of messages that began in them.
     pub(crate) fn observe(&mut self, bytes: &[u8]) -> Result<u64, TooLong> {
         let total = bytes.len();
         let mut bytes = bytes;

@@ -15,7 +15,7 @@ use tracing::Span;
 use super::Origin;
 use crate::{methods::Method, settings::TraceTrust};
 
-/// The service that orchestrators ask again and again: it has neither spans nor measurements.
+/// The service that orchestrators poll: it has neither spans nor measurements.
 const HEALTH: &str = "grpc.health.v1.Health";
 
 /// An RPC from its arrival to the end of its answer, observed once.

@@ -64,7 +64,7 @@ impl FloodGuard {
         }
     }
 
-    /// Takes the next bytes; `sent` is the number of messages sent on the connection so far.
+    /// Reads the next bytes; `sent` is the number of messages sent on the connection so far.
     pub(super) fn observe(
         &mut self,
         mut bytes: &[u8],

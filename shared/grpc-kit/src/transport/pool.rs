@@ -94,8 +94,8 @@ impl Lane {
         }
     }
 
-    /// Takes the first connection that is not well used, so that those that are no longer needed
-    /// fall silent and end by their age.
+    /// Takes the first connection that is not well used, so that connections that are no longer
+    /// needed fall silent and end by their age.
     fn enter(&self) -> (Channel, LanePermit) {
         let used = |connection: &Connection| connection.calls.load(Ordering::Relaxed);
         let mut connections = self

@@ -1,6 +1,6 @@
 //! The service under test: two methods over strings, written out by hand.
 //!
-//! `Say` answers one text, `Tell` a stream of texts; the request says how.
+//! `Say` answers one text, `Tell` a stream of texts; the request describes them.
 
 use std::{
     convert::Infallible,

@@ -15,7 +15,7 @@ use tonic::Status;
 /// The largest page of a list.
 const PAGE: i32 = 500;
 
-/// The services that are asked before a run is deleted: the registry, and those that own runs.
+/// The services that are asked before a run is deleted: the registry, and the owners of runs.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
     calls: CallServiceClient<Outbound>,
@@ -24,7 +24,7 @@ pub struct Neighbours {
 }
 
 impl Neighbours {
-    /// Takes tool-registry behind a transport.
+    /// Makes the neighbours with tool-registry behind a transport.
     pub fn new(registry: Transport) -> Self {
         let registry = registry.outermost();
         let runs = RunServiceClient::new(registry.clone());
@@ -43,7 +43,7 @@ impl Neighbours {
         self
     }
 
-    /// Returns a run of any service; nothing if it is gone.
+    /// Returns a run of any service; none if it is gone.
     ///
     /// # Errors
     /// A status when its owner does not answer or is not known.

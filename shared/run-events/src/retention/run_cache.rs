@@ -8,7 +8,7 @@ use core_types::RunId;
 /// The largest number of answers that are held; one more drops them all.
 const MOST: usize = 16_384;
 
-/// Yes or no for runs, each asked for once.
+/// Yes or no for runs, each requested once.
 #[derive(Debug, Default)]
 pub struct RunCache {
     /// Locked for a look or a change, never across an await.
@@ -16,10 +16,10 @@ pub struct RunCache {
 }
 
 impl RunCache {
-    /// Returns the answer for a run, that of `ask` if none is held.
+    /// Returns the answer for a run, from `ask` if none is held.
     ///
     /// # Errors
-    /// That of `ask`; nothing is held then.
+    /// The error of `ask`; no answer is held then.
     pub async fn get_or<E>(
         &self,
         run: RunId,

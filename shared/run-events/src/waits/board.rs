@@ -269,12 +269,12 @@ pub(super) fn digest(name: &str, payload_json: &str) -> Hash {
     Hash::of(format!("{name}\0{payload_json}").as_bytes())
 }
 
-/// Returns the key under which the id of a signal is noted; nothing for an empty one.
+/// Returns the key under which the id of a signal is noted; none for an empty id.
 pub(super) fn signal_key(signal_id: &str) -> Option<String> {
     (!signal_id.is_empty()).then(|| format!("signal {signal_id}"))
 }
 
-/// Returns the key under which the request id of an answer is noted; nothing for an empty one.
+/// Returns the key under which the request id of an answer is noted; none for an empty id.
 pub(super) fn answer_key(request_id: &str) -> Option<String> {
     (!request_id.is_empty()).then(|| format!("answer {request_id}"))
 }

@@ -73,7 +73,7 @@ fn text(text: &str) -> Kind {
     Kind::Text(common::TextDelta { text: text.into() })
 }
 
-/// Follows a run to its end and gives the kinds of its events and the terminal record.
+/// Follows a run to its end and returns the kinds of its events and the terminal record.
 async fn follow(runs: &Runs, run_id: &str, after: u64) -> (Vec<Kind>, common::Run) {
     let mut records = runs
         .watch(outermost(), run_id, after, grpc_kit::Drain::never())
