@@ -1,5 +1,5 @@
-//! The output text of a call that runs: the beginning of the JSON text of its output, as far as what was written
-//! in pieces settles it. A reader that pages by bytes continues in the output when the call has ended.
+//! The output text of a call that runs: the beginning of the JSON text of its output, as far as the written
+//! pieces settle it. A reader that pages by bytes continues in the output when the call has ended.
 
 use contracts::{
     tavern::common::v1::{OutputChunk, ResultPlace, run_event::Kind},
