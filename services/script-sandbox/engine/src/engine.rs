@@ -25,7 +25,7 @@ use crate::{
     pool::Pool,
     runtimes::{self, Runtime},
     scratch, self_test,
-    slot::Tools,
+    slot::HostResources,
     users::Users,
 };
 
@@ -37,7 +37,7 @@ pub struct Engine {
     /// Every runtime, including unusable ones.
     pub runtimes: Vec<Runtime>,
     /// The tools that run scripts; `None` where no isolation level works.
-    pub tools: Option<Tools>,
+    pub tools: Option<HostResources>,
     /// Waiting interpreters; `None` if none are to wait.
     pub pool: Option<Pool>,
 }
@@ -83,7 +83,7 @@ impl Engine {
         let levels = IsolationLevel::STRONGEST_FIRST.into_iter();
         for level in levels.filter(|level| *level <= settings.highest_isolation) {
             let join = level != IsolationLevel::Reduced;
-            let tools = Tools {
+            let tools = HostResources {
                 launchers: LauncherPool::new(launcher.clone(), cgroups.clone(), join),
                 backend: Backend {
                     level,

@@ -25,7 +25,7 @@ use crate::{
         script::{Network, Script},
     },
     runtimes::Runtime,
-    slot::Tools,
+    slot::HostResources,
 };
 
 mod refill;
@@ -63,7 +63,7 @@ pub struct Pool {
 
 #[derive(Debug)]
 struct SharedPool {
-    tools: Tools,
+    tools: HostResources,
     limits: Limits,
     /// The most interpreters of one kind that wait.
     most: u32,
@@ -97,7 +97,7 @@ struct StartFailures {
 
 impl Pool {
     /// Makes a pool without any waiting interpreter, which refills from the first request on.
-    pub fn new(tools: Tools, settings: &EngineSettings) -> Self {
+    pub fn new(tools: HostResources, settings: &EngineSettings) -> Self {
         let inner = Arc::new(SharedPool {
             tools,
             limits: settings.default_limits,

@@ -21,8 +21,8 @@ use crate::{
     pool::{Assignment, WarmInterpreter},
     runtimes::Interpreter,
     slot::{
-        Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE, SandboxedProcess, Tools,
-        base_environment, set_variable,
+        HostResources, Invocation, NotStarted, PROGRESS_VARIABLE, RESULT_VARIABLE,
+        SandboxedProcess, base_environment, set_variable,
     },
     users::User,
 };
@@ -67,7 +67,7 @@ pub enum Origin {
 /// Runs one script. When `cancel` fires or its sender is dropped, all its processes are ended and
 /// the outcome reports the cancellation.
 pub async fn run(
-    tools: &Tools,
+    tools: &HostResources,
     mut job: Job,
     handler: Box<dyn IoHandler>,
     cancel: oneshot::Receiver<()>,
@@ -111,7 +111,7 @@ pub async fn run(
 /// Collects the files that the script has left, if the request wants that and the script has
 /// started and was not cancelled.
 async fn gather(
-    tools: &Tools,
+    tools: &HostResources,
     script: &Script,
     delivery: InputFiles,
     work: WorkDirectory,
@@ -146,7 +146,7 @@ impl Job {
     /// Starts the interpreter, or takes the waiting one and its assignment.
     async fn open(
         &mut self,
-        tools: &Tools,
+        tools: &HostResources,
     ) -> Result<(SandboxedProcess, Option<Assignment>), Box<NotStarted>> {
         let (user, driver) = match std::mem::replace(&mut self.origin, Origin::Cold(None)) {
             Origin::Cold(user) => (user, false),

@@ -23,7 +23,7 @@ use crate::{
     input_files::HeldBlobs,
     run::{self, Job, Origin, io_handler::Collector},
     runtimes::{Interpreter, Runtime},
-    slot::Tools,
+    slot::HostResources,
 };
 
 /// The number of proofs that each interpreter runs where there is a choice.
@@ -35,7 +35,7 @@ const RUNS: u32 = 3;
 /// # Errors
 /// The failure of the level, where the proof of no runtime works; the runtimes are unchanged then.
 pub(crate) async fn prove(
-    tools: &Tools,
+    tools: &HostResources,
     at_once: u32,
     runtimes: &mut Vec<Runtime>,
 ) -> Result<Vec<MissingLayer>, Failure> {
@@ -64,7 +64,7 @@ pub(crate) async fn prove(
 
 /// Tries every interpreter of a runtime.
 async fn prove_one(
-    tools: Tools,
+    tools: HostResources,
     room: Arc<Semaphore>,
     mut runtime: Runtime,
 ) -> (Runtime, Result<Vec<MissingLayer>, Failure>) {
@@ -96,7 +96,7 @@ async fn prove_one(
 
 /// The least time of an interpreter for its proof, and its missing layers.
 async fn time_of(
-    tools: &Tools,
+    tools: &HostResources,
     room: &Semaphore,
     profile: &Profile,
     interpreter: &Interpreter,
@@ -123,7 +123,7 @@ async fn time_of(
 }
 
 async fn run_proof(
-    tools: &Tools,
+    tools: &HostResources,
     room: &Semaphore,
     profile: &Profile,
     interpreter: &Interpreter,

@@ -31,9 +31,9 @@ pub(crate) const RESULT_VARIABLE: &str = "TAVERN_RESULT_FD";
 /// Names the descriptor for progress to a script.
 pub(crate) const PROGRESS_VARIABLE: &str = "TAVERN_PROGRESS_FD";
 
-/// The tools that every run of a sandbox shares.
+/// The resources of the host that every run of a sandbox shares.
 #[derive(Clone, Debug)]
-pub struct Tools {
+pub struct HostResources {
     /// Starts launchers, some of them ahead.
     pub launchers: LauncherPool,
     /// Makes the isolation level.
@@ -96,7 +96,7 @@ pub struct NotStarted {
     pub missing: Vec<MissingLayer>,
 }
 
-impl Tools {
+impl HostResources {
     /// Makes the slot of one script, and starts the program of `invocation` there; `invocation`
     /// receives the slot.
     ///

@@ -20,7 +20,7 @@ use super::flatten::{flatten, is_at_the_top};
 use super::limits::MAX_CYCLES;
 use super::load::load;
 use super::node_definition::InterfaceRole;
-use super::node_type::{Catalogue, Node, ShapeContext};
+use super::node_type::{Catalogue, NodeType, ShapeContext};
 use super::plan::{Edges, NodeIndex, Plan, PlanInput, PlanNode, Source};
 use super::slot::{Shape, Slot};
 use super::stream_value::whole_of;
@@ -89,7 +89,7 @@ fn compile_with(
 
 /// A node of a known type; none for an unknown type, so that indices are the same as in the text.
 struct Shaped {
-    node: Arc<dyn Node>,
+    node: Arc<NodeType>,
     /// The slots in the view of the node.
     own_shape: Shape,
     /// The slots, including additions of its execution settings.
@@ -98,7 +98,7 @@ struct Shaped {
 }
 
 impl Shaped {
-    fn new(node: &Arc<dyn Node>, context: &ShapeContext<'_>) -> Result<Self, Vec<Violation>> {
+    fn new(node: &Arc<NodeType>, context: &ShapeContext<'_>) -> Result<Self, Vec<Violation>> {
         let shape = node.shape(context)?;
         let execution = Execution::read(context.config, &shape)?;
         if let Some(cache) = execution.as_ref().and_then(|execution| execution.cache) {
@@ -183,6 +183,7 @@ impl<'a> Compiler<'a> {
                 continue;
             };
             let context = ShapeContext {
+                definition: node.definition(),
                 config: &entry.config,
                 presets: &entry.presets,
                 connected,

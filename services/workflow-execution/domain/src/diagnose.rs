@@ -199,6 +199,7 @@ impl Findings {
             }
         }
         let context = ShapeContext {
+            definition: node.definition(),
             config: &entry.config,
             presets: &entry.presets,
             connected: &[],

@@ -22,6 +22,8 @@ use super::wait::{WaitRequest, Wake};
 /// The context that the slots of a node may depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct ShapeContext<'a> {
+    /// The definition of the node's type.
+    pub definition: &'a NodeDefinition,
     /// The node's `configValues`.
     pub config: &'a Map<String, Value>,
     /// The node's `inputValues`.
@@ -265,17 +267,17 @@ pub enum Step {
     Wait(Box<WaitRequest>),
 }
 
-/// A node type.
+/// The behaviour of a node type.
 pub trait Node: Send + Sync + std::fmt::Debug {
-    /// Returns the definition that all nodes of the type share.
-    fn definition(&self) -> &NodeDefinition;
+    /// Makes the definition that all nodes of the type share.
+    fn definition(&self) -> NodeDefinition;
 
     /// Returns the slots of one node, which may depend on its settings and its workflow.
     ///
     /// # Errors
     /// All problems with the settings; pointers are relative to the node.
-    fn shape(&self, _context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        Ok(self.definition().shape.clone())
+    fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
+        Ok(context.definition.shape.clone())
     }
 
     /// Runs the node, or its first half.
@@ -298,17 +300,47 @@ pub trait Node: Send + Sync + std::fmt::Debug {
     }
 }
 
+/// A node type: a behaviour, with its definition.
+#[derive(Debug)]
+pub struct NodeType {
+    definition: NodeDefinition,
+    node: Box<dyn Node>,
+}
+
+impl NodeType {
+    /// Makes the type of a behaviour.
+    pub fn new(node: impl Node + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            definition: node.definition(),
+            node: Box::new(node),
+        })
+    }
+
+    /// Returns the definition of the type.
+    pub fn definition(&self) -> &NodeDefinition {
+        &self.definition
+    }
+}
+
+impl std::ops::Deref for NodeType {
+    type Target = dyn Node;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.node
+    }
+}
+
 /// All node types by full type.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
-    nodes: Vec<Arc<dyn Node>>,
+    nodes: Vec<Arc<NodeType>>,
     by_type: HashMap<&'static str, usize>,
 }
 
 impl Catalogue {
     /// Collects node types; of two with the same full type the later one counts.
-    pub fn new(nodes: impl IntoIterator<Item = Arc<dyn Node>>) -> Self {
-        let mut nodes: Vec<Arc<dyn Node>> = nodes.into_iter().collect();
+    pub fn new(nodes: impl IntoIterator<Item = Arc<NodeType>>) -> Self {
+        let mut nodes: Vec<Arc<NodeType>> = nodes.into_iter().collect();
         nodes.sort_by_key(|node| node.definition().full_type);
         let by_type = nodes
             .iter()
@@ -319,14 +351,14 @@ impl Catalogue {
     }
 
     /// Finds a node type.
-    pub fn get(&self, full_type: &str) -> Option<&Arc<dyn Node>> {
+    pub fn get(&self, full_type: &str) -> Option<&Arc<NodeType>> {
         self.by_type
             .get(full_type)
             .and_then(|at| self.nodes.get(*at))
     }
 
     /// Returns all node types, by full type.
-    pub fn all(&self) -> &[Arc<dyn Node>] {
+    pub fn all(&self) -> &[Arc<NodeType>] {
         &self.nodes
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::data_flow::Input;
 use super::execution::Execution;
 use super::node_definition::{InterfaceRole, NodeDefinition, NodeEffects};
-use super::node_type::{Node, NodeCall};
+use super::node_type::{NodeCall, NodeType};
 use super::slot::{Shape, Slot};
 
 /// The place of a node in [`Plan::nodes`].
@@ -41,7 +41,7 @@ pub struct PlanNode {
     /// The id.
     pub id: Arc<str>,
     /// Its type.
-    pub node: Arc<dyn Node>,
+    pub node: Arc<NodeType>,
     /// Its slots.
     pub shape: Shape,
     /// Its settings.

@@ -25,12 +25,10 @@ pub(super) const RULE_ARRAY: &str = "RegexRuleArray";
 
 /// Applies rules to a text one after the other.
 #[derive(Debug)]
-pub struct ApplyRegex {
-    definition: NodeDefinition,
-}
+pub struct ApplyRegex;
 
-impl Default for ApplyRegex {
-    fn default() -> Self {
+impl Node for ApplyRegex {
+    fn definition(&self) -> NodeDefinition {
         let rules = |key, description| {
             Slot::new(key, DataFlow::Array, description)
                 .category(RULE_ARRAY)
@@ -50,7 +48,7 @@ impl Default for ApplyRegex {
             DataFlow::String,
             "The text after all rules.",
         )];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Searches and replaces by regular expressions, which take time in proportion \
                           to the text: look-around and back-references are refused.",
             category: "text",
@@ -59,14 +57,7 @@ impl Default for ApplyRegex {
                 "Apply regex",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for ApplyRegex {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -19,12 +19,10 @@ pub const TOOL_IDS: &str = "toolIds";
 
 /// Requests the descriptions of tools from the registry.
 #[derive(Debug)]
-pub struct AvailableTools {
-    definition: NodeDefinition,
-}
+pub struct AvailableTools;
 
-impl Default for AvailableTools {
-    fn default() -> Self {
+impl Node for AvailableTools {
+    fn definition(&self) -> NodeDefinition {
         let ids =
             "The ids of the tools; missing or empty for `availableTools.initial` of the workflow.";
         let outputs = vec![
@@ -39,7 +37,7 @@ impl Default for AvailableTools {
                 "The same as the part of a prompt that teaches a model to call them.",
             ),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Lists tools of the registry, for a model to call. A tool that does not \
                           exist fails the node. Of a workflow that runs for an agent, what the \
                           agent's inventory lacks is left out.",
@@ -56,19 +54,12 @@ impl Default for AvailableTools {
                 "Available tools",
                 Shape::new(Vec::new(), outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for AvailableTools {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         match tool_ids(context.config) {
-            Some(_) => Ok(self.definition.shape.clone()),
+            Some(_) => Ok(context.definition.shape.clone()),
             None => Err(vec![Violation::new(
                 join("/configValues", TOOL_IDS),
                 "type_mismatch",
@@ -88,7 +79,7 @@ impl Node for AvailableTools {
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         match settled {
             Settled::Tools(tools) => listed(&tools),
-            _ => Err(super::wrong_effect(&self.definition)),
+            _ => Err(super::wrong_effect(&self.definition())),
         }
     }
 }

@@ -22,12 +22,10 @@ pub(super) const VARIABLES: &[&str] = &["inputs"];
 
 /// Passes its value to one of two outputs and leaves the other absent.
 #[derive(Debug)]
-pub struct Condition {
-    definition: NodeDefinition,
-}
+pub struct Condition;
 
-impl Default for Condition {
-    fn default() -> Self {
+impl Node for Condition {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![value_slot()];
         let outputs = vec![
             Slot::new(
@@ -45,26 +43,19 @@ impl Default for Condition {
         ];
         let condition = "The condition in CEL, such as `inputs.value > 3`. It sees all inputs by name \
                          in `inputs`.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Passes its value on to `then` or to `else`. Nodes that need the other \
                           output are skipped. An error in the condition fails the node.",
             category: "control",
             config: vec![ConfigSlot::new(CONDITION, DataFlow::String, condition)],
             further_slots: FurtherSlots::NamedInputs,
             ..NodeDefinition::new("core:Condition", "Condition", Shape::new(inputs, outputs))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for Condition {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         check_expression(context.config, CONDITION, true)?;
-        Ok(open_shape(&self.definition.shape, context))
+        Ok(open_shape(&context.definition.shape, context))
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

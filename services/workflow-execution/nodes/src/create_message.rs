@@ -17,12 +17,10 @@ const CONTENT: usize = 1;
 
 /// Makes a list of one message; of an empty text, an empty list.
 #[derive(Debug)]
-pub struct CreateMessage {
-    definition: NodeDefinition,
-}
+pub struct CreateMessage;
 
-impl Default for CreateMessage {
-    fn default() -> Self {
+impl Node for CreateMessage {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("role", DataFlow::String, "`user`, `assistant` or `system`.")
                 .default(json!("user"))
@@ -34,7 +32,7 @@ impl Default for CreateMessage {
             "messages",
             "A JSON array of the message; empty if the text is.",
         )];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Makes a chat message of a text.",
             category: "llm",
             ..NodeDefinition::new(
@@ -42,14 +40,7 @@ impl Default for CreateMessage {
                 "Create message",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for CreateMessage {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -34,12 +34,10 @@ const DEFAULT_TEMPLATE: &str = "- {toolName}: {toolDescription}";
 
 /// Adds the question and the observation to a chat, and declares the tools once (rule W30).
 #[derive(Debug)]
-pub struct DecisionPrompt {
-    definition: NodeDefinition,
-}
+pub struct DecisionPrompt;
 
-impl Default for DecisionPrompt {
-    fn default() -> Self {
+impl Node for DecisionPrompt {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("history", DataFlow::Array, "The chat so far.").category(Slot::CHAT_HISTORY),
             Slot::new(
@@ -68,7 +66,7 @@ impl Default for DecisionPrompt {
         let template = "How a tool is described. `{toolName}` and `{toolDescription}` are replaced \
                         wherever they stand.";
         let described = "The names of the tools that the template is for; missing for all of them.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Puts the chat for the next decision of a model together. The tools are \
                           declared at the end of the user's message, unless the newest declaration \
                           of the chat is the same.",
@@ -86,14 +84,7 @@ impl Default for DecisionPrompt {
                 "Decision prompt",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for DecisionPrompt {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -105,7 +96,7 @@ impl Node for DecisionPrompt {
         let given = |key: &str| context.config.get(key).unwrap_or(&Value::Null);
         match (given(TEMPLATE), given(TEMPLATE_TOOLS)) {
             (Value::Null | Value::String(_), Value::Null | Value::Array(_)) => {
-                Ok(self.definition.shape.clone())
+                Ok(context.definition.shape.clone())
             }
             (Value::Null | Value::String(_), _) => {
                 wrong(TEMPLATE_TOOLS, "expected an array of the names of tools")

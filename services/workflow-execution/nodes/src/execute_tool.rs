@@ -33,38 +33,7 @@ const CONTINUE_ON_ERROR: &str = "continueOnError";
 /// Calls one tool, of which every further input that the workflow names is an argument, or the
 /// tools that a model requested (rule W34).
 #[derive(Debug)]
-pub struct ExecuteTool {
-    definition: NodeDefinition,
-}
-
-impl Default for ExecuteTool {
-    fn default() -> Self {
-        let continues =
-            "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
-        let yielded = "The type of the values that the tools give one after the other: the messages of a \
-                       method that streams, while they come, or the items of a list; any other result is \
-                       a stream of one. They are the further output `values`.";
-        let shape = Shape::new(inputs(), outputs());
-        let definition = NodeDefinition {
-            description: "Calls tools of the registry: the one that is named, or those that a model asked \
-                          for. A call of the named one that fails fails the node, unless the setting \
-                          `continueOnError` is true.",
-            category: "tools",
-            config: vec![
-                ConfigSlot {
-                    default: Some(json!(false)),
-                    ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
-                },
-                yields::setting(yielded),
-            ],
-            further_slots: FurtherSlots::NamedInputs,
-            effects: NodeEffects::External,
-            reuse: Reuse::Reads,
-            ..NodeDefinition::new("core:ExecuteTool", "Execute tool", shape)
-        };
-        Self { definition }
-    }
-}
+pub struct ExecuteTool;
 
 fn inputs() -> Vec<Slot> {
     let arguments = "The arguments by name. Further inputs that the workflow connects or presets \
@@ -135,8 +104,30 @@ fn outputs() -> Vec<Slot> {
 }
 
 impl Node for ExecuteTool {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+    fn definition(&self) -> NodeDefinition {
+        let continues =
+            "Whether a failed call makes outputs (`status`, `error`) instead of failing the node.";
+        let yielded = "The type of the values that the tools give one after the other: the messages of a \
+                       method that streams, while they come, or the items of a list; any other result is \
+                       a stream of one. They are the further output `values`.";
+        let shape = Shape::new(inputs(), outputs());
+        NodeDefinition {
+            description: "Calls tools of the registry: the one that is named, or those that a model asked \
+                          for. A call of the named one that fails fails the node, unless the setting \
+                          `continueOnError` is true.",
+            category: "tools",
+            config: vec![
+                ConfigSlot {
+                    default: Some(json!(false)),
+                    ..ConfigSlot::new(CONTINUE_ON_ERROR, DataFlow::Boolean, continues)
+                },
+                yields::setting(yielded),
+            ],
+            further_slots: FurtherSlots::NamedInputs,
+            effects: NodeEffects::External,
+            reuse: Reuse::Reads,
+            ..NodeDefinition::new("core:ExecuteTool", "Execute tool", shape)
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -147,7 +138,7 @@ impl Node for ExecuteTool {
             (true, true) => "`requests` and `tool_id` exclude each other",
             (false, false) => "the node needs `tool_id` or `requests`",
             _ => {
-                let mut shape = open_shape(&self.definition.shape, context);
+                let mut shape = open_shape(&context.definition.shape, context);
                 if let Some(yielded) = yields::yielded(context.config)? {
                     let outputs = shape.outputs.iter().cloned();
                     shape.outputs = outputs.chain([yields::slot(yielded)]).collect();
@@ -209,7 +200,7 @@ impl Node for ExecuteTool {
                 failure: Some(failure),
             },
             Settled::ToolFailed { failure, .. } => return Err(failure),
-            _ => return Err(super::wrong_effect(&self.definition)),
+            _ => return Err(super::wrong_effect(&self.definition())),
         };
         with_values(call, requests::outputs_of_one(outcome, call.written))
     }

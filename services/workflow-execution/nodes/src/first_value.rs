@@ -12,12 +12,10 @@ const VALUES: usize = 0;
 
 /// Takes the first value that exists, once all nodes that lead here have settled.
 #[derive(Debug)]
-pub struct FirstValue {
-    definition: NodeDefinition,
-}
+pub struct FirstValue;
 
-impl Default for FirstValue {
-    fn default() -> Self {
+impl Node for FirstValue {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new(
                 "values",
@@ -35,7 +33,7 @@ impl Default for FirstValue {
             ),
             Slot::new("index", DataFlow::Integer, "Its place, from 0.").excluded_from_bypass(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Joins branches: gives the first value that is there. It is skipped if none \
                           is.",
             category: "control",
@@ -44,14 +42,7 @@ impl Default for FirstValue {
                 "First value",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for FirstValue {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -17,9 +17,7 @@ const VARIABLES: usize = 1;
 
 /// Fills `{name}` gaps. A template in the workflow itself adds an input per gap to the node.
 #[derive(Debug)]
-pub struct FormatPrompt {
-    definition: NodeDefinition,
-}
+pub struct FormatPrompt;
 
 /// A piece of a template.
 #[derive(Debug, PartialEq)]
@@ -28,8 +26,8 @@ enum TemplatePiece<'a> {
     Gap(&'a str),
 }
 
-impl Default for FormatPrompt {
-    fn default() -> Self {
+impl Node for FormatPrompt {
+    fn definition(&self) -> NodeDefinition {
         let template = "The text with gaps such as `{name}`; `{{` and `}}` stand for single braces. \
                         Braces around anything but a name are left alone.";
         let inputs = vec![
@@ -51,24 +49,17 @@ impl Default for FormatPrompt {
             .category("Prompt"),
         ];
         let shape = Shape::new(inputs, outputs);
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Fills the gaps of a template with values. Texts are inserted as they are, \
                           anything else as JSON.",
             category: "text",
             further_slots: FurtherSlots::TemplateGaps,
             ..NodeDefinition::new("core:FormatPrompt", "Format prompt", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for FormatPrompt {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        let fixed = &self.definition.shape;
+        let fixed = &context.definition.shape;
         let preset = context.presets.get("template").and_then(Value::as_str);
         let mut inputs = fixed.inputs.to_vec();
         match preset.filter(|_| !context.connected.contains(&"template")) {

@@ -21,12 +21,10 @@ const FIRST_PARAMETER: usize = 3;
 
 /// Calls a model. Each parameter may have its own input, which precedes `parameters`.
 #[derive(Debug)]
-pub struct GenericLlmRequest {
-    definition: NodeDefinition,
-}
+pub struct GenericLlmRequest;
 
-impl Default for GenericLlmRequest {
-    fn default() -> Self {
+impl Node for GenericLlmRequest {
+    fn definition(&self) -> NodeDefinition {
         let parameter = |key: &str, data_flow, description: &str| {
             Slot::new(key, data_flow, description).excluded_from_bypass()
         };
@@ -87,7 +85,7 @@ impl Default for GenericLlmRequest {
             .stream()
             .excluded_from_bypass(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Asks a language model for the next message of a chat.",
             category: "llm",
             effects: NodeEffects::ReadOnly,
@@ -97,14 +95,7 @@ impl Default for GenericLlmRequest {
                 "Generic LLM request",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for GenericLlmRequest {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -122,7 +113,7 @@ impl Node for GenericLlmRequest {
 
     fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let Settled::Model(answer) = settled else {
-            return Err(super::wrong_effect(&self.definition));
+            return Err(super::wrong_effect(&self.definition()));
         };
         Ok(chat::outputs([
             chat::response(call.text(MODEL).unwrap_or(""), &answer),

@@ -9,28 +9,19 @@ use workflow_domain::slot::{Shape, Slot};
 
 /// Brings the inputs of the run into the graph. Its slots are the workflow's interface.
 #[derive(Debug)]
-pub struct GroupInput {
-    definition: NodeDefinition,
-}
+pub struct GroupInput;
 
-impl Default for GroupInput {
-    fn default() -> Self {
+impl Node for GroupInput {
+    fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Provides the inputs of the workflow. Its outputs are the workflow's interface inputs.",
             category: "io",
             further_slots: FurtherSlots::InterfaceInputs,
             role: InterfaceRole::Entry,
             reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupInput", "Group input", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for GroupInput {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

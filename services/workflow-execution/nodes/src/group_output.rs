@@ -9,28 +9,19 @@ use super::group_input::{pass_through, present};
 
 /// Takes the outputs of the run out of the graph. Its slots are the workflow's interface.
 #[derive(Debug)]
-pub struct GroupOutput {
-    definition: NodeDefinition,
-}
+pub struct GroupOutput;
 
-impl Default for GroupOutput {
-    fn default() -> Self {
+impl Node for GroupOutput {
+    fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Takes the outputs of the workflow. Its inputs are the workflow's interface outputs.",
             category: "io",
             further_slots: FurtherSlots::InterfaceOutputs,
             role: InterfaceRole::Exit,
             reuse: Reuse::Never,
             ..NodeDefinition::new("core:GroupOutput", "Group output", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for GroupOutput {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

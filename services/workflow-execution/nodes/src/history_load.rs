@@ -23,12 +23,10 @@ const MAX_LIMIT: usize = 500;
 
 /// Reads a conversation of the agent runtime.
 #[derive(Debug)]
-pub struct HistoryLoad {
-    definition: NodeDefinition,
-}
+pub struct HistoryLoad;
 
-impl Default for HistoryLoad {
-    fn default() -> Self {
+impl Node for HistoryLoad {
+    fn definition(&self) -> NodeDefinition {
         let outputs = vec![
             Slot::new(
                 "messages",
@@ -42,7 +40,7 @@ impl Default for HistoryLoad {
                 "The revision of the conversation, for HistorySave; `0` if it has not begun.",
             ),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Reads the newest messages of a conversation.",
             category: "loaders",
             config: vec![ConfigSlot {
@@ -57,19 +55,12 @@ impl Default for HistoryLoad {
                 "Load history",
                 Shape::new(vec![conversation_slot()], outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for HistoryLoad {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         match limit(context.config) {
-            Some(_) => Ok(self.definition.shape.clone()),
+            Some(_) => Ok(context.definition.shape.clone()),
             None => Err(vec![Violation::new(
                 join("/configValues", LIMIT),
                 "out_of_range",
@@ -87,7 +78,7 @@ impl Node for HistoryLoad {
 
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let Settled::History { messages, revision } = settled else {
-            return Err(super::wrong_effect(&self.definition));
+            return Err(super::wrong_effect(&self.definition()));
         };
         let messages = messages.iter().map(messages::write).collect();
         Ok(chat::outputs([

@@ -20,12 +20,10 @@ const EXPECTED_REVISION: usize = 2;
 /// Appends the messages that a conversation does not end with yet (rule W35). Declarations of tools
 /// are left out, as they belong to a chat and not to the conversation.
 #[derive(Debug)]
-pub struct HistorySave {
-    definition: NodeDefinition,
-}
+pub struct HistorySave;
 
-impl Default for HistorySave {
-    fn default() -> Self {
+impl Node for HistorySave {
+    fn definition(&self) -> NodeDefinition {
         let expected = "The revision that the conversation must have, as HistoryLoad returned it; empty \
                         for any.";
         let inputs = vec![
@@ -44,7 +42,7 @@ impl Default for HistorySave {
             DataFlow::String,
             "The revision of the conversation after it.",
         )];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Adds to a conversation what is new in a chat. A conversation that was \
                           changed since its revision was read fails the node.",
             category: "loaders",
@@ -55,14 +53,7 @@ impl Default for HistorySave {
                 "Save history",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for HistorySave {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -93,7 +84,7 @@ impl Node for HistorySave {
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         match settled {
             Settled::History { revision, .. } => Ok(chat::outputs([revision.to_string().into()])),
-            _ => Err(super::wrong_effect(&self.definition)),
+            _ => Err(super::wrong_effect(&self.definition())),
         }
     }
 }

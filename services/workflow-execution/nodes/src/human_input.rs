@@ -31,12 +31,10 @@ const MAX_WORD_BYTES: usize = 2_048;
 
 /// Outputs the answer of a person.
 #[derive(Debug)]
-pub struct HumanInput {
-    definition: NodeDefinition,
-}
+pub struct HumanInput;
 
-impl Default for HumanInput {
-    fn default() -> Self {
+impl Node for HumanInput {
+    fn definition(&self) -> NodeDefinition {
         let context = "What the person should see to decide.";
         let inputs = vec![Slot::new("context", DataFlow::Wildcard, context)];
         let outputs = vec![
@@ -57,7 +55,7 @@ impl Default for HumanInput {
                 "Whether the time came before an answer.",
             ),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Asks a person and waits for the answer. The first answer that fits counts.",
             category: "wait",
             config: vec![
@@ -101,14 +99,7 @@ impl Default for HumanInput {
                 "Human input",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for HumanInput {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -125,7 +116,7 @@ impl Node for HumanInput {
             settings.refuse(ASSIGNEES, expected);
         }
         check_choices(&mut settings, takes_default && !takes_choice);
-        settings.end(self.definition.shape.clone())
+        settings.end(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -161,7 +152,7 @@ impl Node for HumanInput {
                 let message = "the question was not answered in time";
                 return Err(timed_out("expired", message));
             }
-            _ => return Err(super::wrong_effect(&self.definition)),
+            _ => return Err(super::wrong_effect(&self.definition())),
         };
         let choices = read_choices(settings.get(CHOICES)).unwrap_or_default();
         let is_chosen = |text: &&str| choices.iter().any(|(value, _)| value == text);

@@ -23,12 +23,10 @@ const REQUIRED: usize = 2;
 
 /// Selects values by a JSONPath.
 #[derive(Debug)]
-pub struct JsonSelector {
-    definition: NodeDefinition,
-}
+pub struct JsonSelector;
 
-impl Default for JsonSelector {
-    fn default() -> Self {
+impl Node for JsonSelector {
+    fn definition(&self) -> NodeDefinition {
         let value = "The value to look into. A text that is JSON is read as JSON; any other text stands for itself.";
         let inputs = vec![
             Slot::new("json", DataFlow::Wildcard, value)
@@ -59,18 +57,11 @@ impl Default for JsonSelector {
             Slot::new("count", DataFlow::Integer, "How many were found.").excluded_from_bypass(),
         ];
         let shape = Shape::new(inputs, outputs);
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Selects values from JSON by a path.",
             category: "data",
             ..NodeDefinition::new("core:JsonSelector", "JSON selector", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for JsonSelector {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -83,7 +74,7 @@ impl Node for JsonSelector {
                     failure.message.clone(),
                 )])
             }
-            _ => Ok(self.definition.shape.clone()),
+            _ => Ok(context.definition.shape.clone()),
         }
     }
 

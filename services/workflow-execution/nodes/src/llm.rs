@@ -16,12 +16,10 @@ use super::{llm_decision_with_tools, llm_round};
 /// A placeholder for the nodes `tools` and `round`, a loop round `prompt`, `ask`, `parse` and
 /// `act`, which replace it before the run begins.
 #[derive(Debug)]
-pub struct Llm {
-    definition: NodeDefinition,
-}
+pub struct Llm;
 
-impl Default for Llm {
-    fn default() -> Self {
+impl Node for Llm {
+    fn definition(&self) -> NodeDefinition {
         let chat = |key: &str, description: &str| {
             Slot::new(key, DataFlow::Array, description).category(Slot::CHAT_HISTORY)
         };
@@ -54,7 +52,7 @@ impl Default for Llm {
         let mut config = llm_decision_with_tools::settings();
         config.push(ConfigSlot::new("prompt", DataFlow::String, prompt));
         config.push(llm_round::config_slot());
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Asks a model, carries its calls out and reports them to it, until it asks for \
                           none. Once a budget is used up it is asked a last time without tools.",
             category: "llm",
@@ -63,18 +61,11 @@ impl Default for Llm {
             effects: NodeEffects::External,
             reuse: Reuse::Never,
             ..NodeDefinition::new(LLM, "LLM with tools", Shape::new(inputs, outputs))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for Llm {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
-        Ok(open_shape(&self.definition.shape, context))
+        Ok(open_shape(&context.definition.shape, context))
     }
 
     fn run(&self, _call: NodeCall<'_>) -> Result<Step, Failure> {

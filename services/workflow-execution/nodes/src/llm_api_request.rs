@@ -20,12 +20,10 @@ const PARAMETERS: usize = 3;
 
 /// Calls a model. Its text is shown while the model writes it.
 #[derive(Debug)]
-pub struct LlmApiRequest {
-    definition: NodeDefinition,
-}
+pub struct LlmApiRequest;
 
-impl Default for LlmApiRequest {
-    fn default() -> Self {
+impl Node for LlmApiRequest {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("messages", DataFlow::Array, "The chat, the oldest message first.")
                 .required()
@@ -75,7 +73,7 @@ impl Default for LlmApiRequest {
             .stream()
             .excluded_from_bypass(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Asks a language model for the next message of a chat. An answer that was \
                           recorded is never asked for again.",
             category: "llm",
@@ -86,14 +84,7 @@ impl Default for LlmApiRequest {
                 "LLM API request",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for LlmApiRequest {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -112,7 +103,7 @@ impl Node for LlmApiRequest {
 
     fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let Settled::Model(answer) = settled else {
-            return Err(super::wrong_effect(&self.definition));
+            return Err(super::wrong_effect(&self.definition()));
         };
         let given = call.value(MESSAGES).unwrap_or(&NULL);
         Ok(chat::outputs([

@@ -22,12 +22,10 @@ const STOP_REASON: usize = 4;
 /// Refuses the calls of an answer that are beyond a budget (rule W31), and outputs whether the
 /// model is done.
 #[derive(Debug)]
-pub struct LlmCallCount {
-    definition: NodeDefinition,
-}
+pub struct LlmCallCount;
 
-impl Default for LlmCallCount {
-    fn default() -> Self {
+impl Node for LlmCallCount {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new(
                 "requests",
@@ -70,7 +68,7 @@ impl Default for LlmCallCount {
                 "Why it is: `answered`, `iterations` or `calls`.",
             ),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Counts the calls and tokens of a model's rounds and refuses calls beyond the \
                           budgets.",
             category: "llm",
@@ -80,19 +78,12 @@ impl Default for LlmCallCount {
                 "LLM call count",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for LlmCallCount {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         Budgets::read(context.config)?;
-        Ok(self.definition.shape.clone())
+        Ok(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

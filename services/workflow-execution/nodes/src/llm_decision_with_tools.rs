@@ -15,12 +15,10 @@ use super::parse_llm_decision::HAS_CALLS;
 /// A placeholder for the nodes `tools`, `prompt`, `ask` and `parse`, which replace it before the
 /// run begins.
 #[derive(Debug)]
-pub struct LlmDecisionWithTools {
-    definition: NodeDefinition,
-}
+pub struct LlmDecisionWithTools;
 
-impl Default for LlmDecisionWithTools {
-    fn default() -> Self {
+impl Node for LlmDecisionWithTools {
+    fn definition(&self) -> NodeDefinition {
         let chat = |key: &str, description: &str| {
             Slot::new(key, DataFlow::Array, description).category(Slot::CHAT_HISTORY)
         };
@@ -73,7 +71,7 @@ impl Default for LlmDecisionWithTools {
             )
             .stream(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Asks a model with a chat and tools, and reads its calls. Its parts are the \
                           nodes AvailableTools, DecisionPrompt, LlmApiRequest and ParseLlmDecision.",
             category: "llm",
@@ -85,14 +83,7 @@ impl Default for LlmDecisionWithTools {
                 "LLM decision with tools",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for LlmDecisionWithTools {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, _call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -18,12 +18,10 @@ const OBSERVATION: usize = 3;
 
 /// Withholds the tools once a budget is used up, and reports it (rules W31 and L6).
 #[derive(Debug)]
-pub struct LlmRound {
-    definition: NodeDefinition,
-}
+pub struct LlmRound;
 
-impl Default for LlmRound {
-    fn default() -> Self {
+impl Node for LlmRound {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("tools", DataFlow::Array, "The tools of the node."),
             Slot::new(
@@ -56,24 +54,17 @@ impl Default for LlmRound {
                 "The budget that is used up: `iterations` or `calls`; empty for none.",
             ),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Withholds tools from a model that has used up its rounds or calls.",
             category: "llm",
             config: vec![config_slot()],
             ..NodeDefinition::new("core:LlmRound", "LLM round", Shape::new(inputs, outputs))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for LlmRound {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         Budgets::read(context.config)?;
-        Ok(self.definition.shape.clone())
+        Ok(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -15,12 +15,10 @@ use workflow_domain::zone::split::outer_slot;
 
 /// Repeats the nodes inside it and carries variables from one iteration to the next.
 #[derive(Debug)]
-pub struct LoopZone {
-    definition: NodeDefinition,
-}
+pub struct LoopZone;
 
-impl Default for LoopZone {
-    fn default() -> Self {
+impl Node for LoopZone {
+    fn definition(&self) -> NodeDefinition {
         let variables = "What one iteration hands to the next: objects with `key`, `dataFlowType` and \
                          `default`. Each is an input, the initial value, and an output, the last one; the \
                          output of a text with `isStream` is shown while an iteration writes it.";
@@ -34,7 +32,7 @@ impl Default for LoopZone {
                      iteration with which it holds.";
         let most = "The most iterations, from 1 to 1000000.";
         let on_max = "Whether reaching `maxIterations` ends the loop or fails it.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Repeats the nodes inside it, until `count`, `while`, `until`, `break` or \
                           `maxIterations` ends it. Among them are one ZoneInput and one ZoneOutput. After \
                           a crash a loop whose nodes have effects continues where it was; any other \
@@ -60,14 +58,7 @@ impl Default for LoopZone {
             further_slots: FurtherSlots::Zone,
             reuse: Reuse::Never,
             ..NodeDefinition::new(LOOP_ZONE, "Loop", fixed_shape(LOOP_ZONE))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for LoopZone {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -79,7 +70,7 @@ impl Node for LoopZone {
     }
 
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
-        settle_zone(&self.definition, settled)
+        settle_zone(&self.definition(), settled)
     }
 }
 

@@ -15,12 +15,10 @@ use super::loop_zone::{fixed_shape, reference_slot, run_zone, settle_zone, zone_
 
 /// Runs the nodes inside it for each item of a list, and keeps the order.
 #[derive(Debug)]
-pub struct MapList {
-    definition: NodeDefinition,
-}
+pub struct MapList;
 
-impl Default for MapList {
-    fn default() -> Self {
+impl Node for MapList {
+    fn definition(&self) -> NodeDefinition {
         let constants = "Inputs that each item sees unchanged: objects with `key`, `dataFlowType` and \
                          `default`.";
         let concurrency = "At most how many items are under way at once, from 1 to 256. Items whose \
@@ -28,7 +26,7 @@ impl Default for MapList {
         let on_error = "Whether an item that fails ends the map, or is listed in `errors`.";
         let tolerated = "How many items may fail under `continue`: a number, or a part such as `10%`. \
                          Missing tolerates all.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Runs the nodes inside it for each item of a list. Among them are one ZoneInput \
                           and one ZoneOutput. `results` has the order and length of the list. After a \
                           crash a map whose nodes have effects continues where it was; any other begins \
@@ -52,14 +50,7 @@ impl Default for MapList {
             further_slots: FurtherSlots::Zone,
             reuse: Reuse::Never,
             ..NodeDefinition::new(MAP_LIST, "Map over a list", fixed_shape(MAP_LIST))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for MapList {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -71,6 +62,6 @@ impl Node for MapList {
     }
 
     fn settle(&self, _call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
-        settle_zone(&self.definition, settled)
+        settle_zone(&self.definition(), settled)
     }
 }

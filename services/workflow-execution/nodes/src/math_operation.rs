@@ -22,51 +22,7 @@ const OPERATION_MODE: &str = "operationMode";
 /// A node in a workflow has the operands of its mode. Where the mode is not settled beforehand, as
 /// when the node is run by itself, it has the operands of all modes and an input for the mode.
 #[derive(Debug)]
-pub struct MathOperation {
-    definition: NodeDefinition,
-}
-
-impl Default for MathOperation {
-    fn default() -> Self {
-        let names: Vec<&'static str> = Mode::ALL.iter().map(|mode| mode.name).collect();
-        let described = format!("The calculation: one of {}.", names.join(", "));
-        let mut inputs = vec![
-            Slot::new(OPERATION_MODE, DataFlow::String, &described)
-                .default(json!("add"))
-                .suggest(names.iter().copied())
-                .excluded_from_bypass(),
-        ];
-        for operand in Mode::ALL.iter().flat_map(|mode| mode.operands) {
-            if !inputs.iter().any(|slot| &*slot.key == operand.key) {
-                inputs.push(Slot::new(operand.key, DataFlow::Float, operand.description));
-            }
-        }
-        inputs.push(clamp());
-        let setting = "The calculation. Missing leaves the choice to the input of the same name.";
-        let modes = Mode::ALL.iter().map(|mode| NodeMode {
-            id: mode.name,
-            shape: shape_of(mode),
-        });
-        let definition = NodeDefinition {
-            description: "Calculates with numbers. A missing operand counts as 0.",
-            category: "math",
-            config: vec![ConfigSlot {
-                options: names,
-                ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, setting)
-            }],
-            modes: Some(NodeModes {
-                config_key: OPERATION_MODE,
-                modes: modes.collect(),
-            }),
-            ..NodeDefinition::new(
-                "core:MathOperation",
-                "Math operation",
-                Shape::new(inputs, vec![result()]),
-            )
-        };
-        Self { definition }
-    }
-}
+pub struct MathOperation;
 
 /// Returns the slots of a node in a mode.
 fn shape_of(mode: &Mode) -> Shape {
@@ -97,16 +53,55 @@ fn result() -> Slot {
 }
 
 impl Node for MathOperation {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+    fn definition(&self) -> NodeDefinition {
+        let names: Vec<&'static str> = Mode::ALL.iter().map(|mode| mode.name).collect();
+        let described = format!("The calculation: one of {}.", names.join(", "));
+        let mut inputs = vec![
+            Slot::new(OPERATION_MODE, DataFlow::String, &described)
+                .default(json!("add"))
+                .suggest(names.iter().copied())
+                .excluded_from_bypass(),
+        ];
+        for operand in Mode::ALL.iter().flat_map(|mode| mode.operands) {
+            if !inputs.iter().any(|slot| &*slot.key == operand.key) {
+                inputs.push(Slot::new(operand.key, DataFlow::Float, operand.description));
+            }
+        }
+        inputs.push(clamp());
+        let setting = "The calculation. Missing leaves the choice to the input of the same name.";
+        let modes = Mode::ALL.iter().map(|mode| NodeMode {
+            id: mode.name,
+            shape: shape_of(mode),
+        });
+        NodeDefinition {
+            description: "Calculates with numbers. A missing operand counts as 0.",
+            category: "math",
+            config: vec![ConfigSlot {
+                options: names,
+                ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, setting)
+            }],
+            modes: Some(NodeModes {
+                config_key: OPERATION_MODE,
+                modes: modes.collect(),
+            }),
+            ..NodeDefinition::new(
+                "core:MathOperation",
+                "Math operation",
+                Shape::new(inputs, vec![result()]),
+            )
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         let Some(setting) = context.config.get(OPERATION_MODE) else {
-            return Ok(self.definition.shape.clone());
+            return Ok(context.definition.shape.clone());
         };
         let name = setting.as_str().unwrap_or("");
-        let mut modes = self.definition.modes.iter().flat_map(|modes| &modes.modes);
+        let mut modes = context
+            .definition
+            .modes
+            .iter()
+            .flat_map(|modes| &modes.modes);
         let Some(mode) = modes.find(|mode| mode.id == name) else {
             let pointer = format!("/configValues/{OPERATION_MODE}");
             let violation = Violation::new(

@@ -29,33 +29,7 @@ type Matrix = Vec<Vec<f64>>;
 
 /// Calculates with one or two matrices, given as arrays of rows.
 #[derive(Debug)]
-pub struct MatrixOperation {
-    definition: NodeDefinition,
-}
-
-impl Default for MatrixOperation {
-    fn default() -> Self {
-        let modes = MODES.map(|id| NodeMode {
-            id,
-            shape: shape_of(id),
-        });
-        let definition = NodeDefinition {
-            description: "Calculates with matrices, which are arrays of rows of numbers, at most 128 \
-                          rows and columns.",
-            category: "math",
-            config: vec![ConfigSlot {
-                options: MODES.to_vec(),
-                ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, "The calculation.")
-            }],
-            modes: Some(NodeModes {
-                config_key: OPERATION_MODE,
-                modes: modes.into(),
-            }),
-            ..NodeDefinition::new("core:MatrixOperation", "Matrix operation", all_modes())
-        };
-        Self { definition }
-    }
-}
+pub struct MatrixOperation;
 
 fn matrix(key: &str, description: &str) -> Slot {
     Slot::new(key, DataFlow::Array, description).category("Matrix")
@@ -101,13 +75,30 @@ fn all_modes() -> Shape {
 }
 
 impl Node for MatrixOperation {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+    fn definition(&self) -> NodeDefinition {
+        let modes = MODES.map(|id| NodeMode {
+            id,
+            shape: shape_of(id),
+        });
+        NodeDefinition {
+            description: "Calculates with matrices, which are arrays of rows of numbers, at most 128 \
+                          rows and columns.",
+            category: "math",
+            config: vec![ConfigSlot {
+                options: MODES.to_vec(),
+                ..ConfigSlot::new(OPERATION_MODE, DataFlow::String, "The calculation.")
+            }],
+            modes: Some(NodeModes {
+                config_key: OPERATION_MODE,
+                modes: modes.into(),
+            }),
+            ..NodeDefinition::new("core:MatrixOperation", "Matrix operation", all_modes())
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         match context.config.get(OPERATION_MODE) {
-            None => Ok(self.definition.shape.clone()),
+            None => Ok(context.definition.shape.clone()),
             Some(mode) if mode.as_str().is_some_and(|mode| MODES.contains(&mode)) => {
                 Ok(shape_of(mode.as_str().unwrap_or_default()))
             }

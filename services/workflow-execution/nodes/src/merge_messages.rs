@@ -15,19 +15,17 @@ const MESSAGE_INPUTS: usize = 0;
 
 /// Concatenates messages; values other than messages are passed over.
 #[derive(Debug)]
-pub struct MergeMessages {
-    definition: NodeDefinition,
-}
+pub struct MergeMessages;
 
-impl Default for MergeMessages {
-    fn default() -> Self {
+impl Node for MergeMessages {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             text_slot("message_inputs", "Lists of messages, in order.")
                 .multi()
                 .required(),
         ];
         let outputs = vec![text_slot("messages", "A JSON array of all messages.")];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Puts several lists of chat messages together.",
             category: "llm",
             ..NodeDefinition::new(
@@ -35,14 +33,7 @@ impl Default for MergeMessages {
                 "Merge messages",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for MergeMessages {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -12,14 +12,12 @@ use workflow_domain::slot::Shape;
 
 /// A placeholder for the nodes of a workflow, which replace it before the run begins.
 #[derive(Debug)]
-pub struct NodeGroup {
-    definition: NodeDefinition,
-}
+pub struct NodeGroup;
 
-impl Default for NodeGroup {
-    fn default() -> Self {
+impl Node for NodeGroup {
+    fn definition(&self) -> NodeDefinition {
         let workflow = "The id of the workflow. A workflow in a file refers to other files.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Puts the nodes of another workflow here. Its slots are the interface of that \
                           workflow, whose nodes run as part of this run.",
             category: "io",
@@ -32,14 +30,7 @@ impl Default for NodeGroup {
                 "Node group",
                 Shape::new(Vec::new(), Vec::new()),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for NodeGroup {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

@@ -26,12 +26,10 @@ pub(super) const HAS_CALLS: &str = "Whether a call was read. A block of which no
 
 /// Reads calls of the text first, native ones as their supplement (rules W33 and L8).
 #[derive(Debug)]
-pub struct ParseLlmDecision {
-    definition: NodeDefinition,
-}
+pub struct ParseLlmDecision;
 
-impl Default for ParseLlmDecision {
-    fn default() -> Self {
+impl Node for ParseLlmDecision {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("response", DataFlow::Object, "The standard response of a model.").required(),
             Slot::new(
@@ -76,7 +74,7 @@ impl Default for ParseLlmDecision {
             .excluded_from_bypass(),
         ];
         let read_as = "The only dialect that is read; missing for all.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Reads the tool calls of a model's answer: those of its text first, native \
                           ones as their supplement.",
             category: "llm",
@@ -86,19 +84,12 @@ impl Default for ParseLlmDecision {
                 "Parse LLM decision",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for ParseLlmDecision {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
         dialect::read(context.config)?;
-        Ok(self.definition.shape.clone())
+        Ok(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -17,12 +17,10 @@ const SEED: usize = 3;
 
 /// Draws a number between two bounds by the seed, or by the seed of the run.
 #[derive(Debug)]
-pub struct RandomNumber {
-    definition: NodeDefinition,
-}
+pub struct RandomNumber;
 
-impl Default for RandomNumber {
-    fn default() -> Self {
+impl Node for RandomNumber {
+    fn definition(&self) -> NodeDefinition {
         let seed = "The same seed and bounds give the same number. Missing takes a seed that is \
                     different in each run and for each node.";
         let inputs = vec![
@@ -41,7 +39,7 @@ impl Default for RandomNumber {
             DataFlow::Float,
             "The number: from `min`, up to but not `max`; a whole one may be `max`.",
         )];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Draws a random number between two bounds.",
             category: "math",
             bypass: Bypass::Mute,
@@ -51,14 +49,7 @@ impl Default for RandomNumber {
                 "Random number",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for RandomNumber {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

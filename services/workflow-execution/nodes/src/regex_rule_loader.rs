@@ -19,12 +19,10 @@ const READ_FILE: &str = "FileOperator.ReadFile";
 
 /// Reads an array of rules from a file of the run's workspace.
 #[derive(Debug)]
-pub struct RegexRuleLoader {
-    definition: NodeDefinition,
-}
+pub struct RegexRuleLoader;
 
-impl Default for RegexRuleLoader {
-    fn default() -> Self {
+impl Node for RegexRuleLoader {
+    fn definition(&self) -> NodeDefinition {
         let path = "The path of a JSON file in the workspace of the run.";
         let inputs = vec![
             Slot::new("path", DataFlow::String, path)
@@ -33,7 +31,7 @@ impl Default for RegexRuleLoader {
         ];
         let outputs =
             vec![Slot::new("regexRules", DataFlow::Array, "The rules.").category(RULE_ARRAY)];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Reads rules for `core:ApplyRegex` from a file and checks each of them.",
             category: "loaders",
             effects: NodeEffects::ReadOnly,
@@ -44,14 +42,7 @@ impl Default for RegexRuleLoader {
                 "Load regex rules",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for RegexRuleLoader {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -67,7 +58,7 @@ impl Node for RegexRuleLoader {
             Settled::Tool { output, .. } => output,
             Settled::ToolFailed { failure, .. } => return Err(failure),
             _ => {
-                return Err(super::wrong_effect(&self.definition));
+                return Err(super::wrong_effect(&self.definition()));
             }
         };
         let text = output

@@ -20,19 +20,21 @@ const RUN_ID: &str = "run_id";
 /// Calls the tool of a workflow, so that the child is a run below this one, cancelled with it and
 /// never started twice.
 #[derive(Debug)]
-pub struct RunWorkflow {
-    definition: NodeDefinition,
-}
+pub struct RunWorkflow;
 
 impl RunWorkflow {
     /// The full type of the node.
     pub const FULL_TYPE: &str = "core:RunWorkflow";
 }
 
-impl Default for RunWorkflow {
-    fn default() -> Self {
+fn run_id() -> Slot {
+    Slot::new(RUN_ID, DataFlow::String, "The id of the child's run.").excluded_from_bypass()
+}
+
+impl Node for RunWorkflow {
+    fn definition(&self) -> NodeDefinition {
         let workflow = "The id of the workflow to run.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Runs another workflow as a run of its own and waits for its outputs. Its \
                           slots are the interface of that workflow; what streams there streams here.",
             category: "control",
@@ -45,18 +47,7 @@ impl Default for RunWorkflow {
                 "Run workflow",
                 Shape::new(Vec::new(), vec![run_id()]),
             )
-        };
-        Self { definition }
-    }
-}
-
-fn run_id() -> Slot {
-    Slot::new(RUN_ID, DataFlow::String, "The id of the child's run.").excluded_from_bypass()
-}
-
-impl Node for RunWorkflow {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -103,7 +94,7 @@ impl Node for RunWorkflow {
                 Ok(outputs.collect())
             }
             Settled::ToolFailed { failure, .. } => Err(failure),
-            _ => Err(super::wrong_effect(&self.definition)),
+            _ => Err(super::wrong_effect(&self.definition())),
         }
     }
 }

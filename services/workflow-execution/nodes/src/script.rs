@@ -30,12 +30,10 @@ const MAX_TIMEOUT_SECONDS: f64 = 600.0;
 /// variable `TAVERN_INPUT_PATH` names, and writes one JSON value to the descriptor that
 /// `TAVERN_RESULT_FD` names.
 #[derive(Debug)]
-pub struct Script {
-    definition: NodeDefinition,
-}
+pub struct Script;
 
-impl Default for Script {
-    fn default() -> Self {
+impl Node for Script {
+    fn definition(&self) -> NodeDefinition {
         let code = "The script. It reads the JSON file that TAVERN_INPUT_PATH names and writes its \
                     result as JSON to file descriptor 3.";
         let values = "What the script reads, by name. Further inputs that the workflow connects or \
@@ -77,7 +75,7 @@ impl Default for Script {
         let timeout = "How many seconds the script may run; at most what the sandbox allows. Missing takes the \
                        sandbox's default.";
         let shape = Shape::new(inputs, outputs);
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Runs a script in the sandbox, without network and without any effect outside. \
                           A script that ends with a code other than 0 fails the node. The setting \
                           `timeoutSeconds` bounds its time; with `yields` its lines are a stream of values.",
@@ -93,14 +91,7 @@ impl Default for Script {
             effects: NodeEffects::ReadOnly,
             reuse: Reuse::Reads,
             ..NodeDefinition::new("core:Script", "Script", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for Script {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -119,7 +110,7 @@ impl Node for Script {
                 return Err(vec![violation.found(expected, &setting.to_string())]);
             }
         }
-        let mut shape = open_shape(&self.definition.shape, context);
+        let mut shape = open_shape(&context.definition.shape, context);
         if let Some(yielded) = yields::yielded(context.config)? {
             let outputs = shape.outputs.iter().map(|slot| match &*slot.key {
                 "stdout" => yields::slot(yielded),
@@ -153,7 +144,7 @@ impl Node for Script {
                 Arc::new(json!(stderr)),
             ]),
             Settled::ToolFailed { failure, .. } => Err(failure),
-            _ => Err(super::wrong_effect(&self.definition)),
+            _ => Err(super::wrong_effect(&self.definition())),
         }
     }
 }

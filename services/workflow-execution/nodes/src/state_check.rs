@@ -21,12 +21,10 @@ const CONDITION: &str = "condition";
 /// Outputs whether a state meets the schema and the condition; a state that does not meet them does
 /// not fail the node.
 #[derive(Debug)]
-pub struct StateCheck {
-    definition: NodeDefinition,
-}
+pub struct StateCheck;
 
-impl Default for StateCheck {
-    fn default() -> Self {
+impl Node for StateCheck {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![Slot::new("value", DataFlow::Wildcard, "The state.").required()];
         let outputs = vec![
             Slot::new(
@@ -44,7 +42,7 @@ impl Default for StateCheck {
         ];
         let condition = "A condition in CEL on `inputs`, evaluated if the schema holds. Missing is no \
                          condition.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Checks a value against a JSON Schema and a condition, and lists every \
                           violation.",
             category: "control",
@@ -62,14 +60,7 @@ impl Default for StateCheck {
                 "State check",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for StateCheck {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -88,7 +79,7 @@ impl Node for StateCheck {
             ));
         }
         if violations.is_empty() {
-            Ok(open_shape(&self.definition.shape, context))
+            Ok(open_shape(&context.definition.shape, context))
         } else {
             Err(violations)
         }

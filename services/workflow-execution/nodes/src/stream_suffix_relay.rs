@@ -15,12 +15,10 @@ const SUFFIX: usize = 1;
 
 /// Passes every piece of a stream on at once, and a suffix after the last one.
 #[derive(Debug)]
-pub struct StreamSuffixRelay {
-    definition: NodeDefinition,
-}
+pub struct StreamSuffixRelay;
 
-impl Default for StreamSuffixRelay {
-    fn default() -> Self {
+impl Node for StreamSuffixRelay {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("inputStream", DataFlow::String, "The stream.").stream(),
             Slot::new("suffix", DataFlow::String, "The text after its end.").excluded_from_bypass(),
@@ -34,7 +32,7 @@ impl Default for StreamSuffixRelay {
             .stream()
             .relaying("inputStream"),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Passes a stream on piece by piece, and a suffix after its end.",
             category: "text",
             ..NodeDefinition::new(
@@ -42,14 +40,7 @@ impl Default for StreamSuffixRelay {
                 "Stream suffix relay",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for StreamSuffixRelay {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -14,12 +14,10 @@ const STREAM: usize = 0;
 
 /// Waits for the end of a stream. Values other than text become lines.
 #[derive(Debug)]
-pub struct StreamToString {
-    definition: NodeDefinition,
-}
+pub struct StreamToString;
 
-impl Default for StreamToString {
-    fn default() -> Self {
+impl Node for StreamToString {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("stream", DataFlow::Wildcard, "The stream.")
                 .required()
@@ -30,7 +28,7 @@ impl Default for StreamToString {
             DataFlow::String,
             "All of it as one text; of a stream of values a line for each: its text, or its JSON.",
         )];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Collects a stream and gives its whole text once it has ended.",
             category: "text",
             ..NodeDefinition::new(
@@ -38,14 +36,7 @@ impl Default for StreamToString {
                 "Stream to string",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for StreamToString {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

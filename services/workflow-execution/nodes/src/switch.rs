@@ -22,17 +22,23 @@ const MAX_CASES: usize = 100;
 
 /// Passes its value to the output of the first case that equals the expression.
 #[derive(Debug)]
-pub struct Switch {
-    definition: NodeDefinition,
+pub struct Switch;
+
+fn default_slot() -> Slot {
+    Slot::new(
+        DEFAULT,
+        DataFlow::Wildcard,
+        "The value, if no case equals the expression; else absent.",
+    )
 }
 
-impl Default for Switch {
-    fn default() -> Self {
+impl Node for Switch {
+    fn definition(&self) -> NodeDefinition {
         let expression = "The expression in CEL, such as `inputs.kind`. It sees all inputs by name in \
                           `inputs`.";
         let cases = "The cases in order, each with the key of its output and the value that it stands \
                      for: `[{\"key\": \"small\", \"equals\": 1}]`.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Passes its value on to the output of the first case whose `equals` is the \
                           result of the expression, else to `default`. Nodes that need another \
                           output are skipped.",
@@ -47,22 +53,7 @@ impl Default for Switch {
                 "Switch",
                 Shape::new(vec![value_slot()], vec![default_slot()]),
             )
-        };
-        Self { definition }
-    }
-}
-
-fn default_slot() -> Slot {
-    Slot::new(
-        DEFAULT,
-        DataFlow::Wildcard,
-        "The value, if no case equals the expression; else absent.",
-    )
-}
-
-impl Node for Switch {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -94,7 +85,7 @@ impl Node for Switch {
             return Err(violations);
         }
         outputs.push(default_slot());
-        let mut shape = open_shape(&self.definition.shape, context);
+        let mut shape = open_shape(&context.definition.shape, context);
         shape.outputs = outputs.into();
         Ok(shape)
     }

@@ -317,6 +317,7 @@ fn effect(
         inputs.as_object().cloned().unwrap(),
     );
     let context = workflow_domain::node_type::ShapeContext {
+        definition: node.definition(),
         config: &config,
         presets: &presets,
         connected: &[],

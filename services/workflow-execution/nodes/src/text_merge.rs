@@ -16,12 +16,10 @@ const TEXT_INPUTS: usize = 1;
 
 /// Joins texts with a separator.
 #[derive(Debug)]
-pub struct TextMerge {
-    definition: NodeDefinition,
-}
+pub struct TextMerge;
 
-impl Default for TextMerge {
-    fn default() -> Self {
+impl Node for TextMerge {
+    fn definition(&self) -> NodeDefinition {
         let separator =
             "The text between the texts; `\\n`, `\\t` and other escapes are understood.";
         let inputs = vec![
@@ -38,18 +36,11 @@ impl Default for TextMerge {
             "The texts with the separator between them.",
         )];
         let shape = Shape::new(inputs, outputs);
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Joins several texts into one.",
             category: "text",
             ..NodeDefinition::new("core:TextMerge", "Merge texts", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for TextMerge {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {

@@ -20,12 +20,10 @@ const GAP: &str = " … ";
 
 /// Cuts a text down to a number of characters.
 #[derive(Debug)]
-pub struct TextSummarizer {
-    definition: NodeDefinition,
-}
+pub struct TextSummarizer;
 
-impl Default for TextSummarizer {
-    fn default() -> Self {
+impl Node for TextSummarizer {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![Slot::new("text", DataFlow::String, "The text.").required()];
         let outputs = vec![Slot::new(
             "summary",
@@ -34,7 +32,7 @@ impl Default for TextSummarizer {
         )];
         let mode = "What is kept: the beginning and the end, the beginning, the end, or as many whole \
                     sentences from the beginning as fit.";
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Shortens a text to its beginning, its end, both, or whole sentences. A text \
                           that is short enough stays as it is.",
             category: "text",
@@ -59,14 +57,7 @@ impl Default for TextSummarizer {
                 "Summarize text",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for TextSummarizer {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -92,7 +83,7 @@ impl Node for TextSummarizer {
             }
         }
         if violations.is_empty() {
-            Ok(self.definition.shape.clone())
+            Ok(context.definition.shape.clone())
         } else {
             Err(violations)
         }

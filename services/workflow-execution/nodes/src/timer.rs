@@ -20,12 +20,10 @@ const UNTIL: usize = 2;
 
 /// Passes its value on when a time has passed.
 #[derive(Debug)]
-pub struct Timer {
-    definition: NodeDefinition,
-}
+pub struct Timer;
 
-impl Default for Timer {
-    fn default() -> Self {
+impl Node for Timer {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![
             Slot::new("value", DataFlow::Wildcard, "What is passed on."),
             Slot::new(
@@ -50,7 +48,7 @@ impl Default for Timer {
             )
             .excluded_from_bypass(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Waits for a duration or until a time, by the clock of the server, and never \
                           ends early. A time that has passed ends it at once.",
             category: "wait",
@@ -71,14 +69,7 @@ impl Default for Timer {
             waits: true,
             reuse: Reuse::Never,
             ..NodeDefinition::new("core:Timer", "Timer", Shape::new(inputs, outputs))
-        };
-        Self { definition }
-    }
-}
-
-impl Node for Timer {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -102,7 +93,7 @@ impl Node for Timer {
             (false, false) => settings.refuse("duration", "the node needs `duration` or `until`"),
             _ => {}
         }
-        settings.end(self.definition.shape.clone())
+        settings.end(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -126,7 +117,7 @@ impl Node for Timer {
 
     fn settle(&self, call: NodeCall<'_>, settled: Settled) -> Result<Vec<Arc<Value>>, Failure> {
         let Settled::Woken { due, .. } = settled else {
-            return Err(super::wrong_effect(&self.definition));
+            return Err(super::wrong_effect(&self.definition()));
         };
         let value = call.value(VALUE).unwrap_or(&NULL);
         Ok(vec![Arc::clone(value), Arc::new(Value::String(due))])

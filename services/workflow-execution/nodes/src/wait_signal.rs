@@ -23,12 +23,10 @@ const DEFAULT: &str = "default";
 
 /// Passes its value on when a signal has arrived.
 #[derive(Debug)]
-pub struct WaitSignal {
-    definition: NodeDefinition,
-}
+pub struct WaitSignal;
 
-impl Default for WaitSignal {
-    fn default() -> Self {
+impl Node for WaitSignal {
+    fn definition(&self) -> NodeDefinition {
         let inputs = vec![Slot::new("value", DataFlow::Wildcard, "What is passed on.")];
         let outputs = vec![
             Slot::new("value", DataFlow::Wildcard, "The value."),
@@ -45,7 +43,7 @@ impl Default for WaitSignal {
             )
             .excluded_from_bypass(),
         ];
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Waits for a signal, which may have arrived before. Each signal wakes one \
                           wait, the oldest.",
             category: "wait",
@@ -79,14 +77,7 @@ impl Default for WaitSignal {
                 "Wait for a signal",
                 Shape::new(inputs, outputs),
             )
-        };
-        Self { definition }
-    }
-}
-
-impl Node for WaitSignal {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {
@@ -96,7 +87,7 @@ impl Node for WaitSignal {
         settings.due(TIMEOUT);
         let takes_default = settings.takes_default(ON_TIMEOUT);
         settings.check_schema(SCHEMA, takes_default);
-        settings.end(self.definition.shape.clone())
+        settings.end(context.definition.shape.clone())
     }
 
     fn run(&self, call: NodeCall<'_>) -> Result<Step, Failure> {
@@ -127,7 +118,7 @@ impl Node for WaitSignal {
                 let message = "no signal arrived in time";
                 return Err(timed_out("signal_timeout", message));
             }
-            _ => return Err(super::wrong_effect(&self.definition)),
+            _ => return Err(super::wrong_effect(&self.definition())),
         };
         Ok(vec![
             Arc::clone(call.value(VALUE).unwrap_or(&NULL)),

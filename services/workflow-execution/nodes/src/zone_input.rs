@@ -11,28 +11,19 @@ use super::group_input::{pass_through, present};
 
 /// Brings values into an iteration of the zone around it. Its slots follow that zone's settings.
 #[derive(Debug)]
-pub struct ZoneInput {
-    definition: NodeDefinition,
-}
+pub struct ZoneInput;
 
-impl Default for ZoneInput {
-    fn default() -> Self {
+impl Node for ZoneInput {
+    fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Provides what an iteration of the zone around it is given.",
             category: "control",
             further_slots: FurtherSlots::SurroundingZone,
             role: InterfaceRole::Entry,
             reuse: Reuse::Never,
             ..NodeDefinition::new(ZONE_INPUT, "Zone input", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for ZoneInput {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

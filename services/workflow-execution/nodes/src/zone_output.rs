@@ -11,28 +11,19 @@ use super::group_input::{pass_through, present};
 
 /// Takes values out of an iteration of the zone around it. Its slots follow that zone's settings.
 #[derive(Debug)]
-pub struct ZoneOutput {
-    definition: NodeDefinition,
-}
+pub struct ZoneOutput;
 
-impl Default for ZoneOutput {
-    fn default() -> Self {
+impl Node for ZoneOutput {
+    fn definition(&self) -> NodeDefinition {
         let shape = Shape::new(Vec::new(), Vec::new());
-        let definition = NodeDefinition {
+        NodeDefinition {
             description: "Takes what an iteration of the zone around it gives. A variable without a value keeps the one that it has.",
             category: "control",
             further_slots: FurtherSlots::SurroundingZone,
             role: InterfaceRole::Exit,
             reuse: Reuse::Never,
             ..NodeDefinition::new(ZONE_OUTPUT, "Zone output", shape)
-        };
-        Self { definition }
-    }
-}
-
-impl Node for ZoneOutput {
-    fn definition(&self) -> &NodeDefinition {
-        &self.definition
+        }
     }
 
     fn shape(&self, context: &ShapeContext<'_>) -> Result<Shape, Vec<Violation>> {

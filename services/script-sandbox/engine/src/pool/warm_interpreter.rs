@@ -25,7 +25,7 @@ use crate::{
     },
     proc_usage::ProcTree,
     runtimes::Interpreter,
-    slot::{Invocation, SandboxedProcess, Slot, Tools, base_environment},
+    slot::{HostResources, Invocation, SandboxedProcess, Slot, base_environment},
 };
 
 /// The longest time that an interpreter may take until it waits.
@@ -107,7 +107,7 @@ impl WarmInterpreter {
     ///
     /// # Errors
     /// The reason for a failure, in words for the operator; all processes have ended then.
-    pub(super) async fn up(tools: &Tools, order: &PoolKey) -> Result<Self, String> {
+    pub(super) async fn up(tools: &HostResources, order: &PoolKey) -> Result<Self, String> {
         let user = tools.users.take().map_err(|_| "no user is free")?;
         let invocation = |slot: &Slot| {
             if let Some(cgroup) = &slot.cgroup {

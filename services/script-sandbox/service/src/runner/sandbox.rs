@@ -18,7 +18,7 @@ use sandbox_engine::{
     pool::PoolState,
     run::{self, Job, Origin, io_handler::Collector},
     runtimes::{Interpreter, Runtime},
-    slot::Tools,
+    slot::HostResources,
 };
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
@@ -142,7 +142,7 @@ impl Sandbox {
         &self,
         script: Script,
         mut record: Record,
-    ) -> Result<(Tools, Job, Permit, Record), Refusal> {
+    ) -> Result<(HostResources, Job, Permit, Record), Refusal> {
         match self.prepare(script).await {
             Ok((tools, job, slot)) => {
                 record.admitted(&job.profile.name);
@@ -152,7 +152,7 @@ impl Sandbox {
         }
     }
 
-    async fn prepare(&self, script: Script) -> Result<(Tools, Job, Permit), Refusal> {
+    async fn prepare(&self, script: Script) -> Result<(HostResources, Job, Permit), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
         let slot = self.slots.acquire().await?;
@@ -199,7 +199,10 @@ impl Sandbox {
     }
 
     /// The tools, the runtime and the interpreter for a script.
-    fn means_for(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
+    fn means_for(
+        &self,
+        script: &Script,
+    ) -> Result<(&HostResources, &Runtime, &Interpreter), Refusal> {
         self.still_serves()?;
         let tools = self.tools_for(script)?;
         let runtime = self.runtime(&script.runtime)?;
@@ -212,7 +215,7 @@ impl Sandbox {
     }
 
     /// The tools, if their level is enough for operator and request.
-    fn tools_for(&self, script: &Script) -> Result<&Tools, Refusal> {
+    fn tools_for(&self, script: &Script) -> Result<&HostResources, Refusal> {
         let (settings, report) = (&self.settings, &self.engine.report);
         let refuse = |what, wanted, available, missing| Refusal::Isolation {
             what,

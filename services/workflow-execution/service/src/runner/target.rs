@@ -104,6 +104,7 @@ impl Node {
             ]));
         };
         let context = ShapeContext {
+            definition: node.definition(),
             config: &self.config,
             presets: given,
             connected: &[],

@@ -7,7 +7,7 @@ use sandbox_engine::{
     domain::{limits::Limits, script::Script},
     run::{self, Job, Origin},
     runtimes::{Interpreter, Runtime},
-    slot::Tools,
+    slot::HostResources,
 };
 use tokio::sync::oneshot;
 use tracing::Instrument;
@@ -123,7 +123,10 @@ impl Sandbox {
     }
 
     /// The tools, the runtime and the interpreter for a session.
-    fn session_means(&self, script: &Script) -> Result<(&Tools, &Runtime, &Interpreter), Refusal> {
+    fn session_means(
+        &self,
+        script: &Script,
+    ) -> Result<(&HostResources, &Runtime, &Interpreter), Refusal> {
         let means = self.means_for(script)?;
         let (_, runtime, _) = means;
         if runtime.profile.session.is_none() {
@@ -135,7 +138,7 @@ impl Sandbox {
         Ok(means)
     }
 
-    fn start(&self, admitted: Admitted, job: Job, tools: Tools, record: Record) {
+    fn start(&self, admitted: Admitted, job: Job, tools: HostResources, record: Record) {
         let (session_io, channels) = session_io();
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.session.live", runtime = job.profile.name);
