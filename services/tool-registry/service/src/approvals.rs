@@ -1,7 +1,7 @@
 //! Calls that wait for people before they leave (rules G801 to G807).
 //!
 //! An approval is stored before its call begins to wait, so a restart loses none: the call's owner
-//! repeats the request, and finds the decision. Only [`Approvals::decide`] decides.
+//! repeats its request, and finds the decision made meanwhile. Only [`Approvals::decide`] decides.
 
 mod policy;
 
@@ -27,7 +27,7 @@ pub use policy::{Approver, Policy, PolicyError};
 
 /// The most approvals that wait at once.
 const MAX_PENDING: i64 = 1_000;
-/// The most changes that a follower may be behind; beyond it, the pending ones are read again.
+/// The most changes that a follower may lag behind before it reads the pending approvals again.
 const CHANGES: usize = 256;
 
 /// A call that is to be approved.
@@ -43,7 +43,7 @@ pub struct Wanted<'a> {
     pub conversation_id: &'a str,
     /// The run that makes the call; empty if none does.
     pub run_id: &'a str,
-    /// The call to start again after a restart; empty if its owner requests it.
+    /// The call as JSON, to start it again after a restart; empty if its owner requests it.
     pub call_json: String,
 }
 
@@ -56,7 +56,7 @@ pub enum FoundApproval {
     Approval(Box<Approval>),
 }
 
-/// The reason for rejecting a decision.
+/// The reason for which an approval was not decided.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionError {
     /// No approval has this id.
@@ -65,7 +65,7 @@ pub enum DecisionError {
     /// The decision does not count.
     #[error("{error}")]
     Refused {
-        /// The reason.
+        /// The reason for the refusal.
         error: DecideError,
         /// The approval as it is.
         approval: Box<Approval>,
@@ -181,7 +181,7 @@ impl Approvals {
                 let approval = inner.expired(stored).await?;
                 return Ok(Ok(FoundApproval::Approval(Box::new(approval))));
             }
-            // The tool was declared anew, so the decision was about another call (rule G807).
+            // The tool was declared anew, so the decision was about another definition (rule G807).
             inner.end(stored, State::Withdrawn).await?;
         }
         if !wanted.conversation_id.is_empty() {
@@ -411,7 +411,8 @@ impl Approvals {
         self.inner.store.ended_before(before, after, limit).await
     }
 
-    /// Deletes approvals that ended, with their permissions for later calls of a conversation.
+    /// Deletes approvals that ended, with the permissions that they give later calls of a
+    /// conversation.
     ///
     /// # Errors
     /// The store fails.
@@ -428,7 +429,7 @@ impl Approvals {
         self.inner.store.reclaim().await
     }
 
-    /// Deletes the stored call of an approval, which the ledger has now.
+    /// Deletes the stored call of an approval, as the ledger records the call from now on.
     ///
     /// # Errors
     /// The store fails.

@@ -40,18 +40,18 @@ pub struct ResolvedCall {
     pub effect_id: Option<EffectId>,
     /// The conversation whose workspace file tools use; none for a workspace of this call alone.
     pub conversation: Option<ConversationId>,
-    /// The time at which the call is ended if it has not ended by itself.
+    /// The time at which the call is ended if it is still running.
     pub deadline: Instant,
-    /// The time limit of the whole call; none leaves the limit to its run. It stays the same when
-    /// the call is dispatched again, as part of the request by which a run is found again.
+    /// The timeout of the call as a whole; `None` leaves it to its run. It stays the same when the
+    /// call is dispatched again, as part of the request by which a run is found again.
     pub timeout: Option<Duration>,
     /// The durability of the run below.
     pub durability: Durability,
     /// Which attempt at the effect this is, from 1.
     pub attempt: u32,
-    /// The grant of the run below.
+    /// The grant for the run below.
     pub grant: Option<CallGrant>,
-    /// The call's progress, which others follow.
+    /// The state of the call that its followers see.
     pub in_flight: Arc<InFlightCall>,
     /// The context of the call's requests to other services: the runs above it and its deadline.
     pub context: CallContext,
@@ -129,7 +129,7 @@ impl Dispatcher {
 }
 
 /// Returns the outcome of a call that has not ended in time. A program of the sandbox is ended with
-/// it; a file tool on its thread may still finish.
+/// it; a file tool on its thread may still complete.
 fn out_of_time(resolved: &ResolvedCall) -> CallOutcome {
     match resolved.tool.implementation() {
         Implementation::Builtin(_) if !resolved.tool.may_repeat() => {

@@ -1,6 +1,6 @@
-//! The reasons for which the service cannot start.
+//! The errors of starting the service.
 
-/// The reasons for which the service cannot start.
+/// The reason for which the service cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The data directory cannot be used.
@@ -23,7 +23,7 @@ pub enum Error {
     Plugins {
         /// The directory.
         path: String,
-        /// The error of the system.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },

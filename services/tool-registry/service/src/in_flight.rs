@@ -21,12 +21,12 @@ use live_output::LiveOutput;
 pub use live_output::OutputCursor;
 pub use output_text::{STDOUT, TEXT};
 
-/// The usage of a call's run and of the runs below it.
+/// The usage of the run of a call and of the runs below it.
 #[derive(Clone, Debug, Default)]
 pub struct UsedBelow {
     /// The usage of their models.
     pub model_totals: Vec<ModelTotal>,
-    /// The number of their calls.
+    /// The number of calls that they made.
     pub calls: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct Stage {
     pub child_run_id: Option<String>,
     /// The usage of that run, once it has ended.
     pub used_below: UsedBelow,
-    /// The tool's output so far.
+    /// The output of the tool so far.
     pub output: LiveOutput,
     /// Whether the call is in the ledger, or waits for people and is kept meanwhile.
     pub is_recorded: bool,
@@ -136,8 +136,8 @@ impl InFlightCall {
         self.reason.get().cloned().unwrap_or_default()
     }
 
-    /// Returns the work that continues although the call was given up, or the call's work in
-    /// progress.
+    /// Returns the work that continues although the call was given up, or the work of the call
+    /// itself.
     pub fn still_running(&self) -> Vec<PendingWork> {
         let named = self
             .still_running
@@ -221,7 +221,7 @@ impl InFlightCall {
         });
     }
 
-    /// Shows output of the tool.
+    /// Shows text that the tool wrote.
     pub fn output(&self, stream: OutputStream, text: String) {
         self.show(|output| output.write(stream, text));
     }

@@ -1,12 +1,12 @@
-//! The ledger of effects: the dispatched calls and their ends.
+//! The ledger of effects: the calls that were dispatched, and their results.
 //!
 //! Each call with an effect id is a small run in a run log of its own. Its first event,
 //! `CallDispatched`, is durable before the tool is started; its last is `CallSettled`. A call whose
 //! entry is open and that no task of this process executes was cut off by a crash: the ledger
-//! keeps the data that decide whether it may be dispatched again.
+//! keeps enough of it to decide whether it may be dispatched again.
 //!
-//! A later attempt at an effect is an entry of its own; the last one holds the state of the effect.
-//! So is a decision about a call in doubt, which replaces the entry of that call.
+//! A later attempt at an effect is an entry of its own; the last entry has the state of the effect.
+//! A decision about a call in doubt is an entry too, which replaces the entry of that call.
 
 mod codec;
 mod entry;
@@ -38,7 +38,7 @@ const KIND: &str = "effect";
 const MAX_EVENTS: usize = 1_000;
 const SETTLE_TRIES: u32 = 8;
 
-/// The durability of the first event of an entry.
+/// The way in which the entry of a call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// Durably, before the call leaves.

@@ -1,14 +1,14 @@
 //! Tools: registration, validation, dispatch and the effect ledger.
 //!
-//! The model of a tool is [`tool_domain`].
+//! [`tool_domain`] defines tools.
 //!
-//! - [`settings`], [`error`]: the settings and the errors for operators.
-//! - [`peers`], [`service`]: the neighbours, and the parts put together.
-//! - [`plugins`], [`store`]: the sources of tools.
+//! - [`settings`], [`error`]: the operator's choices, and the errors of starting the service.
+//! - [`peers`], [`service`]: the services that are called, and everything put together.
+//! - [`plugins`], [`store`]: where tools come from.
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
-//! - [`ledger`]: the entries of effects.
+//! - [`ledger`]: the durable record of each effect.
 //! - [`arguments`]: the arguments of a call as one value.
 //! - [`in_flight`], [`dispatch`]: a call in flight, and its execution by type of implementation.
 //! - [`runner`]: calls, each effect at most once, and runs that execute the calls of a text.

@@ -60,12 +60,12 @@ impl std::fmt::Display for Skipped {
     }
 }
 
-/// The plugins of a directory.
+/// The contents of a directory of plugins.
 #[derive(Clone, Debug, Default)]
 pub struct Plugins {
     /// The plugins by directory name.
     pub loaded: Vec<Plugin>,
-    /// The skipped plugins.
+    /// The directories that were skipped.
     pub skipped: Vec<Skipped>,
 }
 

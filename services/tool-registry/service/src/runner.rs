@@ -3,7 +3,7 @@
 //! - [`calls`]: each effect at most once.
 //! - [`agents`]: the agents above a call, their inventories and rules.
 //! - [`invocation`]: runs that execute the calls of a text.
-//! - `retention`: the deletion of old entries, approvals and runs.
+//! - `retention`: the deletion of old entries of the ledger and approvals.
 
 pub mod agents;
 pub mod calls;

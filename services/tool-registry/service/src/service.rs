@@ -225,7 +225,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Returns the plugins that were skipped, with the reasons.
+    /// Returns the plugins that were skipped when they were loaded, and the reasons.
     pub fn skipped_plugins(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -262,7 +262,8 @@ fn load_plugins(directory: &Path) -> Result<Plugins, Error> {
     })
 }
 
-/// Puts the platform's tools and those of plugins together, and logs the tools that were left out.
+/// Makes the catalogue of the platform's and the plugins' tools, and logs the tools that were left
+/// out.
 fn first_catalogue(plugins: &mut Plugins) -> Catalogue {
     let mut catalogue = Catalogue::default();
     for definition in builtin::definitions()

@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RegistrySettings {
-    /// The listener of the server. Default address: 127.0.0.1:7402.
+    /// The gRPC server. Default address: 127.0.0.1:7402.
     pub server: ServerSettings,
     /// Logs, traces and metrics.
     pub telemetry: TelemetrySettings,
@@ -39,18 +39,18 @@ pub struct RegistrySettings {
     /// Hosts beyond loopback on which `PutBackend` may add a gRPC server, each as `host` or
     /// `host:port`. Default: none.
     pub backend_hosts: Vec<String>,
-    /// The limits of a conversation's workspace.
+    /// The limits of the workspace of a conversation.
     pub workspace: WorkspaceLimits,
     /// The file with the rules for approvals and the people who decide; empty for none: then calls of
     /// destructive tools are refused. Default: none.
     pub approvals_file: PathBuf,
-    /// The time limit of a tool that names none of its own. Default: 60s.
+    /// The timeout of a tool that has none of its own. Default: 60s.
     #[serde(with = "settings::DurationText")]
     pub tool_timeout: Duration,
     /// Calls in flight at once; more are refused with a hint to try again. Default: 1024.
     pub max_calls: usize,
-    /// The time for which calls in flight may continue when the service ends. The ledger decides
-    /// about the rest after the next start. Default: 5s.
+    /// The longest time for which calls in flight may continue when the service ends. Calls left
+    /// then are decided by the ledger after the next start. Default: 5s.
     #[serde(with = "settings::DurationText")]
     pub drain_calls: Duration,
 }

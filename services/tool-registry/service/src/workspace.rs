@@ -68,7 +68,7 @@ pub struct Workspaces {
 struct SharedWorkspaces {
     root: Dir,
     /// The directory in which files are written before they are renamed into their workspace. It is
-    /// on the same file system, and leftovers of a crash are removed at the next start.
+    /// on the same file system, and files that a crash left there are removed at the next start.
     staging: Dir,
     limits: WorkspaceLimits,
     ids: Arc<dyn IdSource>,
@@ -94,8 +94,8 @@ const SINGLE_CALL: &str = ".call-";
 const LOCKS: usize = 64;
 
 impl Workspaces {
-    /// Opens the directory of all workspaces, which must exist, and removes the leftovers of a
-    /// crash.
+    /// Opens the directory of all workspaces, which must exist, and removes the files that a crash
+    /// left.
     ///
     /// # Errors
     /// The system's error when the directory cannot be used.

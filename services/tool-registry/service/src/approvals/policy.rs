@@ -54,7 +54,7 @@ pub enum PolicyError {
     Unreadable {
         /// The file.
         path: String,
-        /// The error of the system.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },

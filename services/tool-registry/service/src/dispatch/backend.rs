@@ -66,7 +66,7 @@ pub enum BackendError {
     Unreadable {
         /// The address.
         endpoint: String,
-        /// The failure, and the remedy.
+        /// The problem, and the remedy.
         problem: String,
     },
     /// Its description of itself is not valid.
@@ -74,7 +74,7 @@ pub enum BackendError {
     Descriptors {
         /// The address.
         endpoint: String,
-        /// The problem.
+        /// The defect of the description.
         problem: String,
     },
 }
@@ -277,7 +277,7 @@ impl Backends {
         in_time.unwrap_or_else(|_| refusal::out_of_time(service, resolved, &exchange))
     }
 
-    /// Returns the problem of a tool that names `service` and `method`.
+    /// Returns the violation of a tool that names an unknown `service` or `method`.
     pub fn check(&self, service: &str, method: &str) -> Option<Violation> {
         let failure = self.find(service, method).err()?;
         let pointer = if failure.code == "unknown_backend" {

@@ -141,7 +141,7 @@ pub struct Builtins {
 }
 
 impl Builtins {
-    /// Creates the methods over the workspaces and the called services.
+    /// Makes the methods from the services that they use.
     pub fn new(
         workspaces: Workspaces,
         sandbox: Sandbox,

@@ -144,7 +144,7 @@ impl ChildRuns {
     }
 }
 
-/// Follows a run to its end, and shows its part of the call's output.
+/// Follows a run to its end, and adds its output to the call's output.
 async fn to_the_end(child: &ChildRun, resolved: &ResolvedCall) -> Result<Run, Status> {
     let mut followed = pin!(child.follow(0, resolved.deadline));
     while let Some(next) = followed.next().await {

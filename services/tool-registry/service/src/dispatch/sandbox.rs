@@ -24,7 +24,7 @@ pub(super) use call_outcome::tail;
 pub(super) use sessions::CellRun;
 pub(super) use verdict::{failed_verdict, has_exited};
 
-/// The time to wait for an unreachable sandbox.
+/// The longest wait for a sandbox that is unavailable.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs programs in the sandbox.
@@ -39,8 +39,8 @@ impl Sandbox {
         Self { sandbox }
     }
 
-    /// Runs one program. Its output is shown as output of the call at once, except to `answer`, a
-    /// stream that carries its answer.
+    /// Runs one program. Its output is shown as output of the call while it runs, except the stream
+    /// `answer`, which carries its answer.
     ///
     /// # Errors
     /// The outcome of the call when the program was not run to its end. A sandbox that went down

@@ -1,4 +1,4 @@
-//! The output of a tool so far, for followers that begin at any time.
+//! The output of a tool so far, for followers that come at any time.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl LiveOutput {
         self.text.take_below(kind);
     }
 
-    /// Makes the chunk of the next output. Returns none if no more is shown.
+    /// Makes the next chunk of text that the tool wrote. Returns `None` if no more is shown.
     pub(super) fn write(&mut self, stream: OutputStream, text: String) -> Option<OutputChunk> {
         let chunk = self.output.write(stream, text)?;
         if stream == OutputStream::Out {
@@ -73,8 +73,7 @@ impl LiveOutput {
         Some(chunk)
     }
 
-    /// Makes the chunk of JSON values that were given next, each a line. Returns nothing if no more is
-    /// shown.
+    /// Makes the next chunk of JSON values, each a line. Returns `None` if no more is shown.
     pub(super) fn write_lines(&mut self, lines: String) -> Option<OutputChunk> {
         let chunk = self.output.write_lines(lines)?;
         self.text.take(&chunk);
@@ -86,7 +85,7 @@ impl LiveOutput {
         self.output.report(fraction, message)
     }
 
-    /// Begins anew. The earlier output is void and no longer kept.
+    /// Begins anew. Earlier output is void and no longer kept.
     pub(super) fn begin_again(&mut self, now: Timestamp) -> OutputReset {
         self.events.clear();
         let reset = self.output.begin_again(now);

@@ -1,5 +1,6 @@
-//! The output text of a call that runs: the beginning of the JSON text of its output, as far as the written
-//! pieces settle it. A reader that pages by bytes continues in the output when the call has ended.
+//! The output text of a call that runs: the beginning of the JSON text of its output, as far as the
+//! pieces written so far settle it. A reader that pages by bytes continues in the output when the
+//! call has ended.
 
 use contracts::{
     tavern::common::v1::{OutputChunk, ResultPlace, run_event::Kind},
@@ -27,7 +28,7 @@ pub(super) struct OutputText {
 }
 
 impl OutputText {
-    /// Takes the tool's own output: messages of a backend, or the output of code.
+    /// Adds a chunk that the tool itself wrote: messages of a backend, or the output of code.
     pub(super) fn take(&mut self, chunk: &OutputChunk) {
         self.field = (!chunk.json_lines).then(|| STDOUT.to_owned());
         self.add(chunk);
@@ -61,7 +62,7 @@ impl OutputText {
         }
     }
 
-    /// Discards the output from before the tool began again.
+    /// Discards the text written before the tool began again.
     pub(super) fn begin_again(&mut self, generation: u64) {
         if generation > self.generation {
             self.written.clear();

@@ -1,5 +1,5 @@
-//! The stored form of an entry's events: messages of the contract, as bytes. No other file of the
-//! service encodes or decodes stored events.
+//! The stored form of the events of an entry: messages of the contract, as bytes. No other file of
+//! the service encodes or decodes stored events.
 //!
 //! The messages are stored as they are sent: followers of a call read them from its entry, and a result
 //! that was recorded is the answer again, field by field.
@@ -41,7 +41,7 @@ pub(super) fn encode_resolution(resolution: &CallResolution, time: Timestamp) ->
     NewEvent::new(time, RESOLUTION_EVENT, resolution.encode_to_vec())
 }
 
-/// Reads an event of an entry.
+/// Decodes an event of an entry.
 pub(super) fn decode(stored: Event) -> Result<Recorded, Status> {
     let damaged = |error: prost::DecodeError| grpc_kit::internal(&error);
     if stored.kind == RESOLUTION_EVENT {

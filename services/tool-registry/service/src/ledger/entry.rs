@@ -12,7 +12,7 @@ use tool_domain::tool::Tool;
 
 use super::codec::{self, Recorded};
 
-/// The data that are stored with the events, to dispatch a call again unchanged.
+/// The data that the ledger keeps alongside the events, to dispatch a call again unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The tool's id.
@@ -27,23 +27,23 @@ pub struct Record {
     /// Which attempt at the effect it is, from 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
-    /// The grant of the run below: a message in hexadecimal digits.
+    /// The grant for the run below: a message in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<String>,
     /// The conversation; empty if there is none.
     pub conversation_id: String,
-    /// The time limit of the call, in milliseconds; none leaves the limit to its run.
+    /// The timeout of the call, in milliseconds; `None` leaves it to its run.
     pub timeout_ms: Option<u64>,
     /// The run that made the call; empty if none did.
     #[serde(default)]
     pub run_id: String,
-    /// Whether no owner asks for the call again after a restart.
+    /// Whether no owner requests the call again after a restart.
     #[serde(default)]
     pub detached: bool,
 }
 
 impl Record {
-    /// Returns the grant of the run below.
+    /// Returns the grant for the run below.
     pub fn grant(&self) -> Option<CallGrant> {
         codec::grant_from_text(self.granted.as_ref()?)
     }
@@ -56,7 +56,7 @@ fn first_attempt() -> u32 {
 /// The state of an effect in the ledger, by the last of its attempts.
 #[derive(Debug)]
 pub enum LedgerEntry {
-    /// Nothing.
+    /// The ledger has no entry of it.
     Absent,
     /// It settled.
     Settled(Box<Settled>),
@@ -68,11 +68,11 @@ pub enum LedgerEntry {
 #[derive(Debug)]
 pub struct Entry {
     pub(super) summary: RunSummary,
-    /// The data for dispatching it again.
+    /// The data to dispatch it again.
     pub record: Record,
     /// The arguments as they left.
     pub arguments_json: String,
-    /// The time at which it was dispatched.
+    /// The time of its dispatch.
     pub dispatched: Timestamp,
     /// The run that executes it, if one was noted.
     pub child_run_id: Option<String>,
@@ -117,8 +117,8 @@ impl Entry {
         request.map(|request| request.body_hash)
     }
 
-    /// Whether a repeat runs the same tool or run as the attempt: the tool is the same, or a run
-    /// was started that is found again.
+    /// Whether a repeat runs the same as the attempt: the tool is unchanged, or the run that was
+    /// started is found again.
     pub fn runs_again(&self, tool: &Tool) -> bool {
         let etag = &self.record.tool_etag;
         self.child_run_id.is_some() || etag.is_empty() || etag == tool.etag()
@@ -144,7 +144,7 @@ enum Damaged {
     },
 }
 
-/// Reads the data that are stored with the events.
+/// Reads the record kept alongside the events.
 pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
     let run = summary.id;
     let record: Record = serde_json::from_slice(&summary.meta)

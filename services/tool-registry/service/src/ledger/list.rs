@@ -11,7 +11,7 @@ use super::{Ledger, LedgerEntry, resolve, storage_failure};
 pub struct CallPage {
     /// The calls, the newest first.
     pub calls: Vec<LedgerEntry>,
-    /// The place at which the list continues; `None` at its end.
+    /// The start of the next page; `None` at the end of the list.
     pub next: Option<RunCursor>,
 }
 

@@ -16,7 +16,7 @@ pub struct PluginInfo {
     pub display_name: String,
     /// The version; empty if none is given.
     pub version: String,
-    /// The purpose.
+    /// The purpose of the plugin.
     pub description: String,
     /// Whether it was loaded.
     pub loaded: bool,

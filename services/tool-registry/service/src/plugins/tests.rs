@@ -39,7 +39,7 @@ impl Directory {
         Self::check_codes(&plugins, codes);
     }
 
-    /// Loads and compares the codes of the tools that are left out of the one plugin.
+    /// Loads and compares the codes of the violations of the tools that the one plugin leaves out.
     fn check_left_out(&self, codes: &[&str]) {
         let plugins = self.load();
         assert_eq!(plugins.loaded.len(), 1, "{:?}", plugins.skipped);

@@ -28,7 +28,7 @@ use tool_domain::approval::{self as domain, DecideError, Decision, State, shown}
 
 /// The longest silence of a watch before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The time that a follower waits before it retries after a drain.
+/// The wait of a follower before it retries after a drain, in seconds.
 const RETRY_AFTER_SECONDS: i64 = 1;
 /// The most pending approvals, which a watch returns first.
 const MAX_PENDING: usize = 1_000;
@@ -245,7 +245,7 @@ fn watch(
     }
 }
 
-/// The next message of a watch.
+/// The next event of a watch.
 enum Next {
     Change(Arc<domain::Approval>),
     Missed,

@@ -12,7 +12,7 @@ use crate::{
     runner::calls::StartedCall,
 };
 
-/// The parts of a call that are shown.
+/// The extent to which a call is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Everything.
@@ -23,7 +23,7 @@ pub(super) enum View {
     Brief,
 }
 
-/// Converts the ledger's entry of a call; none if the entry is absent.
+/// Converts the ledger's entry of a call; returns `None` if it is absent.
 pub(super) fn entry_to_proto(entry: &LedgerEntry, view: View) -> Option<Call> {
     match entry {
         LedgerEntry::Absent => None,

@@ -36,7 +36,7 @@ const DEFAULT_READ_BYTES: u32 = 64 << 10;
 const MAX_READ_BYTES: u32 = 256 << 10;
 /// The longest reason of a decision or a cancel, in characters.
 const MAX_REASON_CHARS: usize = 500;
-/// The time that a follower waits before it retries after a drain.
+/// The wait of a follower before it retries after a drain, in seconds.
 const RETRY_AFTER_SECONDS: i64 = 1;
 
 /// Begins or joins a call and follows it.

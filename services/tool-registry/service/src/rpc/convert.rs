@@ -1,4 +1,4 @@
-//! The catalogue as messages of the contract.
+//! The contents of the catalogue, as messages of the contract.
 
 use contracts::tavern::{
     common::v1::{self as common},

@@ -1,4 +1,4 @@
-//! The catalogue's refusals of requests, as statuses.
+//! The refusals of requests to the catalogue, as statuses.
 
 use call_outcome::Violation;
 use contracts::tavern::common::v1::ErrorReason;

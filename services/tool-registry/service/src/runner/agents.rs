@@ -1,8 +1,8 @@
-//! The agents above a call: their tools and their rules (rules R501 and G801).
+//! The agents above a call: the tools that they may call, and their rules (rules R501 and G801).
 //!
-//! A call names them by the runs above it, which their owners sent with it, and agent-runtime
-//! resolves a turn to the tools and rules that it was started with. Nothing that a model writes has
-//! a part in it.
+//! A call names them by the runs above it, which their owners sent with it, and agent-runtime resolves a
+//! turn to the tools and rules with which it was started. Nothing that a model writes has a part in
+//! it.
 
 use std::{
     collections::HashMap,
@@ -26,12 +26,12 @@ use tonic::Status;
 
 use tool_domain::{availability::AgentTools, catalogue::Catalogue, tool::Tool};
 
-/// The time to wait for an unreachable agent-runtime.
+/// The longest wait for an agent-runtime that is unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The most turns that are remembered; beyond it all are asked for again.
+/// The most turns that are remembered; beyond it all are requested again.
 const MAX_KNOWN: usize = 4_096;
 
-/// The tools and the rules of an agent.
+/// The bounds of the calls of an agent.
 #[derive(Debug)]
 pub struct Agent {
     /// The tools that it may call.
@@ -52,7 +52,8 @@ pub enum Unknown {
 #[derive(Clone, Debug)]
 pub struct Agents {
     agent: Transport,
-    /// The agents of turns, which never change. Never held across an await.
+    /// The tools and rules of each turn from its start, which never change. Never held across an
+    /// await.
     known: Arc<Mutex<HashMap<String, Arc<Agent>>>>,
 }
 

@@ -54,20 +54,20 @@ pub use detached::StartedCall;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
 pub use watch::{Position, Watched};
 
-/// The time that `CancelCall` waits for the end of a call.
+/// The longest wait of `CancelCall` for the end of a call.
 const CANCEL_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest time that a run may take at all.
 const MAX_RUN_TIME: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// The time limits of calls, and the bound of their number.
+/// The limits on the time and the number of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CallLimits {
-    /// The time limit of a tool that names none of its own.
+    /// The timeout of a call whose tool has none of its own.
     pub tool_timeout: Duration,
     /// Calls in flight at once; more are refused.
     pub in_flight: usize,
-    /// The time for which calls may continue when the service ends.
+    /// The longest time for which calls may continue when the service ends.
     pub drain: Duration,
 }
 
@@ -84,21 +84,21 @@ pub struct Call {
     pub conversation: Option<ConversationId>,
     /// The durability of the call's entry.
     pub durability: Durability,
-    /// The time limit; none takes the tool's own.
+    /// The timeout; `None` for the tool's own limit.
     pub timeout: Option<Duration>,
     /// Its place among the calls of its text.
     pub index: u32,
     /// It was repaired or has two readings, so it does not run.
     pub needs_confirmation: bool,
-    /// The grant of the run below.
+    /// The grant for the run below.
     pub grant: Option<CallGrant>,
     /// The profile of the agent for which it is made outside of a turn; empty if there is none.
     pub profile_id: String,
     /// Which attempt at the effect it is, from 1 to [`call_wire::MAX_ATTEMPTS`].
     pub attempt: u32,
-    /// Whether no owner asks for it again after a restart.
+    /// Whether no owner requests it again after a restart.
     pub detached: bool,
-    /// The digest of the first request for the effect; none takes it from tool and arguments.
+    /// The digest of the first request for the effect; `None` takes it from tool and arguments.
     pub body: Option<Hash>,
     /// Whether its owner is in this process, made the effect id itself and asks for the first time, so the
     /// ledger need not be searched for it.
@@ -393,7 +393,7 @@ impl Inner {
         in_flight.cancel(reason);
         let mut stage = in_flight.subscribe();
         let ended = stage.wait_for(|stage| stage.ended.is_some());
-        // The work that is still running shows whether it ended in time.
+        // A call that did not end in time is among the work still running.
         let _ = tokio::time::timeout(CANCEL_WAIT, ended).await;
         Ok(in_flight.still_running())
     }

@@ -25,30 +25,30 @@ pub use begin::{Invocations, KIND};
 
 /// The most of all outputs together that fits into the event that ends a run, in bytes.
 const MAX_RESULT_BYTES: usize = 900 << 10;
-/// The most calls of one run in flight together.
+/// The most calls of one run that are in flight at once.
 const MAX_AT_ONCE: usize = 8;
 
-/// The calls of a run, and their progress.
+/// The calls of a run, and the results of those that have ended.
 struct Invocation {
     calls: Calls,
     recorder: Recorder,
     selected: Arc<[ToolCall]>,
-    /// The observation for the model about the blocks that no call could be made from; the run
-    /// fails then.
+    /// The message for the model about blocks that could not be parsed into calls; the run fails
+    /// then.
     malformed: String,
-    /// The observation for the model, after the result of the last call, about blocks that were
-    /// left out.
+    /// The message for the model, after the result of the last call, about blocks that were left
+    /// out.
     left_out: String,
     conversation: Option<ConversationId>,
     /// The agent for which the calls are made; empty if there is none.
     profile_id: String,
-    /// The results of calls, by index.
+    /// The results of calls that ended, by index.
     settled: BTreeMap<u32, CallResult>,
     /// The calls that were dispatched before a restart.
     dispatched: BTreeSet<u32>,
 }
 
-/// The reason for which the calls stopped before the last one.
+/// The reason for stopping before the last call.
 enum EarlyEnd {
     End(Box<End>),
     InDoubt(Vec<CallResult>),

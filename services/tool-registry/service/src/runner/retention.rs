@@ -1,5 +1,5 @@
-//! The retention of the registry's records: entries of the ledger and approvals go after the runs
-//! that made the calls, once they are old.
+//! Retention of entries of the ledger and of approvals: they are deleted after the runs that made
+//! the calls, once they are old.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

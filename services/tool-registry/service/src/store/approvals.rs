@@ -10,7 +10,7 @@ use crate::store::StoreError;
 /// A stored approval.
 pub(crate) struct Stored {
     pub(crate) approval: Approval,
-    /// The call to start again after a restart; empty if its owner requests it.
+    /// The call as JSON, to start it again after a restart; empty if its owner requests it.
     pub(crate) call_json: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Returns at most `limit` approvals that wait although their time passed before `now`.
     async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes approvals, with their permissions for later calls.
+    /// Deletes approvals, and the permissions that they give later calls.
     async fn delete(&self, ids: &[String]) -> Result<(), StoreError>;
 
     /// Returns free pages to the file system in one step. Returns the number of bytes.

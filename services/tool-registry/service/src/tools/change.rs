@@ -1,4 +1,4 @@
-//! The common parts of all changes by an operator: their parameters and their failures.
+//! The common parts of all changes by an operator: their requests and their errors.
 
 use call_outcome::Violation;
 use documents::{Request, Seen};
@@ -17,7 +17,7 @@ pub enum ChangeError {
     /// The id is used by a tool that the operator did not add.
     #[error("the id belongs to a tool of origin {0}")]
     NotOwned(Origin),
-    /// There is nothing to change.
+    /// The tool or backend does not exist.
     #[error("no tool or backend has this name")]
     NotFound,
     /// The etag does not match the stored version.
@@ -29,7 +29,7 @@ pub enum ChangeError {
     /// The gRPC server cannot be used.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The workflow service, which knows the target of the tool, cannot be reached.
+    /// The workflow service, which has the workflow or node of the tool, is unavailable.
     #[error("the workflow service cannot be asked")]
     Unavailable(Status),
     /// The request id was used with another body.
@@ -47,7 +47,7 @@ pub struct Change {
     pub request_id: String,
     /// The digest of the request.
     pub body: Option<Hash>,
-    /// The expected etag of the resource; empty accepts any.
+    /// The expected etag of the resource; empty to change any version.
     pub etag: String,
     /// Whether to check the request and to change nothing.
     pub validate_only: bool,

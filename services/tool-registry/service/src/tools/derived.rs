@@ -31,16 +31,16 @@ use tool_domain::{
 /// The parts of a derived tool.
 pub(super) type Parts = (Definition, Origin, String);
 
-/// The result of a lookup of a derived tool.
+/// The result of a look-up of a derived tool.
 pub(super) enum DerivedTool {
     Tool(Arc<Tool>),
-    /// Nothing, and these are the ids that there are.
+    /// No such tool; `names` are the ids that exist.
     Nothing {
         names: Vec<String>,
     },
 }
 
-/// The time to wait for an unreachable workflow service.
+/// The longest wait for a workflow service that is unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Workflows per page. Each comes with its file, so pages are small.
 const WORKFLOW_PAGE: i32 = 20;

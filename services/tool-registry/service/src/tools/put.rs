@@ -73,8 +73,9 @@ impl Tools {
         })
     }
 
-    /// Returns the findings about the target of a tool: that it does not exist now, or does not
-    /// read the pinned values. A service that does not answer finds nothing.
+    /// Returns the findings about the binding of a tool: a target that does not exist now, or a
+    /// pinned configuration that its node rejects or does not read. Returns none if the service
+    /// does not answer.
     pub async fn findings(&self, definition: &Definition) -> Vec<Diagnostic> {
         let Some(reference) = definition.reference() else {
             return Vec::new();
@@ -142,8 +143,8 @@ impl Tools {
         Ok(false)
     }
 
-    /// Loads the tools that were added before the last restart. Broken ones are logged and left
-    /// out; it stays in the store.
+    /// Loads the tools and gRPC servers that were added before the last restart. One that no longer
+    /// works is logged and left out; it stays in the store.
     ///
     /// # Errors
     /// The store's failure.
@@ -205,7 +206,7 @@ impl Tools {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
     }
 
-    /// Returns the problems of the implementation of an operator's tool.
+    /// Returns the violations in the implementation of a tool of the operator.
     async fn check_implementation(
         &self,
         definition: &Definition,

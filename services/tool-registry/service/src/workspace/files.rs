@@ -24,13 +24,13 @@ pub enum EntryKind {
 pub struct ListedFile {
     /// The path beneath the workspace.
     pub path: String,
-    /// The kind.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// The size of a file, in bytes; zero for anything else.
     pub bytes: u64,
 }
 
-/// The entries of a directory.
+/// The contents of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     /// The entries by path.
@@ -39,7 +39,7 @@ pub struct Listing {
     pub truncated: bool,
 }
 
-/// The number of entries and the bytes of a workspace.
+/// The size of a workspace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     entries: usize,
@@ -69,8 +69,8 @@ impl Workspace {
         self.replace(path, content.as_bytes())
     }
 
-    /// Reads a file, replaces it by the result of `change`, which receives none when the file does
-    /// not exist. Returns the new size.
+    /// Reads a file, and replaces it with the result of `change`, which gets `None` if the file
+    /// does not exist. Returns the new size.
     ///
     /// # Errors
     /// A failure of reading, of `change` or of writing; the file is then as it was.

@@ -1,5 +1,5 @@
-//! The permissions that a call has from the agents above it, and their explanation (rules R501 to
-//! R503, W29, G801).
+//! The bounds of a call from the agents above it, and their explanation (rules R501 to R503, W29,
+//! G801).
 
 use contracts::tavern::registry::v1::{
     call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,

@@ -1,4 +1,4 @@
-//! The output of a running script, as followers of its call see it.
+//! The output of a script, as followers of its call see it while the script runs.
 
 use contracts::tavern::{
     common::v1::{CallStatus, OutputChunk, OutputStream, run_event::Kind, watch_record},

@@ -2,7 +2,7 @@
 //!
 //! tonic makes a status of its own where a connection drops a request, and where an answer cannot be read,
 //! such as one that is too large, with the codes that a server uses to refuse a request. Only the
-//! peer's own status reports its work.
+//! bytes that the peer wrote show its own answer.
 
 use std::sync::{
     Arc,

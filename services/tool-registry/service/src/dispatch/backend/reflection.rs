@@ -1,4 +1,4 @@
-//! Reads the services of a server by server reflection.
+//! Reading the services of a server, by server reflection.
 //!
 //! Version 1 of the protocol is tried first, then v1alpha; the messages are the same on the wire.
 

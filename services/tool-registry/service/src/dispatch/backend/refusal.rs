@@ -1,4 +1,4 @@
-//! The meaning of a backend's status for the call.
+//! The outcome of a call whose backend returned an error status.
 
 use call_outcome::{CallOutcome, Category, Failure};
 use std::error::Error;

@@ -22,8 +22,8 @@ struct StreamedAnswer {
     coalescer: Coalescer<()>,
 }
 
-/// The messages for the result. What cannot be kept is read and dropped, so that the method comes to
-/// its end.
+/// The messages for the result. Messages that cannot be kept are read and dropped, so that the
+/// method can end.
 enum Messages {
     /// All of them.
     Few(Vec<Value>),

@@ -24,7 +24,7 @@ const MAX_FILES: u32 = 64;
 /// The most refused files that are named.
 const MAX_REFUSED: usize = 16;
 
-/// Runs code and returns its output and files.
+/// Runs code and returns its output and the files that it left.
 pub(super) async fn execute(sandbox: &Sandbox, resolved: &ResolvedCall) -> CallOutcome {
     let (language, request) = match request_of(resolved) {
         Ok(asked) => asked,
@@ -57,7 +57,7 @@ fn request_of(resolved: &ResolvedCall) -> Result<(String, ExecuteRequest), Failu
             as_blobs: true,
             ..Collect::default()
         }),
-        // The blobs of a conversation belong to that conversation alone.
+        // The files that a conversation leaves belong to that conversation alone.
         caller_id: conversation.map_or_else(String::new, |id| portable(id.as_str())),
         ..ExecuteRequest::default()
     };

@@ -109,7 +109,7 @@ fn is_wrong_kind(status: &Status) -> bool {
     )
 }
 
-/// Returns the result of an update: the version and the previous value.
+/// Returns the output of an update: the new version and the previous value.
 pub(super) fn made(version: u64, previous_json: &str) -> Value {
     let mut output = Map::new();
     output.insert("version".to_owned(), json!(version));
@@ -126,7 +126,7 @@ fn present(version: u64, value: Value) -> Map<String, Value> {
     details
 }
 
-/// Sends a change. Returns the new version and the previous value as JSON.
+/// Sends a change. Returns the new version, and the previous value as JSON.
 async fn send(
     states: &StateServiceClient<Outbound>,
     state: State,
@@ -164,7 +164,7 @@ async fn send(
     })
 }
 
-/// Returns the version of a state and the value at the path of a call.
+/// Returns the version of a state, and the value at the path of a call.
 async fn get(
     states: &StateServiceClient<Outbound>,
     state: State,

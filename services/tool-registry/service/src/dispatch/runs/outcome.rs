@@ -1,4 +1,4 @@
-//! The meaning of a run's outcome for the call that started it.
+//! The outcome of a call, from the outcome of the run that it started.
 
 use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallError, Run, RunState};

@@ -9,7 +9,7 @@ use crate::dispatch::ResolvedCall;
 
 /// The node that asks.
 const NODE: &str = "core:HumanInput";
-/// The default time that a question waits for its answer, in seconds.
+/// The default time for which a question waits for its answer, in seconds.
 const EXPIRES_SECONDS: u64 = 24 * 60 * 60;
 
 /// Returns the node that asks a question, and its inputs as JSON.

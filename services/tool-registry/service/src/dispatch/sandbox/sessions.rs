@@ -33,7 +33,7 @@ pub struct Sessions {
 #[derive(Debug)]
 pub(in crate::dispatch) struct CellRun {
     pub(in crate::dispatch) cell: Cell,
-    /// The reason for which the previous interpreter ended, if this one is its successor.
+    /// The reason for the end of the previous interpreter, if this one replaced it.
     pub(in crate::dispatch) restarted: Option<String>,
 }
 

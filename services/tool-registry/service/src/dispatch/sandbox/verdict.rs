@@ -1,4 +1,4 @@
-//! The meaning of the sandbox's verdict for a call.
+//! The failure of a call, from the sandbox's verdict.
 
 use call_outcome::{Failure, Written};
 use contracts::tavern::sandbox::v1::ExecuteResponse;

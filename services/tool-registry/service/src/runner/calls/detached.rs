@@ -15,9 +15,9 @@ use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
 /// A call that was started, now or before.
 #[derive(Debug)]
 pub struct StartedCall {
-    /// The state of the effect in the ledger; absent if it was not dispatched.
+    /// Its state in the ledger; absent if it was not dispatched.
     pub entry: LedgerEntry,
-    /// The result, if it has settled.
+    /// The result with which it settled, if it has.
     pub result: Option<CallResult>,
     /// Whether the effect was known before.
     pub replayed: bool,
@@ -53,7 +53,7 @@ impl Calls {
         })
     }
 
-    /// Returns the state of an effect in the ledger by the last of its attempts.
+    /// Returns the state of an effect in the ledger, by the last of its attempts.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.

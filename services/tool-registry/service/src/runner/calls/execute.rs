@@ -28,7 +28,8 @@ use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
 
 /// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
-/// The reads of the ledger for an end that another request records, and the time between them.
+/// The number of reads of the ledger for an end that another request records, and the wait after
+/// each.
 const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
 
@@ -99,8 +100,8 @@ impl Inner {
         Ok(result)
     }
 
-    /// Looks up an effect in the ledger, unless this is its first request. An attempt that was
-    /// decided to be repeated is replaced by the last attempt.
+    /// Looks up the state of an effect in the ledger, unless this is its first call. For an attempt
+    /// that was decided to be repeated, returns the state of the last attempt.
     async fn past(
         &self,
         call: &Call,

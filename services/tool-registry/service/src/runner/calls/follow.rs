@@ -11,7 +11,7 @@ use tonic::Status;
 use super::{CallHandle, Calls, undecided};
 use crate::in_flight::{InFlightCall, OutputCursor, Stage};
 
-/// The time for which the events of a run may follow its result, before they are given up.
+/// The longest wait for further events of a run after its result.
 const EVENT_GRACE: Duration = Duration::from_secs(2);
 /// The longest time for which a run is followed; its own deadline ends it before.
 pub(super) const FOLLOW_LIMIT: Duration = Duration::from_secs(367 * 24 * 60 * 60);
@@ -101,7 +101,7 @@ fn event_of(in_flight: &InFlightCall, kind: Kind) -> CallProgress {
     CallProgress::Event(Box::new(in_flight.event(kind)))
 }
 
-/// Names the call in the output chunks of the run that executes it.
+/// Sets the call's effect id in an event of its run that belongs to the call's output.
 pub(super) fn of_call(effect_id: &str, child: &str, mut event: Box<RunEvent>) -> Box<RunEvent> {
     if event.run_id == child {
         let (place, effect) = match &mut event.kind {

@@ -101,7 +101,8 @@ impl Inner {
             LedgerEntry::InFlight(_) | LedgerEntry::Absent => {
                 let (written, generation) = self.written_by(&effect);
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-                // After a restart, the tool may have to repeat output that was read before.
+                // After a restart, the tool may not yet have rewritten the output that was read
+                // before.
                 let rest = match begin > written.len() {
                     true => "",
                     false => written.get(begin..).ok_or_else(|| no_such_offset(offset))?,

@@ -24,7 +24,7 @@ use crate::{
 };
 use tool_domain::approval::{Approval, State};
 
-/// The reason for which a call that waited does not leave.
+/// The reason for which a call that waited is not dispatched.
 enum NotPermitted {
     Refused(Failure),
     Status(Status),
@@ -129,7 +129,7 @@ impl Inner {
             let approved = self.prepare(call, &arguments, &above, context).await?;
             // Arguments that a person put in the place of the call's own may still be forbidden.
             judge(&approved)?;
-            // The approval is for this definition; another definition needs a new approval.
+            // The approval is for this definition; for another one people are asked again.
             if approved.tool.etag() == approval.tool_digest {
                 return Ok(approved.approved(to_proto(approval)));
             }

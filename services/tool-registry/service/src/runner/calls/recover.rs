@@ -9,10 +9,10 @@ use super::{Call, Calls};
 use crate::ledger::{Entry, LedgerEntry};
 
 impl Calls {
-    /// Settles open calls that must not be dispatched again, dispatches again the calls that no
-    /// owner requests, finishes decisions, and lets calls wait again that people have not decided.
-    /// The rest stays open until its owner asks for it. Returns how many calls were touched. A call
-    /// that cannot be continued is logged and stays open.
+    /// Settles open calls that must not be dispatched again, dispatches again calls that no owner
+    /// requests, finishes decisions, and lets calls wait again that people have not decided. The
+    /// other calls stay open until their owners request them. Returns the number of calls that were
+    /// touched. A call that cannot be continued is logged and stays open.
     ///
     /// # Errors
     /// A status when the ledger cannot be listed.
@@ -31,8 +31,7 @@ impl Calls {
         Ok(waiting? + touched)
     }
 
-    /// Continues the call or the decision of an entry, unless it is left to its owner; returns
-    /// whether it did.
+    /// Continues the call of an entry, unless it is left to its owner; returns whether it did.
     async fn continue_entry(&self, entry: &LedgerEntry) -> Result<bool, Status> {
         match entry {
             LedgerEntry::InFlight(entry) if self.is_in_flight(entry) => return Ok(false),

@@ -30,7 +30,7 @@ pub struct Decision {
 /// A call that was decided, now or before.
 #[derive(Debug)]
 pub struct DecidedCall {
-    /// The state of the effect in the ledger.
+    /// Its state in the ledger.
     pub entry: LedgerEntry,
     /// Whether the same request decided it before.
     pub replayed: bool,

@@ -19,7 +19,8 @@ use crate::ledger::LedgerEntry;
 
 /// The longest silence of a watch before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The interval of reads of the ledger for the end of a call that no task of this process executes.
+/// The interval between reads of the ledger for the end of a call that no task of this process
+/// executes.
 const POLL: Duration = Duration::from_millis(250);
 
 /// The position of a follower.
@@ -27,7 +28,7 @@ const POLL: Duration = Duration::from_millis(250);
 pub struct Position {
     /// The sequence of the last event.
     pub sequence: u64,
-    /// The start of the tool in which that was.
+    /// The start of the tool that wrote that event.
     pub generation: u64,
 }
 
@@ -127,7 +128,7 @@ impl Calls {
                 let mut events = pin!(events.unwrap_or_else(|| pause().boxed()));
                 loop {
                     let next = tokio::select! {
-                        // Events first: a server that drains still shows the present events.
+                        // Events first: a server that drains still shows those that are ready.
                         biased;
                         next = events.next() => next,
                         () = drain.started() => {

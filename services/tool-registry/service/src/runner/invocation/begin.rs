@@ -157,8 +157,8 @@ impl Invocations {
     }
 }
 
-/// Returns the digest of the request. Where it has a text, the parsed calls do not count: the same
-/// text may be parsed otherwise when it is repeated after a tool was added.
+/// Returns the digest of a request. If it has a text, the result of parsing it does not count: the
+/// same text may be parsed otherwise when it is repeated after a tool was added.
 fn body_hash(request: &InvokeCallsRequest) -> Hash {
     let mut body = request.clone();
     if !body.text.is_empty() {

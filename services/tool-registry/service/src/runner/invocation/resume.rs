@@ -31,7 +31,7 @@ impl Invocations {
         Ok(count)
     }
 
-    /// Reads the calls and their progress from the events.
+    /// Rebuilds the invocation from the events of its run.
     fn invocation_of(&self, run: OpenRun) -> Result<Invocation, DamagedLog> {
         let kept = serde_json::from_value(run.meta.data).map_err(DamagedLog::Meta)?;
         let mut kept: BTreeMap<String, String> = kept;

@@ -24,7 +24,7 @@ use tonic::{Code, Request, Response, Status};
 pub(crate) struct KnownAgents {
     /// The agents by profile, and by the run of a turn.
     known: Arc<Mutex<HashMap<String, GetToolScopeResponse>>>,
-    /// The requested ids, in order.
+    /// The agents that were requested, in order.
     asked: Arc<Mutex<Vec<String>>>,
 }
 

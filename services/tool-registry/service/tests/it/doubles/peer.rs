@@ -24,7 +24,7 @@ const END_HEADERS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u16 = 3;
 const PREFACE_BYTES: usize = 24;
 
-/// The reaction of the peer to a request that it has read whole.
+/// The response of the peer to a request that it has read whole.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     /// Resets the stream with this code.

@@ -49,7 +49,7 @@ pub(crate) struct PlayedWorkflows {
     pub(crate) deaf: Arc<Mutex<bool>>,
     /// Lets starts go unanswered, although they happen.
     pub(crate) silent: Arc<Mutex<bool>>,
-    /// The metadata of `GetWorkflow`, key and value.
+    /// The metadata of the `GetWorkflow` requests, key and value.
     pub(crate) seen: Arc<Mutex<Vec<(String, String)>>>,
     /// The output of each run, chunk by chunk.
     pub(crate) writes: Arc<Mutex<Vec<String>>>,
