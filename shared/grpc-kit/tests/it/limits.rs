@@ -344,6 +344,7 @@ async fn reflection_lists_what_is_served_in_both_versions() {
         [
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
+            "tavern.run.v1.RunService",
             "test.v1.Probe"
         ]
     );

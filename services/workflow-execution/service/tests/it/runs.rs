@@ -366,6 +366,16 @@ async fn an_unknown_call_ends_the_run_as_unknown_and_nothing_else_starts() {
 }
 
 #[tokio::test]
+async fn a_run_in_doubt_ends_without_its_open_waits() {
+    let world = World::new().await;
+    let hour =
+        json!({"id": "t", "type": "core:Timer", "inputValues": {"value": 1, "duration": 3600}});
+    let definition = json!({"nodes": [hour, tool("u", "unknown")], "edges": []});
+    let outcome = world.run(&definition, json!({})).await;
+    assert_eq!(outcome.state(), RunState::InDoubt);
+}
+
+#[tokio::test]
 async fn a_registry_that_is_not_there_yet_is_asked_again() {
     let world = World::new().await;
     let outcome = world
