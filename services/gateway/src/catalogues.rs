@@ -4,13 +4,18 @@ use std::time::Duration;
 
 use call_catalogue::Catalogue;
 use call_wire::NamedTools;
-use contracts::tavern::agent::v1::{GetToolScopeRequest, get_tool_scope_request::Agent};
-use contracts::tavern::registry::v1::{BatchGetToolsRequest, ListToolsRequest, Tool};
-use grpc_kit::CallContext;
+use contracts::tavern::agent::v1::{
+    GetToolScopeRequest, agent_service_client::AgentServiceClient, get_tool_scope_request::Agent,
+};
+use contracts::tavern::registry::v1::{
+    BatchGetToolsRequest, ListToolsRequest, Tool,
+    tool_registry_service_client::ToolRegistryServiceClient,
+};
+use grpc_kit::{CallContext, Outbound};
 use tonic::Status;
 
 use crate::domain::scope::Scope;
-use crate::peers::{Clients, Peers};
+use crate::peers::Peers;
 use crate::renewed::Renewed;
 
 /// The time for which a catalogue is used before the registry is queried again.
@@ -34,7 +39,8 @@ const MAX_TOOLS: usize = 20_000;
 /// registered.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogues {
-    peers: Clients,
+    registry: ToolRegistryServiceClient<Outbound>,
+    agent: AgentServiceClient<Outbound>,
     renewed: Renewed<Scope, Loaded>,
 }
 
@@ -56,9 +62,11 @@ struct Taken {
 
 impl Catalogues {
     pub(crate) fn new(peers: &Peers) -> Self {
+        // A load serves all that wait for it, so none of them decides its time.
+        let own = CallContext::outermost();
         Self {
-            // A load serves all that wait for it, so none of them decides its time.
-            peers: peers.with(&CallContext::outermost()),
+            registry: peers.tools(&own),
+            agent: peers.agent(&own),
             renewed: Renewed::new(FRESH_FOR, STALE_FOR),
         }
     }
@@ -111,7 +119,7 @@ impl Catalogues {
         let request = GetToolScopeRequest {
             agent: Some(Agent::ProfileId(key.profile_id.clone())),
         };
-        let answer = self.peers.agent.clone().get_tool_scope(request).await?;
+        let answer = self.agent.clone().get_tool_scope(request).await?;
         let agent = answer.into_inner();
         let mut taken = Taken {
             named: self.named(&agent.tool_ids).await?,
@@ -133,7 +141,7 @@ impl Catalogues {
                 tool_ids: names.to_vec(),
                 ..Default::default()
             };
-            let mut registry = self.peers.registry.clone();
+            let mut registry = self.registry.clone();
             named.add(names, registry.batch_get_tools(request).await?.into_inner());
         }
         Ok(named)
@@ -146,7 +154,7 @@ impl Catalogues {
             page_token: String::new(),
         };
         loop {
-            let mut registry = self.peers.registry.clone();
+            let mut registry = self.registry.clone();
             let page = registry.list_tools(request.clone()).await?.into_inner();
             tools.extend(page.tools);
             if page.next_page_token.is_empty() || tools.len() >= MAX_TOOLS {

@@ -16,17 +16,6 @@ pub struct Peers {
     agent: Transport,
 }
 
-/// The services that the gateway talks to, for the calls of one context.
-#[derive(Clone, Debug)]
-pub(crate) struct Clients {
-    /// The tools of tool-registry.
-    pub(crate) registry: ToolRegistryServiceClient<Outbound>,
-    /// The calls of tool-registry.
-    pub(crate) calls: CallServiceClient<Outbound>,
-    /// The turns of agent-runtime, and the tools that their agents may call.
-    pub(crate) agent: AgentServiceClient<Outbound>,
-}
-
 impl Peers {
     /// Makes clients for the services behind the given transports.
     pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
@@ -37,13 +26,19 @@ impl Peers {
         }
     }
 
-    /// Returns the services for the calls of `context`.
-    pub(crate) fn with(&self, context: &CallContext) -> Clients {
-        Clients {
-            registry: ToolRegistryServiceClient::new(self.registry.with(context)),
-            calls: CallServiceClient::new(self.registry.with(context)),
-            agent: AgentServiceClient::new(self.agent.with(context)),
-        }
+    /// Returns the tools of tool-registry for the calls of `context`.
+    pub(crate) fn tools(&self, context: &CallContext) -> ToolRegistryServiceClient<Outbound> {
+        ToolRegistryServiceClient::new(self.registry.with(context))
+    }
+
+    /// Returns the calls of tool-registry for the calls of `context`.
+    pub(crate) fn calls(&self, context: &CallContext) -> CallServiceClient<Outbound> {
+        CallServiceClient::new(self.registry.with(context))
+    }
+
+    /// Returns the turns of agent-runtime, and the tools of their agents, for the calls of `context`.
+    pub(crate) fn agent(&self, context: &CallContext) -> AgentServiceClient<Outbound> {
+        AgentServiceClient::new(self.agent.with(context))
     }
 
     /// Returns the run service of an owner for the calls of `context`.

@@ -1,5 +1,7 @@
 //! The depth of nested calls: tool, workflow, tool, and so on.
 
+use std::sync::Arc;
+
 /// The deepest nesting of calls that is accepted.
 pub const MAX_CALL_DEPTH: usize = 8;
 
@@ -9,7 +11,8 @@ pub const MAX_CALL_DEPTH: usize = 8;
 /// [`MAX_CALL_DEPTH`] long is refused, which ends a workflow that calls itself through a tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallPath {
-    steps: Vec<String>,
+    /// Shared, as each call copies the path of its context.
+    steps: Arc<[String]>,
 }
 
 /// Calls are nested too deep.
@@ -41,8 +44,8 @@ impl CallPath {
                 path: self.steps.join(" > "),
             });
         }
-        let mut steps = self.steps.clone();
-        steps.push(step.into());
+        let own = self.steps.iter().cloned();
+        let steps = own.chain([step.into()]).collect();
         Ok(Self { steps })
     }
 
@@ -56,7 +59,9 @@ impl CallPath {
                 path: steps.join(" > "),
             });
         }
-        Ok(Self { steps })
+        Ok(Self {
+            steps: steps.into(),
+        })
     }
 }
 

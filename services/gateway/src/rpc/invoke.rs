@@ -156,7 +156,7 @@ impl GatewayRpc {
             ephemeral: agent.ephemeral,
             ..StartTurnRequest::default()
         };
-        let started = self.peers.with(context).agent.start_turn(turn).await;
+        let started = self.peers.agent(context).start_turn(turn).await;
         let started = started
             .map_err(|status| below("agent", status))?
             .into_inner();
@@ -186,7 +186,7 @@ impl GatewayRpc {
             options,
             profile_id,
         };
-        let mut owner = self.peers.with(context).calls;
+        let mut owner = self.peers.calls(context);
         let invoked = owner.invoke_calls(invocation).await;
         let invoked = invoked.map_err(|status| below("calls", status))?;
         let mut responses = invoked.into_inner();

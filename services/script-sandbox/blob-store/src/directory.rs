@@ -236,7 +236,7 @@ fn make(path: &Path) -> io::Result<()> {
 /// there.
 ///
 /// # Errors
-/// When it cannot be made.
+/// Fails when it cannot be made.
 pub fn claim_new(parent: &Path, prefix: &str, mode: u32) -> io::Result<(PathBuf, OwnedFd)> {
     let mut builder = fs::DirBuilder::new();
     builder.mode(mode);
@@ -259,7 +259,7 @@ pub fn claim_new(parent: &Path, prefix: &str, mode: u32) -> io::Result<(PathBuf,
 /// releases the lock when the process dies in any way.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Fails when it cannot be opened.
 pub fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
     let directory = match rustix::fs::open(path, directory_flags(), Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
@@ -278,7 +278,7 @@ pub fn claim(path: &Path) -> io::Result<Option<OwnedFd>> {
 /// Does the same for a directory that an earlier process of our user may have left.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// Fails when it cannot be opened.
 pub fn claim_left(path: &Path) -> io::Result<Option<OwnedFd>> {
     let own = rustix::process::geteuid().as_raw();
     let is_own =

@@ -51,7 +51,7 @@ impl Incoming {
     /// Writes the next piece.
     ///
     /// # Errors
-    /// When the blob becomes too large, there is no room, or the disk fails.
+    /// Fails when the blob becomes too large, there is no room, or the disk fails.
     pub fn write(&mut self, piece: &[u8]) -> Result<(), BlobError> {
         let bytes = piece.len() as u64;
         self.inner.enlarge(&mut self.reservation, bytes)?;
@@ -69,7 +69,7 @@ impl Incoming {
     /// Stores it as a blob. `expected` is the announced digest, if there is one.
     ///
     /// # Errors
-    /// When the content differs from `expected`, or the disk fails.
+    /// Fails when the content differs from `expected`, or the disk fails.
     pub fn finish(mut self, expected: Option<BlobDigest>) -> Result<Stored, BlobError> {
         let digest = BlobDigest::finished(std::mem::take(&mut self.hasher));
         if expected.is_some_and(|expected| expected != digest) {

@@ -67,7 +67,7 @@ impl PinnedBlob {
     /// Fills `buffer` with the content from an offset on.
     ///
     /// # Errors
-    /// When the disk fails, or the blob ends before.
+    /// Fails when the disk fails, or the blob ends before.
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
     }

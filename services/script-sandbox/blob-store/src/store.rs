@@ -31,7 +31,7 @@ impl BlobStore {
     /// Opens the store and counts the blobs that it holds.
     ///
     /// # Errors
-    /// When the directory cannot be made, read or written, or another process uses it.
+    /// Fails when the directory cannot be made, read or written, or another process uses it.
     pub fn open(settings: &BlobSettings) -> Result<Self, OpenError> {
         let directory = Directory::open(&settings.directory)?;
         let mut index = Index::new(settings);
@@ -76,7 +76,7 @@ impl BlobStore {
     /// Begins to store a blob.
     ///
     /// # Errors
-    /// When no file can be made for it.
+    /// Fails when no file can be made for it.
     pub fn take(&self, caller: &Caller) -> Result<Incoming, BlobError> {
         Incoming::begin(self.inner.clone(), caller.clone())
     }
@@ -85,7 +85,7 @@ impl BlobStore {
     /// unpinned.
     ///
     /// # Errors
-    /// When it does not exist or was damaged.
+    /// Fails when it does not exist or was damaged.
     pub fn hold(&self, caller: &Caller, digest: BlobDigest) -> Result<PinnedBlob, BlobError> {
         PinnedBlob::verified(self.inner.clone(), Key::new(caller, digest))
     }

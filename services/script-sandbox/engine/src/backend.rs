@@ -44,7 +44,7 @@ impl Backend {
     /// `reduced`, the files belong to `user`, if the script has a user of its own.
     ///
     /// # Errors
-    /// When a directory on the host could not be made.
+    /// Fails when a directory on the host could not be made.
     pub fn place(
         &self,
         mounts: &[PathBuf],

@@ -94,7 +94,7 @@ impl Cgroups {
     /// `with_supervisor` is set, so is the supervisor; neither counts.
     ///
     /// # Errors
-    /// When the host refuses; no directory stays behind then.
+    /// Fails when the host refuses; no directory stays behind then.
     pub fn make(&self, limits: &Limits, with_supervisor: bool) -> io::Result<Cgroup> {
         let mut left = MAX_NAMES;
         loop {
@@ -196,7 +196,7 @@ impl Cgroup {
     /// Lets a process join.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// Fails when the kernel refuses.
     pub fn join(&self, process: u32) -> io::Result<()> {
         let mut procs = self.procs().into_iter();
         procs.try_for_each(|procs| fs::write(procs, process.to_string()))
@@ -219,7 +219,7 @@ impl Cgroup {
     /// Sets the limits on memory and processes, whatever their previous values.
     ///
     /// # Errors
-    /// When the kernel refuses, as when more memory is in use already.
+    /// Fails when the kernel refuses, as when more memory is in use already.
     pub fn limit(&self, limits: &Limits) -> io::Result<()> {
         let (knobs, bytes) = (&self.knobs, limits.memory as u64);
         self.make_room(bytes)?;
@@ -304,7 +304,7 @@ impl Cgroup {
             return;
         };
         if !self.knobs.kill.as_os_str().is_empty() {
-            // Where this fails, the processes are killed one by one.
+            // If this fails, the processes are killed one by one.
             let _ = fs::write(&self.knobs.kill, "1");
         }
         let mut waited = Duration::ZERO;

@@ -63,7 +63,7 @@ impl Engine {
     /// the reasons.
     ///
     /// # Errors
-    /// When the launcher program or a runtime profile is missing or wrong.
+    /// Fails when the launcher program or a runtime profile is missing or wrong.
     pub async fn build(settings: EngineSettings, blobs: &BlobStore) -> Result<Self, BuildError> {
         let launcher = Launcher::new(&settings.launcher_path)?;
         let mut runtimes = runtimes::find(&settings.profiles_directory).await?;

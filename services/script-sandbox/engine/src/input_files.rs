@@ -100,7 +100,7 @@ impl InputFiles {
     /// side notices that no more comes.
     ///
     /// # Errors
-    /// When the stream or a blob fails.
+    /// Fails when the stream or a blob fails.
     pub async fn send(&self, stream: &mut UnixStream) -> io::Result<()> {
         let sent = self.try_send(stream).await;
         if sent.is_err() {

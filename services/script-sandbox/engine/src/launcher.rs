@@ -100,7 +100,7 @@ impl WorkDirectory {
     /// Returns the descriptor. Never blocks.
     ///
     /// # Errors
-    /// When the descriptor has not arrived.
+    /// Fails when the descriptor has not arrived.
     pub fn open(&self) -> io::Result<Arc<OwnedFd>> {
         let poisoned = |_| io::Error::other("receiving the descriptor panicked");
         let mut directory = self.directory.lock().map_err(poisoned)?;
@@ -168,7 +168,7 @@ impl Launcher {
     /// Finds the program and starts the thread.
     ///
     /// # Errors
-    /// When the program is missing or the thread cannot be started.
+    /// Fails when the program is missing or the thread cannot be started.
     pub fn new(setting: &Path) -> Result<Self, BuildError> {
         let program = find(setting)?;
         raise_open_files();
@@ -183,7 +183,7 @@ impl Launcher {
     /// Starts a launcher, which waits for its plan.
     ///
     /// # Errors
-    /// When no process can be made.
+    /// Fails when no process can be made.
     pub async fn spawn(&self) -> io::Result<Spawned> {
         let (control, launcher_control) = UnixStream::pair()?;
         let (answer, child) = oneshot::channel();
@@ -217,7 +217,7 @@ impl Spawned {
     /// Sends the plan and the script's descriptors.
     ///
     /// # Errors
-    /// When a pipe cannot be made or the launcher has ended.
+    /// Fails when a pipe cannot be made or the launcher has ended.
     pub async fn launch(self, plan: &LaunchPlan) -> io::Result<Launched> {
         let Self {
             supervisor,

@@ -75,7 +75,7 @@ impl LauncherPool {
     /// Takes a launcher whose cgroup has these limits: a waiting one, or else a new one.
     ///
     /// # Errors
-    /// When no process can be started, or no cgroup be made or limited.
+    /// Fails when no process can be started, or no cgroup be made or limited.
     pub async fn take(&self, limits: &Limits) -> Step<ReadyLauncher> {
         let mut waiting = std::iter::from_fn(|| self.0.ready().pop());
         let alive = waiting.find(|(launcher, _)| launcher.is_alive());

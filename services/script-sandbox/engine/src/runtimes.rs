@@ -55,7 +55,7 @@ pub struct Interpreter {
 /// Finds the interpreters of every profile, built-in or below the directory; by name.
 ///
 /// # Errors
-/// When a profile is malformed or the directory cannot be read.
+/// Fails when a profile is malformed or the directory cannot be read.
 pub async fn find(directory: &Path) -> Result<Vec<Runtime>, BuildError> {
     let mut resolving = JoinSet::new();
     for profile in profiles(directory)? {
@@ -70,7 +70,7 @@ pub async fn find(directory: &Path) -> Result<Vec<Runtime>, BuildError> {
 /// built-in ones of the same name.
 ///
 /// # Errors
-/// When a profile is malformed or the directory cannot be read.
+/// Fails when a profile is malformed or the directory cannot be read.
 fn profiles(directory: &Path) -> Result<Vec<Profile>, BuildError> {
     let built_in = BUILT_IN.map(|(name, text)| (name.to_owned(), text.to_owned()));
     let mut sources = Vec::from(built_in);

@@ -40,7 +40,7 @@ impl ScratchDirectory {
     /// Makes a directory below `parent` with a part for each purpose, owned by `user`.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// Fails when the directory cannot be made.
     pub fn make(parent: &Path, user: Option<u32>) -> io::Result<Self> {
         let (path, directory) = claim_new(parent, PREFIX, 0o711)?;
         let made = Self { path, directory };
@@ -70,7 +70,7 @@ impl ScratchDirectory {
     /// The device that it is on.
     ///
     /// # Errors
-    /// When the kernel does not report it.
+    /// Fails when the kernel does not report it.
     pub fn device(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.directory)?.st_dev)
     }

@@ -101,7 +101,7 @@ impl HostResources {
     /// receives the slot.
     ///
     /// # Errors
-    /// When the root cannot be made, no cgroup can be made where cgroups are used (no script runs
+    /// Fails when the root cannot be made, no cgroup can be made where cgroups are used (no script runs
     /// with less than the service reports), or the launcher cannot be started. Later failures are
     /// in its reports.
     pub async fn start(

@@ -60,7 +60,7 @@ impl Users {
     /// Takes a user; `None` if scripts run as the service's own user.
     ///
     /// # Errors
-    /// When no user is free.
+    /// Fails when no user is free.
     pub fn take(&self) -> Result<Option<User>, NoUser> {
         let Some(known) = self.known.clone() else {
             return Ok(None);

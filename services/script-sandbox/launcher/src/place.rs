@@ -38,7 +38,7 @@ pub struct Areas {
 /// one.
 ///
 /// # Errors
-/// When the stream is broken or a file cannot be made; the rest of the delivery is then lost.
+/// Fails when the stream is broken or a file cannot be made; the rest of the delivery is then lost.
 pub fn deliver(stream: &mut impl Read, areas: &Areas) -> Step<Option<Delivery>> {
     let delivery: Option<Delivery> =
         channel::read_frame(stream).at(Layer::Files, "reading a delivery")?;

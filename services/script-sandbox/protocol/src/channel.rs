@@ -35,7 +35,7 @@ const DESCRIPTORS: usize = 7;
 /// The bytes of a frame around a JSON text.
 ///
 /// # Errors
-/// When the value has no JSON form or is too long.
+/// Fails when the value has no JSON form or is too long.
 pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(value)?;
     if json.len() > MAX_PLAN_BYTES {
@@ -52,7 +52,7 @@ pub fn frame(value: &impl Serialize) -> io::Result<Vec<u8>> {
 /// Sends the length of a frame together with the descriptors. The rest of the frame is to follow.
 ///
 /// # Errors
-/// When the socket fails.
+/// Fails when the socket fails.
 pub fn send_head(
     socket: BorrowedFd<'_>,
     head: &[u8],
@@ -69,7 +69,7 @@ pub fn send_head(
 /// Receives a plan and the descriptors that come with it.
 ///
 /// # Errors
-/// When the socket ends early, the descriptors are missing, or the plan cannot be read.
+/// Fails when the socket ends early, the descriptors are missing, or the plan cannot be read.
 pub fn receive<T: DeserializeOwned>(
     socket: &UnixStream,
 ) -> io::Result<(T, ScriptDescriptors<OwnedFd>)> {
@@ -92,7 +92,7 @@ pub fn receive<T: DeserializeOwned>(
 /// Sends one descriptor by itself.
 ///
 /// # Errors
-/// When the socket fails.
+/// Fails when the socket fails.
 pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     send(socket.as_fd(), &[0], &[descriptor], &mut space)
@@ -102,7 +102,7 @@ pub fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> io::R
 /// side has sent it, or never will.
 ///
 /// # Errors
-/// When none has arrived.
+/// Fails when none has arrived.
 pub fn take_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut taken = take(socket, &mut [0], &mut space, RecvFlags::DONTWAIT)?;
@@ -165,7 +165,7 @@ fn take(
 /// Reads one frame; `None` if the writer has closed its end before one began.
 ///
 /// # Errors
-/// When the stream ends within a frame or the frame cannot be read.
+/// Fails when the stream ends within a frame or the frame cannot be read.
 pub fn read_frame<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
     let mut head = [0; 4];
     let first = loop {
@@ -197,7 +197,7 @@ fn read_body<T: DeserializeOwned>(stream: &mut impl Read, head: [u8; 4]) -> io::
 /// Writes one report as one line.
 ///
 /// # Errors
-/// When the stream fails.
+/// Fails when the stream fails.
 pub fn write_report(stream: &mut impl Write, report: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');

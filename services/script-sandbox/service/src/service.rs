@@ -25,7 +25,7 @@ const SET_UP: Duration = Duration::from_secs(120);
 /// refuses every script and reports the reason.
 ///
 /// # Errors
-/// When the launcher program or a runtime profile is missing or wrong.
+/// Fails when the launcher program or a runtime profile is missing or wrong.
 pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, Error> {
     let blobs = BlobStore::open(&settings.blobs)?;
     blobs.sweep_in_background();

@@ -417,9 +417,12 @@ impl Drive {
     /// Waits for all running nodes, which were cancelled, and ends the calls of an earlier process
     /// that still waited for a permit or for the end of a pause.
     async fn stop(&mut self) -> Result<DriveStop, AppendError> {
-        let peers = self.of_run.runner.peers(&self.control.call_context());
+        let (calls, context) = (
+            self.of_run.runner.calls().clone(),
+            self.control.call_context(),
+        );
         let (earlier, reason) = (self.nodes.take_earlier_calls(), cancel_words(&self.control));
-        let earlier = peers.calls.cancel_all(earlier, &reason, &peers.context);
+        let earlier = calls.cancel_all(earlier, &reason, &context);
         let running = async {
             while let Some((node, happened)) = self.effects.next().await {
                 self.take(node, happened?);

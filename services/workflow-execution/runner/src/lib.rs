@@ -68,6 +68,7 @@ use std::time::Duration;
 
 use call_outcome::{Category, Failure};
 use grpc_kit::CallContext;
+use run_client::CallClient;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
 use tonic::Status;
@@ -150,6 +151,11 @@ impl Runner {
     /// Whether each of these tools is read-only or idempotent.
     async fn may_repeat(&self, peers: &Clients, tool_ids: &[String]) -> bool {
         self.repeatable.all(peers, tool_ids).await
+    }
+
+    /// Returns the client of calls.
+    pub fn calls(&self) -> &CallClient {
+        &self.peers.calls
     }
 
     /// Returns the services for the calls of `context`.

@@ -20,6 +20,8 @@ use tonic::Status;
 #[derive(Clone, Debug)]
 pub struct Peers {
     registry: Transport,
+    /// Makes calls, each with a context of its own.
+    pub calls: CallClient,
     sandbox: Transport,
     /// agent-runtime, for the turns of agents.
     pub agent: Transport,
@@ -49,6 +51,7 @@ impl Peers {
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
         Self {
             neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
+            calls: CallClient::new(registry.clone()),
             registry,
             sandbox,
             agent,
@@ -59,7 +62,7 @@ impl Peers {
     pub fn with(&self, context: &CallContext) -> Clients {
         Clients {
             context: context.clone(),
-            calls: CallClient::new(self.registry.clone()),
+            calls: self.calls.clone(),
             tools: ToolRegistryServiceClient::new(self.registry.with(context)),
             sandbox: self.sandbox.clone(),
             models: ModelServiceClient::new(self.agent.with(context)),

@@ -218,7 +218,7 @@ impl Facts {
 
     fn ended_by_itself(&self, end: End) -> Verdict {
         match end {
-            // Where only samples enforce the limit, it can be passed after the last of them.
+            // If only samples enforce the limit, it can be passed after the last of them.
             End::Exited(_) if self.usage.cpu_time > self.limits.cpu_time => self.cpu(),
             End::Exited(0) if self.scratch_was_passed() => self.disk(),
             End::Exited(0) if self.memory_was_exceeded() => self.memory(),

@@ -169,7 +169,7 @@ impl WarmInterpreter {
     /// Applies the limits of a script, which are no wider.
     ///
     /// # Errors
-    /// When the kernel refuses; the script cannot use the interpreter then.
+    /// Fails when the kernel refuses; the script cannot use the interpreter then.
     pub(super) fn apply_limits(&mut self, limits: &Limits) -> io::Result<()> {
         if let Some(cgroup) = &self.process.slot.cgroup {
             let made = &self.process.slot.limits;

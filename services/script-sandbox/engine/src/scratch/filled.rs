@@ -17,7 +17,7 @@ impl Filled {
     /// Reads the figures of the file system of a directory.
     ///
     /// # Errors
-    /// When the kernel does not report them.
+    /// Fails when the kernel does not report them.
     pub fn look(directory: BorrowedFd<'_>) -> io::Result<Self> {
         let system = rustix::fs::fstatfs(directory)?;
         let device = rustix::fs::fstat(directory)?.st_dev;

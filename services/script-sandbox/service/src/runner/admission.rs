@@ -38,7 +38,7 @@ impl Admission {
     /// Takes a permit, waiting for one where the queue has room. Dropping the future leaves the queue.
     ///
     /// # Errors
-    /// When no permit is free and the queue is full.
+    /// Fails when no permit is free and the queue is full.
     pub async fn acquire(&self) -> Result<Permit, Refusal> {
         // A free permit implies an empty queue: the semaphore hands permits to waiters first.
         if let Ok(permit) = self.permits.clone().try_acquire_owned() {

@@ -113,7 +113,7 @@ impl Sandbox {
     /// Runs a script to its end. Dropping the future ends every process of the script.
     ///
     /// # Errors
-    /// When the request is refused; nothing was run then. [`Refusal::ShutDown`] and [`Refusal::Lost`]
+    /// Fails when the request is refused; nothing was run then. [`Refusal::ShutDown`] and [`Refusal::Lost`]
     /// when it was run and has no answer.
     pub async fn execute(&self, script: Script) -> Result<Outcome, Refusal> {
         let record = Record::of_script(SCRIPT, &script);

@@ -280,7 +280,7 @@ impl Sessions {
     /// The present state of a session.
     ///
     /// # Errors
-    /// When it is unknown.
+    /// Fails when it is unknown.
     pub fn get(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
         Ok(self.view(name)?.borrow().clone())
     }
@@ -308,7 +308,7 @@ impl Sessions {
     /// Runs a cell. Dropping the handle interrupts it.
     ///
     /// # Errors
-    /// When the session is unknown, has ended, or runs a cell.
+    /// Fails when the session is unknown, has ended, or runs a cell.
     pub async fn run(
         &self,
         name: SessionName<'_>,
@@ -338,7 +338,7 @@ impl Sessions {
     /// Interrupts the running cell, and waits for its end. False: none runs.
     ///
     /// # Errors
-    /// When the session is unknown or has ended before.
+    /// Fails when the session is unknown or has ended before.
     pub async fn interrupt(&self, name: SessionName<'_>, grace: Duration) -> Result<bool, Refusal> {
         self.view(name)?;
         let (answer, done) = oneshot::channel();
@@ -350,7 +350,7 @@ impl Sessions {
     /// Ends a session, waits until no process of it is left, and forgets it.
     ///
     /// # Errors
-    /// When it is unknown.
+    /// Fails when it is unknown.
     pub async fn delete(&self, name: SessionName<'_>) -> Result<SessionInfo, Refusal> {
         let mut view = self.view(name)?;
         let (answer, done) = oneshot::channel();

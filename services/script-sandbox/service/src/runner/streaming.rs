@@ -72,7 +72,7 @@ impl<E> StreamHandle<E> {
     /// The next item, or `None` if no more will come, waited for at most `patience`.
     ///
     /// # Errors
-    /// When none arrives in that time.
+    /// Fails when none arrives in that time.
     pub async fn next(&self, patience: Duration) -> Result<Option<Item<E>>, Elapsed> {
         tokio::time::timeout(patience, self.queue.take()).await
     }

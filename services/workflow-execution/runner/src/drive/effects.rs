@@ -132,7 +132,7 @@ impl Drive {
 
     fn tool_call(&self, node: NodeIndex, call: RecordedCall) -> ToolCall {
         ToolCall {
-            calls: self.of_run.runner.peers(&self.control.call_context()).calls,
+            calls: self.of_run.runner.calls().clone(),
             recorder: self.recorder().clone(),
             control: self.control.clone(),
             conversation_id: self.of_run.conversation_id.clone(),

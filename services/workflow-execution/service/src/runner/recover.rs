@@ -238,9 +238,8 @@ fn end_cancelled(
 ) {
     let for_run = Arc::clone(inner);
     inner.runs.execute(recorder, move |control| async move {
-        let peers = for_run.runner.peers(&control.call_context());
-        let left = peers.calls.cancel_all(unsettled, &reason, &peers.context);
-        let mut left = left.await;
+        let (calls, context) = (for_run.runner.calls(), control.call_context());
+        let mut left = calls.cancel_all(unsettled, &reason, &context).await;
         left.extend(in_doubt);
         End::Finished(outcome::stopped(
             &run_events::CancelReason::Requested(reason),

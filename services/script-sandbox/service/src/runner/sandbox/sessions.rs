@@ -42,7 +42,7 @@ impl Sandbox {
     /// Makes or finds a session and waits until it is ready; returns it with its origin.
     ///
     /// # Errors
-    /// When it is refused, or its interpreter did not become ready.
+    /// Fails when it is refused, or its interpreter did not become ready.
     pub async fn create_session(
         &self,
         digest: [u8; 32],

@@ -36,7 +36,7 @@ impl Sandbox {
     /// Starts a script and streams its events. It ends with the handle, and at the deadline.
     ///
     /// # Errors
-    /// When the request is refused; no script ran then.
+    /// Fails when the request is refused; no script ran then.
     pub async fn execute_stream(
         &self,
         script: Script,

@@ -112,7 +112,7 @@ impl Frames {
     /// Takes the next whole message; `None` if it has not arrived yet.
     ///
     /// # Errors
-    /// When the bytes are not a message; later messages cannot be read either.
+    /// Fails when the bytes are not a message; later messages cannot be read either.
     pub fn take(&mut self) -> Result<Option<FromDriver>, Broken> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<4>() else {
             return Ok(None);

@@ -51,7 +51,7 @@ pub enum StdinState {
 /// Sends a signal to the script's process group.
 ///
 /// # Errors
-/// When the launcher has ended, and the script with it.
+/// Fails when the launcher has ended, and the script with it.
 pub(crate) async fn signal(files: &mut UnixStream, signal: i32) -> io::Result<()> {
     let order = Delivery {
         files: Vec::new(),

@@ -79,19 +79,8 @@ impl<'a> PeerCall<'a> {
         &self,
         answer: impl Future<Output = Result<Response<T>, Status>>,
     ) -> Result<T, Failure> {
-        let answer = self.answer(answer).await;
+        let answer = answer.await.map(Response::into_inner);
         answer.map_err(|status| failure_of(&status))
-    }
-
-    /// The same, with the refusal as it came.
-    ///
-    /// # Errors
-    /// Agent-runtime refuses, or cannot be reached.
-    pub(super) async fn answer<T>(
-        &self,
-        answer: impl Future<Output = Result<Response<T>, Status>>,
-    ) -> Result<T, Status> {
-        answer.await.map(Response::into_inner)
     }
 }
 

@@ -147,7 +147,7 @@ async fn send(
                 operations,
                 ..UpdatePrivateStateRequest::default()
             };
-            let updated = call.answer(client.update_private_state(request)).await?;
+            let updated = client.update_private_state(request).await?.into_inner();
             (updated.version, updated.previous_json)
         }
         State::World => {
@@ -158,7 +158,7 @@ async fn send(
                 expected_version,
                 operations,
             };
-            let updated = call.answer(client.update_world_state(request)).await?;
+            let updated = client.update_world_state(request).await?.into_inner();
             (updated.version, updated.previous_json)
         }
     })
@@ -180,7 +180,7 @@ async fn get(
                 path,
                 ..GetPrivateStateRequest::default()
             };
-            let found = call.answer(client.get_private_state(request)).await?;
+            let found = client.get_private_state(request).await?.into_inner();
             (found.version, found.value_json)
         }
         State::World => {
@@ -190,7 +190,7 @@ async fn get(
                 path,
                 ..GetWorldStateRequest::default()
             };
-            let found = call.answer(client.get_world_state(request)).await?;
+            let found = client.get_world_state(request).await?.into_inner();
             (found.version, found.value_json)
         }
     };
