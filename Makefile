@@ -82,9 +82,9 @@ test: check-rust check-node check-chromium check-nginx python test-console $(BRO
 # The models of the page; its views are tested in a browser by tests/e2e.
 .PHONY: test-console
 test-console: $(CONSOLE)/node_modules/.package-lock.json
-	@$(CONSOLE)/node_modules/.bin/esbuild $(CONSOLE)/test/timeline.test.ts --bundle --platform=node \
-	  --format=esm --log-level=warning --outfile=$(TARGET)/console/timeline.test.mjs
-	@node --test --test-reporter=dot $(TARGET)/console/timeline.test.mjs
+	@$(CONSOLE)/node_modules/.bin/esbuild $(CONSOLE)/test/*.test.ts --bundle --platform=node \
+	  --format=esm --log-level=warning --outdir=$(TARGET)/console/test --out-extension:.js=.mjs
+	@node --test --test-reporter=dot $(patsubst $(CONSOLE)/%.ts,$(TARGET)/console/%.mjs,$(wildcard $(CONSOLE)/test/*.test.ts))
 
 .PHONY: test-hosts
 test-hosts: export TAVERN_TEST_HOSTS := all

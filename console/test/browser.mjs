@@ -1,9 +1,8 @@
 // Plays the page in a headless Chromium against the server at the address that is given, and leaves
 // screenshots in the directory that is given.
 import assert from "node:assert/strict";
-import { join } from "node:path";
 
-import { look, onPage, SCHEMES, SIZES, withBrowser } from "./harness.mjs";
+import { lookEverywhere, onPage, SIZES, withBrowser } from "./harness.mjs";
 
 /** A script that writes a line, waits, and writes another. */
 const SLOW = `<ACTION><CodeInterpreter:execute><language>python</language><code>
@@ -26,17 +25,7 @@ async function play({ page, complaints, address, pictures }) {
     await page.getByRole("textbox", { name: /^(Message|Model text)$/ }).fill(text);
     await page.getByRole("button", { name: "Send" }).click();
   };
-  /** Takes pictures at both widths, light and dark. */
-  const picture = async (name) => {
-    for (const size of SIZES) {
-      await page.setViewportSize(size);
-      for (const colorScheme of SCHEMES) {
-        await page.emulateMedia({ colorScheme });
-        await look(page, join(pictures, `${name}-${size.width}-${colorScheme}.png`), `${name} at ${size.width} px`);
-      }
-    }
-    await page.emulateMedia({ colorScheme: "light" });
-  };
+  const picture = (name) => lookEverywhere(page, pictures, name);
 
   await page.goto(`${address}/console`);
   await page.getByRole("option", { name: "Weather Guide" }).waitFor({ state: "attached" });

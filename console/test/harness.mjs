@@ -65,6 +65,18 @@ export async function look(page, path, name) {
   assert.deepEqual(await page.evaluate(flaws), [], name);
 }
 
+/** Takes pictures of a page as it is, at both widths, light and dark. */
+export async function lookEverywhere(page, pictures, name) {
+  for (const size of SIZES) {
+    await page.setViewportSize(size);
+    for (const colorScheme of SCHEMES) {
+      await page.emulateMedia({ colorScheme });
+      await look(page, join(pictures, `${name}-${size.width}-${colorScheme}.png`), `${name} at ${size.width} px`);
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
 /** Runs in the page. Returns what is wrong with the view, a sentence each. */
 function flaws() {
   const found = [];

@@ -3,12 +3,13 @@
     a2a_clients.py ADDRESS
 
 ADDRESS is `http://HOST:PORT` or `https://HOST:PORT`; SSL_CERT_FILE names the certificates that an https
-server may have. It ends with exit code 0 if everything was as it should be.
+server may have, TAVERN_KEY_FILE the file of the key that the client sends. It ends with exit code 0 if everything was as it should be.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import ssl
 
 import httpx
@@ -154,7 +155,11 @@ async def refuse(http, address):
 
 async def play(address):
     verify = ssl.create_default_context() if address.startswith("https:") else True
-    async with httpx.AsyncClient(verify=verify, timeout=60) as http:
+    headers = {}
+    if file := os.environ.get("TAVERN_KEY_FILE"):
+        with open(file, encoding="ascii") as opened:
+            headers = {"authorization": f"Bearer {opened.read().strip()}"}
+    async with httpx.AsyncClient(verify=verify, timeout=60, headers=headers) as http:
         agents = {}
         for agent in ["clock", "herbalist", "sloth"]:
             agents[agent] = await A2ACardResolver(http, f"{address}/a2a/{agent}").get_agent_card()

@@ -4,7 +4,7 @@
     edge_clients.py ADDRESS ask AGENT MESSAGE
 
 ADDRESS is `http://HOST:PORT` or `https://HOST:PORT`; SSL_CERT_FILE names the certificates that an https
-server may have. Each part ends with exit code 0 if everything was as it should be.
+server may have. TAVERN_KEY_FILE names the file of the key that every client sends. Each part ends with exit code 0 if everything was as it should be.
 """
 
 import argparse
@@ -24,6 +24,18 @@ import websockets.exceptions
 import websockets.sync.client
 
 AGENT = "weather_guide"
+
+
+def read_key():
+    """Returns the key of the clients; empty if the server needs none."""
+    if not (file := os.environ.get("TAVERN_KEY_FILE")):
+        return ""
+    with open(file, encoding="ascii") as opened:
+        return opened.read().strip()
+
+
+KEY = read_key()
+AUTHORIZATION = {"authorization": f"Bearer {KEY}"} if KEY else {}
 QUESTION = "What is the weather like, and who is player123?"
 
 
@@ -35,15 +47,22 @@ def connect(address):
     return http.client.HTTPConnection(parts.netloc)
 
 
-def open_socket(address, path, **options):
+def open_socket(address, path, additional_headers=None, **options):
     """Opens a WebSocket."""
-    return websockets.sync.client.connect(f"{address.replace('http', 'ws', 1)}{path}", **options)
+    headers = AUTHORIZATION | (additional_headers or {})
+    uri = f"{address.replace('http', 'ws', 1)}{path}"
+    return websockets.sync.client.connect(uri, additional_headers=headers, **options)
+
+
+def chat_client(address):
+    """Returns a client of the chat API."""
+    return openai.OpenAI(base_url=f"{address}/v1", api_key=KEY or "none")
 
 
 def post(address, method, request):
     """Calls a method by Connect and returns its answer."""
     connection = connect(address)
-    headers = {"content-type": "application/json"}
+    headers = AUTHORIZATION | {"content-type": "application/json"}
     connection.request("POST", f"/{method}", json.dumps(request), headers)
     response = connection.getresponse()
     body = response.read()
@@ -62,7 +81,7 @@ def expect(error, call):
 
 def use_openai(address):
     """A chat client gets an agent whose tools run."""
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
+    client = chat_client(address)
     assert AGENT in [model.id for model in client.models.list()]
     assert client.models.retrieve(AGENT).id == AGENT
 
@@ -135,7 +154,7 @@ def use_openai(address):
 
 def ask(address, agent, message):
     """Prints an agent's answer."""
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
+    client = chat_client(address)
     messages = [{"role": "user", "content": message}]
     answer = client.chat.completions.create(model=agent, messages=messages)
     print(answer.choices[0].message.content)
@@ -143,7 +162,7 @@ def ask(address, agent, message):
 
 def close_openai(address):
     """A chat client that closes its stream ends the turn, unless it can ask for it again."""
-    client = openai.OpenAI(base_url=f"{address}/v1", api_key="none")
+    client = chat_client(address)
     messages = [{"role": "user", "content": "How late is it?"}]
     for headers, state in [
         ({}, "RUN_STATE_CANCELLED"),
@@ -330,7 +349,7 @@ def by_websocket(address, run_id, after):
 def by_sse(address, run_id, after):
     """The same by server-sent events, as an EventSource reads them."""
     connection = connect(address)
-    headers = {"last-event-id": str(after)} if after else {}
+    headers = AUTHORIZATION | ({"last-event-id": str(after)} if after else {})
     connection.request("GET", f"/v1/runs/{run_id}/events?after_sequence=0", headers=headers)
     response = connection.getresponse()
     assert response.getheader("content-type") == "text/event-stream", response.read()
@@ -358,7 +377,7 @@ def by_connect(address, run_id, after):
     """The same by the streaming protocol of Connect."""
     request = json.dumps({"runId": run_id, "afterSequence": str(after)}).encode()
     connection = connect(address)
-    headers = {"content-type": "application/connect+json"}
+    headers = AUTHORIZATION | {"content-type": "application/connect+json"}
     body = struct.pack(">BI", 0, len(request)) + request
     connection.request("POST", "/tavern.run.v1.RunService/WatchRun", body, headers)
     response = connection.getresponse()
@@ -406,7 +425,7 @@ def cut_often(address):
         assert len(log) == len(seen), (len(log), len(seen))
     connection = connect(address)
     path = f"/v1/runs/{run['runId']}/events"
-    connection.request("GET", path, headers={"last-event-id": f"{len(seen)}.end"})
+    connection.request("GET", path, headers=AUTHORIZATION | {"last-event-id": f"{len(seen)}.end"})
     assert connection.getresponse().status == 204
 
 

@@ -1,4 +1,11 @@
-// Unary methods, by the Connect protocol.
+// Unary methods, by the Connect protocol, and the paths that are no methods.
+
+/** An error as the server writes it. */
+export interface ErrorBody {
+  code?: string;
+  message?: string;
+  details?: { debug?: { metadata?: Record<string, string> } }[];
+}
 
 /** An answer that is an error; `code` is Connect's name of it. */
 export class Refusal extends Error {
@@ -10,19 +17,32 @@ export class Refusal extends Error {
   }
 }
 
+let heard: (refusal: Refusal) => void = () => {};
+
+/** Passes to `listener` each refusal of a request that the page makes as its caller. */
+export function hearRefusals(listener: (refusal: Refusal) => void): void {
+  heard = listener;
+}
+
+/** Makes the refusal of a request that the page made as its caller, and reports it. */
+export function refuse(error: ErrorBody): Refusal {
+  const refusal = read(error);
+  heard(refusal);
+  return refusal;
+}
+
+/** Calls a method as the caller of the page; with a key, as its owner. */
 export async function call<Response>(method: string, request: object, key = ""): Promise<Response> {
-  const response = await fetch(`/tavern.${method}`, {
-    method: "POST",
-    headers: {
-      "content-type": "application/json",
-      "connect-protocol-version": "1",
-      ...(key && { authorization: `Bearer ${key}` }),
-    },
-    body: JSON.stringify(request),
-  });
-  const body = await response.json();
-  if (!response.ok) throw new Refusal(body.code ?? "unknown", body.message ?? response.statusText);
-  return body;
+  const headers = { "connect-protocol-version": "1", ...(key && { authorization: `Bearer ${key}` }) };
+  const answer = await send(`/tavern.${method}`, request, headers);
+  if (answer.error) throw key ? read(answer.error) : refuse(answer.error);
+  return answer.body as Response;
+}
+
+/** Sends a request to a path that is no method and has no answer. */
+export async function post(path: string, request: object): Promise<void> {
+  const { error } = await send(path, request);
+  if (error) throw read(error);
 }
 
 /** Reads a list of several pages to its end, or to `limit` elements. */
@@ -35,4 +55,26 @@ export async function list<Element>(method: string, field: string, condition: ob
     pageToken = (page["nextPageToken"] as string | undefined) ?? "";
   } while (pageToken && elements.length < limit);
   return elements;
+}
+
+async function send(path: string, request: object, headers: Record<string, string> = {}): Promise<{ body?: unknown; error?: ErrorBody }> {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    // A key takes the place of the login that this browser may have: two credentials are refused.
+    credentials: "authorization" in headers ? "omit" : "same-origin",
+    body: JSON.stringify(request),
+  });
+  const text = await response.text();
+  if (response.ok) return { body: text && JSON.parse(text) };
+  const isJson = response.headers.get("content-type")?.startsWith("application/json");
+  return { error: isJson ? JSON.parse(text) : { message: text.trim() || response.statusText } };
+}
+
+/** Words a refusal: its message, and the permission that is missing where the message does not name it. */
+function read({ code = "unknown", message, details = [] }: ErrorBody): Refusal {
+  const words = message || code;
+  const permission = details.map(({ debug }) => debug?.metadata?.["permission"]).find(Boolean);
+  const isNamed = permission === undefined || words.includes(permission);
+  return new Refusal(code, isNamed ? words : `${words}; the permission ${permission} is missing`);
 }

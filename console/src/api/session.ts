@@ -1,11 +1,11 @@
 // Streams, all over one WebSocket: browsers open few connections to a host.
 
-import { Refusal } from "./connect.ts";
+import { refuse, type ErrorBody } from "./connect.ts";
 
 interface Frame {
   id?: string;
   message?: { record?: unknown; runId?: string };
-  end?: { error?: { code: string; message?: string } };
+  end?: { error?: ErrorBody };
 }
 
 interface Open {
@@ -77,7 +77,9 @@ function receive(frame: Frame): void {
   if (!request || frame.id === undefined) return;
   if (frame.message) request.message(frame.message);
   if (frame.end) {
-    const error = frame.end.error;
-    ended(frame.id, error && new Refusal(error.code, error.message ?? error.code));
+    const error = frame.end.error && refuse(frame.end.error);
+    // The socket keeps the login with which it was opened: the next request needs another one.
+    if (error?.code === "unauthenticated") void socket?.then((connected) => connected.close());
+    ended(frame.id, error);
   }
 }

@@ -1,6 +1,15 @@
 // The parts of the contract's JSON that the page reads. Fields at their defaults are left out, and
 // 64-bit integers are strings.
 
+export type Permission = "read" | "invoke" | "define" | "approve" | "operate" | "administer";
+
+export interface Caller {
+  principal?: string;
+  roles?: string[];
+  permissions?: Permission[];
+  open?: boolean;
+}
+
 export interface CallError {
   code?: string;
   message?: string;
@@ -78,6 +87,7 @@ export interface Approval {
   argumentsDigest?: string;
   reasons?: { ruleId?: string; text?: string }[];
   role?: string;
+  principal?: string;
   needed?: number;
   consents?: { approver?: string }[];
   reasonRequired?: boolean;

@@ -32,7 +32,8 @@ export const opened = signal<Opened>(NEW);
 
 /** Shows a conversation; without an id, a new one. */
 export function openConversation(id: string): void {
-  if (opened.value.id === id && (id !== "" || opened.value.parts.length === 0)) return;
+  const { parts, problem } = opened.value;
+  if (opened.value.id === id && (id !== "" || parts.length === 0) && !problem) return;
   leave();
   opened.value = { ...NEW, id, loading: id !== "" };
   if (id) void load(id);

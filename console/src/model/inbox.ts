@@ -4,6 +4,7 @@ import { computed, signal } from "@preact/signals";
 
 import { call } from "../api/connect.ts";
 import type { Approval, Call, Question, RunEvent } from "../api/types.ts";
+import { isIn } from "./caller.ts";
 
 /** Milliseconds between two looks at the lists while the page is seen. */
 const INTERVAL = 5_000;
@@ -48,6 +49,7 @@ export function poll(): () => void {
 }
 
 export function refresh(): void {
+  if (!isIn.value) return;
   for (const { read } of KINDS) void read();
 }
 
@@ -75,7 +77,8 @@ function waitingList<Element>(method: string, field: string, condition: object =
       const page = await call<Record<string, unknown>>(method, { ...condition, pageSize });
       next = { elements: (page[field] as Element[] | undefined) ?? [], more: Boolean(page["nextPageToken"]), problem: "" };
     } catch (error) {
-      next = { ...waiting.value, problem: (error as Error).message };
+      // Without a caller the page asks for a key, once for all lists.
+      next = { ...waiting.value, problem: isIn.value ? (error as Error).message : "" };
     }
     // An answer that was overtaken says how it was before.
     if (mine === last) waiting.value = next;

@@ -5,6 +5,7 @@ import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { call, Refusal } from "../api/connect.ts";
 import { stream } from "../api/session.ts";
 import type { WatchRecord } from "../api/types.ts";
+import { admitted, ask, isIn } from "./caller.ts";
 import { refreshAfter } from "./inbox.ts";
 import { EMPTY, record, type Timeline } from "./timeline.ts";
 
@@ -103,13 +104,21 @@ async function toItsEnd(
       if (runId) await stream("watchRun", { runId, afterSequence: String(timeline.last) }, receive, wanted);
       else await stream("invokeText", request, receive, wanted);
     } catch (error) {
-      if (error instanceof Refusal && error.code !== "unavailable") {
-        change({ problem: error.message });
+      const code = error instanceof Refusal ? error.code : "";
+      if (!["", "unavailable", "unauthenticated"].includes(code)) {
+        change({ problem: (error as Error).message });
         return;
       }
       change({ connected: false });
+      // A connection that is refused does not say why.
+      if (code === "") await ask();
     }
     if (run.value.timeline.ended) return;
+    if (!isIn.value) {
+      change({ problem: "Your key has ended.", connected: true });
+      await admitted();
+      change({ problem: "", connected: false });
+    }
     await new Promise((resolve) => setTimeout(resolve, PAUSE));
   }
 }

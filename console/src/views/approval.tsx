@@ -2,13 +2,15 @@ import { useEffect, useState } from "preact/hooks";
 
 import { call, Refusal } from "../api/connect.ts";
 import type { Approval } from "../api/types.ts";
+import { isOwn, isUnlocked } from "../model/caller.ts";
 import { address } from "../model/route.ts";
 import { word, type Consent } from "../model/timeline.ts";
+import { Allowed } from "./caller.tsx";
 import { pretty, time } from "./text.ts";
 
 const PENDING = "APPROVAL_STATE_PENDING";
 
-/** The key of the approver, until the page is closed; it is stored nowhere. */
+/** The key of the approver where callers have none, until the page is closed; it is stored nowhere. */
 let lastKey = "";
 
 /** A call that waits for the approval of people, in a timeline. */
@@ -55,14 +57,30 @@ export function ApprovalEntry({ approval, decided }: { approval: Approval; decid
 
 /** A pending approval and its form, then the state that the decision gave it. */
 function Decision({ approval, decided }: { approval: Approval; decided: (approval: Approval) => void }) {
-  const { state, needed = 1, consents = [], argumentsDigest } = approval;
+  const { state, needed = 1, consents = [], argumentsDigest, argumentsJson, reasons, role, principal } = approval;
   const pending = state === PENDING;
+  const asked = <pre class="input" aria-label="Arguments">{pretty(argumentsJson)}</pre>;
   return (
     <div class="answer">
       {consents.length > 0 && pending && <p class="note">{`approved by ${consents.length} of ${needed}`}</p>}
       {pending ? (
-        // The form keeps what is written in it while the arguments are the same.
-        <Decide key={argumentsDigest} approval={approval} decided={decided} />
+        <>
+          {reasons?.map(({ ruleId, text }) => (
+            <p key={ruleId} class="quiet">{[ruleId, text].filter(Boolean).join(": ")}</p>
+          ))}
+          {role && !isUnlocked() && <p class="quiet">{`for the group ${role}`}</p>}
+          {isOwn(principal) ? (
+            <>
+              {asked}
+              <p class="note">The call acts for you, so another person decides.</p>
+            </>
+          ) : (
+            <Allowed permission="approve" instead={asked}>
+              {/* The form keeps what is written in it while the arguments are the same. */}
+              <Decide key={argumentsDigest} approval={approval} decided={decided} />
+            </Allowed>
+          )}
+        </>
       ) : (
         <p class="note">{word(state)}</p>
       )}
@@ -77,7 +95,7 @@ function Decide({ approval, decided }: { approval: Approval; decided: (approval:
   const [key, setKey] = useState(lastKey);
   const [problem, setProblem] = useState("");
   const send = async (verdict: "APPROVE" | "REJECT") => {
-    if (key.trim() === "") {
+    if (isUnlocked() && key.trim() === "") {
       setProblem("Enter the key of an approver.");
       return;
     }
@@ -85,7 +103,7 @@ function Decide({ approval, decided }: { approval: Approval; decided: (approval:
     const edited = verdict === "APPROVE" && text !== asked ? { editedArgumentsJson: text } : {};
     const decision = { approvalId, argumentsDigest, verdict: `APPROVAL_VERDICT_${verdict}`, reason, ...edited };
     try {
-      const answer = await call<{ approval: Approval }>("registry.v1.ApprovalService/DecideApproval", decision, key.trim());
+      const answer = await call<{ approval: Approval }>("registry.v1.ApprovalService/DecideApproval", decision, isUnlocked() ? key.trim() : "");
       lastKey = key;
       setProblem("");
       decided(answer.approval);
@@ -95,9 +113,6 @@ function Decide({ approval, decided }: { approval: Approval; decided: (approval:
   };
   return (
     <form aria-label="Decide" onSubmit={(event) => event.preventDefault()}>
-      {approval.reasons?.map(({ ruleId, text }) => (
-        <p key={ruleId} class="quiet">{[ruleId, text].filter(Boolean).join(": ")}</p>
-      ))}
       <label class="field">
         <span>Arguments</span>
         <textarea rows={Math.min(12, text.split("\n").length + 1)} value={text} onInput={(event) => setText(event.currentTarget.value)} />
@@ -106,10 +121,12 @@ function Decide({ approval, decided }: { approval: Approval; decided: (approval:
         <span>Reason{approval.reasonRequired ? "" : " (optional)"}</span>
         <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
       </label>
-      <label class="field">
-        <span>Your key{approval.role ? ` (role ${approval.role})` : ""}</span>
-        <input type="password" autocomplete="off" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
-      </label>
+      {isUnlocked() && (
+        <label class="field">
+          <span>Your key{approval.role ? ` (role ${approval.role})` : ""}</span>
+          <input type="password" autocomplete="off" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
+        </label>
+      )}
       <div class="buttons">
         <button type="button" class="primary" onClick={() => void send("APPROVE")}>Approve</button>
         <button type="button" class="quiet-button" onClick={() => void send("REJECT")}>Reject</button>
@@ -121,6 +138,6 @@ function Decide({ approval, decided }: { approval: Approval; decided: (approval:
 
 /** Words a refusal for the person at the form, who knows a key and no header. */
 function refusal(error: Error): string {
-  const unknown = error instanceof Refusal && error.code === "unauthenticated";
+  const unknown = isUnlocked() && error instanceof Refusal && error.code === "unauthenticated";
   return unknown ? "No approver has this key. Check it and decide again." : error.message;
 }

@@ -1,3 +1,4 @@
+import { may } from "../model/caller.ts";
 import { openConversation, opened, showEarlier, type Part } from "../model/conversation.ts";
 import { address } from "../model/route.ts";
 import { isOpen } from "../model/run.ts";
@@ -23,7 +24,7 @@ export function ChatView({ id }: { id: string }) {
             {parts.map((part) => <PartRow key={part.key} part={part} />)}
           </section>
         </Scroll>
-        <Composer last={last} agent={agent} />
+        {may("invoke") && <Composer last={last} agent={agent} />}
       </div>
     </div>
   );
@@ -32,6 +33,7 @@ export function ChatView({ id }: { id: string }) {
 function Head() {
   const { id, earlier, parts, loading, problem } = opened.value;
   if (!id && parts.length === 0) {
+    if (!may("invoke")) return <p class="empty">Choose a conversation. To send a message, the permission invoke is missing.</p>;
     return (
       <div class="empty">
         <h2>Send a message to an agent</h2>

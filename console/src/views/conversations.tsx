@@ -2,6 +2,7 @@ import { useEffect, useState } from "preact/hooks";
 
 import { call } from "../api/connect.ts";
 import type { Conversation, Message } from "../api/types.ts";
+import { may } from "../model/caller.ts";
 import { openConversation } from "../model/conversation.ts";
 import { address } from "../model/route.ts";
 import { useLoaded } from "./load.ts";
@@ -29,7 +30,7 @@ export function Conversations({ chosen, changes }: { chosen: string; changes: st
   const next = page.value?.nextPageToken;
   return (
     <nav class="conversations" aria-label="Conversations">
-      <a class="quiet-button new" href={address("chat")} onClick={() => openConversation("")}>New conversation</a>
+      {may("invoke") && <a class="quiet-button new" href={address("chat")} onClick={() => openConversation("")}>New conversation</a>}
       {page.problem && <p class="problem" role="alert">{page.problem}</p>}
       <ul class="list">
         {conversations.map((conversation) => (

@@ -4,6 +4,7 @@ import { call } from "../api/connect.ts";
 import type { Call } from "../api/types.ts";
 import { address } from "../model/route.ts";
 import { word, type Doubt } from "../model/timeline.ts";
+import { Allowed } from "./caller.tsx";
 import { pretty, time } from "./text.ts";
 
 /** Decisions about a call in doubt: the word of the contract, that of the page, and its meaning. */
@@ -64,7 +65,11 @@ function Undecided({ effectId, decided }: { effectId: string; decided?: () => vo
     <div class="answer">
       {error && <p class="note wrong">{[error.code, error.message].filter(Boolean).join(": ")}</p>}
       {doubtful?.argumentsJson && <pre class="input" aria-label="Arguments">{pretty(doubtful.argumentsJson)}</pre>}
-      {doubtful?.state === "CALL_STATE_IN_DOUBT" && <Decide resolve={resolve} />}
+      {doubtful?.state === "CALL_STATE_IN_DOUBT" && (
+        <Allowed permission="operate">
+          <Decide resolve={resolve} />
+        </Allowed>
+      )}
       {doubtful?.resolution && <p class="note">{`decided: ${word(doubtful.resolution.decision)}`}</p>}
       {problem && <p class="problem" role="alert">{problem}</p>}
     </div>

@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { may } from "../model/caller.ts";
 import { address } from "../model/route.ts";
 import { cancel, isOpen, type Shown } from "../model/run.ts";
 import { waitsFor } from "../model/waiting.ts";
@@ -48,7 +49,7 @@ export function Log({ run, children }: { run: Shown; children?: ComponentChildre
         {runId ? <a class="id" href={address("run", runId)}><code>{runId}</code></a> : <span class="id">starting</span>}
         {children}
         {!run.connected && <span class="quiet">connecting again</span>}
-        {isOpen(run) && runId && (
+        {isOpen(run) && runId && may("invoke") && (
           <button type="button" class="quiet-button" onClick={() => void stop()}>
             Cancel
           </button>

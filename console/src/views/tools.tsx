@@ -2,11 +2,14 @@ import { useState } from "preact/hooks";
 
 import { call, list } from "../api/connect.ts";
 import type { Tool } from "../api/types.ts";
+import { may } from "../model/caller.ts";
 import { collect, fields } from "../model/form.ts";
 import { address, go } from "../model/route.ts";
 import { start } from "../model/run.ts";
+import { Allowed } from "./caller.tsx";
 import { Fields } from "./fields.tsx";
 import { useLoaded } from "./load.ts";
+import { pretty } from "./text.ts";
 
 export function ToolsView({ id }: { id: string }) {
   const tools = useLoaded(() => list<Tool>("registry.v1.ToolRegistryService/ListTools", "tools"), "");
@@ -69,11 +72,13 @@ function Try({ tool }: { tool: Tool }) {
     >
       <h2>{tool.displayName || tool.toolId}</h2>
       <p class="quiet">{tool.description}</p>
-      <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
+      <Allowed permission="invoke" instead={<pre class="input" aria-label="Parameters">{pretty(tool.parametersJson)}</pre>}>
+        <Fields fields={form} values={values} change={(name, value) => setValues({ ...values, [name]: value })} />
+      </Allowed>
       {problem && <p class="problem" role="alert">{problem}</p>}
       <div class="pages">
         <a class="quiet-button" href={address("tools")}>Close</a>
-        <button type="submit" class="primary">Try</button>
+        {may("invoke") && <button type="submit" class="primary">Try</button>}
       </div>
     </form>
   );

@@ -2,9 +2,11 @@ import { useState } from "preact/hooks";
 
 import { call } from "../api/connect.ts";
 import type { Question } from "../api/types.ts";
+import { isUnlocked } from "../model/caller.ts";
 import { collect, fields } from "../model/form.ts";
 import { address } from "../model/route.ts";
 import type { Pause } from "../model/timeline.ts";
+import { Allowed } from "./caller.tsx";
 import { Fields } from "./fields.tsx";
 import { pretty, time } from "./text.ts";
 
@@ -30,7 +32,9 @@ export function WaitRow({ pause: { runId, wait, woken }, answered }: { pause: Pa
         <>
           <p class="prose">{wait.name}</p>
           {wait.contextJson && <pre class="input" aria-label="Context">{pretty(wait.contextJson)}</pre>}
-          <Answer runId={runId} wait={wait} answered={answered} />
+          <Allowed permission="invoke">
+            <Answer runId={runId} wait={wait} answered={answered} />
+          </Allowed>
         </>
       )}
     </div>
@@ -50,7 +54,9 @@ function Answer({ runId, wait, answered }: { runId: string; wait: Pause["wait"];
   const [done, setDone] = useState(false);
   const send = async (answer: unknown) => {
     try {
-      const request = { runId, waitId: wait.waitId, answerJson: JSON.stringify(answer), answeredBy: "console" };
+      // Where callers have keys, the server writes down who answered.
+      const by = isUnlocked() ? { answeredBy: "console" } : {};
+      const request = { runId, waitId: wait.waitId, answerJson: JSON.stringify(answer), ...by };
       await call("run.v1.RunService/AnswerWait", request);
       setProblem("");
       setDone(true);

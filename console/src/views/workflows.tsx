@@ -2,9 +2,11 @@ import { useState } from "preact/hooks";
 
 import { call, list } from "../api/connect.ts";
 import type { Profile, Run, Tool, Workflow } from "../api/types.ts";
+import { may } from "../model/caller.ts";
 import { collect, fields } from "../model/form.ts";
 import { address } from "../model/route.ts";
 import { open, shown } from "../model/run.ts";
+import { Allowed } from "./caller.tsx";
 import { Fields } from "./fields.tsx";
 import { Graph } from "./graph.tsx";
 import { useLoaded } from "./load.ts";
@@ -50,8 +52,10 @@ function Detail({ workflow }: { workflow: Workflow }) {
           {run.problem && <span class="wrong">{run.problem}</span>}
         </p>
       )}
-      <Start workflowId={workflow.workflowId} started={setRunId} />
-      <Offer workflowId={workflow.workflowId} />
+      <Allowed permission="invoke">
+        <Start workflowId={workflow.workflowId} started={setRunId} />
+      </Allowed>
+      {may("define") && <Offer workflowId={workflow.workflowId} />}
       <div class="pages">
         <a class="quiet-button" href={address("workflows")}>Close</a>
       </div>

@@ -8,7 +8,7 @@ use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
 use contracts::tavern::sandbox::v1::script_sandbox_service_client::ScriptSandboxServiceClient;
 use gateway::Gateway;
-use grpc_kit::{Outbound, ServerSettings, Services, Shutdown};
+use grpc_kit::{Door, Outbound, ServerSettings, Services, Shutdown};
 use script_sandbox::Sandbox;
 use tool_registry::ToolRegistry;
 use workflow_execution::WorkflowExecution;
@@ -61,7 +61,8 @@ impl Tavern {
                 workflow_transport.clone(),
                 sandbox_transport.clone(),
                 agent_transport.clone(),
-            ),
+            )
+            .in_one_process(),
         );
         let registry = registry.await.context("tool-registry")?;
         let registry_transport = local(&registry.services());
@@ -111,6 +112,16 @@ impl Tavern {
     /// Returns the router for requests other than gRPC.
     pub fn http(&self) -> axum::Router {
         self.gateway.http(&self.services)
+    }
+
+    /// Returns the door of a server that clients call.
+    pub fn door(&self) -> Arc<dyn Door> {
+        self.gateway.door()
+    }
+
+    /// Whether no key exists, so that everyone who reaches the server is `local`.
+    pub fn is_open(&self) -> bool {
+        self.registry.identities().is_open()
     }
 
     /// Returns the gateway, in memory.

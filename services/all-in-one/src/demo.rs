@@ -32,7 +32,8 @@ pub(crate) async fn demo(
         serve::isolation(&tavern).await?
     ));
     let transport = grpc_kit::local(&tavern.services());
-    let code = cli::play_all(transport.outermost(), &examples, &key).await?;
+    let deciders = transport.authorized(cli::Key::new(&key)?.bearer());
+    let code = cli::play_all(transport.outermost(), deciders.outermost(), &examples).await?;
     tavern.shutdown().await;
     telemetry.shutdown().await;
     Ok(code)

@@ -1,5 +1,6 @@
 //! The `tavern` program.
 
+mod bootstrap;
 mod demo;
 mod replay;
 mod serve;
@@ -38,6 +39,9 @@ enum Command {
     /// List, show, follow, pause, resume, cancel, replay and delete runs.
     #[command(subcommand)]
     Runs(Runs),
+    /// Make the first key; create, list, show, rotate and revoke keys; set the rights of principals.
+    #[command(subcommand)]
+    Keys(Keys),
     #[command(flatten)]
     Client(cli::Command),
 }
@@ -54,11 +58,23 @@ enum Runs {
     },
 }
 
+/// The commands about keys: the client's, and the first key, which is made in a data directory too.
+#[derive(Subcommand)]
+enum Keys {
+    #[command(flatten)]
+    Client(cli::keys::Command),
+    /// Make the first key, for an administrator; from then on every call needs a key.
+    ///
+    /// The key is made at the Tavern that runs at the address, over loopback. If none listens there, it is made in
+    /// the data directory, also for an installation whose administrators have no valid key any more.
+    Bootstrap(bootstrap::FirstKey),
+}
+
 /// The options of [`cli::Remote`] that commands do not use.
 const UNUSED: [(&str, &[&str]); 3] = [
-    ("serve", &["address", "json"]),
-    ("demo", &["address", "json"]),
-    ("settings", &["address", "json"]),
+    ("serve", &["address", "json", "key_file"]),
+    ("demo", &["address", "json", "key_file"]),
+    ("settings", &["address", "json", "key_file"]),
 ];
 
 /// Settings from the command line, which override file and environment.
@@ -164,6 +180,8 @@ impl Command {
             }
             Self::Runs(Runs::Client(command)) => command.execute(remote).await,
             Self::Runs(Runs::Replay { file }) => replay::replay_file(&file),
+            Self::Keys(Keys::Client(command)) => command.execute(remote).await,
+            Self::Keys(Keys::Bootstrap(first)) => first.execute(remote).await,
             Self::Client(command) => command.execute(remote).await,
         }
     }

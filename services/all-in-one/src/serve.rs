@@ -19,6 +19,7 @@ pub(crate) async fn serve(settings: TavernSettings) -> anyhow::Result<ExitCode> 
     tokio::spawn(tavern.end_scripts_in_time(shutdown.clone(), grace));
     grpc_kit::Server::new(settings.server, tavern.services())
         .http(tavern.http())
+        .door(tavern.door())
         .needs([tavern.scripts()])
         .serve(listener, shutdown)
         .await?;
@@ -35,14 +36,28 @@ async fn greet(
 ) -> anyhow::Result<()> {
     let isolation = isolation(tavern).await?;
     let data = settings.data_dir.display();
+    let (keys, option, header) = match tavern.is_open() {
+        true => (
+            "none yet, so everyone who reaches this address may do everything; `tavern keys bootstrap` makes the \
+             first",
+            "",
+            "",
+        ),
+        false => (
+            "asked for; `--key-file FILE` or TAVERN_KEY_FILE gives yours",
+            " --key-file FILE",
+            " --header \"authorization: Bearer $(cat FILE)\"",
+        ),
+    };
     let greeting = format!(
         "tavern serves all five services on {address}\n\
          data: {data}\n\
          scripts: {isolation}\n\
+         keys: {keys}\n\
          \n\
          try it:\n  \
-         target/debug/tavern play --address http://{address}\n  \
-         curl http://{address}/tavern.gateway.v1.GatewayService/StartText \\\n    \
+         target/debug/tavern play --address http://{address}{option}\n  \
+         curl http://{address}/tavern.gateway.v1.GatewayService/StartText{header} \\\n    \
          --json '{{\"calls\": {{\"text\": \"<ACTION><system:get_current_time/></ACTION>\"}}}}'\n"
     );
     // A server serves whether or not anyone reads this.

@@ -1,6 +1,6 @@
 //! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
-//! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes and
-//! schedules, play transcripts, check health.
+//! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes,
+//! schedules and keys, play transcripts, check health.
 
 pub mod approvals;
 mod backends;
@@ -10,6 +10,7 @@ pub mod documents;
 mod goals;
 mod invoke;
 mod json;
+pub mod keys;
 mod knowledge;
 mod list;
 mod play;
@@ -33,16 +34,17 @@ use clap::{Args, Subcommand};
 use contracts::tavern::common::v1::{Run, RunState, WaitReason};
 use core_types::{RunId, RunOwner};
 pub(crate) use grpc_kit::program::print;
-use grpc_kit::{ClientSettings, Outbound};
+use grpc_kit::{ClientSettings, Outbound, Transport};
 pub use play::play_all;
 use serde_json::Value;
 use table::print_fields;
 pub(crate) use table::print_table;
 use tonic::{Code, Status};
 
+use crate::credential::Key;
 use crate::timeline::{Timeline, name};
 
-/// The address of a running Tavern, and the form of the output.
+/// The address of a running Tavern, the caller's key, and the form of the output.
 #[derive(Args)]
 pub struct Remote {
     /// The address of the gateway, or of all services in one process.
@@ -54,6 +56,15 @@ pub struct Remote {
         default_value = "http://127.0.0.1:7401"
     )]
     address: String,
+    /// The file that holds the caller's key, closed to others (mode 0600).
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "TAVERN_KEY_FILE",
+        value_name = "FILE"
+    )]
+    key_file: Option<PathBuf>,
     /// Print one JSON object per line.
     #[arg(long, global = true, display_order = 100)]
     json: bool,
@@ -114,6 +125,14 @@ pub enum Command {
         /// The key of an approver, for transcripts in which a person decides.
         #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
         approver_key: Option<String>,
+        /// The file that holds this key, closed to others.
+        #[arg(
+            long,
+            env = "TAVERN_APPROVER_KEY_FILE",
+            value_name = "FILE",
+            conflicts_with = "approver_key"
+        )]
+        approver_key_file: Option<PathBuf>,
     },
     /// Check whether a server is ready, for a container's health check.
     Healthcheck {
@@ -148,9 +167,15 @@ impl Command {
             Self::Play {
                 examples,
                 approver_key,
+                approver_key_file,
             } => {
-                let key = approver_key.unwrap_or_default();
-                play_all(remote.connect()?, &examples, &key).await
+                let key = match (approver_key, approver_key_file) {
+                    (Some(key), _) => Some(Key::new(&key).context("--approver-key")?),
+                    (None, Some(file)) => Some(Key::read(&file)?),
+                    (None, None) => remote.key()?,
+                };
+                let deciders = remote.connect_with(key.as_ref())?;
+                play_all(remote.connect()?, deciders, &examples).await
             }
             Self::Healthcheck { live } => return remote.check_health(live).await,
         };
@@ -159,12 +184,32 @@ impl Command {
 }
 
 impl Remote {
+    /// Returns the address.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     fn settings(&self) -> ClientSettings {
         ClientSettings::to(&self.address)
     }
 
+    /// Returns the key of the caller; `None` without a file.
+    fn key(&self) -> anyhow::Result<Option<Key>> {
+        self.key_file.as_deref().map(Key::read).transpose()
+    }
+
+    /// Returns the way to the server for calls of the caller.
     fn connect(&self) -> anyhow::Result<Outbound> {
-        Ok(grpc_kit::remote(&self.settings())?.outermost())
+        self.connect_with(self.key()?.as_ref())
+    }
+
+    /// Returns the way to the server for calls with a key.
+    fn connect_with(&self, key: Option<&Key>) -> anyhow::Result<Outbound> {
+        let mut transport: Transport = grpc_kit::remote(&self.settings())?;
+        if let Some(key) = key {
+            transport = transport.authorized(key.bearer());
+        }
+        Ok(transport.outermost())
     }
 
     /// Checks that the server is ready, or only `live`.
@@ -177,14 +222,23 @@ impl Remote {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Adds the address to the error of a command that had no answer.
+    /// Adds the address to the error of a command that had no answer, and the way to give a key to the
+    /// error of a command that had none, or none that the server accepts.
     fn located<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        let address = &self.address;
         result.map_err(
             |error| match error.downcast_ref::<Status>().map(Status::code) {
                 Some(Code::Unavailable | Code::DeadlineExceeded) => error.context(format!(
-                    "at {}, which `--address` or TAVERN_ADDRESS names",
-                    self.address
+                    "at {address}, which `--address` or TAVERN_ADDRESS names"
                 )),
+                Some(Code::Unauthenticated) => error.context(match &self.key_file {
+                    Some(file) => format!(
+                        "{address} does not accept the key in {}, which `--key-file` or TAVERN_KEY_FILE names",
+                        file.display()
+                    ),
+                    // The message of the server states the way to give one.
+                    None => format!("{address} asks for a key"),
+                }),
                 _ => error,
             },
         )

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use cli::{Remote, runs};
+use cli::{Remote, keys, runs};
 
 /// Talks to a running Tavern.
 #[derive(Parser)]
@@ -20,8 +20,20 @@ enum Command {
     /// List, show, follow, pause, resume, cancel and delete runs.
     #[command(subcommand)]
     Runs(runs::Command),
+    /// Make the first key; create, list, show, rotate and revoke keys; set the rights of principals.
+    #[command(subcommand)]
+    Keys(Keys),
     #[command(flatten)]
     Client(cli::Command),
+}
+
+/// The commands about keys; the first key is made at a running Tavern.
+#[derive(Subcommand)]
+enum Keys {
+    #[command(flatten)]
+    Client(keys::Command),
+    /// Make the first key, for an administrator; from then on every call needs a key.
+    Bootstrap(keys::Bootstrap),
 }
 
 #[tokio::main]
@@ -29,6 +41,8 @@ async fn main() -> ExitCode {
     let Arguments { remote, command } = cli::read("tavern-cli", &[]);
     let executed = match command {
         Command::Runs(command) => command.execute(&remote).await,
+        Command::Keys(Keys::Client(command)) => command.execute(&remote).await,
+        Command::Keys(Keys::Bootstrap(bootstrap)) => bootstrap.execute(&remote).await,
         Command::Client(command) => command.execute(&remote).await,
     };
     executed.unwrap_or_else(|error| grpc_kit::program::report_and_exit_code(&error))

@@ -10,7 +10,7 @@ use clap::{Command, Parser};
 static NAME: OnceLock<&str> = OnceLock::new();
 
 /// The options of [`crate::Remote`] that commands do not use.
-const UNUSED: [(&str, &[&str]); 2] = [("play", &["json"]), ("healthcheck", &["json"])];
+const UNUSED: [(&str, &[&str]); 2] = [("play", &["json"]), ("healthcheck", &["json", "key_file"])];
 
 /// Returns the name under which a person calls the program.
 pub(crate) fn name() -> &'static str {
@@ -50,6 +50,7 @@ fn parse<A: Parser>(mut command: Command, unused: &[(&str, &[&str])]) -> Result<
     let unused = unused.iter().find(|(known, _)| *known == name);
     for option in unused.map_or(&[][..], |(_, options)| options) {
         if matches.value_source(option) == Some(ValueSource::CommandLine) {
+            let option = option.replace('_', "-");
             let message = format!("`{} {name}` has no option `--{option}`", self::name());
             return Err(command.error(ErrorKind::UnknownArgument, message));
         }

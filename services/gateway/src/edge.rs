@@ -4,6 +4,7 @@
 //! the answer back. It makes no decisions.
 //!
 //! - `guard`: the hosts and origins that may call; runs before everything else.
+//! - `credential`: the credential of a request, also of a browser's; `login` makes it.
 //! - `public`: the address that a client reached, behind a proxy too.
 //! - `front`: the page for a person who opens the address.
 //! - `method`: the methods of the services, each at its gRPC path.
@@ -21,12 +22,14 @@ mod call;
 mod connect;
 mod console;
 mod contract;
+mod credential;
 mod events;
 mod frames;
 mod front;
 mod grpc_web;
 mod guard;
 mod json_call;
+mod login;
 mod method;
 mod openai;
 mod public;
@@ -38,16 +41,23 @@ mod websocket;
 use std::sync::Arc;
 
 use axum::{
-    Router, middleware,
+    Extension, Router, middleware,
     routing::{get, post},
 };
 
+use crate::Peers;
+use crate::door::ClientDoor;
 use crate::settings::HttpSettings;
 use guard::Guard;
 
 /// Returns the router for requests other than gRPC, for a server with `services`, given by their
 /// full names.
-pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
+pub(crate) fn router(
+    settings: &HttpSettings,
+    services: &[&str],
+    door: &Arc<ClientDoor>,
+    peers: &Peers,
+) -> Router {
     let guard = Arc::new(Guard::new(settings));
     method::routes(services)
         .route("/", get(front::page))
@@ -58,11 +68,16 @@ pub(crate) fn router(settings: &HttpSettings, services: &[&str]) -> Router {
         .route("/console/icon.svg", get(console::icon))
         .route("/v1/runs/{id}/events", get(events::answer))
         .route("/v1/session", get(session::answer))
+        .route("/v1/login", post(login::login))
+        .route("/v1/logout", post(login::logout))
+        .route("/v1/ticket", post(login::ticket))
         .route("/v1/chat/completions", post(openai::complete))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{id}", get(openai::model))
-        .merge(a2a::routes(&settings.a2a_agent))
+        .merge(a2a::routes(&settings.a2a_agent, peers))
         .fallback(front::not_found)
         .method_not_allowed_fallback(front::method_not_allowed)
+        .layer(Extension(Arc::clone(door)))
+        .layer(middleware::from_fn(credential::take))
         .layer(middleware::from_fn_with_state(guard, guard::admit))
 }

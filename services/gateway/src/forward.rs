@@ -19,6 +19,7 @@ use contracts::tavern::agent::v1::scene_service_server::SceneServiceServer;
 use contracts::tavern::agent::v1::state_service_server::StateServiceServer;
 use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
+use contracts::tavern::registry::v1::identity_service_server::IdentityServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
@@ -65,6 +66,7 @@ impl ForwardedServices {
             .add(Forward::<ToolRegistryServiceServer<()>>::to(&self.registry))
             .add(Forward::<CallServiceServer<()>>::to(&self.registry))
             .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
+            .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))
@@ -79,7 +81,7 @@ impl ForwardedServices {
             .add(Forward::<ModelServiceServer<()>>::to(&self.agent))
             .add(Forward::<StateServiceServer<()>>::to(&self.agent))
             .add(Forward::<SceneServiceServer<()>>::to(&self.agent));
-        let long = contracts::access::methods().filter(|(_, access)| access.long);
+        let long = contracts::access::methods().filter(|(_, access)| access.long());
         long.fold(services, |services, (method, _)| {
             services.method_timeout(method, LONGEST)
         })

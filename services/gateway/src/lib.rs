@@ -7,11 +7,13 @@
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - `domain`: the tools that a text may call.
 //! - `catalogues`: the tools of a scope, loaded and cached; `renewed`: loads once for all callers.
+//! - `door`: the credentials of clients.
 //! - `rpc`: the wire; `edge`: every other way in.
 //! - `forward`: the methods of the other services, passed on to them.
 
 mod catalogues;
 mod domain;
+mod door;
 mod edge;
 pub mod error;
 mod forward;

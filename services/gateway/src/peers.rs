@@ -1,8 +1,11 @@
 //! The services that the gateway calls.
 
+use contracts::tavern::access::v1::Peer;
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
+use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
 use contracts::tavern::registry::v1::{
-    call_service_client::CallServiceClient, tool_registry_service_client::ToolRegistryServiceClient,
+    call_service_client::CallServiceClient, identity_service_client::IdentityServiceClient,
+    tool_registry_service_client::ToolRegistryServiceClient,
 };
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use core_types::RunOwner;
@@ -19,10 +22,11 @@ pub struct Peers {
 impl Peers {
     /// Makes clients for the services behind the given transports.
     pub fn over(registry: Transport, workflow: Transport, agent: Transport) -> Self {
+        let own = |transport: Transport| transport.of_peer(Peer::Gateway);
         Self {
-            registry,
-            workflow,
-            agent,
+            registry: own(registry),
+            workflow: own(workflow),
+            agent: own(agent),
         }
     }
 
@@ -36,9 +40,24 @@ impl Peers {
         CallServiceClient::new(self.registry.with(context))
     }
 
+    /// Returns the identities of tool-registry for the calls of `context`.
+    pub(crate) fn identities(&self, context: &CallContext) -> IdentityServiceClient<Outbound> {
+        IdentityServiceClient::new(self.registry.with(context))
+    }
+
     /// Returns the turns of agent-runtime, and the tools of their agents, for the calls of `context`.
     pub(crate) fn agent(&self, context: &CallContext) -> AgentServiceClient<Outbound> {
         AgentServiceClient::new(self.agent.with(context))
+    }
+
+    /// Returns the profiles of agent-runtime for the calls of `context`.
+    pub(crate) fn profiles(&self, context: &CallContext) -> ProfileServiceClient<Outbound> {
+        ProfileServiceClient::new(self.agent.with(context))
+    }
+
+    /// Returns the way to the agents of A2A, which agent-runtime has, for the calls of `context`.
+    pub(crate) fn a2a(&self, context: &CallContext) -> Outbound {
+        self.agent.with(context)
     }
 
     /// Returns the run service of an owner for the calls of `context`.

@@ -1,8 +1,11 @@
 //! The gateway as a program that grpc-kit starts and ends.
 
-use grpc_kit::{Need, Program, ServerSettings, Services};
+use std::sync::Arc;
+
+use grpc_kit::{Door, Need, Program, ServerSettings, Services};
 use telemetry::TelemetrySettings;
 
+use crate::door::OpenDoor;
 use crate::forward::ForwardedServices;
 use crate::{Gateway, GatewaySettings, Peers};
 
@@ -42,6 +45,10 @@ impl Program for GatewayProgram {
 
     fn http(&self) -> Option<axum::Router> {
         Some(self.gateway.http(&self.services()))
+    }
+
+    fn door(&self) -> Option<Arc<dyn Door>> {
+        Some(Arc::new(OpenDoor))
     }
 
     fn needs(&self, settings: &Self::Settings) -> anyhow::Result<Vec<Need>> {

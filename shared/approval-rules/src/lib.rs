@@ -320,6 +320,14 @@ impl Rules {
     }
 }
 
+/// Whether a pattern names a tool: by its id, or by its beginning before a `*` at the end.
+pub fn names_tool(pattern: &str, tool: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(beginning) => tool.starts_with(beginning),
+        None => tool == pattern,
+    }
+}
+
 /// Returns the reason for which a call needs approval that no rule of the operator matches.
 fn built_in_reason() -> Reason {
     Reason {
@@ -355,14 +363,7 @@ impl Rule {
     }
 
     fn concerns(&self, tool: &str, aliases: &[String], effect: EffectClass) -> bool {
-        let is_meant = |name: &str| {
-            self.tools
-                .iter()
-                .any(|written| match written.strip_suffix('*') {
-                    Some(beginning) => name.starts_with(beginning),
-                    None => name == written,
-                })
-        };
+        let is_meant = |name: &str| self.tools.iter().any(|written| names_tool(written, name));
         (self.tools.is_empty() || is_meant(tool) || aliases.iter().any(|alias| is_meant(alias)))
             && self.effect.is_none_or(|own| own == effect)
     }

@@ -4,9 +4,10 @@
 mod access;
 mod rules;
 
-use std::{env, error::Error, fs, path::Path, path::PathBuf};
+use std::{borrow::Cow, env, error::Error, fs, path::Path, path::PathBuf};
 
 use prost::encoding::bytes;
+use prost_reflect::{DescriptorPool, FieldDescriptor};
 use prost_types::{FileDescriptorSet, field_descriptor_proto};
 use protox::Compiler;
 
@@ -58,14 +59,47 @@ fn main() -> Result<(), Box<dyn Error>> {
     let describes_options = |name: &str| OPTIONS.iter().any(|start| name.starts_with(start));
     set.file.retain(|file| !describes_options(file.name()));
     keep_encoded(&mut set);
+    let secret = messages_with_secrets(&compiler.descriptor_pool());
+    fs::write(out.join("secrets.rs"), without_secrets(&secret))?;
     let mut config = tonic_prost_build::Config::new();
     config.enable_type_names();
+    config.skip_debug(secret.iter().map(|name| format!(".{name}")));
     config.bytes(ENCODED.map(|(message, field)| format!(".{message}.{field}")));
     tonic_prost_build::configure()
         .emit_rerun_if_changed(false)
         .codec_path("crate::codec::ProstCodec")
         .compile_fds_with_config(set, config)?;
     Ok(())
+}
+
+/// Returns the full names of messages that have a secret: a field with the option `debug_redact`.
+fn messages_with_secrets(pool: &DescriptorPool) -> Vec<String> {
+    let is_secret = |field: FieldDescriptor| {
+        let redact = field
+            .options()
+            .get_field_by_name("debug_redact")
+            .map(Cow::into_owned);
+        redact.is_some_and(|redact| redact.as_bool() == Some(true))
+    };
+    let secret = pool
+        .all_messages()
+        .filter(|message| message.fields().any(is_secret));
+    secret
+        .map(|message| message.full_name().to_owned())
+        .collect()
+}
+
+/// Returns the code that shows messages without their fields.
+fn without_secrets(names: &[String]) -> String {
+    let shown = names.iter().map(|name| {
+        let path = name.replace('.', "::");
+        format!(
+            "impl std::fmt::Debug for crate::{path} {{\n    \
+             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {{\n        \
+             f.write_str(\"{name} {{ .. }}\")\n    }}\n}}\n"
+        )
+    });
+    shown.collect()
 }
 
 /// Turns the fields that are kept encoded into bytes fields.

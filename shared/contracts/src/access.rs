@@ -3,20 +3,75 @@
 //! The contract states them by the option `tavern.access.v1.access` of each method; those of A2A, whose
 //! files are not ours, are in a table here.
 
-use crate::tavern::access::v1::{Access, Permission, Route, Scope};
+use crate::tavern::access::v1::{Peer, Permission, Route, Scope};
+
+mod role;
+
+pub use role::Role;
 
 include!(concat!(env!("OUT_DIR"), "/access.rs"));
 
+/// The facts of a method, as `tavern.access.v1.Access` describes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    permission: Permission,
+    scope: Scope,
+    route: Route,
+    peers: &'static [Peer],
+    while_draining: bool,
+    long: bool,
+}
+
+impl Access {
+    /// Returns the permission that a client needs.
+    pub const fn permission(&self) -> Permission {
+        self.permission
+    }
+
+    /// Returns the reach of the permission.
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Returns the replicas that can answer.
+    pub const fn route(&self) -> Route {
+        self.route
+    }
+
+    /// Whether a service may call the method. The gateway, which passes on the calls of clients, may call each.
+    pub fn admits(&self, peer: Peer) -> bool {
+        let is_public = self.permission == Permission::Public;
+        is_public || peer == Peer::Gateway || self.peers.contains(&peer)
+    }
+
+    /// Whether a server that drains still answers.
+    pub const fn while_draining(&self) -> bool {
+        self.while_draining
+    }
+
+    /// Whether a call with one answer may take longer than the server's limit for calls.
+    pub const fn long(&self) -> bool {
+        self.long
+    }
+}
+
 const INVOKE: Access = Access {
-    permission: Permission::Invoke as i32,
-    scope: Scope::Own as i32,
-    route: Route::Unspecified as i32,
+    permission: Permission::Invoke,
+    scope: Scope::Own,
+    route: Route::Unspecified,
+    peers: &[],
     while_draining: false,
     long: false,
 };
 
 const READ: Access = Access {
-    permission: Permission::Read as i32,
+    permission: Permission::Read,
+    ..INVOKE
+};
+
+const PUBLIC: Access = Access {
+    permission: Permission::Public,
+    scope: Scope::Cluster,
     ..INVOKE
 };
 
@@ -25,7 +80,7 @@ static A2A: &[(&str, Access)] = &[
     (
         "lf.a2a.v1.A2AService/CancelTask",
         Access {
-            route: Route::Holder as i32,
+            route: Route::Holder,
             ..INVOKE
         },
     ),
@@ -40,7 +95,7 @@ static A2A: &[(&str, Access)] = &[
     (
         "lf.a2a.v1.A2AService/GetExtendedAgentCard",
         Access {
-            scope: Scope::Tenant as i32,
+            scope: Scope::Tenant,
             ..READ
         },
     ),
@@ -59,22 +114,38 @@ static A2A: &[(&str, Access)] = &[
     (
         "lf.a2a.v1.A2AService/SubscribeToTask",
         Access {
-            route: Route::Holder as i32,
+            route: Route::Holder,
             ..READ
         },
     ),
 ];
 
+/// The methods of the server itself.
+static INFRASTRUCTURE: &[(&str, Access)] = &[
+    ("grpc.health.v1.Health/Check", PUBLIC),
+    ("grpc.health.v1.Health/Watch", PUBLIC),
+    (
+        "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        READ,
+    ),
+    (
+        "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+        READ,
+    ),
+];
+
 /// Returns the facts of a method (`package.Service/Method`); `None` for a method of neither the contract nor
-/// A2A.
+/// A2A nor the server itself.
 pub fn of(method: &str) -> Option<&'static Access> {
-    [CONTRACT, A2A].into_iter().find_map(|table| {
-        let place = table.binary_search_by_key(&method, |(name, _)| name).ok()?;
-        Some(&table[place].1)
-    })
+    [CONTRACT, A2A, INFRASTRUCTURE]
+        .into_iter()
+        .find_map(|table| {
+            let place = table.binary_search_by_key(&method, |(name, _)| name).ok()?;
+            Some(&table[place].1)
+        })
 }
 
-/// Returns every method with its facts.
+/// Returns every method of the contract and of A2A with its facts.
 pub fn methods() -> impl Iterator<Item = (&'static str, &'static Access)> {
     let all = CONTRACT.iter().chain(A2A);
     all.map(|(name, access)| (*name, access))
@@ -88,6 +159,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_service_calls_only_the_methods_that_name_it() {
+        let call_tool = of("tavern.registry.v1.CallService/CallTool").unwrap();
+        assert!(call_tool.admits(Peer::AgentRuntime) && call_tool.admits(Peer::Gateway));
+        assert!(!call_tool.admits(Peer::ToolRegistry) && !call_tool.admits(Peer::Unspecified));
+    }
+
+    #[test]
     fn every_method_that_is_served_states_its_facts() {
         let set = FileDescriptorSet::decode(crate::FILE_DESCRIPTOR_SET).unwrap();
         let mut served = 0;
@@ -96,7 +174,10 @@ mod tests {
                 for method in &service.method {
                     let name = format!("{}.{}/{}", file.package(), service.name(), method.name());
                     let access = of(&name);
-                    assert!(access.is_some_and(|access| access.permission > 0), "{name}");
+                    assert!(
+                        access.is_some_and(|access| access.permission != Permission::Unspecified),
+                        "{name}"
+                    );
                     served += 1;
                 }
             }
@@ -116,8 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn a_method_of_neither_has_no_facts() {
-        assert_eq!(of("grpc.health.v1.Health/Check"), None);
+    fn the_tables_are_in_the_order_of_the_names() {
+        for table in [CONTRACT, A2A, INFRASTRUCTURE] {
+            assert!(table.is_sorted_by_key(|(name, _)| name));
+        }
+    }
+
+    #[test]
+    fn a_method_that_is_not_served_has_no_facts() {
+        assert_eq!(of("grpc.health.v1.Health/Other"), None);
         assert_eq!(of(""), None);
     }
 }

@@ -6,6 +6,7 @@
 pub mod access;
 pub mod codec;
 pub mod in_doubt;
+mod secrets;
 pub mod watch;
 
 /// The packages below `tavern`.

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::run_id::{RunId, RunOwner};
@@ -12,7 +13,10 @@ use crate::run_id::{RunId, RunOwner};
 /// A point in time: nanoseconds since the Unix epoch, UTC.
 ///
 /// Good from 1970 to the year 2262; earlier times are held as zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
@@ -101,6 +105,16 @@ impl IdSource for SystemIds {
     fn next_uuid(&self) -> Uuid {
         Uuid::now_v7()
     }
+}
+
+/// Returns random bytes for a secret. No test decides them, so that none can be foreseen.
+///
+/// # Panics
+/// When the system has no randomness to give.
+pub fn secret_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).expect("a system that serves has randomness");
+    bytes
 }
 
 #[cfg(test)]

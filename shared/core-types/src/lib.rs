@@ -17,7 +17,7 @@ pub mod run_id;
 pub mod tenant;
 pub mod text;
 
-pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp};
+pub use clock::{Clock, IdSource, SystemClock, SystemIds, Timestamp, secret_bytes};
 pub use depth::{CallPath, DepthExceeded, MAX_CALL_DEPTH};
 pub use durability::Durability;
 pub use id::{

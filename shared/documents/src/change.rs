@@ -19,8 +19,8 @@ pub enum ChangeError<I> {
         /// The etag in force; empty if there is no document.
         current: String,
     },
-    /// The request id was used with another body.
-    #[error("the request id was used with another body")]
+    /// The request id was used with another body or by another principal.
+    #[error("the request id was used with another body or by another caller")]
     RequestIdReused,
     /// No document has this id.
     #[error("no document has this id")]
@@ -72,7 +72,7 @@ impl<I> ChangeError<I> {
     }
 }
 
-/// Reports that a request id was used with another body.
+/// Reports that a request id was used with another body or by another principal.
 pub fn request_id_reused(request_id: &str) -> Failure {
     let message = "the request id was used before with another body; use a new one";
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)

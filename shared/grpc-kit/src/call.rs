@@ -4,10 +4,11 @@
 //! [`Transport`](crate::Transport) together with the context of its calls, so that no call leaves without
 //! one, whichever task makes it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::{access::v1::Peer, common::v1::ErrorReason};
 use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH, Principal};
+use http::header::{self, Entry};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 use tonic::{Code, Request, Status};
@@ -16,6 +17,9 @@ use crate::{Failure, deadline, share::LargeMessage};
 
 const DEPTH: HeaderName = HeaderName::from_static("tavern-call-depth");
 const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
+const PEER: HeaderName = HeaderName::from_static("tavern-peer");
+const KEY_ID: HeaderName = HeaderName::from_static("tavern-key-id");
+const PRINCIPAL: HeaderName = HeaderName::from_static("tavern-principal");
 
 /// The prefix of headers that only services send, to each other and to backends.
 const OF_SERVICES: &str = "tavern-";
@@ -30,6 +34,8 @@ const MAX_PATH_BYTES: usize = 8 << 10;
 #[derive(Clone, Debug)]
 pub struct CallContext {
     principal: Principal,
+    /// The id of the key that proved the principal; none for work that outlives its caller.
+    key_id: Option<Arc<str>>,
     path: CallPath,
     deadline: Option<Instant>,
     /// The bound of the answer if it is a stream that goes to a peer.
@@ -41,6 +47,7 @@ impl CallContext {
     pub fn new(principal: Principal, path: CallPath) -> Self {
         Self {
             principal,
+            key_id: None,
             path,
             deadline: None,
             large_message: None,
@@ -64,9 +71,41 @@ impl CallContext {
         context.unwrap_or_else(Self::outermost)
     }
 
+    /// Returns the context of a call whose principal was proven by a key.
+    #[must_use]
+    pub(crate) fn with_key(mut self, key_id: Option<Arc<str>>) -> Self {
+        self.key_id = key_id;
+        self
+    }
+
+    /// Returns the id of the key that proved the principal, for the call of a client; empty for the calls of runs,
+    /// which act with all rights of their starter.
+    pub fn key_id(&self) -> &str {
+        self.key_id.as_deref().unwrap_or_default()
+    }
+
     /// Returns the identity that the call acts for.
-    pub fn principal(&self) -> Principal {
-        self.principal
+    pub fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// Returns the name under which a request acts whose body may name its caller in `field`: the
+    /// principal's, or for `local` the name in the body.
+    ///
+    /// # Errors
+    /// INVALID_FIELDS where the body names a caller other than the principal.
+    pub fn caller_name(&self, field: &str, named: String) -> Result<String, Failure> {
+        let principal = &self.principal;
+        match principal.is_local() {
+            true => Ok(named),
+            false if named.is_empty() || named == principal.as_str() => {
+                Ok(principal.as_str().to_owned())
+            }
+            false => {
+                let problem = format!("is not the caller, which is `{principal}`; leave it empty");
+                Err(Failure::invalid_fields().violation(field, problem))
+            }
+        }
     }
 
     /// Returns the runs above.
@@ -146,10 +185,26 @@ impl CallContext {
         })
     }
 
-    /// Reads path and deadline from the headers of a request.
-    pub(crate) fn read(headers: &HeaderMap, deadline: Instant) -> Result<Self, Status> {
+    /// Reads path, principal and deadline from the headers of a request. `proven` is the principal that
+    /// the server's door admitted, with the id of its key, whatever the headers say.
+    pub(crate) fn read(
+        headers: &HeaderMap,
+        proven: Option<(Principal, Option<Arc<str>>)>,
+        deadline: Instant,
+    ) -> Result<Self, Status> {
         let bad = |header: &HeaderName, description: &str| {
             Failure::invalid_fields().violation(format!("metadata.{header}"), description)
+        };
+        let (principal, key_id) = match (proven, headers.get(PRINCIPAL)) {
+            (Some(proven), _) => proven,
+            (None, None) => (Principal::LOCAL, None),
+            (None, Some(name)) => {
+                let name = name.to_str().ok().map(Principal::new);
+                let name = name.and_then(Result::ok);
+                let name = name.ok_or_else(|| bad(&PRINCIPAL, "is not the name of a principal"))?;
+                let key_id = headers.get(KEY_ID).and_then(|id| id.to_str().ok());
+                (name, key_id.map(Arc::from))
+            }
         };
         if let Some(depth) = headers.get(DEPTH) {
             let depth: Option<usize> = depth.to_str().ok().and_then(|depth| depth.parse().ok());
@@ -168,7 +223,8 @@ impl CallContext {
             }
         }
         let Some(path) = headers.get(PATH).filter(|path| !path.is_empty()) else {
-            return Ok(Self::outermost().with_deadline(deadline));
+            let context = Self::new(principal, CallPath::default()).with_key(key_id);
+            return Ok(context.with_deadline(deadline));
         };
         if path.len() > MAX_PATH_BYTES {
             return Err(bad(&PATH, "is too long").into_status());
@@ -180,12 +236,23 @@ impl CallContext {
         let steps: Vec<String> =
             steps.ok_or_else(|| bad(&PATH, "is not a list of escaped steps").into_status())?;
         let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
-        Ok(Self::new(Principal::LOCAL, path).with_deadline(deadline))
+        let context = Self::new(principal, path).with_key(key_id);
+        Ok(context.with_deadline(deadline))
     }
 
-    /// Writes path and remaining time into the headers of a request. An existing timeout is only
-    /// shortened.
+    /// Writes path, principal and remaining time into the headers of a request. An existing timeout is
+    /// only shortened.
     pub(crate) fn write(&self, headers: &mut HeaderMap) -> Result<(), Status> {
+        if !self.principal.is_local()
+            && let Ok(name) = HeaderValue::from_str(self.principal.as_str())
+        {
+            headers.insert(PRINCIPAL, name);
+            if let Ok(key_id) = HeaderValue::from_str(self.key_id())
+                && !key_id.is_empty()
+            {
+                headers.insert(KEY_ID, key_id);
+            }
+        }
         if self.path.depth() > 0 {
             let steps: Vec<String> = self.path.steps().iter().map(|step| escape(step)).collect();
             if let Ok(value) = HeaderValue::try_from(steps.join(",")) {
@@ -205,6 +272,28 @@ impl CallContext {
         let timeout = own.map_or(timeout, |own| own.min(timeout));
         deadline::write(headers, timeout);
         Ok(())
+    }
+}
+
+/// States the service that makes a call.
+pub(crate) fn write_peer(headers: &mut HeaderMap, peer: Peer) {
+    headers.insert(PEER, HeaderValue::from_static(peer.as_str_name()));
+}
+
+/// Returns the service that makes a call; `None` if a program makes it, and [`Peer::Unspecified`] for a name
+/// that no service has.
+pub(crate) fn read_peer(headers: &HeaderMap) -> Option<Peer> {
+    let name = headers.get(PEER)?.to_str().unwrap_or_default();
+    Some(Peer::from_str_name(name).unwrap_or(Peer::Unspecified))
+}
+
+/// Marks the credentials of a request, so that nothing shows them with the other headers.
+pub(crate) fn hide_credentials(headers: &mut HeaderMap) {
+    for name in [header::AUTHORIZATION, header::COOKIE] {
+        if let Entry::Occupied(mut values) = headers.entry(name) {
+            let values = values.iter_mut();
+            values.for_each(|value| value.set_sensitive(true));
+        }
     }
 }
 
@@ -281,7 +370,7 @@ mod tests {
         }
         let mut headers = HeaderMap::new();
         context.write(&mut headers).unwrap();
-        let read = CallContext::read(&headers, soon()).unwrap();
+        let read = CallContext::read(&headers, None, soon()).unwrap();
         assert_eq!(read.path(), context.path());
     }
 
@@ -295,25 +384,55 @@ mod tests {
         assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
         let mut headers = HeaderMap::new();
         headers.insert(DEPTH, HeaderValue::from(MAX_CALL_DEPTH + 1));
-        let status = CallContext::read(&headers, soon()).unwrap_err();
+        let status = CallContext::read(&headers, None, soon()).unwrap_err();
         assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
         headers.insert(DEPTH, HeaderValue::from(1));
         headers.insert(PATH, HeaderValue::from_static("1,2,3,4,5,6,7,8,9"));
-        let status = CallContext::read(&headers, soon()).unwrap_err();
+        let status = CallContext::read(&headers, None, soon()).unwrap_err();
         assert_eq!(failure::reason(&status), Some(ErrorReason::DepthExceeded));
     }
 
     #[test]
+    fn credentials_are_not_shown_with_the_headers() {
+        let mut headers = HeaderMap::new();
+        for name in [header::AUTHORIZATION, header::AUTHORIZATION, header::COOKIE] {
+            headers.append(name, HeaderValue::from_static("secret"));
+        }
+        hide_credentials(&mut headers);
+        assert!(!format!("{headers:?}").contains("secret"));
+    }
+
+    #[test]
     fn a_forged_header_is_refused() {
-        for (name, value) in [(DEPTH, "-1"), (DEPTH, "many"), (PATH, "%"), (PATH, "%ff")] {
+        for (name, value) in [
+            (DEPTH, "-1"),
+            (DEPTH, "many"),
+            (PATH, "%"),
+            (PATH, "%ff"),
+            (PRINCIPAL, "A b"),
+        ] {
             let mut headers = HeaderMap::new();
             headers.insert(name.clone(), HeaderValue::from_static(value));
-            let status = CallContext::read(&headers, soon()).unwrap_err();
+            let status = CallContext::read(&headers, None, soon()).unwrap_err();
             assert_eq!(
                 failure::violations(&status)[0].0,
                 format!("metadata.{name}")
             );
         }
+    }
+
+    #[test]
+    fn the_principal_crosses_the_wire_and_a_proven_one_counts() {
+        let ada = Principal::new("ada").unwrap();
+        let context = CallContext::new(ada.clone(), CallPath::default());
+        let context = context.with_key(Some("k1".into()));
+        let mut headers = HeaderMap::new();
+        context.write(&mut headers).unwrap();
+        let read = CallContext::read(&headers, None, soon()).unwrap();
+        assert_eq!((read.principal(), read.key_id()), (&ada, "k1"));
+        let bob = Principal::new("bob").unwrap();
+        let read = CallContext::read(&headers, Some((bob.clone(), None)), soon()).unwrap();
+        assert_eq!((read.principal(), read.key_id()), (&bob, ""));
     }
 
     #[test]

@@ -16,6 +16,7 @@
 //!
 //! - [`settings`]: the settings of servers and clients.
 //! - [`services`], [`server`], [`health`], [`readiness`], [`drain`]: offering services.
+//! - [`door`]: who may call a server.
 //! - [`transport`], [`call`]: calling them, each call with its context.
 //! - [`failure`]: rich errors, written and read.
 //! - [`program`]: running a service as a program of its own.
@@ -27,6 +28,7 @@
 mod allocator;
 pub mod call;
 mod deadline;
+pub mod door;
 pub mod drain;
 pub mod failure;
 pub mod health;
@@ -45,6 +47,7 @@ pub mod transport;
 mod windows;
 
 pub use call::CallContext;
+pub use door::{Admission, Door, Knock};
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
@@ -61,5 +64,5 @@ pub use settings::{
     TransportError,
 };
 pub use transport::{
-    LateTransport, Outbound, SentRequest, Transport, late, local, local_with, remote,
+    LateTransport, Outbound, SentRequest, Transport, late, local, local_behind, local_with, remote,
 };

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use contracts::access::Access;
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
@@ -18,6 +19,8 @@ pub(crate) struct Method {
     pub(crate) long: bool,
     /// Whether it belongs to the server itself: health and reflection.
     pub(crate) infrastructure: bool,
+    /// The facts that the contract states; `None` for methods of other packages.
+    pub(crate) access: Option<&'static Access>,
     /// Whether it is answered while the server drains.
     pub(crate) while_draining: bool,
     /// Its own timeout.
@@ -90,7 +93,8 @@ impl Methods {
                         streams: method.server_streaming(),
                         long: method.server_streaming() || method.client_streaming(),
                         infrastructure,
-                        while_draining: access.is_some_and(|access| access.while_draining),
+                        while_draining: access.is_some_and(Access::while_draining),
+                        access,
                         timeout,
                         max_request: max_request.unwrap_or(usize::MAX),
                     },

@@ -6,12 +6,18 @@
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::{future::Future, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use ::settings::Settings;
+use ::settings::{EXIT_CONFIG, Settings};
 use clap::{Arg, ArgAction, Command, value_parser};
 use telemetry::TelemetrySettings;
 use tonic::Status;
 
-use crate::{Need, Server, ServerSettings, Services, Shutdown};
+use crate::{Door, Need, Server, ServerSettings, Services, Shutdown};
+
+/// The settings do not fit the installation, so that the program ends with exit code 78, as for settings that are
+/// wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0:#}")]
+pub struct Misplaced(pub anyhow::Error);
 
 /// A service that can run as a program.
 pub trait Program: Sized + Send + Sync + 'static {
@@ -45,6 +51,11 @@ pub trait Program: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Returns the door of a server that clients call. Default: none, as only peers call.
+    fn door(&self) -> Option<Arc<dyn Door>> {
+        None
+    }
+
     /// Returns the names for health checks of parts that do not work, such as plugins that were left
     /// out. Default: none.
     fn broken_parts(&self) -> Vec<String> {
@@ -75,8 +86,8 @@ pub trait Program: Sized + Send + Sync + 'static {
     fn shutdown(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78;
-/// any other failure to start, with exit code 1.
+/// Runs a service until a signal ends it. Wrong settings are reported all at once, with exit code 78, as is
+/// [`Misplaced`]; any other failure to start, with exit code 1.
 pub async fn run<P: Program>() -> ExitCode {
     let arguments = command::<P>().get_matches();
     let config: Option<&PathBuf> = arguments.get_one("config");
@@ -106,6 +117,9 @@ async fn serve<P: Program>(settings: P::Settings) -> anyhow::Result<()> {
     let mut server = Server::new(server, service.services()).needs(service.needs(&settings)?);
     if let Some(router) = service.http() {
         server = server.http(router);
+    }
+    if let Some(door) = service.door() {
+        server = server.door(door);
     }
     let health = server.health();
     for part in service.broken_parts() {
@@ -142,7 +156,10 @@ pub fn print(text: &str) {
 pub fn report_and_exit_code(error: &anyhow::Error) -> ExitCode {
     // Standard error may be closed; there is no other place to report to.
     let _ = writeln!(stderr(), "error: {}", message_of(error));
-    ExitCode::FAILURE
+    match error.chain().any(|cause| cause.is::<Misplaced>()) {
+        true => ExitCode::from(EXIT_CONFIG),
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Returns an error with its causes on one line; of a status only the message, which has its causes.
@@ -182,6 +199,15 @@ mod tests {
     use anyhow::Context;
 
     use super::*;
+
+    #[test]
+    fn settings_that_do_not_fit_the_installation_end_a_program_as_wrong_ones_do() {
+        let cause = || anyhow::anyhow!("a key exists").context("cannot start");
+        let misplaced = anyhow::Error::from(Misplaced(cause()));
+        assert_eq!(message_of(&misplaced), "cannot start: a key exists");
+        assert_eq!(report_and_exit_code(&misplaced), ExitCode::from(78));
+        assert_eq!(report_and_exit_code(&cause()), ExitCode::FAILURE);
+    }
 
     #[test]
     fn an_error_is_its_causes_and_a_status_its_message() {

@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt;
-use http::{Request, Response};
+use futures::{FutureExt, future::BoxFuture};
+use http::{HeaderMap, Request, Response, header};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -30,7 +30,9 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::{
-    CallContext, Drain, Failure, Services, deadline, failure,
+    CallContext, Drain, Failure, Services, call, deadline,
+    door::{self, Admission, Door, Knock},
+    failure,
     methods::{Method, Methods},
     services::Routes,
     settings::{ServerSettings, TraceTrust},
@@ -91,6 +93,8 @@ pub(crate) struct Stack {
     routes: Arc<Routes>,
     methods: Arc<Methods>,
     limits: Arc<Limits>,
+    /// Missing where only peers call.
+    door: Option<Arc<dyn Door>>,
 }
 
 #[derive(Debug)]
@@ -111,6 +115,8 @@ struct Admitted {
     streams: bool,
     infrastructure: bool,
     permits: Vec<OwnedSemaphorePermit>,
+    /// Ends a call or a stream whose caller may no longer have it.
+    ended: Option<BoxFuture<'static, Status>>,
 }
 
 impl Stack {
@@ -128,7 +134,15 @@ impl Stack {
             routes: Arc::new(services.routes.clone()),
             methods: services.methods(),
             limits: Arc::new(limits),
+            door: None,
         }
+    }
+
+    /// Puts a door in front of the services.
+    #[must_use]
+    pub(crate) fn behind(mut self, door: Option<Arc<dyn Door>>) -> Self {
+        self.door = door;
+        self
     }
 
     /// Returns the size in bytes of the largest message that the method at `path` reads.
@@ -149,30 +163,81 @@ impl Stack {
 
     async fn serve_in_span(
         self,
-        request: Request<Body>,
+        mut request: Request<Body>,
         method: Option<Method>,
         origin: Origin,
         rpc: ObservedRpc,
     ) -> Response<Body> {
-        let admitted = match self.admit(&request, method.as_ref(), &origin) {
+        if self.door.is_some() {
+            call::remove_headers_of_services(request.headers_mut());
+        }
+        let admission = match self
+            .knock(request.headers(), method.as_ref(), &origin)
+            .await
+        {
+            Ok(admission) => admission,
+            Err(status) => return answer(&rpc, status),
+        };
+        let mut admitted = match self.admit(&request, method.as_ref(), &origin, admission) {
             Ok(admitted) => admitted,
             Err(status) => return answer(&rpc, status),
         };
         let Admitted {
-            context, deadline, ..
-        } = &admitted;
+            context,
+            deadline,
+            ended,
+            ..
+        } = &mut admitted;
         let max_request = method.map_or(usize::MAX, |method| method.max_request);
         let request = self.prepare(request, &origin, context, max_request);
         let handler = self.routes.call(request);
         // The order matters: a panic is caught inside the time limit, so that both become
         // answers; dropping the handler at its deadline ends everything that it awaits.
         let contained = AssertUnwindSafe(handler).catch_unwind();
-        let response = match tokio::time::timeout_at(*deadline, contained).await {
+        let bounded = tokio::time::timeout_at(*deadline, contained);
+        let ended = async {
+            match ended {
+                Some(ended) => ended.await,
+                None => std::future::pending().await,
+            }
+        };
+        let handled = tokio::select! {
+            biased;
+            handled = bounded => handled,
+            status = ended => return answer(&rpc, status),
+        };
+        let response = match handled {
             Err(_elapsed) => return answer(&rpc, Failure::deadline_exceeded().into_status()),
             Ok(Err(panic)) => return answer(&rpc, contain(&*panic)),
             Ok(Ok(response)) => response,
         };
         self.guard(response, admitted, &origin, rpc)
+    }
+
+    /// Has the door decide about a request, before anything of it is decoded and before it takes a place.
+    /// Without a door peers call, which the method must name. A method that no service has is not there for
+    /// anyone.
+    async fn knock(
+        &self,
+        headers: &HeaderMap,
+        method: Option<&Method>,
+        origin: &Origin,
+    ) -> Result<Option<Admission>, Status> {
+        let (door, method) = match (&self.door, method) {
+            // Its access is unknown, whether or not a service has it.
+            (Some(_), None) => return Err(Status::unimplemented("this server has no such method")),
+            (None, None) => return Ok(None),
+            (door, Some(method)) => (door, method),
+        };
+        let Some(door) = door else {
+            return door::admit_peer(method, call::read_peer(headers)).map(|()| None);
+        };
+        let knock = Knock {
+            method: &method.full_name,
+            headers,
+            peer: origin.peer.map(|peer| peer.ip()),
+        };
+        door.admit(knock).await.map(Some)
     }
 
     /// Takes a place among the calls or streams, and reads deadline and path.
@@ -181,6 +246,7 @@ impl Stack {
         request: &Request<Body>,
         method: Option<&Method>,
         origin: &Origin,
+        admission: Option<Admission>,
     ) -> Result<Admitted, Status> {
         let goes_on = method.is_some_and(|method| method.while_draining || method.infrastructure);
         if origin.ending && !goes_on {
@@ -216,7 +282,11 @@ impl Stack {
         })?;
         let timeout = timeout.map_or(ours, |caller| caller.min(ours));
         let deadline = Instant::now() + timeout;
-        let context = CallContext::read(request.headers(), deadline)?;
+        let (proven, standing) = admission.map_or((None, None), |admission| {
+            let proven = (admission.principal, admission.key_id);
+            (Some(proven), admission.ended)
+        });
+        let context = CallContext::read(request.headers(), proven, deadline)?;
         let large_message = origin.large_message.clone().filter(|_| streams);
         let context = context.with_large_message(large_message);
         Ok(Admitted {
@@ -225,6 +295,7 @@ impl Stack {
             streams,
             infrastructure,
             permits,
+            ended: standing,
         })
     }
 
@@ -238,6 +309,10 @@ impl Stack {
     ) -> Request<Body> {
         let (mut parts, body) = request.into_parts();
         parts.extensions.clear();
+        if self.door.is_some() && !context.principal().is_local() {
+            // It has done its work at the door, and goes no further.
+            parts.headers.remove(header::AUTHORIZATION);
+        }
         parts.extensions.insert(origin.drain.clone());
         parts.extensions.insert(context.clone());
         if origin.peer.is_some() {
@@ -272,6 +347,7 @@ impl Stack {
                 deadline: admitted.deadline,
                 idle: admitted.streams.then_some(self.limits.stream_idle_timeout),
                 drain: drain.map(|drain| (drain, INFRASTRUCTURE_DRAIN)),
+                ended: admitted.ended.filter(|_| admitted.streams),
                 close: origin.close.clone(),
                 large_message: origin
                     .large_message

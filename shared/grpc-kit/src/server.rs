@@ -22,7 +22,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::HealthService;
 
 use crate::{
-    Health, Need, Services, Shutdown, readiness,
+    Door, Health, Need, Services, Shutdown, readiness,
     rpc::Stack,
     settings::{Exposed, Reflection, ServerSettings},
 };
@@ -72,6 +72,7 @@ pub struct Server {
     settings: ServerSettings,
     services: Services,
     http: Option<axum::Router>,
+    door: Option<Arc<dyn Door>>,
     health: Health,
     needs: Vec<Need>,
 }
@@ -84,6 +85,7 @@ impl Server {
             settings,
             services,
             http: None,
+            door: None,
             health,
             needs: Vec::new(),
         }
@@ -96,6 +98,13 @@ impl Server {
     #[must_use]
     pub fn http(mut self, router: axum::Router) -> Self {
         self.http = Some(router);
+        self
+    }
+
+    /// Admits only the calls that `door` admits, gRPC and plain HTTP alike.
+    #[must_use]
+    pub fn door(mut self, door: Arc<dyn Door>) -> Self {
+        self.door = Some(door);
         self
     }
 
@@ -135,7 +144,7 @@ impl Server {
             abort: CancellationToken::new(),
         };
         let endpoint = Arc::new(Endpoint {
-            stack: Stack::new(&services, &self.settings),
+            stack: Stack::new(&services, &self.settings).behind(self.door),
             http: self.http,
             settings: self.settings.clone(),
             ends: ends.clone(),

@@ -21,13 +21,14 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response};
+use contracts::tavern::access::v1::Peer;
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 use tonic::{Status, TimeoutExpired, body::Body, transport::Endpoint};
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 
 use crate::{
-    CallContext, Failure, Services, failure,
+    CallContext, Door, Failure, Services, call, failure,
     rpc::{LocalStack, Stack},
     services::service_of,
     settings::{
@@ -47,7 +48,11 @@ type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send
 
 /// The way to a service. A client needs the context of its calls too (see [`Transport::with`]).
 #[derive(Clone)]
-pub struct Transport(Inner);
+pub struct Transport {
+    inner: Inner,
+    /// The service whose calls it carries; none for calls of a program.
+    peer: Option<Peer>,
+}
 
 /// The way to a service for the calls of one context: the service that generated clients take.
 #[derive(Clone, Debug)]
@@ -57,6 +62,17 @@ pub struct Outbound {
 }
 
 impl Transport {
+    const fn new(inner: Inner) -> Self {
+        Self { inner, peer: None }
+    }
+
+    /// Returns the way for the calls of a service, which the other end admits by its name.
+    #[must_use]
+    pub fn of_peer(mut self, peer: Peer) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
     /// Returns the way for calls on behalf of `context`, which carry its path and deadline.
     pub fn with(&self, context: &CallContext) -> Outbound {
         Outbound {
@@ -68,6 +84,21 @@ impl Transport {
     /// Returns the way for calls of the program itself, which no other call waits for.
     pub fn outermost(&self) -> Outbound {
         self.with(&CallContext::outermost())
+    }
+}
+
+impl Transport {
+    /// Returns the way for a client outside, which sends `authorization` with each call that has none.
+    #[must_use]
+    pub fn authorized(&self, authorization: HeaderValue) -> Self {
+        let inner = self.inner.clone();
+        let service = tower::service_fn(move |mut request: Request<Body>| {
+            let headers = request.headers_mut();
+            let own = headers.entry(header::AUTHORIZATION);
+            own.or_insert_with(|| authorization.clone());
+            inner.clone().oneshot(request)
+        });
+        Self::new(Inner::new(service))
     }
 }
 
@@ -87,9 +118,15 @@ pub fn local(services: &Services) -> Transport {
 /// extensions do not reach the handler. It is served in its caller's task, or in a task of its own
 /// where calls are nested.
 pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
-    Transport(Inner::new(LocalStack {
+    Transport::new(Inner::new(LocalStack {
         stack: Stack::new(services, settings),
     }))
+}
+
+/// Returns the way to services in the same process behind a door, as clients have it over a socket.
+pub fn local_behind(services: &Services, door: Arc<dyn Door>) -> Transport {
+    let stack = Stack::new(services, &ServerSettings::default()).behind(Some(door));
+    Transport::new(Inner::new(LocalStack { stack }))
 }
 
 /// Returns the way to a service at an address. Connects with the first call and again whenever
@@ -100,7 +137,7 @@ pub fn local_with(services: &Services, settings: &ServerSettings) -> Transport {
 /// [`TransportError`] when the address is not valid.
 pub fn remote(settings: &ClientSettings) -> Result<Transport, TransportError> {
     let pool = Pool::new(endpoint(settings)?);
-    Ok(Transport(Inner::new(Remote(Arc::new(pool)))))
+    Ok(Transport::new(Inner::new(Remote(Arc::new(pool)))))
 }
 
 /// Returns a way whose end is not known yet, for services that call each other in a circle.
@@ -117,7 +154,7 @@ pub fn late() -> (Transport, LateTransport) {
             }
         }
     });
-    (Transport(Inner::new(service)), slot)
+    (Transport::new(Inner::new(service)), slot)
 }
 
 /// The end of a [`late`] way.
@@ -135,7 +172,7 @@ impl fmt::Debug for LateTransport {
 impl LateTransport {
     /// Sets the end of the way. Only the first call counts.
     pub fn fill(&self, transport: Transport) {
-        let _ = self.0.set(transport.0);
+        let _ = self.0.set(transport.inner);
     }
 }
 
@@ -145,7 +182,7 @@ impl Service<Request<Body>> for Outbound {
     type Future = Answer;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        self.transport.0.poll_ready(cx)
+        self.transport.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Answer {
@@ -153,8 +190,11 @@ impl Service<Request<Body>> for Outbound {
         if let Err(status) = self.context.write(request.headers_mut()) {
             return Box::pin(std::future::ready(Err(status)));
         }
+        if let Some(peer) = self.transport.peer {
+            call::write_peer(request.headers_mut(), peer);
+        }
         request.extensions_mut().insert(self.context.clone());
-        self.transport.0.call(request)
+        self.transport.inner.call(request)
     }
 }
 

@@ -55,7 +55,7 @@ impl Runs {
     /// Ends a run that no task executes: its service has not resumed it.
     async fn end_inactive(&self, summary: RunSummary, reason: &str) -> Result<(), Failure> {
         let meta = RunMeta::of(&summary)?;
-        let Some((recorder, _)) = self.reopen(summary, meta.path, 1).await? else {
+        let Some((recorder, _)) = self.reopen(summary, meta.starter(), 1).await? else {
             return Ok(());
         };
         request_cancel(&recorder, reason).await?;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use contracts::tavern::common::v1::{PendingWork, WorkKind};
-use core_types::Principal;
 use grpc_kit::CallContext;
 use tokio::sync::{
     Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, RwLockReadGuard, watch,
@@ -82,10 +81,9 @@ pub struct Tracked {
 }
 
 impl RunControl {
-    /// Makes the control of a run whose children see `path` and whose time ends in `remaining`.
-    pub(crate) fn new(path: core_types::CallPath, remaining: Duration, paused: bool) -> Self {
-        let context =
-            CallContext::new(Principal::LOCAL, path).with_deadline(Instant::now() + remaining);
+    /// Makes the control of a run whose calls have `context` and whose time ends in `remaining`.
+    pub(crate) fn new(context: CallContext, remaining: Duration, paused: bool) -> Self {
+        let context = context.with_deadline(Instant::now() + remaining);
         Self {
             inner: Arc::new(Inner {
                 reason: OnceLock::new(),
@@ -281,11 +279,7 @@ mod tests {
     use super::*;
 
     fn control() -> RunControl {
-        RunControl::new(
-            core_types::CallPath::default(),
-            Duration::from_secs(60),
-            false,
-        )
+        RunControl::new(CallContext::outermost(), Duration::from_secs(60), false)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use contracts::tavern::run::v1::{
     AnswerWaitRequest, ListWaitsRequest, ListWaitsResponse, SignalRunRequest,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_log::RunState;
 
 use crate::control::Presence;
@@ -13,30 +13,38 @@ use crate::waits::{RecordedWaits, Waits};
 use crate::wake::{RunPresence, to_its_end};
 
 impl Runs {
-    /// Sends a signal to a run. Returns whether its id was seen before.
+    /// Sends a signal of a caller to a run. Returns whether its id was seen before.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, INVALID_FIELDS, REQUEST_ID_REUSED, LIMIT_EXCEEDED, or a storage
     /// that does not work.
-    pub async fn signal(&self, request: SignalRunRequest) -> Result<bool, Failure> {
+    pub async fn signal(
+        &self,
+        context: CallContext,
+        request: SignalRunRequest,
+    ) -> Result<bool, Failure> {
         let (waits, stays) = self.waits_of(&request.run_id).await?;
         to_its_end(async move {
             let _stays = stays;
-            waits.signal(request).await
+            waits.signal(&context, request).await
         })
         .await
     }
 
-    /// Answers a wait of a run. Returns whether its request was seen before.
+    /// Answers a wait of a run for a caller. Returns whether its request was seen before.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, NOT_WAITING, INVALID_FIELDS, REQUEST_ID_REUSED, or a storage that
     /// does not work.
-    pub async fn answer(&self, request: AnswerWaitRequest) -> Result<bool, Failure> {
+    pub async fn answer(
+        &self,
+        context: CallContext,
+        request: AnswerWaitRequest,
+    ) -> Result<bool, Failure> {
         let (waits, stays) = self.waits_of(&request.run_id).await?;
         to_its_end(async move {
             let _stays = stays;
-            waits.answer(request).await
+            waits.answer(&context, request).await
         })
         .await
     }

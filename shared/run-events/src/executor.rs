@@ -98,9 +98,8 @@ impl Executor {
         Fut: Future<Output = End> + Send + 'static,
     {
         let run = recorder.run_id();
-        let path = core_types::CallPath::from_steps(recorder.path_below());
         let control = RunControl::new(
-            path.unwrap_or_default(),
+            recorder.context_below(),
             recorder.remaining(),
             recorder.was_paused(),
         );

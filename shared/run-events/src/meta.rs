@@ -1,5 +1,6 @@
 //! The data that is stored alongside a run so that it can be resumed.
 
+use core_types::Principal;
 use grpc_kit::Failure;
 use run_log::RunSummary;
 use serde::{Deserialize, Serialize};
@@ -15,16 +16,46 @@ pub struct RunMeta {
     pub conversation_id: String,
     /// The runs above, outermost first.
     pub path: Vec<String>,
+    /// The principal that started the run, and for which it acts.
+    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    pub principal: Principal,
     /// The trace in which the run was started; empty if there was none.
     pub traceparent: String,
     /// The data that the owner needs to resume the run.
     pub data: serde_json::Value,
 }
 
+/// The start of a run: by whom, and below which runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Starter {
+    pub(crate) principal: Principal,
+    /// The runs above, outermost first.
+    pub(crate) path: Vec<String>,
+}
+
 impl RunMeta {
+    /// Returns the start of the run.
+    pub(crate) fn starter(&self) -> Starter {
+        Starter {
+            principal: self.principal.clone(),
+            path: self.path.clone(),
+        }
+    }
+
     /// Reads the stored data of a run.
     pub(crate) fn of(summary: &RunSummary) -> Result<Self, Failure> {
         Ok(Self::read(summary)?)
+    }
+
+    /// Reads only the principal of a run; `local` if the stored data cannot be read.
+    pub(crate) fn principal_of(summary: &RunSummary) -> Principal {
+        #[derive(Deserialize)]
+        struct Only {
+            #[serde(default)]
+            principal: Principal,
+        }
+        let only = serde_json::from_slice(&summary.meta);
+        only.map_or_else(|_| Principal::LOCAL, |Only { principal }| principal)
     }
 
     /// Reads the stored data of a run that is to be continued.

@@ -64,7 +64,7 @@ impl Runs {
             // No task executes it: its service has not resumed it.
             RunPresence::NotResumed(summary) => {
                 let meta = RunMeta::of(&summary)?;
-                match self.reopen(*summary, meta.path, 1).await? {
+                match self.reopen(*summary, meta.starter(), 1).await? {
                     Some((recorder, _)) => recorder.enter(phase, event).await.map(drop),
                     None => Err(AppendError::Finished),
                 }

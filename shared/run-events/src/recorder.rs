@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{Clock, Durability, RunId, Timestamp};
+use core_types::{CallPath, Clock, Durability, RunId, Timestamp};
+use grpc_kit::CallContext;
 use prost::Message;
 use run_log::{AppendError, NewEvent, RunWriter};
 
@@ -14,6 +15,7 @@ use crate::children::Children;
 use crate::codec::{encode, kind_number, timestamp_to_proto};
 use crate::control::StartGuard;
 use crate::forwarded_sequences::ForwardedSequences;
+use crate::meta::Starter;
 use crate::phase;
 
 /// The number of events between two checkpoints.
@@ -48,23 +50,22 @@ struct Inner {
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) run: RunId,
-    /// The runs above, outermost first.
-    pub(crate) path: Vec<String>,
+    starter: Starter,
     clock: Arc<dyn Clock>,
     /// The fields that are the same in every event of the run, encoded.
     same: Vec<u8>,
 }
 
 impl Stamp {
-    pub(crate) fn new(run: RunId, path: Vec<String>, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(run: RunId, starter: Starter, clock: Arc<dyn Clock>) -> Self {
         let same = common::RunEvent {
             run_id: run.to_string(),
-            parent_path: path.clone(),
+            parent_path: starter.path.clone(),
             ..common::RunEvent::default()
         };
         Self {
             run,
-            path,
+            starter,
             clock,
             same: same.encode_to_vec(),
         }
@@ -153,14 +154,20 @@ impl Recorder {
 
     /// Returns the runs above, outermost first.
     pub fn path(&self) -> &[String] {
-        &self.inner.stamp.path
+        &self.inner.stamp.starter.path
     }
 
     /// Returns the path that the children of this run see: the runs above and this one.
     pub fn path_below(&self) -> Vec<String> {
-        let mut path = self.inner.stamp.path.clone();
+        let mut path = self.inner.stamp.starter.path.clone();
         path.push(self.run_id().to_string());
         path
+    }
+
+    /// Returns the context of the calls that the run makes: for its starter, below itself.
+    pub(crate) fn context_below(&self) -> CallContext {
+        let path = CallPath::from_steps(self.path_below()).unwrap_or_default();
+        CallContext::new(self.inner.stamp.starter.principal.clone(), path)
     }
 
     /// Returns the durability of the run's log.

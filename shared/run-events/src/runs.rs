@@ -17,7 +17,7 @@ use crate::control::RunControl;
 use crate::damage::{DamagedLog, Unreadable};
 use crate::executor::{End, Executor};
 use crate::failure::{append_failure, no_such_run, storage_failure};
-use crate::meta::RunMeta;
+use crate::meta::{RunMeta, Starter};
 use crate::recorder::{Recorder, Stamp};
 use crate::rest::Wakers;
 use crate::store::RunStore;
@@ -353,12 +353,12 @@ impl Runs {
         &self.ids
     }
 
-    /// Takes over a run below the runs of `path`, with at most `newest` of its events; none if it
+    /// Takes over a run that `starter` started, with at most `newest` of its events; none if it
     /// has ended.
     pub(crate) async fn reopen(
         &self,
         summary: RunSummary,
-        path: Vec<String>,
+        starter: Starter,
         newest: usize,
     ) -> Result<Option<(Recorder, Vec<Event>)>, Unreadable> {
         let reopened = self.store.logs.reopen_listed(&summary, newest).await;
@@ -376,7 +376,7 @@ impl Runs {
                 return Err(append_failure(&run_log::AppendError::Fenced).into());
             }
         };
-        let stamp = Stamp::new(summary.id, path, Arc::clone(&self.clock));
+        let stamp = Stamp::new(summary.id, starter, Arc::clone(&self.clock));
         let deadline = summary.deadline.unwrap_or(summary.created);
         let recorder = Recorder::new(writer, stamp, summary.durability, deadline, summary.phase);
         Ok(Some((recorder, events)))

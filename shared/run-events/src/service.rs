@@ -97,7 +97,8 @@ impl RunService for Rpc {
         &self,
         request: Request<SignalRunRequest>,
     ) -> Result<Response<SignalRunResponse>, Status> {
-        let replayed = self.runs.signal(request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let replayed = self.runs.signal(context, request.into_inner()).await?;
         Ok(Response::new(SignalRunResponse { replayed }))
     }
 
@@ -105,7 +106,8 @@ impl RunService for Rpc {
         &self,
         request: Request<AnswerWaitRequest>,
     ) -> Result<Response<AnswerWaitResponse>, Status> {
-        let replayed = self.runs.answer(request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let replayed = self.runs.answer(context, request.into_inner()).await?;
         Ok(Response::new(AnswerWaitResponse { replayed }))
     }
 

@@ -86,9 +86,10 @@ pub enum Started {
     Replayed(common::Run),
 }
 
-/// Returns the digest of a request, by which a repeat with another body is recognised.
-pub fn request_hash(message: &impl Message) -> run_log::Hash {
-    run_log::Hash::of(&message.encode_to_vec())
+/// Returns the digest of a request, by which a repeat with another body, or by another principal, is
+/// recognised.
+pub fn request_hash(context: &CallContext, message: &impl Message) -> run_log::Hash {
+    run_log::Hash::of(&message.encode_to_vec()).by(context.principal())
 }
 
 impl Runs {
@@ -146,10 +147,11 @@ impl Runs {
             subject: start.subject.clone(),
             conversation_id: start.conversation_id.clone(),
             path,
+            principal: context.principal().clone(),
             traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
             data: start.owner_data,
         };
-        let stamp = Stamp::new(run, meta.path.clone(), self.clock().clone());
+        let stamp = Stamp::new(run, meta.starter(), self.clock().clone());
         let first = Kind::RunStarted(common::RunStarted {
             subject: start.subject.clone(),
             conversation_id: start.conversation_id.clone(),

@@ -146,8 +146,10 @@ impl Runs {
         let (run, kind) = (summary.id, summary.kind.clone());
         let (created, due) = (summary.created, summary.due);
         let meta = RunMeta::read(&summary);
-        let path = meta.as_ref().map(|meta| meta.path.clone());
-        let reopened = self.reopen(summary, path.unwrap_or_default(), PAGE).await;
+        let starter = meta.as_ref().map(RunMeta::starter);
+        let reopened = self
+            .reopen(summary, starter.unwrap_or_default(), PAGE)
+            .await;
         let (recorder, tail) = match reopened {
             Ok(Some(reopened)) => reopened,
             Ok(None) => return Ok(None),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use core_types::{RunId, Timestamp};
+use core_types::{Principal, RunId, Timestamp};
 use sha2::{Digest, Sha256};
 
 /// An event that is about to be appended.
@@ -97,6 +97,16 @@ impl Hash {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// Returns the digest of a request that a principal made, from the digest of the request alone, so that the
+    /// same request of another principal is another one. That of [`Principal::LOCAL`] is the same digest.
+    #[must_use]
+    pub fn by(self, principal: &Principal) -> Self {
+        match principal.is_local() {
+            true => self,
+            false => Self::of(&[&self.0, principal.as_str().as_bytes()].concat()),
+        }
+    }
+
     /// Returns the value before the first event. It names the format of the chain.
     pub(crate) fn genesis() -> Self {
         Self::of(b"run log, chain format 1")
@@ -175,6 +185,16 @@ mod tests {
 
     fn run(owner: RunOwner, number: u128) -> RunId {
         RunId::new(owner, uuid::Uuid::from_u128(number))
+    }
+
+    #[test]
+    fn the_same_request_of_another_principal_is_another_one_and_that_of_local_is_as_before() {
+        let [ada, bob] = ["ada", "bob"].map(|name| Principal::new(name).unwrap());
+        let request = Hash::of(b"request");
+        assert_eq!(request.by(&Principal::LOCAL), request);
+        assert_eq!(request.by(&ada), request.by(&ada));
+        assert_ne!(request.by(&ada), request);
+        assert_ne!(request.by(&ada), request.by(&bob));
     }
 
     #[test]

@@ -18,7 +18,12 @@ const PROGRAMS: [&str; 6] = [
 const TESTS: [&str; 2] = ["TAVERN_TEST_", "TAVERN_RECORD_"];
 
 /// The variables of the commands of `tavern` that connect to a server.
-const OF_COMMANDS: [&str; 2] = ["TAVERN_ADDRESS", "TAVERN_APPROVER_KEY"];
+const OF_COMMANDS: [&str; 4] = [
+    "TAVERN_ADDRESS",
+    "TAVERN_APPROVER_KEY",
+    "TAVERN_APPROVER_KEY_FILE",
+    "TAVERN_KEY_FILE",
+];
 
 /// Finds variables of the family that no program reads: a misspelt limit would not be in force. The
 /// settings of other programs are left to them. `prefix` is the prefix of the present program.

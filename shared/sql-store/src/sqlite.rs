@@ -116,6 +116,22 @@ pub struct SqliteDatabase {
 }
 
 impl SqliteDatabase {
+    /// Whether a process has the file at `path` open as a database. The file need not exist.
+    ///
+    /// # Errors
+    /// A lock file that cannot be read.
+    pub fn is_in_use(path: &Path) -> io::Result<bool> {
+        match File::open(lock_file(path)) {
+            Ok(file) => match file.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(error)) => Err(error),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Locks and opens the file, checks it for damage if it is small, and migrates it.
     ///
     /// # Errors
@@ -246,9 +262,13 @@ impl SqliteDatabase {
     }
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
+fn lock_file(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
+    name.into()
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::Lock {
         path: path.to_owned(),
         source,
@@ -256,7 +276,7 @@ fn lock(path: &Path) -> Result<File, OpenError> {
     let file = File::options()
         .create(true)
         .append(true)
-        .open(PathBuf::from(name))
+        .open(lock_file(path))
         .map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

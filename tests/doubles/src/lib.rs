@@ -6,6 +6,7 @@
 //! it answers like the real service.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod identities;
 mod leaving;
 mod passing;
 mod registry;
@@ -13,6 +14,7 @@ mod registry_double;
 mod sandbox;
 mod tools;
 
+pub use identities::IdentityDouble;
 pub use leaving::leave_after;
 pub use passing::{Passing, Way};
 pub use registry::TestRegistry;

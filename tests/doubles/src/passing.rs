@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use grpc_kit::Transport;
+use grpc_kit::{CallContext, Transport};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tonic::{body::Body, server::NamedService};
@@ -32,8 +32,8 @@ impl Way {
     }
 }
 
-/// An observer of the path of a call with one request, and of the message of the request.
-type Seen = Arc<dyn Fn(&str, Bytes) + Send + Sync>;
+/// An observer of the context and the path of a call with one request, and of the message of the request.
+type Seen = Arc<dyn Fn(&CallContext, &str, Bytes) + Send + Sync>;
 
 /// Passes the calls of the service that `N` names on to the end of a way.
 pub struct Passing<N> {
@@ -54,7 +54,10 @@ impl<N> Passing<N> {
 
     /// Shows each request to `seen` before it is passed on. No request may be a stream.
     #[must_use]
-    pub fn seen_by(mut self, seen: impl Fn(&str, Bytes) + Send + Sync + 'static) -> Self {
+    pub fn seen_by(
+        mut self,
+        seen: impl Fn(&CallContext, &str, Bytes) + Send + Sync + 'static,
+    ) -> Self {
         self.seen = Some(Arc::new(seen));
         self
     }
@@ -91,22 +94,26 @@ impl<N> Service<Request<Body>> for Passing<N> {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (to, seen) = (self.way.0.lock().unwrap().clone(), self.seen.clone());
         Box::pin(async move {
+            let context = CallContext::among(request.extensions());
             let request = match seen {
-                Some(seen) => shown(request, &seen).await,
+                Some(seen) => shown(&context, request, &seen).await,
                 None => request,
             };
-            let context = grpc_kit::CallContext::among(request.extensions());
             let answered = to.with(&context).oneshot(request).await;
             Ok(answered.unwrap_or_else(|status| status.into_http()))
         })
     }
 }
 
-async fn shown(request: Request<Body>, seen: &Seen) -> Request<Body> {
+async fn shown(context: &CallContext, request: Request<Body>, seen: &Seen) -> Request<Body> {
     /// A flag and a length precede the message.
     const HEAD: usize = 5;
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    seen(parts.uri.path(), body.slice(HEAD.min(body.len())..));
+    seen(
+        context,
+        parts.uri.path(),
+        body.slice(HEAD.min(body.len())..),
+    );
     Request::from_parts(parts, Body::new(Full::new(body)))
 }

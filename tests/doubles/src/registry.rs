@@ -14,11 +14,13 @@ use contracts::tavern::agent::v1::{
 };
 use contracts::tavern::registry::v1::{
     CallToolRequest, StartCallRequest, approval_service_server::ApprovalServiceServer,
-    call_service_server::CallServiceServer,
+    call_service_server::CallServiceServer, identity_service_server::IdentityServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
 };
 use contracts::tavern::run::v1::run_service_server::RunServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
+use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
+use core_types::Principal;
 use grpc_kit::{Services, Transport};
 use prost::Message;
 use serde_json::Value;
@@ -38,7 +40,7 @@ use crate::{
 pub struct TestRegistry {
     tools: PlayedTools,
     is_double: bool,
-    asked: Arc<Mutex<Vec<CallToolRequest>>>,
+    asked: Arc<Mutex<Vec<(Principal, CallToolRequest)>>>,
     started: Arc<OnceCell<Started>>,
 }
 
@@ -48,6 +50,8 @@ struct Started {
     agent: Way,
     /// The way to the registry.
     way: Way,
+    /// The way to workflow-execution, where the registry is real.
+    workflows: Option<Way>,
     /// Kept as long as the services run.
     _real: Option<(ToolRegistry, WorkflowExecution, TempDir)>,
 }
@@ -104,7 +108,17 @@ impl TestRegistry {
 
     /// Returns every request to call a tool.
     pub fn asked(&self) -> Vec<CallToolRequest> {
-        self.asked.lock().unwrap().clone()
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    /// Returns the principals of the requests to call a tool, in their order.
+    pub fn callers_of(&self, tool_id: &str) -> Vec<Principal> {
+        let asked = self.asked.lock().unwrap();
+        let of_tool = asked
+            .iter()
+            .filter(|(_, request)| request.tool_id == tool_id);
+        of_tool.map(|(principal, _)| principal.clone()).collect()
     }
 
     /// Lets a call that hangs end well.
@@ -112,18 +126,33 @@ impl TestRegistry {
         self.tools.release(tool_id, output);
     }
 
-    /// Returns the way to the registry, which from here on sends `agent` its requests to
-    /// agent-runtime.
+    /// Returns the way to the registry, and where it is real to workflow-execution and its runs too. From
+    /// here on it sends `agent` its requests to agent-runtime.
     pub async fn connect(&self, agent: Transport) -> Transport {
         let started = self.started.get_or_init(|| self.start(&agent)).await;
         started.agent.lead_to(agent);
         let asked = Arc::clone(&self.asked);
-        let calls = Passing::<CallServiceServer<()>>::over(&started.way)
-            .seen_by(move |path, message| asked.lock().unwrap().extend(call_in(path, message)));
+        let calls = Passing::<CallServiceServer<()>>::over(&started.way).seen_by(
+            move |context, path, message| {
+                let call = call_in(path, message);
+                let principal = || context.principal().clone();
+                asked
+                    .lock()
+                    .unwrap()
+                    .extend(call.map(|call| (principal(), call)));
+            },
+        );
         let services = Services::new()
             .add(calls)
             .add(Passing::<ToolRegistryServiceServer<()>>::over(&started.way))
-            .add(Passing::<ApprovalServiceServer<()>>::over(&started.way));
+            .add(Passing::<ApprovalServiceServer<()>>::over(&started.way))
+            .add(Passing::<IdentityServiceServer<()>>::over(&started.way));
+        let services = match &started.workflows {
+            Some(way) => services
+                .add(Passing::<WorkflowServiceServer<()>>::over(way))
+                .add(Passing::<RunServiceServer<()>>::over(way)),
+            None => services,
+        };
         grpc_kit::local(&services)
     }
 
@@ -134,6 +163,7 @@ impl TestRegistry {
             return Started {
                 agent,
                 way: Way::to(grpc_kit::local(&double.services())),
+                workflows: None,
                 _real: None,
             };
         }
@@ -142,6 +172,7 @@ impl TestRegistry {
         Started {
             agent,
             way: Way::to(grpc_kit::local(&registry.services())),
+            workflows: Some(Way::to(grpc_kit::local(&workflows.services()))),
             _real: Some((registry, workflows, directory)),
         }
     }

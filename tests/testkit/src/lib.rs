@@ -4,6 +4,7 @@
 //! five. Every stack has a loopback address of its own, so that all of them can use the fixed
 //! ports and no test has to guess a free one.
 
+mod access;
 mod http;
 mod process;
 mod python;
@@ -11,6 +12,7 @@ mod run;
 mod stack;
 mod wait;
 
+pub use access::{Decision, decision, differences};
 pub use http::exchange;
 pub use process::{Process, binary, repository};
 pub use python::{PythonServer, python, python_program};

@@ -1,5 +1,8 @@
 //! Tavern as processes: all services in one, or each in its own.
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
@@ -7,7 +10,9 @@ use anyhow::{Context, ensure};
 use contracts::tavern::agent::v1::agent_service_client::AgentServiceClient;
 use contracts::tavern::agent::v1::model_service_client::ModelServiceClient;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
+use contracts::tavern::registry::v1::BootstrapRequest;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
 use contracts::tavern::registry::v1::tool_registry_service_client::ToolRegistryServiceClient;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use contracts::tavern::sandbox::v1::blob_service_client::BlobServiceClient;
@@ -70,6 +75,7 @@ const PROGRAMS: &str = "/usr/local/bin:/usr/bin:/bin";
 #[derive(Clone, Debug, Default)]
 pub struct StackBuilder {
     separate: bool,
+    with_keys: bool,
     deploy: Option<PathBuf>,
     environment: Vec<(String, String)>,
 }
@@ -81,12 +87,20 @@ pub struct Stack {
     host: String,
     directory: TempDir,
     processes: Vec<Process>,
+    /// The key of the administrator; `None` while no key exists.
+    key: Option<String>,
 }
 
 impl StackBuilder {
     /// Starts each service as a process of its own.
     pub fn separate(mut self) -> Self {
         self.separate = true;
+        self
+    }
+
+    /// Creates the key of an administrator at the first start, which the clients of the stack send.
+    pub fn with_keys(mut self) -> Self {
+        self.with_keys = true;
         self
     }
 
@@ -112,8 +126,12 @@ impl StackBuilder {
             host: own_loopback_address(),
             directory: TempDir::with_prefix("tavern-test-")?,
             processes: Vec::new(),
+            key: None,
         };
         stack.restart().await?;
+        if stack.builder.with_keys {
+            stack.bootstrap().await?;
+        }
         Ok(stack)
     }
 }
@@ -135,6 +153,48 @@ impl Stack {
     /// Returns the address of the gateway.
     pub fn address(&self) -> String {
         self.uri(&GATEWAY)
+    }
+
+    /// Creates the first key, which the clients of the stack send from now on. It is in [`Stack::key_file`].
+    ///
+    /// # Errors
+    /// A key exists, or the file cannot be written.
+    pub async fn bootstrap(&mut self) -> anyhow::Result<()> {
+        let mut identities = self.identities();
+        let created = identities.bootstrap(BootstrapRequest::default());
+        let key = created.await?.into_inner().secret_key;
+        let mut file = OpenOptions::new();
+        let mut file = file
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.key_file())?;
+        file.write_all(key.as_bytes())?;
+        self.key = Some(key);
+        Ok(())
+    }
+
+    /// Returns the file with the key of the administrator.
+    pub fn key_file(&self) -> PathBuf {
+        self.directory.path().join("admin.key")
+    }
+
+    /// Returns the transport of a client at the gateway that sends `key`, or no credential.
+    ///
+    /// # Panics
+    /// The key is no text for a header.
+    pub fn transport_with(&self, key: Option<&str>) -> Transport {
+        let settings = ClientSettings::to(self.uri(&GATEWAY));
+        let transport = grpc_kit::remote(&settings).expect("a loopback address is a good address");
+        match key.map(|key| format!("Bearer {key}").parse()) {
+            Some(header) => transport.authorized(header.expect("a key is plain text")),
+            None => transport,
+        }
+    }
+
+    /// Returns a client of principals and keys, at the gateway.
+    pub fn identities(&self) -> IdentityServiceClient<Outbound> {
+        IdentityServiceClient::new(self.transport(&GATEWAY).outermost())
     }
 
     /// Sets an environment variable of every process from the next start on.
@@ -301,6 +361,9 @@ impl Stack {
     }
 
     fn transport(&self, service: &Service) -> Transport {
+        if !self.builder.separate {
+            return self.transport_with(self.key.as_deref());
+        }
         let settings = ClientSettings::to(self.uri(service));
         grpc_kit::remote(&settings).expect("a loopback address is a good address")
     }

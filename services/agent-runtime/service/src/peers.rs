@@ -1,6 +1,7 @@
 //! The services that agent-runtime calls.
 
 use contracts::tavern::{
+    access::v1::Peer,
     registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
     workflow::v1::{GetWorkflowRequest, workflow_service_client::WorkflowServiceClient},
 };
@@ -28,6 +29,8 @@ pub struct Peers {
 impl Peers {
     /// Uses tool-registry and workflow-execution, each behind a transport.
     pub fn over(registry: Transport, workflow: Transport) -> Self {
+        let own = |transport: Transport| transport.of_peer(Peer::AgentRuntime);
+        let (registry, workflow) = (own(registry), own(workflow));
         Self {
             neighbours: Neighbours::new(registry.clone())
                 .with(RunOwner::Workflow, workflow.clone()),

@@ -41,7 +41,7 @@ use self::{
 use crate::{peers::Peers, settings::AgentSettings, states::States};
 use turn_log::{journal, replay::ReplayError, state::TurnState};
 
-pub(crate) use directives::Directive;
+pub(crate) use directives::{Directive, Refusal};
 pub(crate) use driver::{damaged, describe, describe_model};
 pub use replay::{Divergence, Fixture, FixtureError, replay};
 

@@ -12,7 +12,7 @@ use agent_domain::{
     scene::{Instance, Scene, conversation},
     sleep::{Sleep, WakeCause},
 };
-use core_types::Timestamp;
+use core_types::{Principal, Timestamp};
 use grpc_kit::Failure;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -30,7 +30,7 @@ pub(crate) enum Request {
     /// The agents and their waiting events shall be returned.
     Status(oneshot::Sender<Vec<InstanceStatus>>),
     /// An agent shall sleep.
-    Sleep(Asleep, oneshot::Sender<Slept>),
+    Sleep(Asleep, oneshot::Sender<Result<Slept, Failure>>),
     /// An agent shall be awake; the answer is whether it slept.
     Wake(String, WakeCause, oneshot::Sender<bool>),
     /// The scene shall end, for a reason.
@@ -60,6 +60,8 @@ pub(crate) struct Draft {
     pub(crate) correlation_id: String,
     /// The publisher's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
+    /// The principal of the request; `local` for an event of the scene itself.
+    pub(crate) principal: Principal,
 }
 
 /// An agent that shall sleep.
@@ -71,6 +73,8 @@ pub(crate) struct Asleep {
     pub(crate) sleep: Sleep,
     /// The caller's name for the request; empty if it is never repeated.
     pub(crate) request_id: String,
+    /// The principal of the request.
+    pub(crate) principal: Principal,
 }
 
 /// An agent that was put to sleep.

@@ -21,7 +21,7 @@ use core_types::Timestamp;
 use serde_json::Value;
 
 pub use observations::Observations;
-pub use steering::{Message, Steering};
+pub use steering::{Message, RequestIdReused, Steering};
 pub use untrusted::of_given as untrusted_of_given;
 
 use crate::{

@@ -114,8 +114,8 @@ pub fn budget_from_proto(reached: &common::BudgetReached) -> Option<Budget> {
     })
 }
 
-/// Converts the budgets of a turn for an event.
-pub fn budgets_edited(budgets: &Budgets, request_id: String) -> common::BudgetsEdited {
+/// Converts the budgets of a turn for an event, without the request that changed them.
+pub fn budgets_edited(budgets: &Budgets) -> common::BudgetsEdited {
     common::BudgetsEdited {
         iterations: budgets.iterations,
         calls_per_response: budgets.calls_per_response,
@@ -125,7 +125,7 @@ pub fn budgets_edited(budgets: &Budgets, request_id: String) -> common::BudgetsE
         wall_seconds: budgets.wall_seconds.unwrap_or_default(),
         bytes: budgets.bytes,
         depth: Some(budgets.depth),
-        request_id,
+        ..common::BudgetsEdited::default()
     }
 }
 

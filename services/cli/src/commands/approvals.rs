@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use contracts::tavern::registry::v1::approval_service_client::ApprovalServiceClient;
 use contracts::tavern::registry::v1::watch_approvals_response::Record;
@@ -13,9 +13,10 @@ use contracts::tavern::registry::v1::{
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tonic::Request;
+use tonic::{Code, Status};
 
 use super::{Remote, documents, json as lines, list, print, print_table, refusal};
+use crate::credential::Key;
 use crate::timeline::name;
 
 /// The commands about approvals.
@@ -70,9 +71,9 @@ pub struct Decision {
     /// The reason, which the model reads.
     #[arg(long)]
     reason: Option<String>,
-    /// The key of the approver.
+    /// The key of an approver of the approvals file, in place of the caller's key.
     #[arg(long, env = "TAVERN_APPROVER_KEY", hide_env_values = true)]
-    key: String,
+    key: Option<String>,
 }
 
 pub(crate) type Client = ApprovalServiceClient<grpc_kit::Outbound>;
@@ -98,14 +99,14 @@ impl Command {
                     remember,
                     ..DecideApprovalRequest::default()
                 };
-                decide(&mut client, decision, decided, remote.json).await?;
+                decide(remote, decision, decided).await?;
             }
             Self::Reject { decision } => {
                 let decided = DecideApprovalRequest {
                     verdict: ApprovalVerdict::Reject.into(),
                     ..DecideApprovalRequest::default()
                 };
-                decide(&mut client, decision, decided, remote.json).await?;
+                decide(remote, decision, decided).await?;
             }
             Self::Key { name, role } => print_key(&name, &role)?,
         }
@@ -203,38 +204,46 @@ async fn watch(client: &mut Client, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Decides with the approver's key, or else with the caller's.
 async fn decide(
-    client: &mut Client,
+    remote: &Remote,
     decision: Decision,
     decided: DecideApprovalRequest,
-    as_json: bool,
 ) -> anyhow::Result<()> {
     let request = DecideApprovalRequest {
         approval_id: decision.approval_id,
         reason: decision.reason.unwrap_or_default(),
         ..decided
     };
-    show(
-        &decide_present(client, request, &decision.key).await?,
-        as_json,
-    )
+    let Some(key) = decision.key else {
+        let mut client = Client::new(remote.connect()?);
+        return show(&decide_present(&mut client, request).await?, remote.json);
+    };
+    let key = Key::new(&key).context("--key")?;
+    let mut client = Client::new(remote.connect_with(Some(&key))?);
+    let decided = decide_present(&mut client, request).await;
+    let decided = decided.map_err(|error| match error.downcast_ref::<Status>() {
+        // The caller's key, which the error would speak of, was not sent.
+        Some(status) if status.code() == Code::Unauthenticated => anyhow!(
+            "the key that `--key` or TAVERN_APPROVER_KEY gives is not accepted; `--key-file` gives the \
+             caller's in place of it: {}",
+            status.message()
+        ),
+        _ => error,
+    });
+    show(&decided?, remote.json)
 }
 
-/// Decides about the present arguments of the approval.
+/// Decides about the present arguments of the approval, as the caller of `client`.
 pub(crate) async fn decide_present(
     client: &mut Client,
     request: DecideApprovalRequest,
-    key: &str,
 ) -> anyhow::Result<Approval> {
     let present = get(client, request.approval_id.clone()).await?;
-    let mut request = Request::new(DecideApprovalRequest {
+    let request = DecideApprovalRequest {
         arguments_digest: present.arguments_digest,
         ..request
-    });
-    let Ok(bearer) = format!("Bearer {key}").parse() else {
-        bail!("the key has characters that no header can hold");
     };
-    request.metadata_mut().insert("authorization", bearer);
     let decided = client.decide_approval(request).await;
     let decided = decided.map_err(|status| refusal(&status))?.into_inner();
     decided.approval.context("the answer has no approval")

@@ -129,6 +129,7 @@ fn show(call: Option<Call>, as_json: bool) -> anyhow::Result<()> {
         ("effect", call.effect_id.clone()),
         ("state", state_of(&call)),
         ("tool", call.tool_id.clone()),
+        ("principal", call.principal.clone()),
         ("run", call.run_id.clone()),
         ("conversation", call.conversation_id.clone()),
         ("attempt", call.attempt.to_string()),

@@ -29,21 +29,22 @@ use crate::timeline;
 use transcript::{Approval, Lines, Step, Transcript};
 
 /// Plays every transcript of `directory`. The exit code is 0 if each had the expected result.
+/// `deciders` is the way of the calls that decide about approvals: a caller never decides about a call
+/// of its own.
 ///
 /// # Errors
 /// A transcript that cannot be read, or a gateway that does not answer.
 pub async fn play_all(
     transport: Outbound,
+    deciders: Outbound,
     directory: &Path,
-    approver_key: &str,
 ) -> anyhow::Result<ExitCode> {
     let mut player = Player {
         gateway: GatewayServiceClient::new(transport.clone()),
         scenes: SceneServiceClient::new(transport.clone()),
         states: StateServiceClient::new(transport.clone()),
-        runs: RunServiceClient::new(transport.clone()),
-        approvals: approvals::Client::new(transport),
-        approver_key,
+        runs: RunServiceClient::new(transport),
+        approvals: approvals::Client::new(deciders),
     };
     let transcripts = transcript::read_all(directory)?;
     let mut wrong = 0;
@@ -78,7 +79,7 @@ pub async fn play_all(
 }
 
 async fn play(
-    player: &mut Player<'_>,
+    player: &mut Player,
     transcript: &Transcript,
 ) -> anyhow::Result<(String, Vec<String>)> {
     let mut drawing = format!("== {}", transcript.title);
@@ -135,16 +136,15 @@ fn request(step: &Step, conversation_id: &str) -> InvokeTextRequest {
 
 /// The player of a transcript: invokes texts, decides about calls that wait for a person, and
 /// answers questions.
-struct Player<'a> {
+struct Player {
     gateway: GatewayServiceClient<Outbound>,
     scenes: SceneServiceClient<Outbound>,
     states: StateServiceClient<Outbound>,
     runs: RunServiceClient<Outbound>,
     approvals: approvals::Client,
-    approver_key: &'a str,
 }
 
-impl Player<'_> {
+impl Player {
     /// Invokes a text and collects all events up to the end of the run.
     async fn follow(
         &mut self,
@@ -205,8 +205,7 @@ impl Player<'_> {
             run_id: run_id.to_owned(),
             wait_id: wait.wait_id.clone(),
             answer_json: answer.to_string(),
-            answered_by: "demo".to_owned(),
-            request_id: String::new(),
+            ..AnswerWaitRequest::default()
         };
         self.runs.answer_wait(request).await?;
         Ok(())
@@ -235,7 +234,7 @@ impl Player<'_> {
             edited_arguments_json: arguments.unwrap_or_default(),
             ..DecideApprovalRequest::default()
         };
-        approvals::decide_present(&mut self.approvals, request, self.approver_key).await?;
+        approvals::decide_present(&mut self.approvals, request).await?;
         Ok(())
     }
 }

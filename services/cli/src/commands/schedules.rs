@@ -173,7 +173,7 @@ impl Put {
 }
 
 async fn list(schedules: &mut Schedules, as_json: bool) -> anyhow::Result<()> {
-    let head = ["SCHEDULE", "WORKFLOW", "TIMING", "NEXT"];
+    let head = ["SCHEDULE", "WORKFLOW", "TIMING", "CREATOR", "NEXT"];
     list::print_all(as_json, head, row, async |page_token| {
         let request = ListSchedulesRequest {
             page_token,
@@ -185,14 +185,15 @@ async fn list(schedules: &mut Schedules, as_json: bool) -> anyhow::Result<()> {
     .await
 }
 
-fn row(schedule: &Schedule) -> [String; 4] {
+fn row(schedule: &Schedule) -> [String; 5] {
     let timing = match &schedule.timing {
         Some(Timing::Interval(every)) => format!("every {every}"),
         Some(Timing::Cron(cron)) => format!("{} {}", cron.expression, cron.time_zone),
         None => String::new(),
     };
     let next = match schedule.paused {
-        true => "paused".to_owned(),
+        true if schedule.pause_reason.is_empty() => "paused".to_owned(),
+        true => format!("paused: {}", schedule.pause_reason),
         false => schedule
             .next_time
             .map_or_else(String::new, |next| next.to_string()),
@@ -201,6 +202,7 @@ fn row(schedule: &Schedule) -> [String; 4] {
         schedule.schedule_id.clone(),
         schedule.workflow_id.clone(),
         timing.trim_end().to_owned(),
+        schedule.creator.clone(),
         next,
     ]
 }

@@ -58,6 +58,9 @@ pub enum Command {
         /// The node of the workflow that lists the tools.
         #[arg(long, requires = "workflow")]
         node: Option<String>,
+        /// The principal that would call it, for an administrator; without it, the caller.
+        #[arg(long)]
+        principal: Option<String>,
     },
     /// Call a tool once.
     Call {
@@ -116,6 +119,7 @@ impl Command {
                 run,
                 workflow,
                 node,
+                principal,
             } => {
                 let request = ExplainAvailabilityRequest {
                     tool_ids: vec![tool_id],
@@ -125,6 +129,7 @@ impl Command {
                         workflow_id: workflow.unwrap_or_default(),
                         node_path: node.unwrap_or_default(),
                     }),
+                    principal: principal.unwrap_or_default(),
                 };
                 let response = registry.explain_availability(request).await;
                 let response = response.map_err(|status| refusal(&status))?.into_inner();

@@ -28,7 +28,8 @@ use super::json_call::JsonCall;
 use super::method::content_type;
 use super::public::PublicAddress;
 use super::{call, contract};
-use card::CardAtRoot;
+use crate::Peers;
+use card::Cards;
 
 const SERVICE: &str = "lf.a2a.v1.A2AService";
 
@@ -36,12 +37,12 @@ const SERVICE: &str = "lf.a2a.v1.A2AService";
 const CARD: &str = "/.well-known/agent-card.json";
 
 /// Returns the routes; `agent` names the agent whose card is served at the root, and may be empty.
-pub(super) fn routes(agent: &str) -> Router {
-    let root = Extension(CardAtRoot::of(agent));
+pub(super) fn routes(agent: &str, peers: &Peers) -> Router {
+    let cards = Extension(Cards::new(agent, peers));
     Router::new()
-        .route(CARD, get(card::at_root).layer(root))
+        .route(CARD, get(card::at_root).layer(cards.clone()))
         .route("/a2a", post(json_rpc::answer))
-        .route("/a2a/{*path}", any(rest::answer))
+        .route("/a2a/{*path}", any(rest::answer).layer(cards))
 }
 
 /// The caller of a request by HTTP: its access to the services, its headers and its address.

@@ -1,9 +1,9 @@
 //! Requests to the services, and their answers.
 
 use axum::body::Bytes;
-use grpc_kit::Calls;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use tonic::{Status, body::Body};
+use tower::{Service, ServiceExt};
 
 use super::frames::Frames;
 
@@ -67,8 +67,11 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Calls the method at `path`.
-    pub(super) async fn of(calls: Calls, path: &str, metadata: HeaderMap, body: Body) -> Self {
+    /// Calls the method at `path`: as the client, by its [`Calls`](grpc_kit::Calls), or as the gateway itself.
+    pub(super) async fn of<S>(calls: S, path: &str, metadata: HeaderMap, body: Body) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Status>,
+    {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
         // A path comes from a descriptor, and all its characters are valid in a URI.
@@ -76,7 +79,9 @@ impl Answer {
         *request.version_mut() = http::Version::HTTP_2;
         *request.headers_mut() = metadata;
         request.headers_mut().insert(header::CONTENT_TYPE, GRPC);
-        let (parts, body) = calls.serve(request).await.into_parts();
+        let answered = calls.oneshot(request).await;
+        let answered = answered.unwrap_or_else(|status| status.into_http());
+        let (parts, body) = answered.into_parts();
         Self {
             early: Status::from_header_map(&parts.headers),
             headers: without_protocol(&parts.headers),

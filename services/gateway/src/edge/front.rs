@@ -23,6 +23,9 @@ pub(super) async fn page(Extension(address): Extension<PublicAddress>) -> impl I
          (WebSocket), /v1/chat/completions and /v1/models (the chat API of OpenAI), and /a2a\n\
          with /.well-known/agent-card.json (A2A).\n\
          \n\
+         Once the server has a key, each request needs one: `authorization: Bearer KEY`. A page\n\
+         exchanges it for a cookie by POST /v1/login, and for a ticket by POST /v1/ticket.\n\
+         \n\
          The methods are described in proto/ of the repository, and by gRPC reflection where the\n\
          server allows it. The README of the repository has a tour.\n",
         version = env!("CARGO_PKG_VERSION"),

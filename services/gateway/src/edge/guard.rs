@@ -5,7 +5,7 @@
 //! and its page, if it comes from one, is a page of this server or listed. CORS alone would let
 //! simple requests, WebSockets and event streams through.
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{
     extract::{Request, State},
@@ -43,9 +43,9 @@ struct Refusal {
     line: &'static str,
 }
 
-/// The origin of an admitted request.
-#[derive(Debug, PartialEq, Eq)]
-enum Caller {
+/// The page that an admitted request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Page {
     /// No page, or a page of this server.
     Own,
     /// A page of a listed origin.
@@ -62,7 +62,7 @@ impl Guard {
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(Caller, PublicAddress), Refusal> {
+    fn check(&self, request: &Request) -> Result<(Page, PublicAddress), Refusal> {
         let peer = request.extensions().get::<Calls>().and_then(Calls::peer);
         let address = PublicAddress::of(request, peer, &self.proxies);
         let address = address.map_err(|line| Refusal {
@@ -70,7 +70,7 @@ impl Guard {
             line,
         })?;
         let host = address.host();
-        if !is_loopback(&host) && !self.hosts.contains(&host) {
+        if !address.is_loopback() && !self.hosts.contains(&host) {
             return Err(Refusal {
                 status: StatusCode::MISDIRECTED_REQUEST,
                 line: "this host is not a name of the server; the setting http.hosts lists names\n",
@@ -86,14 +86,14 @@ impl Guard {
             let from_page = site.is_some_and(|site| site == "cross-site" || site == "same-site");
             return match from_page && !is_visit(request) {
                 true => Err(foreign),
-                false => Ok((Caller::Own, address)),
+                false => Ok((Page::Own, address)),
             };
         };
         let text = origin.to_str().unwrap_or_default().to_lowercase();
         if origins.next().is_none() && text == address.to_string() {
-            Ok((Caller::Own, address))
+            Ok((Page::Own, address))
         } else if self.origins.contains(&text) {
-            Ok((Caller::Listed(origin.clone()), address))
+            Ok((Page::Listed(origin.clone()), address))
         } else {
             Err(foreign)
         }
@@ -106,30 +106,29 @@ pub(super) async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (mut response, caller) = match guard.check(&request) {
-        Err(Refusal { status, line }) => ((status, line).into_response(), Caller::Own),
-        Ok((caller, _)) if is_preflight(&request) => (preflight(&caller), caller),
-        Ok((caller, address)) => {
+    let (mut response, page) = match guard.check(&request) {
+        Err(Refusal { status, line }) => ((status, line).into_response(), Page::Own),
+        Ok((page, _)) if is_preflight(&request) => (preflight(&page), page),
+        Ok((page, address)) => {
             request.extensions_mut().insert(address);
-            (next.run(request).await, caller)
+            request.extensions_mut().insert(page.clone());
+            (next.run(request).await, page)
         }
     };
+    let status = response.status();
     let headers = response.headers_mut();
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     let nosniff = HeaderValue::from_static("nosniff");
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    if let Caller::Listed(origin) = caller {
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Page::Listed(origin) = page {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
     }
     response
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    let address: Option<IpAddr> = address.parse().ok();
-    host == "localhost" || address.is_some_and(|address| address.is_loopback())
 }
 
 /// Whether the request is a person's navigation to a page.
@@ -145,9 +144,9 @@ fn is_preflight(request: &Request) -> bool {
     request.method() == Method::OPTIONS && asks(request.headers())
 }
 
-fn preflight(caller: &Caller) -> Response {
+fn preflight(page: &Page) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Caller::Listed(_) = caller {
+    if let Page::Listed(_) = page {
         for (name, value) in [
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
             (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),

@@ -1,12 +1,12 @@
 //! A call of a method with a request in JSON, whose answers are JSON.
 
 use axum::body::Bytes;
-use grpc_kit::Calls;
-use http::HeaderMap;
+use http::{HeaderMap, Request, Response};
 use prost_reflect::MethodDescriptor;
 use serde_json::Value;
 use tonic::Status;
 use tonic::body::Body;
+use tower::Service;
 
 use super::call::Answer;
 use super::connect::{self, Encoding};
@@ -24,12 +24,15 @@ impl JsonCall {
     ///
     /// # Errors
     /// `INVALID_FIELDS` with every field of the request that is wrong, by its path.
-    pub(super) async fn start(
-        calls: Calls,
+    pub(super) async fn start<S>(
+        calls: S,
         metadata: HeaderMap,
         method: MethodDescriptor,
         request: &Value,
-    ) -> Result<Self, Status> {
+    ) -> Result<Self, Status>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Status>,
+    {
         let message = connect::read_value(&method.input(), request)?;
         let body = Body::new(http_body_util::Full::new(frames::frame(0, &message)?));
         let answer = Answer::of(calls, &contract::path_of(&method), metadata, body).await;

@@ -22,14 +22,13 @@ use contracts::tavern::agent::v1::profile_service_client::ProfileServiceClient;
 use contracts::tavern::agent::v1::{GetProfileRequest, ListProfilesRequest};
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::gateway::v1::gateway_service_client::GatewayServiceClient;
-use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tonic::metadata::MetadataMap;
 use tonic::{Extensions, Status};
 
-use self::completion::Run;
+use self::completion::{Cancel, Run};
 use super::{body, call};
 
 /// The largest request: more than a turn takes, as clients send much that is ignored.
@@ -53,7 +52,7 @@ async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
     let invoke = with_metadata(asked.invoke, &parts.headers);
     // A client with a key of its own can request the answer again.
     let comes_back = !invoke.get_ref().request_id.is_empty();
-    let cancel = (!comes_back).then(|| RunServiceClient::new(calls.clone()));
+    let cancel = (!comes_back).then(|| Cancel::by(calls.clone(), &parts.headers));
     let records = GatewayServiceClient::new(calls).invoke_text(invoke).await?;
     let run = Run {
         records: records.into_inner(),

@@ -77,6 +77,19 @@ impl PublicAddress {
         Ok(Self { scheme, authority })
     }
 
+    /// Whether its host is a name of this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        let host = self.host();
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let address: Option<IpAddr> = address.parse().ok();
+        host == "localhost" || address.is_some_and(|address| address.is_loopback())
+    }
+
+    /// Whether a client on this machine reached it without TLS.
+    pub(super) fn is_plain_loopback(&self) -> bool {
+        self.is_loopback() && matches!(self.scheme, Scheme::Http)
+    }
+
     /// Returns the host in lower case, without the port.
     pub(super) fn host(&self) -> String {
         self.authority.host().to_lowercase()

@@ -25,6 +25,7 @@ use super::connect::{self, error_to_json};
 use super::json_call::JsonCall;
 use super::websocket::{self, CloseCode, bounded, send};
 use super::{call, contract};
+use crate::door::{ClientDoor, HeldCaller, credential};
 
 /// The names of requests, with the service and the method that answer each.
 const REQUESTS: [(&str, &str, &str); 6] = [
@@ -67,11 +68,14 @@ struct Session {
     ids: HashSet<Arc<str>>,
     /// Polled for the next frame only when the one before it is sent.
     open: SelectAll<BoxStream<'static, Piece>>,
+    /// The caller whose ticket the upgrade used up.
+    _held: Option<HeldCaller>,
 }
 
 /// Upgrades to a session.
 pub(super) async fn answer(
     Extension(calls): Extension<Calls>,
+    Extension(door): Extension<Arc<ClientDoor>>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
@@ -82,15 +86,16 @@ pub(super) async fn answer(
     let path = "/tavern.gateway.v1.GatewayService/InvokeText";
     let max_message = calls.max_request_message(path);
     bounded(upgrade, max_message).on_upgrade(move |mut socket| async move {
-        let session = Session {
-            calls: calls.clone(),
-            metadata: call::metadata(&headers),
-            ids: HashSet::new(),
-            open: SelectAll::new(),
-        };
         tokio::select! {
             () = async {
-                if let Some(code) = session.serve(&mut socket).await {
+                let code = match Session::of(calls.clone(), &door, &headers).await {
+                    Ok(session) => session.serve(&mut socket).await,
+                    Err(status) => {
+                        let sent = send(&mut socket, refusal(None, status).to_string()).await;
+                        sent.map(|()| close_code::POLICY)
+                    }
+                };
+                if let Some(code) = code {
                     websocket::close(socket, code).await;
                 }
             } => {}
@@ -100,6 +105,32 @@ pub(super) async fn answer(
 }
 
 impl Session {
+    /// Begins a session of the caller whom the upgrade proves. A ticket proves it for as long as the session
+    /// lasts.
+    ///
+    /// # Errors
+    /// The refusal of a ticket.
+    async fn of(calls: Calls, door: &ClientDoor, headers: &HeaderMap) -> Result<Self, Status> {
+        let mut metadata = call::metadata(headers);
+        let mut held = None;
+        let presented = credential::of(headers)?;
+        if presented.starts_with(credential::TICKET) {
+            held = door.hold(presented, calls.peer()).await?;
+            metadata.remove(header::AUTHORIZATION);
+            let held = held.as_ref().map(HeldCaller::credential);
+            if let Some(value) = held.and_then(credential::header_of) {
+                metadata.insert(header::AUTHORIZATION, value);
+            }
+        }
+        Ok(Self {
+            calls,
+            metadata,
+            ids: HashSet::new(),
+            open: SelectAll::new(),
+            _held: held,
+        })
+    }
+
     /// Serves until the client closes, or the server drains and everything begun is finished.
     async fn serve(mut self, socket: &mut WebSocket) -> Option<CloseCode> {
         let drain = self.calls.drain().clone();

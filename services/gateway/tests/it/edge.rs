@@ -60,35 +60,46 @@ impl Edge {
 
     /// Sends a request with exactly the given headers, including the host.
     pub(crate) async fn send(&self, verb: &str, path: &str, headers: &str, body: &[u8]) -> Answer {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        let length = body.len();
-        let head = format!(
-            "{verb} {path} HTTP/1.1\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n"
-        );
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.write_all(body).await.unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).await.unwrap();
-        let end = bytes
-            .windows(4)
-            .position(|four| four == b"\r\n\r\n")
-            .unwrap();
-        let head = String::from_utf8(bytes[..end].to_vec())
-            .unwrap()
-            .to_lowercase();
-        let body = bytes[end + 4..].to_vec();
-        let chunked = head.contains("transfer-encoding: chunked");
-        Answer {
-            status: head[9..12].parse().unwrap(),
-            body: if chunked { unchunk(&body) } else { body },
-            head,
-        }
+        send(self.address, verb, path, headers, body).await
     }
 
     /// Sends a POST from a client that is not a browser.
     pub(crate) async fn post(&self, path: &str, kind: &str, body: &[u8]) -> Answer {
         let headers = format!("host: {}\r\ncontent-type: {kind}\r\n", self.host());
         self.send("POST", path, &headers, body).await
+    }
+}
+
+/// Sends a request with exactly the given headers, including the host, and reads the answer to its end.
+pub(crate) async fn send(
+    address: SocketAddr,
+    verb: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> Answer {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let length = body.len();
+    let head = format!(
+        "{verb} {path} HTTP/1.1\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await.unwrap();
+    let end = bytes
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .unwrap();
+    let head = String::from_utf8(bytes[..end].to_vec())
+        .unwrap()
+        .to_lowercase();
+    let body = bytes[end + 4..].to_vec();
+    let chunked = head.contains("transfer-encoding: chunked");
+    Answer {
+        status: head[9..12].parse().unwrap(),
+        body: if chunked { unchunk(&body) } else { body },
+        head,
     }
 }
 

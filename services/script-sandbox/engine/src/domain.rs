@@ -5,6 +5,7 @@ pub mod hardware;
 pub mod isolation;
 pub mod limits;
 pub mod outcome;
+pub mod owner;
 pub mod pool_sizer;
 pub mod profile;
 pub mod progress;

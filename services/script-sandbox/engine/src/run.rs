@@ -124,7 +124,7 @@ async fn gather(
     if !seen.all_gone {
         return Some(Collected::not_ended());
     }
-    let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.caller));
+    let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.owner.name()));
     let collecting = tokio::task::spawn_blocking(move || {
         let work = work.open()?;
         let collection = Collection {

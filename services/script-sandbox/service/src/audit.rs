@@ -19,6 +19,7 @@ use blob_store::BlobDigest;
 use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement},
     outcome::Outcome,
+    owner::Owner,
     script::{Content, Program, Script},
     usage::Usage,
     verdict::{
@@ -51,7 +52,7 @@ const CELL: &str = "cell";
 #[must_use = "a record that is dropped reports the run as lost"]
 pub(crate) struct Record {
     what: &'static str,
-    caller: String,
+    owner: Owner,
     request_id: String,
     effect_id: String,
     session_id: String,
@@ -103,7 +104,7 @@ impl Facts {
 impl Record {
     /// The record of a script.
     pub(crate) fn of_script(what: &'static str, script: &Script) -> Self {
-        let mut record = Self::of(what, &script.caller, &script.runtime, Span::current());
+        let mut record = Self::of(what, &script.owner, &script.runtime, Span::current());
         record.effect_id.clone_from(&script.effect_id);
         record.source_sha256 = is_heard().then(|| source_digest(script)).flatten();
         record
@@ -111,7 +112,7 @@ impl Record {
 
     /// The record of a session.
     pub(crate) fn of_session(id: &str, request_id: &str, script: &Script) -> Self {
-        let mut record = Self::of(SESSION, &script.caller, &script.runtime, Span::current());
+        let mut record = Self::of(SESSION, &script.owner, &script.runtime, Span::current());
         id.clone_into(&mut record.session_id);
         request_id.clone_into(&mut record.request_id);
         record
@@ -119,7 +120,7 @@ impl Record {
 
     /// The record of a cell that runs for the call with this span.
     pub(crate) fn of_cell(session: &SessionInfo, number: u64, source: &str, span: Span) -> Self {
-        let mut record = Self::of(CELL, &session.caller, &session.runtime, span);
+        let mut record = Self::of(CELL, &session.owner, &session.runtime, span);
         record.session_id.clone_from(&session.id);
         record.cell = Some(number);
         record.source_sha256 = is_heard().then(|| BlobDigest::of(source.as_bytes()).to_string());
@@ -128,12 +129,12 @@ impl Record {
         record
     }
 
-    fn of(what: &'static str, caller: &str, runtime: &str, span: Span) -> Self {
+    fn of(what: &'static str, owner: &Owner, runtime: &str, span: Span) -> Self {
         let plain = runtime.len() <= MAX_RUNTIME_BYTES
             && runtime.bytes().all(|byte| byte.is_ascii_graphic());
         Self {
             what,
-            caller: caller.to_owned(),
+            owner: owner.clone(),
             request_id: String::new(),
             effect_id: String::new(),
             session_id: String::new(),
@@ -251,7 +252,8 @@ impl Record {
             unit = facts.reached.map(|reached| reached.unit),
             code = facts.code,
             reason = facts.reason.map(tracing::field::debug),
-            caller_id = self.caller.as_str(),
+            principal = some(self.owner.principal().recorded()),
+            caller_id = self.owner.caller_id(),
             request_id = some(&self.request_id),
             effect_id = some(&self.effect_id),
             session_id = some(&self.session_id),

@@ -10,7 +10,7 @@ use contracts::tavern::{
         script_sandbox_service_server::ScriptSandboxService,
     },
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use sandbox_engine::domain::violation::Violation;
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -47,7 +47,9 @@ impl ScriptSandboxService for Rpc {
         request: Request<ExecuteRequest>,
     ) -> Result<Response<ExecuteResponse>, Status> {
         let limits = self.sandbox.limits();
-        let script = inward::script(&self.sandbox, request.into_inner(), limits);
+        let context = CallContext::of(&request);
+        let principal = context.principal();
+        let script = inward::script(&self.sandbox, principal, request.into_inner(), limits);
         let executed = self.sandbox.execute(script.map_err(invalid)?).await;
         Ok(Response::new(outward::response(
             &executed.map_err(refused)?,

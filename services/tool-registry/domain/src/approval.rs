@@ -3,5 +3,5 @@
 mod digest;
 mod state;
 
-pub use digest::{digest_of, shown};
+pub use digest::{digest_of, digest_to_remember, shown};
 pub use state::{Approval, Consent, DecideError, Decision, State};

@@ -15,7 +15,7 @@ pub enum Layer {
     Workflow,
     /// The node of the workflow.
     Node,
-    /// The policy of the caller.
+    /// The rights of the principal that calls.
     Caller,
 }
 
@@ -73,7 +73,7 @@ pub struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Judges a tool that exists and works by each further layer.
+    /// Judges a tool that exists and works by each layer of the scope.
     pub fn layers(&self, tool: &Tool, catalogue: &Catalogue) -> Vec<LayerVerdict> {
         let inventory = match self.agent {
             Some(agent) => agent.judge(tool, catalogue),
@@ -83,8 +83,7 @@ impl Scope<'_> {
             Some(workflow) => workflow.judge(tool, catalogue),
             None => [Layer::Workflow, Layer::Node].map(|layer| LayerVerdict::passed(layer, "")),
         };
-        let caller = LayerVerdict::passed(Layer::Caller, "there are no identities yet");
-        vec![inventory, workflow, node, caller]
+        vec![inventory, workflow, node]
     }
 }
 

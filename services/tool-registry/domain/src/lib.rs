@@ -16,6 +16,7 @@
 //! - [`script_output`]: the meaning of a script's JSON answer.
 //! - [`availability`]: the availability of a tool in a scope.
 //! - [`approval`]: the approvals of calls by people.
+//! - [`identity`]: principals, their keys and the tools that they may call.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 
@@ -25,6 +26,7 @@ pub mod catalogue;
 pub mod definition;
 pub mod diagnostic;
 pub mod diff;
+pub mod identity;
 pub mod interface;
 pub mod manifest;
 pub mod naming;

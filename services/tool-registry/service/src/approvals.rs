@@ -3,26 +3,31 @@
 //! An approval is stored before its call begins to wait, so a restart loses none: the call's owner
 //! repeats its request, and finds the decision made meanwhile. Only [`Approvals::decide`] decides.
 
+mod approvers;
 mod policy;
 
 use std::sync::Arc;
 
 use approval_rules::{Ask, Judged, Judgement, Stricter};
 use call_outcome::{Category, Failure};
-use core_types::{Clock, IdSource, LoadDiagnostic, Timestamp};
+use core_types::{Clock, IdSource, LoadDiagnostic, Principal, Timestamp};
 use sql_store::SqliteDatabase;
 use tokio::sync::{Mutex, broadcast};
 use tool_domain::{
-    approval::{Approval, DecideError, Decision, State, digest_of},
+    approval::{Approval, DecideError, Decision, State, digest_to_remember},
     catalogue::Catalogue,
     tool::Tool,
 };
 
 pub use crate::store::approvals::ApprovalFilter;
-use crate::store::{
-    StoreError,
-    approvals::{ApprovalStore, SqliteApprovals, Stored},
+use crate::{
+    identities::Identities,
+    store::{
+        StoreError,
+        approvals::{ApprovalStore, SqliteApprovals, Stored},
+    },
 };
+pub use approvers::{Decider, NotDecider};
 pub use policy::{Approver, Policy, PolicyError};
 
 /// The most approvals that wait at once.
@@ -41,6 +46,10 @@ pub struct Wanted<'a> {
     pub effect_id: &'a str,
     /// The conversation; empty if none.
     pub conversation_id: &'a str,
+    /// The principal that the call acts for.
+    pub principal: &'a Principal,
+    /// The digest of the first request for the effect.
+    pub body: String,
     /// The run that makes the call; empty if none does.
     pub run_id: &'a str,
     /// The call as JSON, to start it again after a restart; empty if its owner requests it.
@@ -50,6 +59,8 @@ pub struct Wanted<'a> {
 /// The approval of a call, and whether it is new.
 #[derive(Debug)]
 pub enum FoundApproval {
+    /// The effect id belongs to another call, which waits or waited for people.
+    OfAnother,
     /// It was approved before for the whole conversation, by this approval.
     Remembered(String),
     /// An approval, pending or not.
@@ -83,6 +94,7 @@ pub struct Approvals {
 
 struct Inner {
     policy: Policy,
+    identities: Identities,
     store: Arc<dyn ApprovalStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
@@ -101,6 +113,7 @@ impl Approvals {
     /// Takes the rules, the people and an open database with the tables of this service.
     pub fn new(
         policy: Policy,
+        identities: Identities,
         database: SqliteDatabase,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn IdSource>,
@@ -108,6 +121,7 @@ impl Approvals {
         Self {
             inner: Arc::new(Inner {
                 policy,
+                identities,
                 store: Arc::new(SqliteApprovals::new(database)),
                 clock,
                 ids,
@@ -153,11 +167,6 @@ impl Approvals {
         )
     }
 
-    /// Returns the approver who has a key.
-    pub fn approver(&self, key: &str) -> Option<&Approver> {
-        self.inner.policy.approver(key)
-    }
-
     /// Returns the time.
     pub fn now(&self) -> Timestamp {
         self.inner.clock.now()
@@ -177,6 +186,10 @@ impl Approvals {
         let (tool, digest) = (wanted.tool.id(), wanted.tool.etag());
         let _changing = inner.changing.lock().await;
         if let Some(stored) = inner.store.of_effect(wanted.effect_id).await? {
+            let first = &stored.approval.body;
+            if !first.is_empty() && *first != wanted.body {
+                return Ok(Ok(FoundApproval::OfAnother));
+            }
             if stored.approval.tool_digest == digest {
                 let approval = inner.expired(stored).await?;
                 return Ok(Ok(FoundApproval::Approval(Box::new(approval))));
@@ -185,7 +198,7 @@ impl Approvals {
             inner.end(stored, State::Withdrawn).await?;
         }
         if !wanted.conversation_id.is_empty() {
-            let remembered = digest_of(tool, digest, "", &wanted.arguments);
+            let remembered = digest_to_remember(tool, digest, wanted.principal, &wanted.arguments);
             let remembered = inner.store.remembered(wanted.conversation_id, &remembered);
             if let Some(id) = remembered.await?
                 && let Some(stored) = inner.store.get(&id).await?
@@ -194,11 +207,8 @@ impl Approvals {
                 return Ok(Ok(FoundApproval::Remembered(id)));
             }
         }
-        if !inner.policy.could_decide(&ask.role, ask.needed) {
-            let message = format!(
-                "{tool} needs the approval of a person, and too few approvers are configured; the \
-                 operator names them in the approvals file"
-            );
+        if let Some(lacking) = inner.lacking_approvers(&ask, wanted.principal) {
+            let message = format!("{tool} needs the approval of a person, and {lacking}");
             return Ok(Err(refused("approval_unavailable", message)));
         }
         if inner.store.pending().await? >= MAX_PENDING {
@@ -210,6 +220,8 @@ impl Approvals {
         let approval = Approval {
             id: format!("apr_{}", inner.ids.next_uuid().simple()),
             state: State::Pending,
+            principal: wanted.principal.clone(),
+            body: wanted.body,
             run_id: wanted.run_id.to_owned(),
             effect_id: wanted.effect_id.to_owned(),
             tool_id: tool.to_owned(),
@@ -300,7 +312,7 @@ impl Approvals {
         }
     }
 
-    /// Records a decision; `remember` extends it to later calls of the conversation.
+    /// Records a decision of a person; `remember` extends it to later calls of the conversation.
     ///
     /// # Errors
     /// [`DecisionError`], and nothing is changed.
@@ -317,6 +329,10 @@ impl Approvals {
         let call_json = stored.call_json.clone();
         let mut approval = inner.expired(stored).await?;
         let remember = remember && decision.approved;
+        let decision = Decision {
+            own: inner.is_own(&approval.principal, decision.approver),
+            ..decision
+        };
         match approval.decide(decision, inner.clock.now()) {
             Err(error) => {
                 let approval = Box::new(approval);

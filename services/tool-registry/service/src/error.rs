@@ -12,6 +12,18 @@ pub enum Error {
     /// The registered tools cannot be read.
     #[error("the registered tools cannot be read")]
     Store(#[from] crate::store::StoreError),
+    /// Principals and keys cannot be read.
+    #[error("the principals and their keys cannot be read")]
+    Identities(#[source] crate::store::StoreError),
+    /// Keys exist, and the service is not in one process with the others.
+    #[error(
+        "the data directory {path} has keys, and services in processes of their own cannot prove themselves to \
+         each other yet; start `tavern serve` with it, or give this service another data directory"
+    )]
+    KeysNeedOneProcess {
+        /// The data directory.
+        path: String,
+    },
     /// The directory of workspaces cannot be used.
     #[error("the directory of workspaces cannot be used")]
     Workspaces(#[source] std::io::Error),

@@ -116,7 +116,7 @@ impl Ledger {
             .as_ref()
             .is_some_and(|request| Some(request.body_hash) == body);
         if body.is_some() && !same_body {
-            return Err(reused(effect));
+            return Err(reused(effect.as_str()));
         }
         let in_doubt = RunState::Finished(CallStatus::InDoubt.into());
         let decided = match summary.state == in_doubt {
@@ -215,7 +215,7 @@ impl Ledger {
             Ok(Created::New(writer)) => Ok(writer),
             // One task of this process executes an effect at a time and looks it up first.
             Ok(Created::Replayed(_)) | Err(CreateError::RequestIdConflict { .. }) => {
-                Err(reused(effect))
+                Err(reused(effect.as_str()))
             }
             Err(CreateError::Storage(error)) => Err(storage_failure(&error)),
             Err(error) => Err(grpc_kit::internal(&error)),
@@ -386,11 +386,13 @@ fn request_id_of(effect: &EffectId) -> Result<RequestId, Status> {
     })
 }
 
-fn reused(effect: &EffectId) -> Status {
-    let message =
-        format!("the effect id `{effect}` was used before with another tool or other arguments");
+/// Returns the refusal of a call whose effect id belongs to another one.
+pub fn reused(effect: &str) -> Status {
+    let message = format!(
+        "the effect id `{effect}` was used before: with another tool or other arguments, or by another principal"
+    );
     Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
-        .metadata("request_id", effect.as_str())
+        .metadata("request_id", effect)
         .into_status()
 }
 

@@ -8,6 +8,8 @@
 //! - [`tools`]: all tools, those of workflows and nodes included.
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
+//! - [`identities`]: principals, their keys and their rights.
+//! - [`bootstrap_offline`], [`replace_lost_keys`]: keys of an installation that does not run.
 //! - [`ledger`]: the durable record of each effect.
 //! - [`arguments`]: the arguments of a call as one value.
 //! - [`in_flight`], [`dispatch`]: a call in flight, and its execution by type of implementation.
@@ -16,8 +18,10 @@
 
 pub mod approvals;
 pub mod arguments;
+mod bootstrap;
 pub mod dispatch;
 pub mod error;
+pub mod identities;
 pub mod in_flight;
 pub mod ledger;
 pub mod peers;
@@ -31,7 +35,9 @@ pub mod store;
 pub mod tools;
 pub mod workspace;
 
+pub use bootstrap::{BootstrapError, bootstrap_offline, is_in_use, replace_lost_keys};
 pub use error::Error;
+pub use identities::{Identities, Rights};
 pub use peers::Peers;
 pub use service::{SERVICE, ToolRegistry, build, build_with};
 pub use settings::RegistrySettings;

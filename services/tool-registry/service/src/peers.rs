@@ -1,5 +1,6 @@
 //! The services that this one calls.
 
+use contracts::tavern::access::v1::Peer;
 use contracts::tavern::agent::v1::{
     knowledge_service_client::KnowledgeServiceClient, scene_service_client::SceneServiceClient,
     state_service_client::StateServiceClient,
@@ -15,16 +16,27 @@ pub struct Peers {
     pub agent: Transport,
     /// script-sandbox.
     pub sandbox: Transport,
+    /// Whether all of them, and this service, are parts of one process.
+    pub one_process: bool,
 }
 
 impl Peers {
     /// Takes the services behind the given transports.
     pub fn over(workflow: Transport, sandbox: Transport, agent: Transport) -> Self {
+        let own = |transport: Transport| transport.of_peer(Peer::ToolRegistry);
         Self {
-            workflow,
-            agent,
-            sandbox,
+            workflow: own(workflow),
+            agent: own(agent),
+            sandbox: own(sandbox),
+            one_process: false,
         }
+    }
+
+    /// Marks them as parts of this process: only there can keys be used.
+    #[must_use]
+    pub fn in_one_process(mut self) -> Self {
+        self.one_process = true;
+        self
     }
 }
 

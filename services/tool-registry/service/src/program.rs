@@ -1,9 +1,9 @@
 //! The tool registry as a program: the parts that grpc-kit starts and ends.
 
-use grpc_kit::{Need, Program, ServerSettings, Services};
+use grpc_kit::{Need, Program, ServerSettings, Services, program::Misplaced};
 use telemetry::TelemetrySettings;
 
-use crate::{Peers, RegistrySettings, ToolRegistry};
+use crate::{Error, Peers, RegistrySettings, ToolRegistry};
 
 impl Program for ToolRegistry {
     type Settings = RegistrySettings;
@@ -26,7 +26,11 @@ impl Program for ToolRegistry {
             grpc_kit::remote(&settings.sandbox)?,
             grpc_kit::remote(&settings.agent)?,
         );
-        Ok(crate::build(settings, peers).await?)
+        let built = crate::build(settings, peers).await;
+        built.map_err(|error| match error {
+            Error::KeysNeedOneProcess { .. } => Misplaced(error.into()).into(),
+            error => error.into(),
+        })
     }
 
     fn services(&self) -> Services {

@@ -3,6 +3,7 @@
 //! - [`CatalogueRpc`] with `tools`, `backends`, `availability`: adding, deleting, lookup, validation, and
 //!   whether a tool can be called.
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
+//! - [`IdentityRpc`]: credentials, principals and keys.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: the common parts of lists and refusals.
@@ -16,6 +17,7 @@ mod call_service;
 mod calls;
 mod catalogue;
 pub mod convert;
+mod identities;
 mod page;
 mod refusal;
 mod tools;
@@ -28,6 +30,8 @@ use tonic::{Response, Status};
 pub use approvals::ApprovalRpc;
 pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
+pub use identities::IdentityRpc;
+pub(crate) use identities::bootstrap;
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

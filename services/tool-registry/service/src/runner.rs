@@ -2,6 +2,7 @@
 //!
 //! - [`calls`]: each effect at most once.
 //! - [`agents`]: the agents above a call, their inventories and rules.
+//! - [`rights`]: whether a principal may call a tool.
 //! - [`invocation`]: runs that execute the calls of a text.
 //! - `retention`: the deletion of old entries of the ledger and approvals.
 
@@ -9,3 +10,4 @@ pub mod agents;
 pub mod calls;
 pub mod invocation;
 pub(crate) mod retention;
+pub mod rights;

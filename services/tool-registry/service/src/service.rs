@@ -6,6 +6,7 @@ use std::{path::Path, sync::Arc};
 use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
+    identity_service_server::IdentityServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
 };
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
@@ -31,10 +32,11 @@ use crate::{
         script::Scripts,
     },
     error::Error,
+    identities::Identities,
     ledger::Ledger,
     peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::{ApprovalRpc, CallRpc, CatalogueRpc},
+    rpc::{ApprovalRpc, CallRpc, CatalogueRpc, IdentityRpc},
     runner::{
         agents::Agents,
         calls::{Calls, handles},
@@ -56,6 +58,7 @@ pub struct ToolRegistry {
     tools: Tools,
     agents: Agents,
     approvals: Approvals,
+    identities: Identities,
     calls: Calls,
     invocations: Invocations,
     effects: RunLogs,
@@ -96,11 +99,12 @@ pub async fn build_with(
     ids: Arc<dyn IdSource>,
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
-    let database = SqliteOptions::new(data.file("tool-registry.db")?);
-    let database = SqliteDatabase::open(database, &[documents::MIGRATIONS, MIGRATIONS]).await?;
+    let database = open_database(&data).await?;
     let policy = Policy::load(&settings.approvals_file)?;
+    let identities = load_identities(&database, &clock, (&data, peers.one_process)).await?;
     let approvals = Approvals::new(
         policy,
+        identities.clone(),
         database.clone(),
         Arc::clone(&clock),
         Arc::clone(&ids),
@@ -131,9 +135,7 @@ pub async fn build_with(
         backends.clone(),
     );
     tools.restore().await?;
-    for finding in approvals.findings(&tools.catalogue()) {
-        tracing::warn!(path = %settings.approvals_file.display(), %finding, "a rule for approvals may have no effect");
-    }
+    report(&approvals, &tools, &settings.approvals_file);
     let dispatcher = Dispatcher {
         builtins: Builtins::new(
             workspaces,
@@ -152,7 +154,7 @@ pub async fn build_with(
         tools.clone(),
         dispatcher,
         ledger,
-        approvals.clone(),
+        (approvals.clone(), identities.clone()),
         agents.clone(),
         runs.clone(),
         settings.call_limits(),
@@ -163,6 +165,7 @@ pub async fn build_with(
         tools,
         agents,
         approvals,
+        identities,
         calls,
         invocations,
         effects,
@@ -188,7 +191,7 @@ impl ToolRegistry {
     pub fn services_beside_gateway(&self) -> Services {
         let catalogue = CatalogueRpc::new(
             self.tools.clone(),
-            self.agents.clone(),
+            (self.agents.clone(), self.identities.clone()),
             self.approvals.clone(),
             Arc::clone(&self.plugins),
         );
@@ -199,6 +202,15 @@ impl ToolRegistry {
             .add(ApprovalServiceServer::new(ApprovalRpc::new(
                 self.calls.clone(),
             )))
+            .add(IdentityServiceServer::new(IdentityRpc::new(
+                self.identities.clone(),
+                self.tools.clone(),
+            )))
+    }
+
+    /// Returns principals, their keys and their rights.
+    pub fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// Continues the work that a crash cut off: open invocations and unsettled effects. Call it
@@ -246,6 +258,45 @@ fn neighbours_of(peers: &Peers, own: Transport) -> Neighbours {
     Neighbours::new(own)
         .with(RunOwner::Workflow, peers.workflow.clone())
         .with(RunOwner::Agent, peers.agent.clone())
+}
+
+/// Logs the findings about the file of rules and approvers.
+fn report(approvals: &Approvals, tools: &Tools, file: &Path) {
+    for finding in approvals.findings(&tools.catalogue()) {
+        tracing::warn!(path = %file.display(), %finding, "a rule for approvals may have no effect");
+    }
+    if approvals.refuses_file() {
+        tracing::warn!(
+            path = %file.display(),
+            "the approvers of the file are no longer accepted, as keys of principals exist; \
+             `tavern keys import-approvers` makes principals of them"
+        );
+    }
+}
+
+/// Loads principals and keys. With a key, the service works only in one process with the others.
+async fn load_identities(
+    database: &SqliteDatabase,
+    clock: &Arc<dyn Clock>,
+    (data, one_process): (&DataDir, bool),
+) -> Result<Identities, Error> {
+    let identities = Identities::load(database.clone(), Arc::clone(clock), one_process).await;
+    let identities = identities.map_err(Error::Identities)?;
+    match identities.is_open() || one_process {
+        true => Ok(identities),
+        false => Err(Error::KeysNeedOneProcess {
+            path: data.path().display().to_string(),
+        }),
+    }
+}
+
+/// The file of definitions, approvals and principals.
+pub(crate) const DATABASE: &str = "tool-registry.db";
+
+/// Opens the database of definitions, approvals and principals.
+pub(crate) async fn open_database(data: &DataDir) -> Result<SqliteDatabase, Error> {
+    let options = SqliteOptions::new(data.file(DATABASE)?);
+    Ok(SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?)
 }
 
 async fn open_log(data: &DataDir, name: &str) -> Result<RunLogs, Error> {

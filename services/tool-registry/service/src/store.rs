@@ -1,6 +1,7 @@
-//! Approvals as they are stored. Tools and gRPC servers that the operator added are [`documents`].
+//! Approvals and principals as they are stored. Tools and gRPC servers that the operator added are [`documents`].
 
 pub(crate) mod approvals;
+pub(crate) mod identities;
 
 use core_types::Tenant;
 use documents::Collection;

@@ -67,7 +67,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use call_outcome::{Category, Failure};
-use grpc_kit::CallContext;
+use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
+use grpc_kit::{CallContext, Outbound};
 use run_client::CallClient;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
@@ -161,6 +162,11 @@ impl Runner {
     /// Returns the services for the calls of `context`.
     pub fn peers(&self, context: &CallContext) -> Clients {
         self.peers.with(context)
+    }
+
+    /// Returns the registry's knowledge of principals, for the service's own questions about them.
+    pub fn identities(&self) -> IdentityServiceClient<Outbound> {
+        self.peers.identities()
     }
 }
 

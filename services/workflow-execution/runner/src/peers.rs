@@ -1,11 +1,13 @@
 //! The services that nodes need.
 
+use contracts::tavern::access::v1::Peer;
 use contracts::tavern::agent::v1::{
     ListModelsRequest, conversation_service_client::ConversationServiceClient,
     model_service_client::ModelServiceClient,
 };
 use contracts::tavern::registry::v1::{
-    CallState, tool_registry_service_client::ToolRegistryServiceClient,
+    CallState, identity_service_client::IdentityServiceClient,
+    tool_registry_service_client::ToolRegistryServiceClient,
 };
 use contracts::tavern::sandbox::v1::{
     ListRuntimesRequest, script_sandbox_service_client::ScriptSandboxServiceClient,
@@ -49,6 +51,8 @@ pub struct Clients {
 impl Peers {
     /// Reaches the registry, the sandbox and the agent runtime over transports.
     pub fn over(registry: Transport, sandbox: Transport, agent: Transport) -> Self {
+        let own = |transport: Transport| transport.of_peer(Peer::WorkflowExecution);
+        let (registry, sandbox, agent) = (own(registry), own(sandbox), own(agent));
         Self {
             neighbours: Neighbours::new(registry.clone()).with(RunOwner::Agent, agent.clone()),
             calls: CallClient::new(registry.clone()),
@@ -56,6 +60,11 @@ impl Peers {
             sandbox,
             agent,
         }
+    }
+
+    /// Returns the registry's knowledge of principals, for the service's own questions about them.
+    pub fn identities(&self) -> IdentityServiceClient<Outbound> {
+        IdentityServiceClient::new(self.registry.outermost())
     }
 
     /// Returns the services for the calls of `context`.

@@ -14,6 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{FutureExt, future::BoxFuture};
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{
@@ -84,6 +85,8 @@ pub(super) struct Bounds {
     pub(super) idle: Option<Duration>,
     /// The drain that ends it early, and the time until then.
     pub(super) drain: Option<(Drain, Duration)>,
+    /// Ends a stream whose caller may no longer have it.
+    pub(super) ended: Option<BoxFuture<'static, Status>>,
     /// Closes the connection, for a peer that does not read.
     pub(super) close: Option<CancellationToken>,
     /// The bound of large messages to the peer.
@@ -111,6 +114,7 @@ pub(super) struct ResponseBody {
     deadline: Pin<Box<Sleep>>,
     idle: Option<(Duration, Pin<Box<Sleep>>)>,
     drain: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    ended: Option<BoxFuture<'static, Status>>,
     /// The status that ends the body once its last good messages are out.
     ending: Option<Status>,
     watchdog: Option<Watchdog>,
@@ -174,6 +178,7 @@ impl ResponseBody {
                 };
                 Box::pin(ended) as Pin<Box<dyn Future<Output = ()> + Send>>
             }),
+            ended: bounds.ended,
             ending: None,
             watchdog,
             large_message: bounds.large_message,
@@ -203,7 +208,10 @@ impl ResponseBody {
         {
             return Some(draining());
         }
-        None
+        match self.ended.as_mut().map(|ended| ended.poll_unpin(cx)) {
+            Some(Poll::Ready(status)) => Some(status),
+            Some(Poll::Pending) | None => None,
+        }
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Polled> {

@@ -241,6 +241,7 @@ async fn answer(
     http: Option<axum::Router>,
     mut request: Request<Incoming>,
 ) -> Response<Body> {
+    call::hide_credentials(request.headers_mut());
     if http.is_some() {
         // Here, before any reader, so that the protocol of the request makes no difference.
         call::remove_headers_of_services(request.headers_mut());

@@ -69,7 +69,7 @@ impl RecordedWaits {
             }
             Kind::NodeWoken(woken) => {
                 if woken.cause() == WakeCause::Answer {
-                    let digest = digest(&woken.wait_id, &woken.payload_json);
+                    let digest = digest(&woken.principal, &woken.wait_id, &woken.payload_json);
                     self.see(&answer_key(&woken.request_id), digest);
                 }
                 self.wake(woken);
@@ -189,7 +189,7 @@ impl RecordedWaits {
 
     /// Adds a signal.
     pub(super) fn receive(&mut self, signal: common::SignalReceived) {
-        let digest = digest(&signal.name, &signal.payload_json);
+        let digest = digest(&signal.principal, &signal.name, &signal.payload_json);
         self.see(&signal_key(&signal.signal_id), digest);
         self.received += 1;
         self.signal_bytes += signal.payload_json.len();
@@ -260,13 +260,13 @@ pub(super) fn woken_by_signal(
         cause: WakeCause::Signal.into(),
         payload_json: signal.payload_json.clone(),
         request_id: signal.signal_id.clone(),
-        answered_by: String::new(),
+        ..common::NodeWoken::default()
     }
 }
 
-/// Returns the digest of a signal or an answer.
-pub(super) fn digest(name: &str, payload_json: &str) -> Hash {
-    Hash::of(format!("{name}\0{payload_json}").as_bytes())
+/// Returns the digest of a principal's signal or answer.
+pub(super) fn digest(principal: &str, name: &str, payload_json: &str) -> Hash {
+    Hash::of(format!("{principal}\0{name}\0{payload_json}").as_bytes())
 }
 
 /// Returns the key under which the id of a signal is noted; none for an empty id.

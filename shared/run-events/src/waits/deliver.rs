@@ -3,7 +3,7 @@
 use contracts::tavern::common::v1::run_event::Kind;
 use contracts::tavern::common::v1::{self as common, ErrorReason, WaitKind, WakeCause};
 use contracts::tavern::run::v1::{AnswerWaitRequest, SignalRunRequest};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use json_schema::{Schema, nearest_names, parse_json_strict};
 use run_log::AppendError;
 use serde_json::Value;
@@ -27,16 +27,21 @@ impl Waits {
     ///
     /// # Errors
     /// INVALID_FIELDS, REQUEST_ID_REUSED, LIMIT_EXCEEDED, RUN_FINISHED, or a storage that does not work.
-    pub(crate) async fn signal(&self, request: SignalRunRequest) -> Result<bool, Failure> {
+    pub(crate) async fn signal(
+        &self,
+        context: &CallContext,
+        request: SignalRunRequest,
+    ) -> Result<bool, Failure> {
         let payload = self.check_signal(&request)?;
         let signal = common::SignalReceived {
             name: request.name,
             signal_id: request.signal_id,
             payload_json: payload.to_string(),
+            principal: context.principal().recorded().to_owned(),
         };
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
-        let used_for = digest(&signal.name, &signal.payload_json);
+        let used_for = digest(&signal.principal, &signal.name, &signal.payload_json);
         if let Some(replayed) = replayed(
             &board,
             &signal_key(&signal.signal_id),
@@ -68,13 +73,19 @@ impl Waits {
     ///
     /// # Errors
     /// NOT_WAITING, INVALID_FIELDS, REQUEST_ID_REUSED, RUN_FINISHED, or a storage that does not work.
-    pub(crate) async fn answer(&self, request: AnswerWaitRequest) -> Result<bool, Failure> {
+    pub(crate) async fn answer(
+        &self,
+        context: &CallContext,
+        request: AnswerWaitRequest,
+    ) -> Result<bool, Failure> {
         let answer = parse("answer_json", &request.answer_json)?;
         let answer_json = answer.to_string();
+        let answered_by = context.caller_name("answered_by", request.answered_by)?;
+        let principal = context.principal().recorded();
         let key = answer_key(&request.request_id);
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
-        let used_for = digest(&request.wait_id, &answer_json);
+        let used_for = digest(principal, &request.wait_id, &answer_json);
         if let Some(replayed) = replayed(&board, &key, used_for, "request_id")? {
             return Ok(replayed);
         }
@@ -88,7 +99,8 @@ impl Waits {
             cause: WakeCause::Answer.into(),
             payload_json: answer_json,
             request_id: request.request_id,
-            answered_by: request.answered_by,
+            answered_by,
+            principal: principal.to_owned(),
         };
         self.record(vec![Kind::NodeWoken(woken.clone())]).await?;
         board.see(&key, used_for);
@@ -140,7 +152,9 @@ fn replayed(
 ) -> Result<Option<bool>, Failure> {
     match board.seen(key, used_for) {
         Some(false) => {
-            let message = format!("the {field} was used with another body; use a new one");
+            let message = format!(
+                "the {field} was used with another body or by another caller; use a new one"
+            );
             let failure = Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message);
             Err(failure)
         }

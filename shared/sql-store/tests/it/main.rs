@@ -96,6 +96,18 @@ async fn a_file_has_one_owner_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_file_is_in_use_while_a_process_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    assert!(!SqliteDatabase::is_in_use(&path).unwrap());
+    assert!(dir.path().read_dir().unwrap().next().is_none());
+    let first = open(&path, &[]).await.unwrap();
+    assert!(SqliteDatabase::is_in_use(&path).unwrap());
+    first.close().await;
+    assert!(!SqliteDatabase::is_in_use(&path).unwrap());
+}
+
+#[tokio::test]
 async fn readers_cannot_write() {
     let dir = tempfile::tempdir().unwrap();
     let table = migrations("a", &["CREATE TABLE t (x)"]);

@@ -10,8 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contracts::tavern::common::v1::Durability;
 use contracts::tavern::gateway::v1::ParseTextRequest;
-use contracts::tavern::registry::v1::CallToolRequest;
 use contracts::tavern::registry::v1::call_service_client::CallServiceClient;
+use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
+use contracts::tavern::registry::v1::{CallToolRequest, GetCallerRequest};
+use grpc_kit::Transport;
 
 use crate::harness::{Effort, at_once, one_by_one};
 use crate::series::{Series, Unit};
@@ -31,6 +33,9 @@ const MANY: usize = 16;
 /// The goals for the seconds of a call, in process and over loopback.
 const TIME_GOALS: [f64; 2] = [200e-6, 300e-6];
 
+/// The goal for the seconds that a call with a key takes longer.
+const DOOR_GOAL: f64 = 20e-6;
+
 /// The goal for the calls per second.
 const RATE_GOAL: f64 = 15e3;
 
@@ -42,7 +47,30 @@ pub(super) async fn run(effort: &Effort) -> anyhow::Result<Vec<Figure>> {
     }
     figures.extend(over_socket(&tavern, effort).await?);
     tavern.stop().await;
+    figures.push(with_key(effort).await?);
     Ok(figures)
+}
+
+/// A call of a client with a key that the door remembers, compared with the same call of a peer.
+async fn with_key(effort: &Effort) -> anyhow::Result<Figure> {
+    let tavern = InProcess::start(effort).await?;
+    let ask = |way: &Transport| {
+        let identities = IdentityServiceClient::new(way.outermost());
+        move |_| {
+            let mut identities = identities.clone();
+            async move {
+                identities.get_caller(GetCallerRequest {}).await?;
+                Ok(())
+            }
+        }
+    };
+    let client = ask(&tavern.behind_door().await?);
+    let peer = ask(&tavern.transport());
+    let (ours, floor) = times(&client, &peer, effort).await?;
+    tavern.stop().await;
+    let goal = floor.median() + DOOR_GOAL;
+    let figure = Figure::new("GetCaller in process, with a key", ours);
+    Ok(figure.floor("the same call of a peer", floor).goal(goal))
 }
 
 /// The parts of the way, and the floor over a socket, each compared with an echo in process.

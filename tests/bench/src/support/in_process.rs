@@ -12,6 +12,8 @@ use contracts::tavern::gateway::v1::invoke_text_request::Target;
 use contracts::tavern::gateway::v1::{
     CallsTarget, InvokeTextRequest, InvokeTextResponse, ToolScope,
 };
+use contracts::tavern::registry::v1::BootstrapRequest;
+use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
 use grpc_kit::{Outbound, ServerSettings, Shutdown, Transport};
 use tempfile::TempDir;
 use tonic::transport::{Channel, Endpoint};
@@ -68,6 +70,18 @@ impl InProcess {
     /// Returns a way to every service, in memory.
     pub(crate) fn transport(&self) -> Transport {
         grpc_kit::local(&self.tavern.services())
+    }
+
+    /// Returns a way to every service, in memory, for a client with the first key, which this makes.
+    ///
+    /// # Errors
+    /// A key exists.
+    pub(crate) async fn behind_door(&self) -> anyhow::Result<Transport> {
+        let mut identities = IdentityServiceClient::new(self.transport().outermost());
+        let made = identities.bootstrap(BootstrapRequest::default()).await?;
+        let key = format!("Bearer {}", made.into_inner().secret_key);
+        let way = grpc_kit::local_behind(&self.tavern.services(), self.tavern.door());
+        Ok(way.authorized(key.try_into()?))
     }
 
     /// Returns the gateway, in memory.

@@ -3,6 +3,7 @@
 mod agents;
 mod backends;
 mod calls;
+mod keys;
 mod local;
 
 use std::process::{Command, Output, Stdio};

@@ -99,3 +99,12 @@ async fn a_person_holds_a_conversation_and_finds_and_decides_all_that_waits() ->
     let client = client("people.mjs", &world.stack.address(), "pictures")?;
     run(client).await.map(drop)
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_with_keys_log_in_follow_decide_and_log_out() -> anyhow::Result<()> {
+    let directory = tempfile::tempdir()?;
+    deploy(directory.path())?;
+    let stack = Stack::builder().deploy(directory.path()).start().await?;
+    let client = client("login.mjs", &stack.address(), "pictures")?;
+    run(client).await.map(drop)
+}

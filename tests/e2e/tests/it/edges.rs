@@ -50,6 +50,35 @@ async fn a_chat_client_gets_an_agent_of_five_processes() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn foreign_clients_send_a_key() -> anyhow::Result<()> {
+    let stack = Stack::builder().with_keys().start().await?;
+    for name in ["openai", "session", "cuts"] {
+        play_with_a_key(&stack, part(&stack.address(), name)?).await?;
+    }
+    let deploy = tempfile::tempdir()?;
+    a2a::prepare(deploy.path())?;
+    let stack = Stack::builder().deploy(deploy.path()).with_keys();
+    let stack = stack.start().await?;
+    play_with_a_key(&stack, a2a::official_client(&stack.address())?).await
+}
+
+/// Runs a client, which fails without the key of the stack and has everything with it.
+async fn play_with_a_key(stack: &Stack, mut client: Command) -> anyhow::Result<()> {
+    client.env("TAVERN_TEST_CUTS", "3");
+    let without = run(client_without_a_key(&client)).await;
+    ensure!(without.is_err(), "a client without a key is served");
+    client.env("TAVERN_KEY_FILE", stack.key_file());
+    run(client).await.map(drop)
+}
+
+/// Returns the same client again.
+fn client_without_a_key(client: &Command) -> Command {
+    let mut again = Command::new(client.get_program());
+    again.args(client.get_args());
+    again
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_chat_client_that_closes_its_stream_ends_the_turn() -> anyhow::Result<()> {
     play(
         &Stack::builder().deploy(failing_agents()).start().await?,

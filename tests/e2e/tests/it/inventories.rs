@@ -174,6 +174,7 @@ async fn explained(
     let request = ExplainAvailabilityRequest {
         tool_ids: names.iter().map(|name| (*name).to_owned()).collect(),
         scope: Some(scope),
+        ..ExplainAvailabilityRequest::default()
     };
     let explained = stack.registry().explain_availability(request).await?;
     let tools = explained.into_inner().tools.into_iter();

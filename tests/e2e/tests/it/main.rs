@@ -2,6 +2,7 @@
 #![expect(clippy::panic, reason = "a test fails by panicking")]
 
 mod a2a;
+mod access;
 mod approvals;
 mod availability;
 mod cancel;
@@ -48,6 +49,7 @@ mod rules;
 mod same_task;
 mod scenes;
 mod schedules;
+mod secrets;
 mod shortening;
 mod streams;
 mod sub_agents;

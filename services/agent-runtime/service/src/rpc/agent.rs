@@ -69,10 +69,11 @@ impl AgentRpc {
     /// Sends a message to a turn, as SteerTurn does.
     pub(super) async fn steer(
         &self,
+        context: &CallContext,
         request: SteerTurnRequest,
     ) -> Result<SteerTurnResponse, Status> {
         let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
-        steering::steer(runner, runs, request).await
+        steering::steer(runner, runs, context, request).await
     }
 }
 
@@ -84,7 +85,7 @@ impl Inner {
     ) -> Result<StartTurnResponse, Failure> {
         // The remaining budgets of a caller may differ when it repeats the request.
         let grant = request.grant.take().unwrap_or_default();
-        let body_hash = request_hash(&request);
+        let body_hash = request_hash(context, &request);
         let asked = start::read(&request, self.ids.as_ref())?;
         let turn = NewTurn {
             profile_id: request.profile_id,
@@ -127,7 +128,9 @@ impl AgentService for AgentRpc {
         &self,
         request: Request<SteerTurnRequest>,
     ) -> Result<Response<SteerTurnResponse>, Status> {
-        Ok(Response::new(self.steer(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let steered = self.steer(&context, request.into_inner()).await?;
+        Ok(Response::new(steered))
     }
 
     type ExportTurnStream = BoxStream<'static, Result<ExportTurnResponse, Status>>;
@@ -148,7 +151,9 @@ impl AgentService for AgentRpc {
         request: Request<EditBudgetsRequest>,
     ) -> Result<Response<EditBudgetsResponse>, Status> {
         let (runner, runs) = (self.inner.turns.runner(), &self.inner.runs);
-        let edited = steering::edit_budgets(runner, runs, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let request = request.into_inner();
+        let edited = steering::edit_budgets(runner, runs, &context, request).await?;
         Ok(Response::new(edited))
     }
 
@@ -157,7 +162,7 @@ impl AgentService for AgentRpc {
         request: Request<ForkTurnRequest>,
     ) -> Result<Response<ForkTurnResponse>, Status> {
         let context = CallContext::of(&request);
-        let new = fork::read(request.into_inner(), self.inner.ids.as_ref())?;
+        let new = fork::read(&context, request.into_inner(), self.inner.ids.as_ref())?;
         let (run, replayed) = self.inner.turns.fork(context, new).await?;
         let run = Some(run);
         Ok(Response::new(ForkTurnResponse { run, replayed }))

@@ -52,7 +52,7 @@ impl ConversationRpc {
         context: &CallContext,
         request: CompactConversationRequest,
     ) -> Result<CompactConversationResponse, Failure> {
-        let body_hash = request_hash(&request);
+        let body_hash = request_hash(context, &request);
         let conversation_id = checked_id(&request.conversation_id)?;
         self.conversations.get(&conversation_id).await?;
         let profile_id = match request.profile_id.as_str() {
@@ -166,7 +166,11 @@ impl ConversationRpc {
         })
     }
 
-    async fn branch(&self, request: &BranchConversationRequest) -> Result<Branched, Failure> {
+    async fn branch(
+        &self,
+        context: &CallContext,
+        request: &BranchConversationRequest,
+    ) -> Result<Branched, Failure> {
         let from = checked_id(&request.conversation_id)?;
         if !request.request_id.is_empty() {
             RequestId::new(request.request_id.as_str()).map_err(|error| {
@@ -175,7 +179,7 @@ impl ConversationRpc {
         }
         let named = (!request.request_id.is_empty()).then(|| NamedRequest {
             id: request.request_id.clone(),
-            body: request_hash(request),
+            body: request_hash(context, request),
         });
         let count = usize::try_from(request.message_count).unwrap_or(usize::MAX);
         let key = branch_key(self.ids.as_ref(), &from, &request.request_id);
@@ -187,6 +191,7 @@ impl ConversationRpc {
 
     async fn append(
         &self,
+        context: &CallContext,
         request: AppendMessagesRequest,
     ) -> Result<(Conversation, bool), Failure> {
         let mut failure = Failure::invalid_fields();
@@ -206,21 +211,21 @@ impl ConversationRpc {
             &request.conversation_id,
             request.expected_revision,
             messages,
-            append_request(&request),
+            append_request(context, &request),
         );
         appended.await
     }
 }
 
 /// Returns the name and the digest of a request; none if it is never repeated.
-fn append_request(request: &AppendMessagesRequest) -> Option<NamedRequest> {
+fn append_request(context: &CallContext, request: &AppendMessagesRequest) -> Option<NamedRequest> {
     let messages = AppendMessagesRequest {
         messages: request.messages.clone(),
         ..AppendMessagesRequest::default()
     };
     (!request.request_id.is_empty()).then(|| NamedRequest {
         id: request.request_id.clone(),
-        body: request_hash(&messages),
+        body: request_hash(context, &messages),
     })
 }
 
@@ -300,7 +305,8 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<BranchConversationRequest>,
     ) -> Result<Response<BranchConversationResponse>, Status> {
-        let branched = self.branch(&request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let branched = self.branch(&context, &request.into_inner()).await?;
         Ok(Response::new(BranchConversationResponse {
             message_count: u32::try_from(branched.messages).unwrap_or(u32::MAX),
             replayed: branched.replayed,
@@ -312,7 +318,8 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<AppendMessagesRequest>,
     ) -> Result<Response<AppendMessagesResponse>, Status> {
-        let (conversation, replayed) = self.append(request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let (conversation, replayed) = self.append(&context, request.into_inner()).await?;
         Ok(Response::new(AppendMessagesResponse {
             conversation: Some(write(conversation)),
             replayed,

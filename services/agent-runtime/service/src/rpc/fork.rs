@@ -3,7 +3,7 @@
 use agent_store::conversations::branch_key;
 use contracts::tavern::agent::v1::{ForkTurnRequest, fork_turn_request::Edit as Written};
 use core_types::IdSource;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
 
 use super::{check_request_id, start};
@@ -11,10 +11,14 @@ use crate::runner::turns::NewFork;
 use turn_log::fork::Edit;
 
 /// Reads a request.
-pub(super) fn read(request: ForkTurnRequest, ids: &dyn IdSource) -> Result<NewFork, Failure> {
+pub(super) fn read(
+    context: &CallContext,
+    request: ForkTurnRequest,
+    ids: &dyn IdSource,
+) -> Result<NewFork, Failure> {
     check_request_id(&request.request_id)?;
     let mut failure = Failure::invalid_fields();
-    let body_hash = request_hash(&request);
+    let body_hash = request_hash(context, &request);
     let edit = request.edit.map(|edit| match edit {
         Written::AnswerText(text) => Edit::Answer(checked("answer_text", text, &mut failure)),
         Written::FailureMessage(text) => {

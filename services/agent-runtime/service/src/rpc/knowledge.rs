@@ -16,7 +16,7 @@ use contracts::tavern::agent::v1::{
     knowledge_service_server::KnowledgeService,
 };
 use core_types::Tenant;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
@@ -148,9 +148,10 @@ impl KnowledgeRpc {
 
     async fn write(
         &self,
+        context: &CallContext,
         request: WriteKnowledgeEntryRequest,
     ) -> Result<WriteKnowledgeEntryResponse, Failure> {
-        let body = request_hash(&request);
+        let body = request_hash(context, &request);
         super::check_request_id(&request.request_id)?;
         if request.text.len() > MAX_TEXT_BYTES {
             let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
@@ -254,7 +255,9 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<WriteKnowledgeEntryRequest>,
     ) -> Result<Response<WriteKnowledgeEntryResponse>, Status> {
-        Ok(Response::new(self.write(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let written = self.write(&context, request.into_inner()).await?;
+        Ok(Response::new(written))
     }
 
     async fn delete_knowledge_entry(

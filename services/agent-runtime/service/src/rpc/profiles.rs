@@ -168,7 +168,7 @@ impl ProfileService for ProfileRpc {
     ) -> Result<Response<PutProfileResponse>, Status> {
         let context = CallContext::of(&request);
         let request = request.into_inner();
-        let body_hash = request_hash(&request);
+        let body_hash = request_hash(&context, &request);
         let request_id = request.request_id.as_str();
         if !request_id.is_empty() {
             RequestId::new(request_id).map_err(|error| {

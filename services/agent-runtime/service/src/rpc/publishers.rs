@@ -67,13 +67,17 @@ impl Publishers {
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING.
-    pub(super) fn caller(&self, run_id: &str, name: &str) -> Result<Publisher, Failure> {
+    pub(super) fn caller(&self, run_id: &str, name: String) -> Result<Publisher, Failure> {
         Ok(Publisher {
             running: self.scene(run_id)?,
             instance: None,
             source: Source {
                 kind: SourceKind::Caller,
-                id: if name.is_empty() { "caller" } else { name }.to_owned(),
+                id: if name.is_empty() {
+                    "caller".to_owned()
+                } else {
+                    name
+                },
                 run_id: String::new(),
             },
             chain: Vec::new(),

@@ -162,7 +162,7 @@ impl SceneRpc {
         context: CallContext,
         request: StartSceneRequest,
     ) -> Result<StartSceneResponse, Failure> {
-        let body_hash = request_hash(&request);
+        let body_hash = request_hash(&context, &request);
         let before = self
             .runner
             .started_before(&request.request_id, body_hash)
@@ -251,7 +251,11 @@ impl SceneRpc {
         }
     }
 
-    async fn sleep(&self, request: SleepInstanceRequest) -> Result<SleepInstanceResponse, Failure> {
+    async fn sleep(
+        &self,
+        context: &CallContext,
+        request: SleepInstanceRequest,
+    ) -> Result<SleepInstanceResponse, Failure> {
         let mut failure = Failure::invalid_fields();
         for (index, pattern) in request.wake_on.iter().enumerate() {
             if !is_pattern(pattern) {
@@ -279,20 +283,28 @@ impl SceneRpc {
                 wake_on: request.wake_on,
             },
             request_id: request.request_id,
+            principal: context.principal().clone(),
         };
         let (answer, answered) = oneshot::channel();
-        let slept = ask(&known.running, Asked::Sleep(asleep, answer), answered).await?;
+        let slept = ask(&known.running, Asked::Sleep(asleep, answer), answered).await??;
         Ok(SleepInstanceResponse {
             wake_time: slept.until.map(timestamp_to_proto),
             replayed: slept.replayed,
         })
     }
 
-    async fn publish(&self, request: PublishEventRequest) -> Result<PublishEventResponse, Failure> {
+    async fn publish(
+        &self,
+        context: &CallContext,
+        request: PublishEventRequest,
+    ) -> Result<PublishEventResponse, Failure> {
         let payload = check(&request)?;
         let priority = wire::priority_from_proto(request.priority());
         let publisher = match request.scene {
-            Some(Named::RunId(run_id)) => self.publishers.caller(&run_id, &request.source_id)?,
+            Some(Named::RunId(run_id)) => {
+                let name = context.caller_name("source_id", request.source_id)?;
+                self.publishers.caller(&run_id, name)?
+            }
             Some(Named::ConversationId(id)) => self.publishers.agent(&id).await?,
             None => return Err(super::publishers::unnamed()),
         };
@@ -308,6 +320,7 @@ impl SceneRpc {
             chain: publisher.chain,
             correlation_id: request.correlation_id,
             request_id: request.request_id,
+            principal: context.principal().clone(),
         };
         let (answer, answered) = oneshot::channel();
         let published = ask(
@@ -476,7 +489,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<SleepInstanceRequest>,
     ) -> Result<Response<SleepInstanceResponse>, Status> {
-        Ok(Response::new(self.sleep(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let slept = self.sleep(&context, request.into_inner()).await?;
+        Ok(Response::new(slept))
     }
 
     async fn wake_instance(
@@ -493,6 +508,8 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<PublishEventRequest>,
     ) -> Result<Response<PublishEventResponse>, Status> {
-        Ok(Response::new(self.publish(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let published = self.publish(&context, request.into_inner()).await?;
+        Ok(Response::new(published))
     }
 }

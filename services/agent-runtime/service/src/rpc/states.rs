@@ -9,7 +9,7 @@ use contracts::tavern::agent::v1::{
     UpdatePrivateStateRequest, UpdatePrivateStateResponse, UpdateWorldStateRequest,
     UpdateWorldStateResponse, state_service_server::StateService,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::{Request, Response, Status};
 
@@ -62,9 +62,10 @@ impl StateRpc {
 
     async fn update(
         &self,
+        context: &CallContext,
         request: UpdatePrivateStateRequest,
     ) -> Result<UpdatePrivateStateResponse, Failure> {
-        let hash = request_hash(&request);
+        let hash = request_hash(context, &request);
         let operations = operations(&request.request_id, &request.operations)?;
         let owner = self
             .states
@@ -103,8 +104,12 @@ impl StateRpc {
         })
     }
 
-    async fn update_goal(&self, request: UpdateGoalRequest) -> Result<UpdateGoalResponse, Failure> {
-        let hash = request_hash(&request);
+    async fn update_goal(
+        &self,
+        context: &CallContext,
+        request: UpdateGoalRequest,
+    ) -> Result<UpdateGoalResponse, Failure> {
+        let hash = request_hash(context, &request);
         super::check_request_id(&request.request_id)?;
         let change = GoalChange {
             status: status_from_proto(request.status()),
@@ -207,7 +212,8 @@ impl StateService for StateRpc {
         &self,
         request: Request<UpdateGoalRequest>,
     ) -> Result<Response<UpdateGoalResponse>, Status> {
-        let updated = Self::update_goal(self, request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let updated = Self::update_goal(self, &context, request.into_inner()).await?;
         Ok(Response::new(updated))
     }
 
@@ -222,7 +228,9 @@ impl StateService for StateRpc {
         &self,
         request: Request<UpdatePrivateStateRequest>,
     ) -> Result<Response<UpdatePrivateStateResponse>, Status> {
-        Ok(Response::new(self.update(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let updated = self.update(&context, request.into_inner()).await?;
+        Ok(Response::new(updated))
     }
 
     async fn list_private_state_versions(
@@ -243,7 +251,8 @@ impl StateService for StateRpc {
         &self,
         request: Request<UpdateWorldStateRequest>,
     ) -> Result<Response<UpdateWorldStateResponse>, Status> {
-        let updated = self.worlds.update(request.into_inner()).await?;
+        let context = CallContext::of(&request);
+        let updated = self.worlds.update(&context, request.into_inner()).await?;
         Ok(Response::new(updated))
     }
 }

@@ -10,7 +10,8 @@ use contracts::tavern::{
     common::v1::{ErrorReason, RunState},
 };
 use core_types::RequestId;
-use grpc_kit::Failure;
+use documents::change::request_id_reused;
+use grpc_kit::{CallContext, Failure};
 use run_events::Runs;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
@@ -18,7 +19,7 @@ use tonic::{Code, Status};
 
 use super::start::limits;
 use crate::error::expect_turn;
-use crate::runner::{Directive, Runner};
+use crate::runner::{Directive, Refusal, Runner};
 
 /// The time for which a caller waits until its message is in force.
 const EFFECT_WAIT: Duration = Duration::from_secs(2);
@@ -29,6 +30,7 @@ const ACCEPT_WAIT: Duration = Duration::from_secs(5);
 pub(super) async fn steer(
     runner: &Runner,
     runs: &Runs,
+    context: &CallContext,
     request: SteerTurnRequest,
 ) -> Result<SteerTurnResponse, Status> {
     check_request_id(&request.request_id)?;
@@ -40,7 +42,9 @@ pub(super) async fn steer(
     let (accepted, was_accepted) = oneshot::channel();
     let (in_force, is_in_force) = oneshot::channel();
     let until = Instant::now() + EFFECT_WAIT;
+    let request_id = request.request_id.clone();
     let directive = Directive::Steer {
+        principal: context.principal().clone(),
         request_id: request.request_id,
         message: request.message,
         interrupt: request.interrupt,
@@ -48,16 +52,8 @@ pub(super) async fn steer(
         in_force,
     };
     give(runner, runs, &request.run_id, directive).await?;
-    let accepted_sequence = match answer(runs, &request.run_id, was_accepted).await? {
-        Some(sequence) => sequence,
-        None => {
-            let message =
-                "as many messages wait for the model as may; try again when it has answered";
-            return Err(
-                Failure::new(Code::ResourceExhausted, ErrorReason::LimitExceeded, message).into(),
-            );
-        }
-    };
+    let accepted = answer(runs, &request.run_id, was_accepted).await?;
+    let accepted_sequence = accepted.map_err(|refusal| refused(refusal, &request_id))?;
     let in_force = timeout_at(until, is_in_force).await;
     Ok(SteerTurnResponse {
         accepted_sequence,
@@ -69,21 +65,36 @@ pub(super) async fn steer(
 pub(super) async fn edit_budgets(
     runner: &Runner,
     runs: &Runs,
+    context: &CallContext,
     request: EditBudgetsRequest,
 ) -> Result<EditBudgetsResponse, Status> {
     check_request_id(&request.request_id)?;
     let (in_force, is_in_force) = oneshot::channel();
+    let request_id = request.request_id.clone();
     let directive = Directive::Edit {
+        principal: context.principal().clone(),
         request_id: request.request_id,
         limits: limits(&request.budgets.unwrap_or_default()),
         in_force,
     };
     give(runner, runs, &request.run_id, directive).await?;
-    let (effect_sequence, budgets) = answer(runs, &request.run_id, is_in_force).await?;
+    let edited = answer(runs, &request.run_id, is_in_force).await?;
+    let (effect_sequence, budgets) = edited.map_err(|refusal| refused(refusal, &request_id))?;
     Ok(EditBudgetsResponse {
         effect_sequence,
         budgets: Some(to_proto(&budgets)),
     })
+}
+
+fn refused(refusal: Refusal, request_id: &str) -> Failure {
+    match refusal {
+        Refusal::Full => {
+            let message =
+                "as many messages wait for the model as may; try again when it has answered";
+            Failure::new(Code::ResourceExhausted, ErrorReason::LimitExceeded, message)
+        }
+        Refusal::RequestIdReused => request_id_reused(request_id),
+    }
 }
 
 fn check_request_id(request_id: &str) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::Code;
 
@@ -74,9 +74,10 @@ impl Worlds {
 
     pub(super) async fn update(
         &self,
+        context: &CallContext,
         request: UpdateWorldStateRequest,
     ) -> Result<UpdateWorldStateResponse, Failure> {
-        let hash = request_hash(&request);
+        let hash = request_hash(context, &request);
         let operations = operations(&request.request_id, &request.operations)?;
         let update = Update {
             request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
@@ -91,7 +92,10 @@ impl Worlds {
             return changed.await.map(written);
         }
         let publisher = match &request.scene {
-            Some(Written::RunId(run_id)) => self.publishers.caller(run_id, "")?,
+            Some(Written::RunId(run_id)) => {
+                let name = context.principal().recorded().to_owned();
+                self.publishers.caller(run_id, name)?
+            }
             Some(Written::ConversationId(id)) => self.publishers.agent(id).await?,
             None => return Err(unnamed()),
         };

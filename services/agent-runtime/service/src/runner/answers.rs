@@ -10,6 +10,7 @@ use agent_domain::{
 };
 use agent_store::store::{OpenQuestion, QuestionStore};
 use contracts::tavern::common::v1::ErrorReason;
+use core_types::{CallPath, Principal};
 use grpc_kit::{Backoff, CallContext, FailureClass};
 use run_client::ChildRun;
 use run_events::Runs;
@@ -88,13 +89,21 @@ impl Answers {
 
     /// Waits for an answer and opens its turn.
     async fn follow(&self, question: OpenQuestion) {
+        // The service itself follows the question; the turn of the answer acts for the question's principal.
         let context = CallContext::outermost();
         let run = ChildRun::of(&self.peers.workflow, &context, &question.run_id);
         let run = run.end_at_last(LONGEST).await;
         // A question that was cancelled or deleted has no answer.
-        if let Some(mut answer) = run.as_ref().and_then(call_wire::question_ended) {
+        let answer = run.as_ref().and_then(call_wire::question_ended);
+        if let Some((mut answer, run)) = answer.zip(run) {
             answer["prompt"] = question.prompt.clone().into();
-            self.deliver(&question, &answer).await;
+            match Principal::new(&run.principal) {
+                Ok(principal) => self.deliver(&question, &answer, &principal).await,
+                Err(error) => {
+                    let (run, principal) = (question.run_id.as_str(), run.principal.as_str());
+                    tracing::error!(run, principal, %error, "an answer opens no turn: its principal is unknown");
+                }
+            }
         }
         if let Err(error) = self.store.close_question(&question.run_id).await {
             tracing::error!(%error, "an answered question is looked at again at the next start");
@@ -102,12 +111,12 @@ impl Answers {
     }
 
     /// Delivers an answer, as soon as it can be accepted; a rejected answer is lost.
-    async fn deliver(&self, question: &OpenQuestion, answer: &Value) {
+    async fn deliver(&self, question: &OpenQuestion, answer: &Value, principal: &Principal) {
         let mut backoff = Backoff::default();
         loop {
             let delivered = match scene_of(&question.conversation_id) {
                 Some(scene_run) => self.publish(scene_run, question, answer).await,
-                None => self.open_turn(question, answer).await,
+                None => self.open_turn(question, answer, principal).await,
             };
             let Err(status) = delivered else { return };
             // Too many turns wait.
@@ -160,6 +169,7 @@ impl Answers {
             chain: Vec::new(),
             correlation_id: question.run_id.clone(),
             request_id: question.run_id.clone(),
+            principal: Principal::LOCAL,
         };
         let (reply, published) = oneshot::channel();
         let request = Request::Publish(Box::new(draft), reply);
@@ -172,8 +182,13 @@ impl Answers {
         Ok(())
     }
 
-    /// Starts a turn with an answer, after the turn in progress.
-    async fn open_turn(&self, question: &OpenQuestion, answer: &Value) -> Result<(), Status> {
+    /// Starts a turn with an answer for the principal that had asked, after the turn in progress.
+    async fn open_turn(
+        &self,
+        question: &OpenQuestion,
+        answer: &Value,
+        principal: &Principal,
+    ) -> Result<(), Status> {
         let source = source(question);
         let event = json!({
             "type": ANSWERED,
@@ -200,7 +215,8 @@ impl Answers {
             refuse_if_busy: false,
             scene: None,
         };
-        self.turns.start(&CallContext::outermost(), turn).await?;
+        let context = CallContext::new(principal.clone(), CallPath::default());
+        self.turns.start(&context, turn).await?;
         Ok(())
     }
 }

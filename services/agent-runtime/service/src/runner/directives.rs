@@ -7,6 +7,7 @@ use std::{
 };
 
 use agent_domain::budgets::{Budgets, Limits};
+use core_types::Principal;
 use tokio::sync::{mpsc, oneshot};
 
 /// The most directives that wait for one turn.
@@ -17,26 +18,39 @@ const WAITING: usize = 16;
 pub(crate) enum Directive {
     /// The model shall read a message.
     Steer {
+        /// The principal that requests it.
+        principal: Principal,
         /// The name of the request; may be empty.
         request_id: String,
         /// The message.
         message: String,
         /// Whether the request in flight is dropped.
         interrupt: bool,
-        /// The channel for the sequence of its acceptance; none if too many wait.
-        accepted: oneshot::Sender<Option<u64>>,
+        /// The channel for the sequence of its acceptance.
+        accepted: oneshot::Sender<Result<u64, Refusal>>,
         /// The channel for the sequence from which on it is in force.
         in_force: oneshot::Sender<u64>,
     },
     /// The budgets shall be changed.
     Edit {
+        /// The principal that requests it.
+        principal: Principal,
         /// The name of the request; may be empty.
         request_id: String,
         /// The limits to change.
         limits: Limits,
         /// The channel for the sequence from which on the budgets are in force, and the budgets.
-        in_force: oneshot::Sender<(u64, Budgets)>,
+        in_force: oneshot::Sender<Result<(u64, Budgets), Refusal>>,
     },
+}
+
+/// The reason for which a directive is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Too many messages wait.
+    Full,
+    /// Another principal used the request id.
+    RequestIdReused,
 }
 
 /// The turns that accept directives, by run.

@@ -111,17 +111,13 @@ pub(crate) fn priority_from_proto(priority: common::EventPriority) -> Priority {
 }
 
 /// Writes that an instance sleeps.
-pub(crate) fn slept_to_proto(
-    instance_id: &str,
-    sleep: &Sleep,
-    request_id: &str,
-) -> common::InstanceSlept {
+pub(crate) fn slept_to_proto(instance_id: &str, sleep: &Sleep) -> common::InstanceSlept {
     common::InstanceSlept {
         instance_id: instance_id.to_owned(),
         wake_time: sleep.until.map(timestamp_to_proto),
         wake_on: sleep.wake_on.clone(),
         wake_priority: priority_to_proto(sleep.priority).into(),
-        request_id: request_id.to_owned(),
+        ..common::InstanceSlept::default()
     }
 }
 

@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 
 use crate::world::{Running, World, says};
 
-fn user(text: &str) -> ChatMessage {
+pub(crate) fn user(text: &str) -> ChatMessage {
     ChatMessage {
         role: ChatRole::User.into(),
         text: text.to_owned(),

@@ -15,6 +15,7 @@ mod handles;
 mod knowledge;
 mod models;
 mod nonces;
+mod principals;
 mod profiles;
 mod projects;
 mod replays;

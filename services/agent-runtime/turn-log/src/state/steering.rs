@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use agent_domain::budgets::Budgets;
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
+use core_types::Principal;
 
 use crate::wire;
 
@@ -27,8 +28,35 @@ pub struct Message {
 pub struct Steering {
     waiting: VecDeque<Message>,
     /// The sequences at which messages were accepted and, if they are, in force.
-    accepted: BTreeMap<String, (u64, Option<u64>)>,
-    edited: BTreeMap<String, (u64, Budgets)>,
+    accepted: BTreeMap<String, Answered<(u64, Option<u64>)>>,
+    edited: BTreeMap<String, Answered<(u64, Budgets)>>,
+}
+
+/// The answer to a named request.
+#[derive(Clone, Debug)]
+struct Answered<T> {
+    /// The principal of the request, as it is recorded.
+    principal: String,
+    answer: T,
+}
+
+/// Another principal used the request id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestIdReused;
+
+impl<T: Copy> Answered<T> {
+    /// Returns the answer to a request that a principal repeats; none if it was not seen.
+    fn to(
+        all: &BTreeMap<String, Self>,
+        request_id: &str,
+        principal: &Principal,
+    ) -> Result<Option<T>, RequestIdReused> {
+        match all.get(request_id) {
+            Some(_) if request_id.is_empty() => Ok(None),
+            Some(seen) if seen.principal != principal.recorded() => Err(RequestIdReused),
+            seen => Ok(seen.map(|seen| seen.answer)),
+        }
+    }
 }
 
 impl Steering {
@@ -44,7 +72,11 @@ impl Steering {
                     accepted_sequence: sequence,
                     request_id: request_id.clone(),
                 });
-                self.accepted.insert(request_id, (sequence, None));
+                let answered = Answered {
+                    principal: accepted.principal.clone(),
+                    answer: (sequence, None),
+                };
+                self.accepted.insert(request_id, answered);
             }
             Some(Kind::Steered(steered)) => {
                 debug_assert_ne!(sequence, 0, "its sequence is its answer");
@@ -53,15 +85,19 @@ impl Steering {
                 let place = self.waiting.iter().position(is_it);
                 let message = place.and_then(|place| self.waiting.remove(place));
                 let accepted = message.map(|message| self.accepted.get_mut(&message.request_id));
-                if let Some((_, in_force)) = accepted.flatten() {
-                    *in_force = Some(sequence);
+                if let Some(accepted) = accepted.flatten() {
+                    accepted.answer.1 = Some(sequence);
                 }
             }
             Some(Kind::BudgetsEdited(edited)) => {
                 debug_assert_ne!(sequence, 0, "its sequence is its answer");
                 let budgets = wire::edited_budgets(edited);
                 let request_id = edited.request_id.clone();
-                self.edited.insert(request_id, (sequence, budgets));
+                let answered = Answered {
+                    principal: edited.principal.clone(),
+                    answer: (sequence, budgets),
+                };
+                self.edited.insert(request_id, answered);
             }
             _ => {}
         }
@@ -79,15 +115,27 @@ impl Steering {
 
     /// Returns the sequence at which the message of a named request was accepted and, if it is, that from
     /// which on it is in force; none if it was not.
-    pub fn accepted(&self, request_id: &str) -> Option<(u64, Option<u64>)> {
-        let seen = self.accepted.get(request_id).copied();
-        seen.filter(|_| !request_id.is_empty())
+    ///
+    /// # Errors
+    /// Another principal used the request id.
+    pub fn accepted(
+        &self,
+        request_id: &str,
+        principal: &Principal,
+    ) -> Result<Option<(u64, Option<u64>)>, RequestIdReused> {
+        Answered::to(&self.accepted, request_id, principal)
     }
 
     /// Returns the sequence from which on the budgets of a named request are in force, and those; none if it
     /// was not seen.
-    pub fn edited(&self, request_id: &str) -> Option<(u64, Budgets)> {
-        let seen = self.edited.get(request_id).copied();
-        seen.filter(|_| !request_id.is_empty())
+    ///
+    /// # Errors
+    /// Another principal used the request id.
+    pub fn edited(
+        &self,
+        request_id: &str,
+        principal: &Principal,
+    ) -> Result<Option<(u64, Budgets)>, RequestIdReused> {
+        Answered::to(&self.edited, request_id, principal)
     }
 }

@@ -40,7 +40,7 @@ struct Stage<'a> {
 
 /// Plays a scene. Returns its events, its run, and every difference from the expectations.
 pub(super) async fn play(
-    player: &mut Player<'_>,
+    player: &mut Player,
     scene: &Scene,
 ) -> anyhow::Result<(Vec<RunEvent>, Run, Vec<String>)> {
     let request = StartSceneRequest {
@@ -89,7 +89,7 @@ pub(super) async fn play(
 
 impl Stage<'_> {
     /// Follows the scene to its end.
-    async fn follow(&mut self, player: &mut Player<'_>) -> anyhow::Result<Run> {
+    async fn follow(&mut self, player: &mut Player) -> anyhow::Result<Run> {
         self.proceed(player).await?;
         let request = WatchRunRequest {
             run_id: self.run_id.clone(),
@@ -124,7 +124,7 @@ impl Stage<'_> {
     }
 
     /// Begins the next act, or ends the scene, unless turns are still awaited.
-    async fn proceed(&mut self, player: &mut Player<'_>) -> anyhow::Result<()> {
+    async fn proceed(&mut self, player: &mut Player) -> anyhow::Result<()> {
         let had = |agent: &String| self.turns.get(agent).map_or(0, Vec::len);
         let mut awaited = self.awaited.into_iter().flatten();
         if self.is_ending || awaited.any(|(agent, count)| had(agent) < *count) {

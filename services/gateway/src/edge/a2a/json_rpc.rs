@@ -7,12 +7,12 @@ use grpc_kit::Calls;
 use http::{StatusCode, header};
 use prost_reflect::MethodDescriptor;
 use serde_json::{Value, json};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::stream::{self, Binding};
 use super::{A2aCaller, SERVICE, envelope, error, is_json, method};
 use crate::edge::body;
-use crate::edge::connect::parse_json;
+use crate::edge::connect::{http_status, parse_json};
 use crate::edge::public::PublicAddress;
 
 /// Bytes of a request around the parameters of its method.
@@ -43,7 +43,7 @@ pub(super) async fn answer(
     let maximum = calls.max_request_message(&format!("/{SERVICE}/SendMessage"));
     let bytes = match body::read(body, maximum.saturating_add(ENVELOPE)).await {
         Ok(bytes) => bytes,
-        Err(status) => return refused(&Value::Null, &error::of_json_rpc(&status)),
+        Err(status) => return refused(&Value::Null, &status),
     };
     let asked = match read(&bytes) {
         Ok(asked) => asked,
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     let caller = A2aCaller::of(calls, &parts.headers, address);
     let id = asked.id.clone();
     let answered = perform(caller, asked).await;
-    answered.unwrap_or_else(|status| refused(&id, &error::of_json_rpc(&status)))
+    answered.unwrap_or_else(|status| refused(&id, &status))
 }
 
 async fn perform(caller: A2aCaller, asked: Asked) -> Result<Response, Status> {
@@ -69,8 +69,14 @@ async fn perform(caller: A2aCaller, asked: Asked) -> Result<Response, Status> {
     Ok(respond(envelope::result(&id, &text)))
 }
 
-fn refused(id: &Value, error: &Value) -> Response {
-    respond(envelope::failure(id, error))
+/// Reports a failure. Clients learn from the status of HTTP that they need a credential, or another one.
+fn refused(id: &Value, status: &Status) -> Response {
+    let of_http = match status.code() {
+        Code::Unauthenticated | Code::PermissionDenied => http_status(status.code()),
+        _ => StatusCode::OK,
+    };
+    let failure = envelope::failure(id, &error::of_json_rpc(status));
+    (of_http, respond(failure)).into_response()
 }
 
 fn respond(text: String) -> Response {

@@ -9,9 +9,10 @@ use prost_reflect::{Kind, MethodDescriptor};
 use serde_json::{Map, Value};
 use tonic::Status;
 
+use super::card::Cards;
 use super::rules::{self, Found};
 use super::stream::{self, Binding};
-use super::{A2aCaller, CARD, card, error, is_json};
+use super::{A2aCaller, CARD, error, is_json};
 use crate::edge::connect::parse_json;
 use crate::edge::public::PublicAddress;
 use crate::edge::{body, contract};
@@ -21,14 +22,15 @@ pub(super) async fn answer(
     Path(path): Path<String>,
     Extension(calls): Extension<Calls>,
     Extension(address): Extension<PublicAddress>,
+    Extension(cards): Extension<Cards>,
     request: Request,
 ) -> Response {
-    let caller = A2aCaller::of(calls, request.headers(), address);
     if let Some(agent) = path.strip_suffix(CARD)
         && request.method() == Method::GET
     {
-        return card::of_agent(caller, agent).await;
+        return cards.of_agent(agent, &address).await;
     }
+    let caller = A2aCaller::of(calls, request.headers(), address);
     let (method, values) = match rules::find(request.method(), &path) {
         Found::Method(method, values) => (method, values),
         Found::OtherVerbs => return error::other_verb(),

@@ -13,22 +13,37 @@ use contracts::tavern::gateway::v1::InvokeTextResponse;
 use contracts::tavern::run::v1::CancelRunRequest;
 use contracts::tavern::run::v1::run_service_client::RunServiceClient;
 use grpc_kit::Calls;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tonic::{Status, Streaming};
 
 use super::activity::{Activity, AnswerPiece};
-use super::error;
 use super::request::Chunks;
+use super::{error, with_metadata};
 use crate::edge::sse::{self, SILENCE};
 
 /// A run that was started for a client.
 pub(super) struct Run {
     pub(super) records: Streaming<InvokeTextResponse>,
     pub(super) model: String,
-    /// The service that cancels the run if its client goes away; `None` if the client can return
-    /// for it.
-    pub(super) cancel: Option<RunServiceClient<Calls>>,
+    /// Cancels the run if its client goes away; `None` if the client can return for it.
+    pub(super) cancel: Option<Cancel>,
+}
+
+/// The means to cancel a run in the name of its client.
+pub(super) struct Cancel {
+    runs: RunServiceClient<Calls>,
+    /// The headers of the client's request, with its credential.
+    headers: HeaderMap,
+}
+
+impl Cancel {
+    pub(super) fn by(calls: Calls, headers: &HeaderMap) -> Self {
+        Self {
+            runs: RunServiceClient::new(calls),
+            headers: headers.clone(),
+        }
+    }
 }
 
 /// A run as it is reported to a client.
@@ -41,14 +56,15 @@ struct Completion {
     run_id: String,
     /// The time at which the run began, in seconds since 1970.
     created: i64,
-    /// The service that cancels the run if its client goes away.
-    cancel: Option<RunServiceClient<Calls>>,
+    /// Cancels the run if its client goes away.
+    cancel: Option<Cancel>,
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
         let run_id = std::mem::take(&mut self.run_id);
-        let Some(mut runs) = self.cancel.take().filter(|_| !run_id.is_empty()) else {
+        let Some(Cancel { mut runs, headers }) = self.cancel.take().filter(|_| !run_id.is_empty())
+        else {
             return;
         };
         let request = CancelRunRequest {
@@ -56,7 +72,7 @@ impl Drop for Completion {
             run_id,
         };
         tokio::spawn(async move {
-            if let Err(status) = runs.cancel_run(request).await {
+            if let Err(status) = runs.cancel_run(with_metadata(request, &headers)).await {
                 tracing::warn!(%status, "the run of a client that went away was not cancelled");
             }
         });

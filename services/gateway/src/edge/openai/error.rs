@@ -4,7 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::{Value, json};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::is_unknown_model;
 use crate::edge::connect::http_status;
@@ -38,6 +38,11 @@ pub(super) fn to_json(status: &Status) -> Value {
     if is_unknown_model(status) {
         let kind = "invalid_request_error";
         return body(status.message(), kind, Some("model"), "model_not_found");
+    }
+    if status.code() == Code::Unauthenticated {
+        // The code by which clients know it.
+        let kind = "invalid_request_error";
+        return body(status.message(), kind, None, "invalid_api_key");
     }
     let kind = match status_of(status) {
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",

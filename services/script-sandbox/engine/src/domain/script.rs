@@ -9,6 +9,7 @@ use super::{
     collect,
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{BLOCK, Limits},
+    owner::Owner,
     violation::Violation,
 };
 use blob_store::BlobDigest;
@@ -107,8 +108,8 @@ pub struct ScriptSpec {
     pub collect: Option<collect::CollectSpec>,
     /// The reaction to an attempt to use a network.
     pub network: Network,
-    /// The caller whose blobs it reads and leaves.
-    pub caller: String,
+    /// The owner of the blobs that it reads and leaves.
+    pub owner: Owner,
 }
 
 impl ScriptSpec {
@@ -156,7 +157,7 @@ impl Script {
         problems.environment(&spec.environment);
         problems.identifier("effect_id", &spec.effect_id);
         problems.identifier("conversation_id", &spec.conversation_id);
-        problems.identifier("caller_id", &spec.caller);
+        problems.identifier("caller_id", spec.owner.caller_id());
         if !spec.input_json.is_empty()
             && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&spec.input_json)
         {

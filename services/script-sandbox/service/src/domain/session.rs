@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandbox_engine::domain::{
     isolation::{IsolationLevel, MemoryEnforcement, MissingLayer},
     limits::{Limits, Span, time_within},
+    owner::Owner,
     stream::Stream,
     usage::Usage,
     verdict::Verdict,
@@ -121,8 +122,8 @@ pub enum SessionState {
 pub struct SessionInfo {
     /// The id.
     pub id: String,
-    /// Its caller.
-    pub caller: String,
+    /// Its owner.
+    pub owner: Owner,
     /// The runtime's own name.
     pub runtime: String,
     /// Its name among the sessions of its caller and runtime; may be empty.
@@ -152,11 +153,10 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
-    /// Whether it has the same key as another session, of the same caller and runtime.
+    /// Whether it has the same key as another session, of the same owner and runtime.
     pub fn has_key_of(&self, other: &Self) -> bool {
         !self.key.is_empty()
-            && (&self.caller, &self.runtime, &self.key)
-                == (&other.caller, &other.runtime, &other.key)
+            && (&self.owner, &self.runtime, &self.key) == (&other.owner, &other.runtime, &other.key)
     }
 
     /// The end; `None` if it has not ended.

@@ -12,8 +12,8 @@ use contracts::tavern::{
     },
 };
 use futures::stream::{BoxStream, unfold};
-use grpc_kit::Failure;
-use sandbox_engine::domain::script::identifier_problems;
+use grpc_kit::{CallContext, Failure};
+use sandbox_engine::domain::{owner::Owner, script::identifier_problems};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
@@ -53,6 +53,7 @@ impl BlobService for BlobRpc {
         &self,
         request: Request<Streaming<UploadBlobRequest>>,
     ) -> Result<Response<UploadBlobResponse>, Status> {
+        let context = CallContext::of(&request);
         let mut pieces = request.into_inner();
         let first = in_time(pieces.message()).await?;
         let Some(Part::Header(header)) = first.and_then(|first| first.part) else {
@@ -70,7 +71,7 @@ impl BlobService for BlobRpc {
         if let Some(observed) = size.filter(|size| *size > maximum) {
             return Err(status(BlobError::TooLarge { maximum, observed }));
         }
-        let caller = Caller::named(&header.caller_id);
+        let caller = caller_of(&context, header.caller_id);
         let _permit = self.transfer().await?;
         if let Some(digest) = digest
             && let Some(answer) = self.known(&caller, digest, size).await?
@@ -91,6 +92,7 @@ impl BlobService for BlobRpc {
         &self,
         request: Request<DownloadBlobRequest>,
     ) -> Result<Response<Self::DownloadBlobStream>, Status> {
+        let context = CallContext::of(&request);
         let DownloadBlobRequest {
             caller_id,
             sha256,
@@ -103,7 +105,8 @@ impl BlobService for BlobRpc {
         };
         let permit = self.transfer().await?;
         let blobs = self.blobs.clone();
-        let held = blocking(move || blobs.hold(&Caller::named(&caller_id), digest)).await?;
+        let caller = caller_of(&context, caller_id);
+        let held = blocking(move || blobs.hold(&caller, digest)).await?;
         if offset_bytes > held.size() {
             let problem = format!("must be at most the size, {}", held.size());
             return Err(wrong("offset_bytes", problem));
@@ -121,6 +124,7 @@ impl BlobService for BlobRpc {
         &self,
         request: Request<StatBlobsRequest>,
     ) -> Result<Response<StatBlobsResponse>, Status> {
+        let context = CallContext::of(&request);
         let StatBlobsRequest { caller_id, sha256 } = request.into_inner();
         let mut problems = identifier_problems("caller_id", &caller_id);
         let digests: Vec<BlobDigest> = (sha256.iter().enumerate())
@@ -132,8 +136,8 @@ impl BlobService for BlobRpc {
             return Err(invalid(problems));
         }
         let blobs = self.blobs.clone();
+        let caller = caller_of(&context, caller_id);
         let stats = blocking(move || {
-            let caller = Caller::named(&caller_id);
             let stat = |digest| stat(&blobs, &caller, digest);
             Ok(digests.into_iter().map(stat).collect())
         });
@@ -232,6 +236,11 @@ impl Download {
             size_bytes: size,
         })
     }
+}
+
+/// Returns the owner that a request names, among those of its principal.
+fn caller_of(context: &CallContext, caller_id: String) -> Caller {
+    Caller::named(&Owner::new(context.principal(), caller_id).name())
 }
 
 fn stat(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> BlobStat {

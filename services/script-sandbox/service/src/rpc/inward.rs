@@ -4,22 +4,25 @@ use std::{collections::HashMap, time::Duration};
 
 use blob_store::{BlobDigest, BlobSettings};
 use contracts::tavern::sandbox::v1::{self as wire, ExecuteRequest, execute_request};
+use core_types::Principal;
 use sandbox_engine::domain::{
     collect::{Caps, CollectSpec},
     isolation::{IsolationLevel, MemoryEnforcement},
     limits::{Limits, RequestedLimits, Span, time_within},
+    owner::Owner,
     script::{Content, InputFile, Network, Program, Script, ScriptSpec},
     violation::Violation,
 };
 
 use crate::runner::sandbox::Sandbox;
 
-/// Reads a request whose limits take the default and are at most the maximum.
+/// Reads a request of a principal whose limits take the default and are at most the maximum.
 ///
 /// # Errors
 /// Everything that is wrong.
 pub(super) fn script(
     sandbox: &Sandbox,
+    principal: &Principal,
     request: ExecuteRequest,
     bounds: (Limits, Limits),
 ) -> Result<Script, Vec<Violation>> {
@@ -47,7 +50,7 @@ pub(super) fn script(
         effect_id: request.effect_id,
         conversation_id: request.conversation_id,
         traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
-        caller: request.caller_id,
+        owner: Owner::new(principal, request.caller_id),
         limits: limits(request.limits, bounds, &mut problems),
     };
     Script::new(spec, problems)

@@ -9,9 +9,11 @@ use contracts::tavern::sandbox::v1::{
     session_service_server::SessionService,
 };
 use core_types::page::{PageToken, page_size};
+use grpc_kit::CallContext;
 use prost::Message as _;
 use sandbox_engine::domain::{
     limits::{Limits, time_within},
+    owner::Owner,
     script::{Program, Script, ScriptSpec, identifier_problems},
     violation::Violation,
 };
@@ -40,9 +42,10 @@ impl SessionService for Rpc {
         &self,
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
+        let context = CallContext::of(&request);
         let mut request = request.into_inner();
         let digest = digest(&mut request);
-        let request = read_request(&self.sandbox, request).map_err(invalid)?;
+        let request = read_request(&self.sandbox, &context, request).map_err(invalid)?;
         let made = self.sandbox.create_session(digest, request);
         let (view, origin) = made.await.map_err(refused)?;
         let predecessor = match &origin {
@@ -64,8 +67,10 @@ impl SessionService for Rpc {
         request: Request<RunCellRequest>,
     ) -> Result<Response<Self::RunCellStream>, Status> {
         let deadline = super::deadline_of(&request, self.sandbox.longest_request());
+        let context = CallContext::of(&request);
         let request = request.into_inner();
-        let name = named(&request.caller_id, &request.session_id);
+        let owner = Owner::new(context.principal(), request.caller_id);
+        let name = named(&owner, &request.session_id);
         let session = self.sandbox.sessions().get(name);
         let mut limits = session.map_err(refused)?.limits;
         let (_, maximum) = self.sandbox.session_limits();
@@ -104,12 +109,14 @@ impl SessionService for Rpc {
         &self,
         request: Request<InterruptCellRequest>,
     ) -> Result<Response<InterruptCellResponse>, Status> {
+        let principal = CallContext::of(&request).principal().clone();
         let InterruptCellRequest {
             session_id,
             grace,
             caller_id,
         } = request.into_inner();
-        let name = named(&caller_id, &session_id);
+        let owner = Owner::new(&principal, caller_id);
+        let name = named(&owner, &session_id);
         let mut problems = Vec::new();
         let grace = grace.map(inward::span);
         let grace = time_within("grace", grace, DEFAULT_GRACE, MAXIMUM_GRACE, &mut problems);
@@ -130,8 +137,10 @@ impl SessionService for Rpc {
         &self,
         request: Request<GetSessionRequest>,
     ) -> Result<Response<GetSessionResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
-        let name = named(&request.caller_id, &request.session_id);
+        let owner = Owner::new(context.principal(), request.caller_id);
+        let name = named(&owner, &request.session_id);
         let session = self.sandbox.sessions().get(name).map_err(refused)?;
         Ok(Response::new(GetSessionResponse {
             session: Some(outward::session(&session)),
@@ -142,18 +151,24 @@ impl SessionService for Rpc {
         &self,
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
+        let principal = CallContext::of(&request).principal().clone();
         let ListSessionsRequest {
             page_size: asked,
             page_token,
             caller_id,
         } = request.into_inner();
         // A token of another caller's list is invalid here.
-        let list = format!("SessionService/ListSessions {caller_id:?}");
+        let by = principal.recorded();
+        let list = format!("SessionService/ListSessions {by}{caller_id:?}");
         let token = PageToken::decode(&list, &page_token);
         let token = token.map_err(|error| wrong("page_token", error.to_string()))?;
         let after = token.as_ref().map(PageToken::last_key);
         let sessions = self.sandbox.sessions();
-        let (found, more) = sessions.list(caller_id.as_deref(), after, page_size(asked));
+        let listed = |owner: &Owner| match &caller_id {
+            Some(caller_id) => *owner == Owner::new(&principal, caller_id),
+            None => principal.is_local() || *owner.principal() == principal,
+        };
+        let (found, more) = sessions.list(listed, after, page_size(asked));
         let next_page_token = match found.last().filter(|_| more) {
             Some(last) => PageToken::after(last.id.clone()).encode(&list),
             None => String::new(),
@@ -168,8 +183,10 @@ impl SessionService for Rpc {
         &self,
         request: Request<DeleteSessionRequest>,
     ) -> Result<Response<DeleteSessionResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
-        let name = named(&request.caller_id, &request.session_id);
+        let owner = Owner::new(context.principal(), request.caller_id);
+        let name = named(&owner, &request.session_id);
         let deleted = self.sandbox.sessions().delete(name).await;
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
@@ -177,8 +194,8 @@ impl SessionService for Rpc {
     }
 }
 
-fn named<'a>(caller: &'a str, id: &'a str) -> SessionName<'a> {
-    SessionName { caller, id }
+fn named<'a>(owner: &'a Owner, id: &'a str) -> SessionName<'a> {
+    SessionName { owner, id }
 }
 
 /// Returns the digest that distinguishes two requests of the same id: of everything in them, independent of
@@ -202,6 +219,7 @@ fn digest(request: &mut CreateSessionRequest) -> [u8; 32] {
 /// Reads a request with everything that is wrong with it.
 fn read_request(
     sandbox: &Sandbox,
+    context: &CallContext,
     request: CreateSessionRequest,
 ) -> Result<SessionRequest, Vec<Violation>> {
     let mut problems = Vec::new();
@@ -224,7 +242,7 @@ fn read_request(
     let spec = ScriptSpec {
         environment: inward::variables(request.environment),
         files: inward::files(request.files, &mut problems),
-        caller: request.caller_id,
+        owner: Owner::new(context.principal(), request.caller_id),
         minimum_isolation: inward::level(isolation),
         minimum_enforcement: inward::enforcement(enforcement),
         ..ScriptSpec::of(request.runtime, Program::Driver, of_driver)

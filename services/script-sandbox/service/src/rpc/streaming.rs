@@ -10,6 +10,7 @@ use contracts::tavern::sandbox::v1::{
     execute_stream_response::Event,
 };
 use futures::{Stream, StreamExt as _};
+use grpc_kit::CallContext;
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinSet,
@@ -31,6 +32,7 @@ pub(super) async fn execute(
     request: Request<Streaming<ExecuteStreamRequest>>,
 ) -> Result<Response<ResponseStream<ExecuteStreamResponse>>, Status> {
     let deadline = super::deadline_of(&request, rpc.sandbox.longest_request());
+    let context = CallContext::of(&request);
     let mut messages = request.into_inner();
     let first = in_time(messages.message()).await?;
     let start = match first.and_then(|first| first.message) {
@@ -38,7 +40,7 @@ pub(super) async fn execute(
         Some(_) | None => return Err(wrong("start", "must be the first message")),
     };
     let limits = rpc.sandbox.streamed_limits();
-    let script = inward::script(&rpc.sandbox, start, limits);
+    let script = inward::script(&rpc.sandbox, context.principal(), start, limits);
     let script = script.map_err(|problems| invalid(below("start", problems)))?;
     // A buffer of one message is enough: the queue behind it is bounded.
     let (say, input) = mpsc::channel(1);

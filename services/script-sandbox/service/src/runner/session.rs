@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sandbox_engine::domain::{limits::Limits, outcome::Captured, script::Script};
+use sandbox_engine::domain::{limits::Limits, outcome::Captured, owner::Owner, script::Script};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -57,8 +57,8 @@ pub struct SessionRequest {
 /// The name of a session in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionName<'a> {
-    /// The caller.
-    pub caller: &'a str,
+    /// The owner.
+    pub owner: &'a Owner,
     /// The id.
     pub id: &'a str,
 }
@@ -185,7 +185,7 @@ impl Sessions {
             let same = |entry: &&SessionEntry| {
                 let request = entry.request.as_ref();
                 request.is_some_and(|(known, _)| known == request_id)
-                    && entry.view.borrow().caller == view.caller
+                    && entry.view.borrow().owner == view.owner
             };
             if let Some(entry) = entries.values().find(same) {
                 let known = entry.request.as_ref().is_some_and(|it| it.1 == digest);
@@ -207,16 +207,12 @@ impl Sessions {
                 Some(end) => predecessor = Some(end.clone()),
             }
         }
-        for (limit, maximum, caller) in [
-            (
-                OF_CALLER,
-                self.settings.per_caller,
-                Some(view.caller.as_str()),
-            ),
+        for (limit, maximum, owner) in [
+            (OF_CALLER, self.settings.per_caller, Some(&view.owner)),
             ("sessions", self.settings.maximum, None),
         ] {
             let maximum = maximum as usize;
-            if alive(&entries, caller) >= maximum {
+            if alive(&entries, owner) >= maximum {
                 return Err(Refusal::Quota { limit, maximum });
             }
         }
@@ -236,11 +232,11 @@ impl Sessions {
         }))
     }
 
-    /// Makes room below the limit that a request of `caller` has reached: ends the evictable
-    /// session that has been idle longest, of that caller or of all, and waits for its end. Returns
+    /// Makes room below the limit that a request of `owner` has reached: ends the evictable
+    /// session that has been idle longest, of that owner or of all, and waits for its end. Returns
     /// false if there is none.
-    pub(crate) async fn make_room(&self, limit: &str, caller: &str) -> bool {
-        let counts = |view: &SessionInfo| limit != OF_CALLER || view.caller == caller;
+    pub(crate) async fn make_room(&self, limit: &str, owner: &Owner) -> bool {
+        let counts = |view: &SessionInfo| limit != OF_CALLER || view.owner == *owner;
         loop {
             let longest = {
                 let entries = self.lock();
@@ -285,10 +281,11 @@ impl Sessions {
         Ok(self.view(name)?.borrow().clone())
     }
 
-    /// The next sessions after `after`, by id, of one caller or of all, and whether there are more.
+    /// The next sessions after `after`, by id, of the owners that `listed` accepts, and whether there are
+    /// more.
     pub fn list(
         &self,
-        caller: Option<&str>,
+        listed: impl Fn(&Owner) -> bool,
         after: Option<&str>,
         most: usize,
     ) -> (Vec<SessionInfo>, bool) {
@@ -297,7 +294,7 @@ impl Sessions {
             .iter()
             .filter(|(id, _)| after.is_none_or(|after| id.as_str() > after))
             .map(|(_, entry)| entry.view.borrow().clone())
-            .filter(|view| caller.is_none_or(|caller| view.caller == caller))
+            .filter(|view| listed(&view.owner))
             .take(most + 1)
             .collect();
         let more = found.len() > most;
@@ -410,7 +407,7 @@ impl Sessions {
     fn view(&self, name: SessionName<'_>) -> Result<watch::Receiver<SessionInfo>, Refusal> {
         let entries = self.lock();
         let entry = entries.get(name.id);
-        let own = entry.filter(|entry| entry.view.borrow().caller == name.caller);
+        let own = entry.filter(|entry| entry.view.borrow().owner == *name.owner);
         Ok(own.ok_or_else(|| unknown(name.id))?.view.clone())
     }
 
@@ -429,11 +426,11 @@ fn unknown(id: &str) -> Refusal {
     Refusal::SessionNotFound { id: id.to_owned() }
 }
 
-/// Counts the sessions of one caller, or of all, that have not ended.
-fn alive(entries: &BTreeMap<String, SessionEntry>, caller: Option<&str>) -> usize {
+/// Counts the sessions of one owner, or of all, that have not ended.
+fn alive(entries: &BTreeMap<String, SessionEntry>, owner: Option<&Owner>) -> usize {
     let counts = |entry: &&SessionEntry| {
         let view = entry.view.borrow();
-        view.end().is_none() && caller.is_none_or(|caller| view.caller == caller)
+        view.end().is_none() && owner.is_none_or(|owner| view.owner == *owner)
     };
     entries.values().filter(counts).count()
 }

@@ -2,13 +2,28 @@
 
 use std::fmt::Write;
 
-use core_types::text::is_hidden;
+use core_types::{Principal, text::is_hidden};
 
 const DOMAIN: &str = "tavern.approval.v1";
 
 /// Returns the digest that a decision quotes (rule G802), in hexadecimal digits.
 pub fn digest_of(tool: &str, tool_digest: &str, effect: &str, canonical: &str) -> String {
     let parts = [DOMAIN, tool, tool_digest, effect, canonical];
+    hex::encode(canonical_json::digest_of_parts(parts.map(str::as_bytes)))
+}
+
+/// Returns the digest by which an approval is remembered for later calls of the same principal: that of a
+/// decision, without the effect.
+pub fn digest_to_remember(
+    tool: &str,
+    tool_digest: &str,
+    principal: &Principal,
+    canonical: &str,
+) -> String {
+    if principal.is_local() {
+        return digest_of(tool, tool_digest, "", canonical);
+    }
+    let parts = [DOMAIN, tool, tool_digest, "", canonical, principal.as_str()];
     hex::encode(canonical_json::digest_of_parts(parts.map(str::as_bytes)))
 }
 
@@ -45,6 +60,14 @@ mod tests {
         );
         let expected = "a65bd82f335dcce821678f663eccbd240c8228c23fb1e31c37b43d399e2ff361";
         assert_eq!(digest, expected);
+    }
+
+    #[test]
+    fn an_approval_is_remembered_for_its_principal_and_that_of_local_as_before() {
+        let of = |name: &str| digest_to_remember("t", "d", &Principal::new(name).unwrap(), "{}");
+        assert_eq!(of("local"), digest_of("t", "d", "", "{}"));
+        assert_ne!(of("ada"), of("local"));
+        assert_ne!(of("ada"), of("bob"));
     }
 
     #[test]

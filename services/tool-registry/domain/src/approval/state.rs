@@ -1,10 +1,10 @@
 //! An approval and its decisions.
 
 use approval_rules::{Ask, EffectClass, Reason};
-use core_types::Timestamp;
+use core_types::{Principal, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::digest_of;
+use super::{digest_of, digest_to_remember};
 
 /// The state of an approval. The numbers are the same in the contract and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,13 @@ pub struct Approval {
     pub id: String,
     /// The state.
     pub state: State,
+    /// The principal that the call acts for.
+    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    pub principal: Principal,
+    /// The digest of the first request for the effect, by which a repeat with another body is known; empty in
+    /// approvals of earlier versions.
+    #[serde(default)]
+    pub body: String,
     /// The run that made the call; empty if none did.
     pub run_id: String,
     /// The effect; empty for a call that ends with its caller.
@@ -82,6 +89,8 @@ pub struct Decision<'a> {
     pub approver: &'a str,
     /// The roles of the approver.
     pub roles: &'a [String],
+    /// Whether the approver is the principal that the call acts for.
+    pub own: bool,
     /// The digest of the call that the approver saw.
     pub digest: &'a str,
     /// Whether the call may be dispatched.
@@ -101,6 +110,12 @@ pub enum DecideError {
     /// The approver saw other arguments.
     #[error("the arguments were changed since; read the approval again")]
     Changed,
+    /// The call is the approver's own.
+    #[error(
+        "the call acts for the approver itself; leave the decision to another principal with the permission \
+         approve"
+    )]
+    OwnCall,
     /// The approver lacks the role.
     #[error("the approval needs an approver with another role")]
     NotAllowed,
@@ -128,7 +143,14 @@ impl Approval {
 
     /// Returns the digest by which a decision is remembered: without the effect.
     pub fn digest_to_remember(&self) -> String {
-        digest_of(&self.tool_id, &self.tool_digest, "", &self.arguments)
+        let Self {
+            tool_id,
+            tool_digest,
+            principal,
+            arguments,
+            ..
+        } = self;
+        digest_to_remember(tool_id, tool_digest, principal, arguments)
     }
 
     /// Records a decision. Returns false if the approver had decided the same before.
@@ -152,6 +174,9 @@ impl Approval {
         }
         if !same {
             return Err(DecideError::Changed);
+        }
+        if decision.own {
+            return Err(DecideError::OwnCall);
         }
         if !(self.role.is_empty() || decision.roles.contains(&self.role)) {
             return Err(DecideError::NotAllowed);
@@ -213,6 +238,8 @@ mod tests {
         Approval {
             id: "apr_1".into(),
             state: State::Pending,
+            principal: Principal::LOCAL,
+            body: String::new(),
             run_id: String::new(),
             effect_id: "e1".into(),
             tool_id: "t".into(),
@@ -246,6 +273,7 @@ mod tests {
         let decision = Decision {
             approver,
             roles: &["keeper".to_owned()],
+            own: false,
             digest: &digest,
             approved,
             reason: "",
@@ -290,11 +318,31 @@ mod tests {
     }
 
     #[test]
+    fn a_principal_does_not_decide_about_its_own_call() {
+        let mut approval = approval(1);
+        let digest = approval.digest();
+        for approved in [true, false] {
+            let own = Decision {
+                approver: "ann",
+                roles: &["keeper".to_owned()],
+                own: true,
+                digest: &digest,
+                approved,
+                reason: "",
+                edited: None,
+            };
+            assert_eq!(approval.decide(own, at(1)), Err(DecideError::OwnCall));
+        }
+        assert_eq!(approval.state, State::Pending);
+    }
+
+    #[test]
     fn g803_a_decision_counts_for_what_its_author_saw_and_by_the_role() {
         let mut approval = approval(1);
         let stale = Decision {
             approver: "ann",
             roles: &["keeper".to_owned()],
+            own: false,
             digest: "other",
             approved: true,
             reason: "",

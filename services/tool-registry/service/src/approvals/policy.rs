@@ -136,6 +136,11 @@ impl Policy {
         }
     }
 
+    /// Whether the file names approvers.
+    pub fn has_approvers(&self) -> bool {
+        !self.approvers.is_empty()
+    }
+
     /// Returns the approver who has the key.
     pub fn approver(&self, key: &str) -> Option<&Approver> {
         // Digests are compared, so the time that it takes says nothing about a key.

@@ -4,7 +4,7 @@ use contracts::tavern::{
     common::v1::{CallGrant, CallResult},
     registry::v1::{CallDecision, CallResolution},
 };
-use core_types::{Durability, RunId, Timestamp};
+use core_types::{Durability, Principal, RunId, Timestamp};
 use run_log::{Event, Hash, RunState, RunSummary};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
@@ -34,6 +34,9 @@ pub struct Record {
     pub conversation_id: String,
     /// The timeout of the call, in milliseconds; `None` leaves it to its run.
     pub timeout_ms: Option<u64>,
+    /// The principal that the call acts for.
+    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    pub principal: Principal,
     /// The run that made the call; empty if none did.
     #[serde(default)]
     pub run_id: String,

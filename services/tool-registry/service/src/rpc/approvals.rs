@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{
+    access::v1::Permission,
     common::v1::{ErrorReason, WatchDrain, WatchHeartbeat},
     registry::v1::{
         Approval, ApprovalConsent, ApprovalReason, ApprovalState, ApprovalVerdict,
@@ -13,14 +14,14 @@ use contracts::tavern::{
     },
 };
 use core_types::{PageToken, Timestamp, page::page_size};
-use grpc_kit::{Drain, Failure};
+use grpc_kit::{CallContext, Drain, Failure};
 use run_events::{timestamp_to_proto, to_its_end};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
-use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Request, Response, Status};
 
-use super::{Answer, StreamOf};
+use super::{Answer, StreamOf, refusal};
 use crate::{
-    approvals::{ApprovalFilter, Approvals, Approver, DecisionError},
+    approvals::{ApprovalFilter, Approvals, Decider, DecisionError, NotDecider},
     runner::calls::Calls,
     store::StoreError,
 };
@@ -91,7 +92,7 @@ impl ApprovalService for ApprovalRpc {
     ) -> Answer<GetApprovalResponse> {
         let id = request.into_inner().approval_id;
         let approval = self.approvals().get(&id).await;
-        let approval = approval.map_err(|error| refusal(&error, &id))?;
+        let approval = approval.map_err(|error| not_decided(&error, &id))?;
         Ok(Response::new(GetApprovalResponse {
             approval: Some(to_proto(&approval)),
         }))
@@ -111,7 +112,7 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<DecideApprovalRequest>,
     ) -> Answer<DecideApprovalResponse> {
-        let approver = authenticated(self.approvals(), request.metadata())?.clone();
+        let approver = decider(self.approvals(), &request)?;
         let (service, request) = (self.clone(), request.into_inner());
         let decided = to_its_end(async move { service.decide(&approver, &request).await });
         let approval = decided.await?;
@@ -124,7 +125,7 @@ impl ApprovalService for ApprovalRpc {
 impl ApprovalRpc {
     async fn decide(
         &self,
-        approver: &Approver,
+        approver: &Decider,
         request: &DecideApprovalRequest,
     ) -> Result<domain::Approval, Status> {
         let approved = request.verdict() == ApprovalVerdict::Approve;
@@ -141,13 +142,15 @@ impl ApprovalRpc {
         let decision = Decision {
             approver: &approver.name,
             roles: &approver.roles,
+            // The approval knows for whom its call acts.
+            own: false,
             digest: &request.arguments_digest,
             approved,
             reason: &request.reason,
             edited,
         };
         let decided = self.approvals().decide(id, decision, request.remember);
-        let approval = decided.await.map_err(|error| refusal(&error, id))?;
+        let approval = decided.await.map_err(|error| not_decided(&error, id))?;
         tracing::info!(
             approval = id,
             approver = approver.name,
@@ -171,7 +174,7 @@ impl ApprovalRpc {
         let arguments = json_schema::parse_json_strict(json);
         let arguments = arguments.map_err(|error| wrong(error.to_string()))?;
         let approval = self.approvals().get(id).await;
-        let approval = approval.map_err(|error| refusal(&error, id))?;
+        let approval = approval.map_err(|error| not_decided(&error, id))?;
         let checked = self.calls.check_edited(&approval, &arguments).await;
         checked
             .map(Some)
@@ -179,17 +182,24 @@ impl ApprovalRpc {
     }
 }
 
-fn authenticated<'a>(
-    approvals: &'a Approvals,
-    metadata: &MetadataMap,
-) -> Result<&'a Approver, Status> {
-    let header = metadata.get("authorization");
+/// Returns the person who decides by a request.
+fn decider(
+    approvals: &Approvals,
+    request: &Request<DecideApprovalRequest>,
+) -> Result<Decider, Status> {
+    let header = request.metadata().get("authorization");
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
     let key = header.strip_prefix("Bearer ").unwrap_or("");
-    let approver = approvals.approver(key).filter(|_| !key.is_empty());
-    approver.ok_or_else(|| {
-        let message = "send the key of an approver as `authorization: Bearer KEY`";
-        Failure::new(Code::Unauthenticated, ErrorReason::ApproverUnknown, message).into_status()
+    let context = CallContext::of(request);
+    let decider = approvals.decider(context.principal(), key);
+    decider.map_err(|error| match &error {
+        NotDecider::NotPermitted(principal) => {
+            refusal::not_permitted(principal, Permission::Approve, error.to_string()).into_status()
+        }
+        NotDecider::NoKey | NotDecider::OfFile(_) | NotDecider::NoPrincipal => {
+            let (code, reason) = (Code::Unauthenticated, ErrorReason::ApproverUnknown);
+            Failure::new(code, reason, error.to_string()).into_status()
+        }
     })
 }
 
@@ -306,6 +316,7 @@ fn to_proto(approval: &domain::Approval) -> Approval {
         create_time: Some(time(approval.created)),
         expire_time: Some(time(approval.expires)),
         end_time: approval.ended.map(time),
+        principal: approval.principal.to_string(),
     }
 }
 
@@ -360,7 +371,7 @@ fn failed(error: &StoreError) -> Status {
     grpc_kit::internal(error)
 }
 
-fn refusal(error: &DecisionError, id: &str) -> Status {
+fn not_decided(error: &DecisionError, id: &str) -> Status {
     let (code, reason) = match error {
         DecisionError::Store(error) => return failed(error),
         DecisionError::NotFound(_) => (Code::NotFound, ErrorReason::ApprovalNotFound),
@@ -372,7 +383,9 @@ fn refusal(error: &DecisionError, id: &str) -> Status {
             }
             DecideError::NotPending => (Code::FailedPrecondition, ErrorReason::ApprovalNotPending),
             DecideError::Changed => (Code::Aborted, ErrorReason::ApprovalChanged),
-            DecideError::NotAllowed => (Code::PermissionDenied, ErrorReason::ApproverNotAllowed),
+            DecideError::NotAllowed | DecideError::OwnCall => {
+                (Code::PermissionDenied, ErrorReason::ApproverNotAllowed)
+            }
         },
     };
     let failure = Failure::new(code, reason, error.to_string()).metadata("approval_id", id);

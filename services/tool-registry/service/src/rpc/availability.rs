@@ -3,17 +3,26 @@
 use std::sync::Arc;
 
 use call_outcome::sentences;
-use contracts::tavern::registry::v1::{
-    self as registry, AvailabilityLayer, AvailabilityScope, AvailabilityVerdict,
-    ExplainAvailabilityRequest, ExplainAvailabilityResponse, ToolAvailability,
+use contracts::tavern::{
+    access::v1::Permission,
+    common::v1::ErrorReason,
+    registry::v1::{
+        self as registry, AvailabilityLayer, AvailabilityScope, AvailabilityVerdict,
+        ExplainAvailabilityRequest, ExplainAvailabilityResponse, ToolAvailability,
+    },
 };
+use core_types::Principal;
 use grpc_kit::{CallContext, Failure};
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::refusal;
 use crate::{
     approvals::Approvals,
-    runner::agents::{Agent, Agents, Unknown},
+    identities::{Identities, Rights},
+    runner::{
+        agents::{Agent, Agents, Unknown},
+        rights,
+    },
     tools::{Missing, Tools},
 };
 use tool_domain::{
@@ -22,8 +31,10 @@ use tool_domain::{
     tool::Tool,
 };
 
-/// A scope with the documents that it names.
+/// A scope with the documents that it names, and the principal that would call.
 struct Resolved {
+    principal: Principal,
+    rights: Rights,
     agent: Option<Arc<Agent>>,
     workflow: Option<WorkflowTools>,
 }
@@ -31,12 +42,20 @@ struct Resolved {
 /// Explains for each tool.
 pub(super) async fn explain(
     tools: &Tools,
-    agents: &Agents,
+    (agents, identities): (&Agents, &Identities),
     approvals: &Approvals,
     (context, request): (CallContext, ExplainAvailabilityRequest),
 ) -> Result<ExplainAvailabilityResponse, Status> {
     let scope = request.scope.unwrap_or_default();
-    let resolved = resolve(tools, agents, &context, scope).await?;
+    let principal = principal_of(identities, context.principal(), &request.principal)?;
+    let rights = identities.rights(&principal);
+    let (agent, workflow) = resolve(tools, agents, &context, scope).await?;
+    let resolved = Resolved {
+        principal,
+        rights,
+        agent,
+        workflow,
+    };
     let catalogue = tools.catalogue();
     let mut explained = Vec::with_capacity(request.tool_ids.len());
     for tool_id in request.tool_ids {
@@ -65,7 +84,7 @@ async fn resolve(
     agents: &Agents,
     context: &CallContext,
     scope: AvailabilityScope,
-) -> Result<Resolved, Status> {
+) -> Result<(Option<Arc<Agent>>, Option<WorkflowTools>), Status> {
     let mut failure = Failure::invalid_fields();
     if !scope.run_id.is_empty() && !scope.profile_id.is_empty() {
         failure.add_violation(
@@ -89,10 +108,36 @@ async fn resolve(
         "" => None,
         workflow_id => Some(tools.workflow_tools(workflow_id, &scope.node_path).await?),
     };
-    Ok(Resolved {
-        agent: agent.transpose().map_err(Unknown::into_status)?,
-        workflow,
-    })
+    let agent = agent.transpose().map_err(Unknown::into_status)?;
+    Ok((agent, workflow))
+}
+
+/// Returns the principal that would call: the caller, or the one that an administrator names.
+fn principal_of(
+    identities: &Identities,
+    caller: &Principal,
+    named: &str,
+) -> Result<Principal, Status> {
+    if named.is_empty() || named == caller.as_str() {
+        return Ok(caller.clone());
+    }
+    let administer = Permission::Administer;
+    if !identities.rights(caller).permits(administer) {
+        let message = format!("`{caller}` may see the rights of no principal but its own");
+        return Err(refusal::not_permitted(caller, administer, message).into_status());
+    }
+    let principal = Principal::new(named).map_err(|error| {
+        let failure = Failure::invalid_fields().violation("principal", error.to_string());
+        failure.into_status()
+    })?;
+    let rights = identities.rights(&principal);
+    if rights.is_open() || rights.principal().is_none() {
+        let message = format!("no principal has the name `{named}`");
+        let (code, reason) = (Code::NotFound, ErrorReason::PrincipalNotFound);
+        let failure = Failure::new(code, reason, message).metadata("principal", named);
+        return Err(failure.into_status());
+    }
+    Ok(principal)
 }
 
 impl Resolved {
@@ -119,6 +164,7 @@ impl Resolved {
             LayerVerdict::passed(Layer::Active, ""),
         ];
         layers.extend(scope.layers(tool, catalogue));
+        layers.push(rights::explain(&self.rights, &self.principal, tool));
         let verdict = match layers.iter().all(|layer| layer.passes) {
             true => AvailabilityVerdict::Available,
             false => AvailabilityVerdict::ToolNotAvailable,

@@ -4,7 +4,7 @@ use contracts::tavern::registry::v1::{
     DeleteBackendRequest, DeleteBackendResponse, GetBackendResponse, ListBackendsRequest,
     ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
 use tonic::Status;
 
@@ -18,10 +18,11 @@ use crate::tools::{Change, Tools};
 /// Adds or replaces a backend.
 pub(super) async fn put(
     tools: &Tools,
+    context: &CallContext,
     request: PutBackendRequest,
 ) -> Result<PutBackendResponse, Status> {
     let change = Change {
-        body: Some(request_hash(&request)),
+        body: Some(request_hash(context, &request)),
         request_id: request.request_id,
         etag: request.etag,
         validate_only: request.validate_only,
@@ -46,10 +47,11 @@ pub(super) async fn put(
 /// Deletes a backend.
 pub(super) async fn delete(
     tools: &Tools,
+    context: &CallContext,
     request: DeleteBackendRequest,
 ) -> Result<DeleteBackendResponse, Status> {
     let change = Change {
-        body: Some(request_hash(&request)),
+        body: Some(request_hash(context, &request)),
         request_id: request.request_id,
         etag: request.etag,
         validate_only: false,

@@ -48,6 +48,7 @@ pub(super) fn waiting_to_proto(approval: &Approval) -> Call {
         arguments_json: approval.arguments.clone(),
         conversation_id: approval.conversation_id.clone(),
         run_id: approval.run_id.clone(),
+        principal: approval.principal.to_string(),
         ..Call::default()
     }
 }
@@ -84,6 +85,7 @@ fn dispatched_to_proto(entry: &Entry, view: View) -> Call {
         },
         conversation_id: record.conversation_id.clone(),
         run_id: record.run_id.clone(),
+        principal: record.principal.to_string(),
         attempt: record.attempt,
         dispatch_time: Some(timestamp_to_proto(entry.dispatched)),
         durability: durability_to_proto(entry.durability()).into(),

@@ -77,7 +77,8 @@ impl CallService for CallRpc {
         &self,
         request: Request<ResolveCallRequest>,
     ) -> Answer<ResolveCallResponse> {
-        calls::resolve(&self.calls, request.into_inner())
+        let context = CallContext::of(&request);
+        calls::resolve(&self.calls, &context, request.into_inner())
             .await
             .map(Response::new)
     }

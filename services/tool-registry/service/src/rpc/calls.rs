@@ -188,6 +188,7 @@ pub(super) async fn read_output(
 /// Decides about a call in doubt.
 pub(super) async fn resolve(
     calls: &Calls,
+    context: &CallContext,
     request: ResolveCallRequest,
 ) -> Result<ResolveCallResponse, Status> {
     check_request_id(&request.request_id)?;
@@ -205,14 +206,19 @@ pub(super) async fn resolve(
     }
     failure.refuse_if_any()?;
     let effect = effect_of(&request.effect_id)?;
+    let principal = context.principal();
     let decision = Decision {
-        body: request_hash(&request),
+        body: request_hash(context, &request),
         output_json: output.to_owned(),
         resolution: CallResolution {
             decision: request.decision,
             reason: request.reason.chars().take(MAX_REASON_CHARS).collect(),
             request_id: request.request_id,
             time: Some(timestamp_to_proto(calls.now())),
+            principal: match principal.is_local() {
+                true => String::new(),
+                false => principal.to_string(),
+            },
         },
     };
     let calls = calls.clone();

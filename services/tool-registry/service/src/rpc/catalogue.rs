@@ -16,29 +16,34 @@ use grpc_kit::CallContext;
 use tonic::{Request, Response};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
-use crate::{approvals::Approvals, plugins::PluginInfo, runner::agents::Agents, tools::Tools};
+use crate::{
+    approvals::Approvals, identities::Identities, plugins::PluginInfo, runner::agents::Agents,
+    tools::Tools,
+};
 
 /// The catalogue as a gRPC service.
 #[derive(Clone, Debug)]
 pub struct CatalogueRpc {
     tools: Tools,
     agents: Agents,
+    identities: Identities,
     approvals: Approvals,
     plugins: Arc<[PluginInfo]>,
 }
 
 impl CatalogueRpc {
-    /// Creates the service over the tools, the agents and approvals that bound their calls, and the
-    /// plugins.
+    /// Creates the service over the tools, the agents, principals and approvals that bound their calls, and
+    /// the plugins.
     pub fn new(
         tools: Tools,
-        agents: Agents,
+        (agents, identities): (Agents, Identities),
         approvals: Approvals,
         plugins: Arc<[PluginInfo]>,
     ) -> Self {
         Self {
             tools,
             agents,
+            identities,
             approvals,
             plugins,
         }
@@ -65,13 +70,15 @@ impl CatalogueRpc {
 #[tonic::async_trait]
 impl ToolRegistryService for CatalogueRpc {
     async fn put_tool(&self, request: Request<PutToolRequest>) -> Answer<PutToolResponse> {
-        tools::put(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::put(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
 
     async fn delete_tool(&self, request: Request<DeleteToolRequest>) -> Answer<DeleteToolResponse> {
-        tools::delete(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::delete(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -99,7 +106,8 @@ impl ToolRegistryService for CatalogueRpc {
     }
 
     async fn put_backend(&self, request: Request<PutBackendRequest>) -> Answer<PutBackendResponse> {
-        backends::put(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        backends::put(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -108,7 +116,8 @@ impl ToolRegistryService for CatalogueRpc {
         &self,
         request: Request<DeleteBackendRequest>,
     ) -> Answer<DeleteBackendResponse> {
-        backends::delete(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        backends::delete(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -158,11 +167,12 @@ impl ToolRegistryService for CatalogueRpc {
         let Self {
             tools,
             agents,
+            identities,
             approvals,
             ..
         } = self;
         let asked = (CallContext::of(&request), request.into_inner());
-        availability::explain(tools, agents, approvals, asked)
+        availability::explain(tools, (agents, identities), approvals, asked)
             .await
             .map(Response::new)
     }

@@ -1,7 +1,8 @@
 //! The refusals of requests to the catalogue, as statuses.
 
 use call_outcome::Violation;
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::{access::v1::Permission, common::v1::ErrorReason};
+use core_types::Principal;
 use documents::change::request_id_reused;
 use grpc_kit::Failure;
 use run_events::store_failure;
@@ -84,6 +85,18 @@ pub(super) fn plugin_not_found(directory: &str) -> Status {
 pub(super) fn unavailable(status: &Status) -> Status {
     tracing::warn!(status = %status, "the service that knows a tool cannot be asked");
     Failure::dependency_unavailable("workflow-execution").into_status()
+}
+
+/// Returns the failure of a request that its principal may not make.
+pub(super) fn not_permitted(
+    principal: &Principal,
+    permission: Permission,
+    message: String,
+) -> Failure {
+    let (code, reason) = (Code::PermissionDenied, ErrorReason::PermissionDenied);
+    Failure::new(code, reason, message)
+        .metadata("principal", principal.as_str())
+        .metadata("permission", permission.name())
 }
 
 /// Returns the status of a change that was refused.

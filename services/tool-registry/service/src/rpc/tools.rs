@@ -21,9 +21,13 @@ use crate::{
 };
 
 /// Adds or replaces a tool.
-pub(super) async fn put(tools: &Tools, request: PutToolRequest) -> Result<PutToolResponse, Status> {
+pub(super) async fn put(
+    tools: &Tools,
+    context: &CallContext,
+    request: PutToolRequest,
+) -> Result<PutToolResponse, Status> {
     let change = Change {
-        body: Some(request_hash(&request)),
+        body: Some(request_hash(context, &request)),
         request_id: request.request_id,
         etag: request.etag,
         validate_only: request.validate_only,
@@ -46,10 +50,11 @@ pub(super) async fn put(tools: &Tools, request: PutToolRequest) -> Result<PutToo
 /// Deletes a tool.
 pub(super) async fn delete(
     tools: &Tools,
+    context: &CallContext,
     request: DeleteToolRequest,
 ) -> Result<DeleteToolResponse, Status> {
     let change = Change {
-        body: Some(request_hash(&request)),
+        body: Some(request_hash(context, &request)),
         request_id: request.request_id,
         etag: request.etag,
         validate_only: false,

@@ -9,6 +9,7 @@ mod execute;
 mod follow;
 pub mod handles;
 mod permit;
+mod prepare;
 mod recover;
 mod resolve;
 mod undecided;
@@ -24,7 +25,7 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
-use core_types::{CallPath, Clock, ConversationId, Durability, EffectId};
+use core_types::{CallPath, Clock, ConversationId, Durability, EffectId, Principal};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
 use run_client::{pending_run, policy::RUN_GRACE};
@@ -42,13 +43,14 @@ use crate::{
     approvals::Approvals,
     arguments::Arguments,
     dispatch::Dispatcher,
+    identities::Identities,
     in_flight::InFlightCall,
-    ledger::{Entry, Ledger, LedgerEntry},
+    ledger::{self, Entry, Ledger, LedgerEntry},
     runner::agents::Agents,
     tools::Tools,
 };
 
-use recover::call_of;
+use recover::{call_of, caller_of};
 
 pub use detached::StartedCall;
 pub use resolve::{DecidedCall, Decision, refusal_of_missing};
@@ -98,7 +100,7 @@ pub struct Call {
     pub attempt: u32,
     /// Whether no owner requests it again after a restart.
     pub detached: bool,
-    /// The digest of the first request for the effect; `None` takes it from tool and arguments.
+    /// The digest of the first request for the effect; `None` takes it from tool, arguments and principal.
     pub body: Option<Hash>,
     /// Whether its owner is in this process, made the effect id itself and asks for the first time, so the
     /// ledger need not be searched for it.
@@ -106,11 +108,11 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the digest by which a repeat with another body is known.
-    fn body(&self) -> Hash {
+    /// Returns the digest by which a repeat with another body, or by another principal, is known.
+    fn body(&self, principal: &Principal) -> Hash {
         self.body.unwrap_or_else(|| {
             let text = format!("{}\0{}", self.tool, self.arguments.text());
-            Hash::of(text.as_bytes())
+            Hash::of(text.as_bytes()).by(principal)
         })
     }
 }
@@ -142,6 +144,7 @@ struct Inner {
     dispatcher: Dispatcher,
     ledger: Ledger,
     approvals: Approvals,
+    identities: Identities,
     agents: Agents,
     /// The runs of this service, which make calls too.
     runs: Runs,
@@ -168,7 +171,7 @@ impl Calls {
         tools: Tools,
         dispatcher: Dispatcher,
         ledger: Ledger,
-        approvals: Approvals,
+        (approvals, identities): (Approvals, Identities),
         agents: Agents,
         runs: Runs,
         limits: CallLimits,
@@ -180,6 +183,7 @@ impl Calls {
                 dispatcher,
                 ledger,
                 approvals,
+                identities,
                 agents,
                 runs,
                 clock,
@@ -199,7 +203,7 @@ impl Calls {
     /// # Errors
     /// A status when the effect id is in flight with another body, or no more calls are taken.
     pub fn join(&self, call: Call, context: CallContext) -> Result<CallHandle, Status> {
-        let body = call.body();
+        let body = call.body(context.principal());
         let index = call.index;
         let effect_id = call.effect_id.clone();
         let is_of_run = !call.detached && !context.path().steps().is_empty();
@@ -210,7 +214,7 @@ impl Calls {
                 && let Some(in_flight) = in_flight_calls.get(effect)
             {
                 if in_flight.body() != body {
-                    return Err(reused(effect));
+                    return Err(ledger::reused(effect.as_str()));
                 }
                 let in_flight = Arc::clone(in_flight);
                 return Ok(CallHandle {
@@ -289,7 +293,7 @@ impl Calls {
         let tool = self.inner.tools.find(&open.record.tool_id).await;
         if open.record.is_run && tool.is_ok_and(|tool| tool.may_repeat()) {
             let call = call_of(open, open.record.attempt)?;
-            drop(self.join(call, CallContext::outermost())?);
+            drop(self.join(call, caller_of(open))?);
         }
         Ok(())
     }
@@ -411,14 +415,14 @@ impl Inner {
         let LedgerEntry::InFlight(open) = past else {
             return Ok(Vec::new());
         };
-        let Some(child) = open.child_run_id.filter(|_| open.record.is_run) else {
+        let Some(child) = open.child_run_id.as_ref().filter(|_| open.record.is_run) else {
             return Ok(Vec::new());
         };
-        let run = self.dispatcher.runs.run(&child, &CallContext::outermost());
+        let run = self.dispatcher.runs.run(child, &caller_of(&open));
         Ok(match run.cancel(reason, RUN_GRACE).await {
             Ok(cancelled) => cancelled.still_running,
             Err(status) if status.code() == Code::NotFound => Vec::new(),
-            Err(_) => vec![pending_run(&child)],
+            Err(_) => vec![pending_run(child)],
         })
     }
 
@@ -437,14 +441,6 @@ impl Inner {
             .map_or(deadline, |outer| deadline.min(outer));
         (deadline, timeout)
     }
-}
-
-fn reused(effect: &EffectId) -> Status {
-    let message =
-        format!("the effect id `{effect}` is in flight with another tool or other arguments");
-    Failure::new(Code::AlreadyExists, ErrorReason::RequestIdReused, message)
-        .metadata("request_id", effect.as_str())
-        .into_status()
 }
 
 fn failed_inside() -> Status {

@@ -37,7 +37,7 @@ fn file() -> Value {
     })
 }
 
-fn give() -> Value {
+pub(crate) fn give() -> Value {
     json!({"parameters": {"type": "object", "required": ["value"],
                           "properties": {"value": {"type": "integer"}}},
            "id": "give", "description": "gives something",

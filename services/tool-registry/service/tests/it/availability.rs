@@ -54,6 +54,7 @@ async fn explain(
     let request = ExplainAvailabilityRequest {
         tool_ids: tool_ids.iter().map(|id| (*id).to_owned()).collect(),
         scope: Some(scope),
+        ..ExplainAvailabilityRequest::default()
     };
     let mut catalogue = fixture.catalogue.clone();
     let explained = catalogue.explain_availability(request).await?;

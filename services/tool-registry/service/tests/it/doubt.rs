@@ -17,13 +17,13 @@ use crate::{
 const EFFECT: (&str, bool) = ("charge", false);
 const IDEMPOTENT: (&str, bool) = ("put", true);
 
-async fn led_to(answers: Vec<Answer>) -> (Fixture, Peer) {
+pub(crate) async fn led_to(answers: Vec<Answer>) -> (Fixture, Peer) {
     let (fixture, peer) = (Fixture::new().await, Peer::start(answers).await);
     register_led_to(&fixture, peer.address, &[EFFECT, IDEMPOTENT]).await;
     (fixture, peer)
 }
 
-fn request(tool: &str, effect: &str, attempt: u32) -> CallToolRequest {
+pub(crate) fn request(tool: &str, effect: &str, attempt: u32) -> CallToolRequest {
     CallToolRequest {
         attempt,
         ..with_effect(effect, tool, json!({"workflowId": "w1"}))

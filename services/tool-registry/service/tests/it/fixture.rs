@@ -11,6 +11,7 @@ use contracts::tavern::{
     registry::v1::{
         CallToolRequest, PutToolRequest, approval_service_client::ApprovalServiceClient,
         call_service_client::CallServiceClient, call_tool_response::Record,
+        identity_service_client::IdentityServiceClient,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
     run::v1::{run_service_client::RunServiceClient, run_service_server::RunServiceServer},
@@ -127,13 +128,29 @@ impl Fixture {
         ApprovalServiceClient::new(grpc_kit::local(&registry.services()).outermost())
     }
 
+    /// The principals and keys of the registry, for the calls of a principal.
+    pub(crate) fn identities_for(&self, principal: &Principal) -> IdentityServiceClient<Outbound> {
+        let registry = self.registry.as_ref().unwrap();
+        let transport = grpc_kit::local(&registry.services());
+        let context = CallContext::new(principal.clone(), CallPath::default());
+        IdentityServiceClient::new(transport.with(&context))
+    }
+
     /// Lets the service go without ending anything, and builds it again on the same directory.
     pub(crate) async fn crash_and_restart(&mut self) {
+        self.stop().await;
+        self.restart().await;
+    }
+
+    pub(crate) async fn stop(&mut self) {
         let registry = self.registry.take().unwrap();
         // Dropping the client ends nothing: calls with an effect id outlive their callers. The
         // shutdown gives them no time, so that they are cut off as by a crash.
         registry.shutdown().await;
         drop(registry);
+    }
+
+    pub(crate) async fn restart(&mut self) {
         let peers = peers(&self.sandbox, &self.workflows, &self.agents);
         let registry = build(self.directory.path(), &self.plugins, peers, &self.clock).await;
         (self.catalogue, self.calls, self.runs) = clients_of(&registry);
@@ -175,11 +192,16 @@ impl Fixture {
 
     /// Returns the way to the registry for calls below runs, the outermost first.
     pub(crate) fn below(&self, runs: &[&str]) -> Outbound {
+        self.acting_for("local", runs)
+    }
+
+    /// Returns the way to the registry for calls of a principal below runs.
+    pub(crate) fn acting_for(&self, principal: &str, runs: &[&str]) -> Outbound {
         let steps = runs.iter().map(|run| (*run).to_owned()).collect();
         let path = CallPath::from_steps(steps).unwrap();
         let registry = self.registry.as_ref().unwrap();
         let transport = grpc_kit::local(&registry.services());
-        transport.with(&CallContext::new(Principal::LOCAL, path))
+        transport.with(&CallContext::new(Principal::new(principal).unwrap(), path))
     }
 }
 
@@ -275,7 +297,11 @@ async fn build(
         .unwrap()
 }
 
-fn peers(sandbox: &UnconfinedSandbox, workflows: &PlayedWorkflows, agents: &KnownAgents) -> Peers {
+pub(crate) fn peers(
+    sandbox: &UnconfinedSandbox,
+    workflows: &PlayedWorkflows,
+    agents: &KnownAgents,
+) -> Peers {
     let sandbox = Services::new().add(ScriptSandboxServiceServer::new(sandbox.clone()));
     let workflows = Services::new()
         .add(WorkflowServiceServer::new(workflows.clone()))
@@ -286,6 +312,7 @@ fn peers(sandbox: &UnconfinedSandbox, workflows: &PlayedWorkflows, agents: &Know
         grpc_kit::local(&sandbox),
         grpc_kit::local(&agents),
     )
+    .in_one_process()
 }
 
 fn clients_of(registry: &ToolRegistry) -> (Catalogue, Calls, RunsClient) {

@@ -33,7 +33,7 @@ pub(super) async fn put(
     request: PutWorkflowRequest,
 ) -> Result<Workflow, Status> {
     check_put(&request)?;
-    let body = request_hash(&request);
+    let body = request_hash(context, &request);
     let text: Arc<str> = request.definition_json.into();
     let bundle = inner.library.bundle(&text).await?;
     let compiled = inner.library.compile(&bundle).await;

@@ -12,7 +12,7 @@ use contracts::tavern::workflow::v1::{
 };
 use core_types::page::page_size;
 use core_types::{PageToken, Timestamp};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use tonic::{Request, Response, Status};
 
@@ -40,10 +40,11 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<PutScheduleRequest>,
     ) -> Result<Response<PutScheduleResponse>, Status> {
+        let context = CallContext::of(&request);
         let PutScheduleRequest { schedule, etag } = request.into_inner();
         let schedule = schedule
             .ok_or_else(|| Failure::invalid_fields().violation("schedule", "is missing"))?;
-        let schedule = self.inner.put_schedule(schedule, &etag).await?;
+        let schedule = self.inner.put_schedule(&context, schedule, &etag).await?;
         Ok(Response::new(PutScheduleResponse {
             schedule: Some(schedule),
         }))
@@ -127,13 +128,14 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<TriggerScheduleRequest>,
     ) -> Result<Response<TriggerScheduleResponse>, Status> {
+        let context = CallContext::of(&request);
         let TriggerScheduleRequest {
             schedule_id,
             request_id,
         } = request.into_inner();
         let time = self
             .inner
-            .trigger_schedule(&schedule_id, &request_id)
+            .trigger_schedule(&context, &schedule_id, &request_id)
             .await?;
         Ok(Response::new(TriggerScheduleResponse { time: Some(time) }))
     }

@@ -83,7 +83,7 @@ impl Inner {
             });
         }
         check(&request, &fork_plan, &undecided)?;
-        let mut start = start_of(&request, &source.meta);
+        let mut start = start_of(context, &request, &source.meta);
         start.input_json = Value::Object(given).to_string();
         let now = self.clock.now();
         start.first_events = first_events(
@@ -265,7 +265,7 @@ fn check(request: &ForkRunRequest, plan: &ForkPlan, undecided: &[String]) -> Res
     Err(failure.metadata("effects_digest", plan.effects_digest.clone()))
 }
 
-fn start_of(request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
+fn start_of(context: &CallContext, request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
     let own = meta.conversation_id.starts_with(OWN_CONVERSATION);
     StartRun {
         subject: meta.subject.clone(),
@@ -277,7 +277,7 @@ fn start_of(request: &ForkRunRequest, meta: &RunMeta) -> StartRun {
         ..start_by(
             SCOPE,
             &request.request_id,
-            request_hash(request),
+            request_hash(context, request),
             request.options,
         )
     }

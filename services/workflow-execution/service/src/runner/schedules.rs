@@ -1,5 +1,6 @@
 //! Schedules: the requests of callers.
 
+mod creator;
 mod definition;
 mod ticker;
 
@@ -7,10 +8,9 @@ use std::sync::Arc;
 
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
 use core_types::Timestamp;
-use grpc_kit::Failure;
-use prost::Message;
-use run_events::timestamp_to_proto;
-use run_log::Hash;
+use documents::change::request_id_reused;
+use grpc_kit::{CallContext, Failure};
+use run_events::{request_hash, timestamp_to_proto};
 use schedules::{CatchUp, due};
 use tokio::sync::{Mutex, Notify};
 use tonic::Status;
@@ -50,11 +50,13 @@ impl Schedules {
 impl Inner {
     pub(crate) async fn put_schedule(
         &self,
+        context: &CallContext,
         mut asked: Schedule,
         etag: &str,
     ) -> Result<Schedule, Status> {
         (asked.paused, asked.etag) = (false, String::new());
         (asked.next_time, asked.create_time) = (None, None);
+        (asked.creator, asked.pause_reason) = (String::new(), String::new());
         let timing = definition::check(&asked)?;
         self.library.get(&asked.workflow_id).await?;
         let _turn = self.schedules.turn.lock().await;
@@ -72,7 +74,8 @@ impl Inner {
                 }
             }
         }
-        let digest = Hash::of(&asked.encode_to_vec()).to_string();
+        // The etag of a definition changes with its creator.
+        let digest = request_hash(context, &asked).to_string();
         let mut row = ScheduleRow {
             etag: digest.chars().take(32).collect(),
             definition: asked,
@@ -80,12 +83,15 @@ impl Inner {
             since: now,
             next: timing.next_after(now),
             created: now,
+            creator: context.principal().clone(),
+            pause_reason: String::new(),
         };
         if let Some(found) = found {
             if found.etag == row.etag {
                 return Ok(to_proto(found));
             }
             (row.paused, row.created) = (found.paused, found.created);
+            row.pause_reason = found.pause_reason;
             if row.paused || found.definition.timing == row.definition.timing {
                 (row.since, row.next) = (found.since, found.next);
             }
@@ -141,6 +147,7 @@ impl Inner {
             TimeRow::not_run(first, last, ScheduleNotRunReason::Paused)
         });
         (row.paused, row.since, row.next) = (false, now, timing.next_after(now));
+        row.pause_reason.clear();
         let of_pause: Vec<_> = of_pause.into_iter().collect();
         let stored = self.schedules.store.put(&row, &of_pause).await;
         stored.map_err(failure)?;
@@ -150,20 +157,26 @@ impl Inner {
 
     pub(crate) async fn trigger_schedule(
         self: &Arc<Self>,
+        context: &CallContext,
         id: &str,
         request_id: &str,
     ) -> Result<ScheduleTime, Status> {
+        let principal = context.principal().recorded();
         let _turn = self.schedules.turn.lock().await;
         let (row, store) = (self.find_schedule(id).await?, &self.schedules.store);
         if !request_id.is_empty() {
             let found = store.time_of_request(id, request_id).await;
             if let Some(found) = found.map_err(failure)? {
+                if found.principal != principal {
+                    return Err(request_id_reused(request_id).into());
+                }
                 return self.time_to_proto(found).await;
             }
         }
         let manual = TimeRow {
             manual: true,
             request_id: request_id.to_owned(),
+            principal: principal.to_owned(),
             ..TimeRow::buffered(self.clock.now())
         };
         let time = manual.time;
@@ -215,6 +228,7 @@ impl Inner {
             run_state: self.state_of_run(&row.run_id).await?.into(),
             run_id: row.run_id,
             manual: row.manual,
+            triggered_by: row.principal,
         })
     }
 }
@@ -232,6 +246,8 @@ fn to_proto(row: ScheduleRow) -> Schedule {
         etag: row.etag,
         next_time: row.next.map(timestamp_to_proto),
         create_time: Some(timestamp_to_proto(row.created)),
+        creator: row.creator.to_string(),
+        pause_reason: row.pause_reason,
         ..row.definition
     }
 }

@@ -73,7 +73,7 @@ impl Inner {
     ) -> Result<StartRunResponse, Status> {
         // The run is between its caller and the calls that it makes, so there must be room for it.
         context.enter("run")?;
-        let (start, request_id) = (start_of(&request), request.request_id.clone());
+        let (start, request_id) = (start_of(context, &request), request.request_id.clone());
         let refusal = match self.start_new(context, request, start.clone()).await {
             Ok(response) => return Ok(response),
             Err(refusal) => refusal,
@@ -295,7 +295,7 @@ impl Inner {
 }
 
 /// Makes the start of a run from a request, before its target is read.
-fn start_of(request: &StartRunRequest) -> StartRun {
+fn start_of(context: &CallContext, request: &StartRunRequest) -> StartRun {
     StartRun {
         conversation_id: request.conversation_id.clone(),
         concurrency_key: concurrency::key_of(request),
@@ -305,10 +305,13 @@ fn start_of(request: &StartRunRequest) -> StartRun {
             SCOPE,
             &request.request_id,
             // The rest of an agent's budgets may differ when it repeats the request.
-            request_hash(&StartRunRequest {
-                grant: None,
-                ..request.clone()
-            }),
+            request_hash(
+                context,
+                &StartRunRequest {
+                    grant: None,
+                    ..request.clone()
+                },
+            ),
             request.options,
         )
     }

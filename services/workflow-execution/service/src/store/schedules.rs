@@ -7,13 +7,24 @@ mod times;
 
 use async_trait::async_trait;
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
-use core_types::Timestamp;
+use core_types::{Principal, Timestamp};
 use prost::Message;
 use sql_store::SqliteDatabase;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::store::StoreError;
+
+/// A query for schedules with the columns that [`schedule_of`] reads.
+macro_rules! select {
+    ($which:literal) => {
+        concat!(
+            "SELECT definition, etag, paused, since, next, created, creator, pause_reason \
+             FROM schedules ",
+            $which
+        )
+    };
+}
 
 /// A stored schedule.
 #[derive(Clone, Debug)]
@@ -27,6 +38,10 @@ pub(crate) struct ScheduleRow {
     /// The first time after that; none while it is paused.
     pub(crate) next: Option<Timestamp>,
     pub(crate) created: Timestamp,
+    /// The principal for which its runs act.
+    pub(crate) creator: Principal,
+    /// The reason for which the service paused it; empty unless it did.
+    pub(crate) pause_reason: String,
 }
 
 impl ScheduleRow {
@@ -61,6 +76,8 @@ pub(crate) struct TimeRow {
     pub(crate) manual: bool,
     /// The request that made it; empty for none.
     pub(crate) request_id: String,
+    /// The principal of that request, as it is recorded.
+    pub(crate) principal: String,
 }
 
 impl TimeRow {
@@ -75,6 +92,7 @@ impl TimeRow {
             run_id: String::new(),
             manual: false,
             request_id: String::new(),
+            principal: String::new(),
         }
     }
 
@@ -158,10 +176,12 @@ impl ScheduleStore for SqliteSchedules {
     async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         sqlx::query(
-            "INSERT INTO schedules (id, definition, etag, paused, since, next, created) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
+            "INSERT INTO schedules \
+             (id, definition, etag, paused, since, next, created, creator, pause_reason) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE SET \
              definition = excluded.definition, etag = excluded.etag, paused = excluded.paused, \
-             since = excluded.since, next = excluded.next",
+             since = excluded.since, next = excluded.next, creator = excluded.creator, \
+             pause_reason = excluded.pause_reason",
         )
         .bind(schedule.id())
         .bind(schedule.definition.encode_to_vec())
@@ -170,6 +190,8 @@ impl ScheduleStore for SqliteSchedules {
         .bind(schedule.since.unix_nanos())
         .bind(schedule.next.map(Timestamp::unix_nanos))
         .bind(schedule.created.unix_nanos())
+        .bind(schedule.creator.as_str())
+        .bind(&schedule.pause_reason)
         .execute(&mut *transaction)
         .await?;
         for time in times {
@@ -180,17 +202,15 @@ impl ScheduleStore for SqliteSchedules {
     }
 
     async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
-        let found = sqlx::query(
-            "SELECT definition, etag, paused, since, next, created FROM schedules WHERE id = ?1",
-        )
-        .bind(id)
-        .fetch_optional(self.database.reader())
-        .await?;
+        let found = sqlx::query(select!("WHERE id = ?1"))
+            .bind(id)
+            .fetch_optional(self.database.reader())
+            .await?;
         found.as_ref().map(schedule_of).transpose()
     }
 
     async fn list(&self, after: &str, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        let found = sqlx::query("SELECT definition, etag, paused, since, next, created FROM schedules WHERE id > ?1 ORDER BY id LIMIT ?2")
+        let found = sqlx::query(select!("WHERE id > ?1 ORDER BY id LIMIT ?2"))
             .bind(after)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(self.database.reader())
@@ -206,7 +226,7 @@ impl ScheduleStore for SqliteSchedules {
     }
 
     async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError> {
-        let found = sqlx::query("SELECT definition, etag, paused, since, next, created FROM schedules WHERE next <= ?1 ORDER BY next LIMIT 1000")
+        let found = sqlx::query(select!("WHERE next <= ?1 ORDER BY next LIMIT 1000"))
             .bind(now.unix_nanos())
             .fetch_all(self.database.reader())
             .await?;
@@ -247,7 +267,7 @@ impl ScheduleStore for SqliteSchedules {
 
     async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError> {
         let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
              FROM schedule_times WHERE schedule_id = ?1 AND state < 2 ORDER BY time",
         )
         .bind(id)
@@ -263,7 +283,7 @@ impl ScheduleStore for SqliteSchedules {
         limit: usize,
     ) -> Result<Vec<TimeRow>, StoreError> {
         let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
              FROM schedule_times WHERE schedule_id = ?1 AND time < ?2 ORDER BY time DESC LIMIT ?3",
         )
         .bind(id)
@@ -280,7 +300,7 @@ impl ScheduleStore for SqliteSchedules {
         request_id: &str,
     ) -> Result<Option<TimeRow>, StoreError> {
         let found = sqlx::query(
-            "SELECT time, last, state, reason, message, run_id, manual, request_id \
+            "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
              FROM schedule_times WHERE schedule_id = ?1 AND request_id = ?2",
         )
         .bind(id)
@@ -314,6 +334,10 @@ fn schedule_of(row: &SqliteRow) -> Result<ScheduleRow, StoreError> {
         column: "definition",
     })?;
     let next: Option<i64> = row.try_get(4)?;
+    let creator = Principal::new(row.try_get(6)?).map_err(|_| StoreError::Damaged {
+        table: "schedules",
+        column: "creator",
+    })?;
     Ok(ScheduleRow {
         definition,
         etag: row.try_get(1)?,
@@ -321,5 +345,7 @@ fn schedule_of(row: &SqliteRow) -> Result<ScheduleRow, StoreError> {
         since: Timestamp::from_unix_nanos(row.try_get(3)?),
         next: next.map(Timestamp::from_unix_nanos),
         created: Timestamp::from_unix_nanos(row.try_get(5)?),
+        creator,
+        pause_reason: row.try_get(7)?,
     })
 }

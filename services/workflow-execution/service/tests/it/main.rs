@@ -22,6 +22,7 @@ mod history;
 mod models;
 mod node_types;
 mod pause;
+mod principals;
 mod queue;
 mod rests;
 mod resume;

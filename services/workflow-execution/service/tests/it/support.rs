@@ -110,6 +110,7 @@ impl World {
                 .add(ToolRegistryServiceServer::new(ToolsDouble)),
         };
         let services = services
+            .add(registry.identities.clone())
             .add(ScriptSandboxServiceServer::new(sandbox.clone()))
             .add(ModelServiceServer::new(models.clone()))
             .add(ConversationServiceServer::new(conversations.clone()));

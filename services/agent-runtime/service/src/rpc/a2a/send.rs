@@ -74,8 +74,13 @@ impl A2aRpc {
                 followed.progress.close_question(&question.wait.wait_id);
             }
             None => {
-                self.steer(&followed.run.run_id, message.message_id, said)
-                    .await?;
+                self.steer(
+                    &caller.context,
+                    &followed.run.run_id,
+                    message.message_id,
+                    said,
+                )
+                .await?;
             }
         }
         Ok(followed)
@@ -91,7 +96,10 @@ impl A2aRpc {
             run_id: question.run_id.clone(),
             wait_id: question.wait.wait_id.clone(),
             answer_json: said.answer_json(),
-            answered_by: "a2a".to_owned(),
+            answered_by: match context.principal().is_local() {
+                true => "a2a".to_owned(),
+                false => String::new(),
+            },
             request_id,
         };
         let mut questions = RunServiceClient::new(self.peers.workflow.with(context));
@@ -113,6 +121,7 @@ impl A2aRpc {
 
     async fn steer(
         &self,
+        context: &CallContext,
         run_id: &str,
         request_id: String,
         said: MessageContent,
@@ -131,7 +140,7 @@ impl A2aRpc {
             interrupt: false,
         };
         self.agent
-            .steer(request)
+            .steer(context, request)
             .await
             .map(drop)
             .map_err(of_message)

@@ -290,6 +290,7 @@ fn a_history_drops_its_oldest_messages() {
         log.own(Kind::SteeringAccepted(SteeringAccepted {
             message: "x".repeat(40_000),
             request_id: format!("m{number}"),
+            ..SteeringAccepted::default()
         }));
     }
     let history = log.progress.last_messages(usize::MAX);

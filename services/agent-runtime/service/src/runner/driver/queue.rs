@@ -32,7 +32,7 @@ impl Driver {
             });
             let Some(before) = before else { return Ok(()) };
             let (runs, control) = (self.shared.runs.clone(), self.control.clone());
-            let ended = until_ended(&runs, &before);
+            let ended = until_ended(&runs, control.call_context(), &before);
             tokio::select! {
                 () = control.cancelled() => {}
                 () = ended => {}
@@ -64,14 +64,9 @@ impl Driver {
 }
 
 /// Waits until a run has ended, or cannot be followed.
-async fn until_ended(runs: &Runs, run: &common::Run) {
+async fn until_ended(runs: &Runs, context: CallContext, run: &common::Run) {
     match runs
-        .watch(
-            CallContext::outermost(),
-            &run.run_id,
-            run.last_sequence,
-            Drain::never(),
-        )
+        .watch(context, &run.run_id, run.last_sequence, Drain::never())
         .await
     {
         Ok(mut records) => {

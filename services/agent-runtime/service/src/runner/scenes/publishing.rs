@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use agent_domain::event::{Event, Priority, Source, SourceKind};
 use contracts::tavern::common::v1::{ErrorReason, EventPublished, run_event::Kind};
+use core_types::Principal;
+use documents::change::request_id_reused;
 use grpc_kit::Failure;
 use tonic::Code;
 
@@ -25,16 +27,12 @@ impl Actor {
         &mut self,
         draft: Draft,
     ) -> Result<Result<Published, Failure>, SceneStop> {
+        let by = draft.principal.clone();
         let (event, request_id) = self.event(draft);
-        if let Some((digest, answer)) = self.state.request(&request_id) {
-            return Ok(match *digest == event.digest() {
-                true => Ok(answer.clone()),
-                false => Err(Failure::new(
-                    Code::AlreadyExists,
-                    ErrorReason::RequestIdReused,
-                    "the request id was used before with another event; use a new one",
-                )
-                .metadata("request_id", request_id)),
+        if let Some(seen) = self.state.request(&request_id) {
+            return Ok(match seen.is_of(by.recorded(), &event) {
+                true => Ok(seen.answer.clone()),
+                false => Err(request_id_reused(&request_id)),
             });
         }
         if self.state.is_ending {
@@ -59,14 +57,15 @@ impl Actor {
             );
             return Ok(Err(throttled(message)));
         }
-        self.publish(event, request_id).await
+        self.publish(event, request_id, by.recorded()).await
     }
 
-    /// Publishes an event: it is durable before it is taken.
+    /// Publishes an event for the principal `by`, as it is recorded: the event is durable before it is taken.
     pub(super) async fn publish(
         &mut self,
         event: Event,
         request_id: String,
+        by: &str,
     ) -> Result<Result<Published, Failure>, SceneStop> {
         let routed = match self.state.channel.route(&event) {
             Ok(routed) => routed,
@@ -83,6 +82,7 @@ impl Actor {
             event: Some(wire::event_to_proto(&event)),
             delivered_to: routed.delivered_to,
             request_id,
+            principal: by.to_owned(),
         }));
         self.record(kinds).await?;
         Ok(Ok(published))
@@ -94,7 +94,7 @@ impl Actor {
         if self.state.request(&request_id).is_some() {
             return Ok(());
         }
-        if let Err(failure) = self.publish(event, request_id).await? {
+        if let Err(failure) = self.publish(event, request_id, "").await? {
             let status = failure.into_status();
             tracing::warn!(error = status.message(), "an event of a scene is lost");
         }
@@ -161,6 +161,7 @@ impl Draft {
             chain: Vec::new(),
             correlation_id: String::new(),
             request_id: String::new(),
+            principal: Principal::LOCAL,
         }
     }
 }

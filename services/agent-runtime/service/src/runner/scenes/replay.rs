@@ -46,7 +46,7 @@ pub(super) struct Replayed {
     /// The number of published events, apart from ticks.
     pub(super) published: u64,
     /// The last named request of each agent to sleep, and the end of that sleep.
-    pub(super) sleep_requests: HashMap<String, (String, Option<Timestamp>)>,
+    pub(super) sleep_requests: HashMap<String, SleepRequest>,
     requests: Requests,
 }
 
@@ -79,10 +79,32 @@ impl DueWorkflow {
     }
 }
 
+/// A named request that put an agent to sleep.
+#[derive(Clone, Debug)]
+pub(super) struct SleepRequest {
+    /// Its id.
+    pub(super) id: String,
+    /// Its principal, as it is recorded.
+    pub(super) principal: String,
+    /// The end of the sleep; none if only events wake the agent.
+    pub(super) until: Option<Timestamp>,
+}
+
+/// A named request that published an event.
+#[derive(Debug)]
+pub(super) struct SeenRequest {
+    /// Its principal, as it is recorded.
+    principal: String,
+    /// The digest of the event.
+    digest: [u8; 32],
+    /// The answer to a repeat.
+    pub(super) answer: Published,
+}
+
 /// The named requests that published events, the oldest first.
 #[derive(Debug, Default)]
 struct Requests {
-    known: HashMap<String, ([u8; 32], Published)>,
+    known: HashMap<String, SeenRequest>,
     order: VecDeque<String>,
 }
 
@@ -177,7 +199,11 @@ impl Replayed {
             }
             Kind::InstanceSlept(slept) => {
                 let sleep = wire::sleep_from_proto(slept);
-                let request = (slept.request_id.clone(), sleep.until);
+                let request = SleepRequest {
+                    id: slept.request_id.clone(),
+                    principal: slept.principal.clone(),
+                    until: sleep.until,
+                };
                 let instance_id = slept.instance_id.as_str();
                 self.sleep_requests.insert(instance_id.to_owned(), request);
                 self.channel.set_sleep(instance_id, Some(sleep));
@@ -209,8 +235,8 @@ impl Replayed {
         }
     }
 
-    /// Returns the event that a named request published, with its digest.
-    pub(super) fn request(&self, request_id: &str) -> Option<&([u8; 32], Published)> {
+    /// Returns the named request that published an event.
+    pub(super) fn request(&self, request_id: &str) -> Option<&SeenRequest> {
         self.requests.known.get(request_id)
     }
 
@@ -232,8 +258,12 @@ impl Replayed {
                 delivered_to: published.delivered_to.clone(),
                 replayed: true,
             };
-            self.requests
-                .remember(published.request_id.clone(), event.digest(), answer);
+            let seen = SeenRequest {
+                principal: published.principal.clone(),
+                digest: event.digest(),
+                answer,
+            };
+            self.requests.remember(published.request_id.clone(), seen);
         }
         let workflows = scene.workflows.iter();
         for workflow in workflows.filter(|workflow| workflow.is_for(&event.event_type)) {
@@ -248,14 +278,21 @@ impl Replayed {
     }
 }
 
+impl SeenRequest {
+    /// Whether a request of a principal, as it is recorded, for an event is this one.
+    pub(super) fn is_of(&self, principal: &str, event: &Event) -> bool {
+        self.principal == principal && self.digest == event.digest()
+    }
+}
+
 impl Requests {
-    fn remember(&mut self, request_id: String, digest: [u8; 32], answer: Published) {
+    fn remember(&mut self, request_id: String, seen: SeenRequest) {
         if self.order.len() >= MOST_REQUESTS
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
         }
         self.order.push_back(request_id.clone());
-        self.known.insert(request_id, (digest, answer));
+        self.known.insert(request_id, seen);
     }
 }

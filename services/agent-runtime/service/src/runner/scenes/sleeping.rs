@@ -4,7 +4,9 @@ use agent_domain::{
     event::{Priority, Source},
     sleep::WakeCause,
 };
-use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{InstanceSlept, run_event::Kind};
+use documents::change::request_id_reused;
+use grpc_kit::Failure;
 use serde_json::json;
 
 use super::actor::{Actor, SceneStop};
@@ -18,27 +20,39 @@ const WOKE: &str = "instance.woke";
 
 impl Actor {
     /// Puts an agent to sleep, once for a named request.
-    pub(super) async fn let_sleep(&mut self, asleep: Asleep) -> Result<Slept, SceneStop> {
+    pub(super) async fn let_sleep(
+        &mut self,
+        asleep: Asleep,
+    ) -> Result<Result<Slept, Failure>, SceneStop> {
         let Asleep {
             instance_id,
             sleep,
             request_id,
+            principal,
         } = asleep;
-        if let Some((known, until)) = self.state.sleep_requests.get(&instance_id)
+        let principal = principal.recorded().to_owned();
+        if let Some(known) = self.state.sleep_requests.get(&instance_id)
             && !request_id.is_empty()
-            && *known == request_id
+            && known.id == request_id
         {
-            return Ok(Slept {
-                until: *until,
+            if known.principal != principal {
+                return Ok(Err(request_id_reused(&request_id)));
+            }
+            return Ok(Ok(Slept {
+                until: known.until,
                 replayed: true,
-            });
+            }));
         }
-        let slept = wire::slept_to_proto(&instance_id, &sleep, &request_id);
+        let slept = InstanceSlept {
+            request_id,
+            principal,
+            ..wire::slept_to_proto(&instance_id, &sleep)
+        };
         self.record(vec![Kind::InstanceSlept(slept)]).await?;
-        Ok(Slept {
+        Ok(Ok(Slept {
             until: sleep.until,
             replayed: false,
-        })
+        }))
     }
 
     /// Wakes an agent. Returns whether it slept.

@@ -29,7 +29,7 @@ pub(super) fn session(view: &SessionInfo) -> wire::Session {
     };
     wire::Session {
         session_id: view.id.clone(),
-        caller_id: view.caller.clone(),
+        caller_id: view.owner.caller_id().to_owned(),
         runtime: view.runtime.clone(),
         session_key: view.key.clone(),
         state: state.into(),

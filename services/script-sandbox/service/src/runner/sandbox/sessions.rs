@@ -55,7 +55,7 @@ impl Sandbox {
         let (tools, runtime, interpreter) = means.map_err(|refusal| record.refused(refusal))?;
         let view = SessionInfo {
             id: id.clone(),
-            caller: request.script.caller.clone(),
+            owner: request.script.owner.clone(),
             runtime: runtime.profile.name.clone(),
             key: request.key,
             state: SessionState::Starting,
@@ -73,21 +73,21 @@ impl Sandbox {
         let found = loop {
             match self.sessions.look_up(&request_id, digest, view.clone()) {
                 Err(Refusal::Quota { limit, .. })
-                    if self.sessions.make_room(limit, &view.caller).await => {}
+                    if self.sessions.make_room(limit, &view.owner).await => {}
                 found => break found,
             }
         };
-        let caller = view.caller.as_str();
+        let owner = &view.owner;
         let mut admitted = match found.map_err(|refusal| record.refused(refusal))? {
             SessionLookup::New(admitted) => admitted,
             SessionLookup::Replayed(id) => {
                 record.replayed();
-                let replayed = self.sessions.ready(SessionName { caller, id: &id }).await?;
+                let replayed = self.sessions.ready(SessionName { owner, id: &id }).await?;
                 return Ok((replayed, SessionOrigin::Replayed));
             }
             SessionLookup::Found(id) => {
                 record.replayed();
-                let found = self.sessions.ready(SessionName { caller, id: &id }).await?;
+                let found = self.sessions.ready(SessionName { owner, id: &id }).await?;
                 return Ok((living(found)?, SessionOrigin::Found));
             }
         };
@@ -115,7 +115,7 @@ impl Sandbox {
         if !request_id.is_empty() || !view.key.is_empty() {
             forget.id = None;
         }
-        let ready = self.sessions.ready(SessionName { caller, id: &id }).await?;
+        let ready = self.sessions.ready(SessionName { owner, id: &id }).await?;
         let ready = living(ready).inspect_err(|_| forget.id = Some(&id))?;
         forget.id = None;
         drop(forget);

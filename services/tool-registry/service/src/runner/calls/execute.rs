@@ -1,54 +1,33 @@
 //! The task of one call, from the ledger to the tool and back.
 
-use call_outcome::{CallOutcome, Category, Failure};
+use call_outcome::{CallOutcome, Failure};
 use call_wire::MAX_ATTEMPTS;
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use contracts::tavern::common::v1::{
-    CallApproval, CallDispatched, CallGrant, CallResult, CallStatus,
-};
-use core_types::{ConversationId, Durability, EffectId, MAX_CALL_DEPTH, Timestamp};
+use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
+use core_types::{ConversationId, Durability, EffectId, Timestamp};
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
 use tonic::{Code, Status};
 
-use super::{Call, Inner, draining, handles::HandleTool};
+use super::{Call, Inner, draining, handles::HandleTool, prepare::Ready};
 use crate::{
     arguments::Arguments,
     dispatch::{ResolvedCall, without_handle},
     in_flight::InFlightCall,
     ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
-    runner::agents::AgentsAbove,
+    runner::rights,
 };
-use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
+use tool_domain::tool::Tool;
 
-/// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
-const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
 /// The number of reads of the ledger for an end that another request records, and the wait after
 /// each.
 const TAKE_OVER_TRIES: u32 = 20;
 const TAKE_OVER_WAIT: Duration = Duration::from_millis(50);
-
-/// A call that passed every check.
-pub(super) struct Ready {
-    pub(super) tool: Arc<Tool>,
-    pub(super) arguments: Arguments,
-    defaulted: Vec<String>,
-    approval: Option<CallApproval>,
-}
-
-impl Ready {
-    pub(super) fn approved(self, approval: CallApproval) -> Self {
-        Self {
-            approval: Some(approval),
-            ..self
-        }
-    }
-}
 
 impl Inner {
     pub(super) async fn execute_call(
@@ -141,10 +120,16 @@ impl Inner {
         found.is_some_and(|tool| tool.is_idempotent())
     }
 
-    /// Settles a call that a crash cut off and that must not be dispatched again. The start of the
-    /// service and the owner that asks again may both do so at once; then the first one counts.
+    /// Settles a call that a crash cut off and that must not be dispatched again.
     pub(super) async fn settle_unknown(&self, open: &Entry) -> Result<CallResult, Status> {
-        let mut ended = self.try_to_settle(open).await;
+        let outcome = CallOutcome::unsettled(&open.record.tool_id);
+        self.settle_open(open, &outcome).await
+    }
+
+    /// Settles a call that a crash cut off. The start of the service and the owner that asks again may both do
+    /// so at once; then the first one counts.
+    async fn settle_open(&self, open: &Entry, outcome: &CallOutcome) -> Result<CallResult, Status> {
+        let mut ended = self.try_to_settle(open, outcome).await;
         for _ in 0..TAKE_OVER_TRIES {
             match &ended {
                 Err(status) if status.code() == Code::Aborted => {}
@@ -161,80 +146,21 @@ impl Inner {
         ended
     }
 
-    async fn try_to_settle(&self, open: &Entry) -> Result<CallResult, Status> {
-        let (tool, ended) = (&open.record.tool_id, self.clock.now());
+    async fn try_to_settle(
+        &self,
+        open: &Entry,
+        outcome: &CallOutcome,
+    ) -> Result<CallResult, Status> {
         let result = CallResult {
             effect_id: open.effect_id().to_owned(),
-            tool_id: tool.clone(),
+            tool_id: open.record.tool_id.clone(),
             durability: durability_number(open.durability()),
             attempt: open.record.attempt,
-            ..timed(&CallOutcome::unsettled(tool), Some(open.dispatched), ended)
+            ..timed(outcome, Some(open.dispatched), self.clock.now())
         };
         let writer = self.ledger.reopen(open).await?;
         self.ledger.settle(&writer, &result).await?;
         Ok(result)
-    }
-
-    /// Checks everything that can be checked before a call leaves.
-    pub(super) async fn prepare(
-        &self,
-        call: &Call,
-        arguments: &Arguments,
-        above: &AgentsAbove,
-        context: &CallContext,
-    ) -> Result<Ready, Failure> {
-        let tool = self
-            .tools
-            .find(&call.tool)
-            .await
-            .map_err(|missing| missing.into_failure(&call.tool))?;
-        let catalogue = self.tools.catalogue();
-        above.check(&tool, &catalogue)?;
-        if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {
-            let message = format!(
-                "{} was not started: calls are nested {MAX_CALL_DEPTH} deep ({}); a tool or workflow seems \
-                 to call itself",
-                tool.id(),
-                context.path().steps().join(" > ")
-            );
-            return Err(Failure::new(Category::Limit, "depth_exceeded", message));
-        }
-        if let Some(grant) = &call.grant {
-            check_grant(&tool, grant, &catalogue)?;
-        }
-        let checked = tool
-            .check(arguments)
-            .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
-        let arguments = match checked.arguments == **arguments {
-            true => arguments.clone(),
-            // Defaults came in, or empty values went out.
-            false => Arguments::from(checked.arguments),
-        };
-        let bytes = arguments.text().len();
-        if bytes > MAX_ARGUMENT_BYTES {
-            let message = format!(
-                "the arguments have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are accepted"
-            );
-            return Err(Failure::new(Category::Limit, "limit_exceeded", message));
-        }
-        if call.needs_confirmation {
-            let message = format!(
-                "the call of {} was repaired or can be read in two ways, so it was not carried out; \
-                 write the call again exactly as it is meant",
-                tool.id()
-            );
-            return Err(Failure::new(
-                Category::Policy,
-                "needs_confirmation",
-                message,
-            ));
-        }
-        Ok(Ready {
-            tool,
-            arguments,
-            defaulted: checked.defaulted,
-            approval: None,
-        })
     }
 
     fn refused(&self, call: &Call, failure: Failure) -> CallResult {
@@ -284,19 +210,21 @@ impl Inner {
             in_flight: Arc::clone(in_flight),
             context: context.with_deadline(deadline),
         };
+        // No change of rights is answered between this look-up and the dispatch.
+        let leaving = self.identities.dispatching().await;
+        let principal = resolved.context.principal();
+        if let Err(failure) = rights::check(&self.identities, principal, &resolved.tool) {
+            return Ok(self.refused(call, failure));
+        }
         if in_flight.cancel_token().is_cancelled() {
             let outcome = CallOutcome::cancelled_before_start(resolved.tool.id());
             return Ok(self.result(call.index, &resolved, &outcome, None, ready.defaulted));
         }
         let writer = match effect {
             Some(effect) => {
-                let writer = self
-                    .journal(call, effect, &resolved, in_flight, in_batch)
-                    .await?;
-                if let Some(approval) = ready.approval.as_ref().filter(|_| call.detached) {
-                    let forgotten = self.approvals.dispatched(&approval.approval_id).await;
-                    forgotten.map_err(|error| grpc_kit::internal(&error))?;
-                }
+                let writer = self.journal(call, effect, &resolved, in_flight, in_batch);
+                let writer = writer.await?;
+                self.forget_waiting(call, ready.approval.as_ref()).await?;
                 Some(writer)
             }
             None => None,
@@ -305,6 +233,7 @@ impl Inner {
             in_flight.begin_again();
         }
         let dispatched = self.clock.now();
+        drop(leaving);
         let outcome = self.execute(&resolved).await?;
         let result = CallResult {
             approval: ready.approval,
@@ -346,6 +275,19 @@ impl Inner {
         }
     }
 
+    /// Deletes the stored call of an approval, which the ledger has from now on.
+    async fn forget_waiting(
+        &self,
+        call: &Call,
+        approval: Option<&CallApproval>,
+    ) -> Result<(), Status> {
+        let Some(approval) = approval.filter(|_| call.detached) else {
+            return Ok(());
+        };
+        let forgotten = self.approvals.dispatched(&approval.approval_id).await;
+        forgotten.map_err(|error| grpc_kit::internal(&error))
+    }
+
     async fn journal(
         &self,
         call: &Call,
@@ -367,6 +309,7 @@ impl Inner {
             timeout_ms: resolved
                 .timeout
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+            principal: resolved.context.principal().clone(),
             run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
             granted: resolved.grant.as_ref().map(ledger::grant_to_text),
@@ -405,29 +348,23 @@ impl Inner {
         in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
-        let found = match open.record.may_repeat {
-            true => self.tools.find(&open.record.tool_id).await.ok(),
-            false => None,
-        };
-        let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
-        let arguments = arguments.map(|value| Arguments::with_text(value, &open.arguments_json));
-        // The tool may have been declared anew since, so both declarations must allow it.
-        let repeatable = found.filter(|tool| tool.may_repeat()).zip(arguments);
-        let permitted = match repeatable {
-            Some((tool, arguments)) if open.runs_again(&tool) => Some((tool, arguments)),
-            // The approval of the call was for another tool, so people are asked again.
-            Some(_) => {
-                let ready = self.permit(call, in_flight, &context).await?.ok();
-                ready.map(|ready| (ready.tool, ready.arguments))
+        let permitted = self.permit_again(call, &open, in_flight, &context).await?;
+        // No change of rights is answered between this look-up and the dispatch.
+        let leaving = self.identities.dispatching().await;
+        let permitted = permitted.and_then(|(tool, arguments)| {
+            let withheld = self.withheld(&open, &tool, &context);
+            withheld.map_or(Ok((tool, arguments)), Err)
+        });
+        let (tool, arguments) = match permitted {
+            Ok(permitted) => permitted,
+            Err(outcome) => {
+                drop(leaving);
+                let result = self.settle_open(&open, &outcome).await?;
+                return Ok(CallResult {
+                    index: call.index,
+                    ..result
+                });
             }
-            None => None,
-        };
-        let Some((tool, arguments)) = permitted else {
-            let result = self.settle_unknown(&open).await?;
-            return Ok(CallResult {
-                index: call.index,
-                ..result
-            });
         };
         tracing::info!(
             tool = tool.id(),
@@ -454,6 +391,7 @@ impl Inner {
             in_flight: Arc::clone(in_flight),
             context: context.with_deadline(deadline),
         };
+        drop(leaving);
         let outcome = self.execute(&resolved).await?;
         let result = self.result(
             call.index,
@@ -464,6 +402,48 @@ impl Inner {
         );
         self.ledger.settle(&writer, &result).await?;
         Ok(result)
+    }
+
+    /// Returns the tool and the arguments with which an open call is dispatched again, or the outcome with
+    /// which it ends.
+    async fn permit_again(
+        &self,
+        call: &Call,
+        open: &Entry,
+        in_flight: &InFlightCall,
+        context: &CallContext,
+    ) -> Result<Result<(Arc<Tool>, Arguments), CallOutcome>, Status> {
+        let found = match open.record.may_repeat {
+            true => self.tools.find(&open.record.tool_id).await.ok(),
+            false => None,
+        };
+        let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();
+        let arguments = arguments.map(|value| Arguments::with_text(value, &open.arguments_json));
+        // The tool may have been declared anew since, so both declarations must allow it.
+        let repeatable = found.filter(|tool| tool.may_repeat()).zip(arguments);
+        let permitted = match repeatable {
+            Some((tool, arguments)) if open.runs_again(&tool) => Some((tool, arguments)),
+            // The approval of the call was for another tool, so people are asked again.
+            Some(_) => {
+                let ready = self.permit(call, in_flight, context).await?.ok();
+                ready.map(|ready| (ready.tool, ready.arguments))
+            }
+            None => None,
+        };
+        Ok(permitted.ok_or_else(|| CallOutcome::unsettled(&open.record.tool_id)))
+    }
+
+    /// Returns the outcome of an open call whose principal may not call the tool any more; `None` if it may. A
+    /// run that was started is not stopped, as nothing more is dispatched to follow it.
+    fn withheld(&self, open: &Entry, tool: &Tool, context: &CallContext) -> Option<CallOutcome> {
+        if open.child_run_id.is_some() {
+            return None;
+        }
+        let failure = rights::check(&self.identities, context.principal(), tool).err()?;
+        Some(match tool.flags().read_only {
+            true => CallOutcome::Failed(failure),
+            false => CallOutcome::unsettled(tool.id()),
+        })
     }
 
     /// Executes a call. Fails if the service ends meanwhile; the ledger's entry then stays open.
@@ -525,30 +505,6 @@ impl Inner {
         result.next_attempt = call_wire::next_attempt(&result);
         result
     }
-}
-
-/// Refuses a call that the agent for which it is made may not make (rule G206).
-fn check_grant(tool: &Tool, grant: &CallGrant, catalogue: &Catalogue) -> Result<(), Failure> {
-    if let Some(granted) = &grant.tools
-        && !availability::names(&granted.tool_ids, tool.id(), catalogue)
-    {
-        let message = format!(
-            "{} is not a tool of the agent for which it was called; add it to the tool_ids_inventory of its \
-             profile, or call another one",
-            tool.id()
-        );
-        let code = "tool_not_available";
-        return Err(Failure::new(Category::Policy, code, message));
-    }
-    if grant.depth == Some(0) && tool.implementation().is_nested() {
-        let message = format!(
-            "{} was not started: the agent may have no more agents and workflows one below the other (its \
-             budget `depth`); do its work without it",
-            tool.id()
-        );
-        return Err(Failure::new(Category::Limit, "depth_exceeded", message));
-    }
-    Ok(())
 }
 
 /// Whether the entry of a call need not be on disk before it leaves: repeating it after a crash has no effect,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tonic::Status;
 
-use super::{Call, Calls, Inner, draining, execute::Ready};
+use super::{Call, Calls, Inner, draining, prepare::Ready};
 use crate::{
     approvals::{Approvals, DecisionError, FoundApproval, Wanted, refused},
     arguments::Arguments,
@@ -76,6 +76,7 @@ impl Inner {
         let above = self.agents.above(context, &call.profile_id).await;
         let above = above.map_err(Unknown::into_failure)?;
         let (rules, conversation) = (above.rules(), text_of(call.conversation.as_ref()));
+        let effect = call.effect_id.as_ref().map_or("", EffectId::as_str);
         let judge = |ready: &Ready| {
             let (tool, arguments) = (&ready.tool, &ready.arguments);
             match self.approvals.judge(&rules, tool, arguments, &conversation) {
@@ -97,13 +98,18 @@ impl Inner {
             let wanted = Wanted {
                 tool: &ready.tool,
                 arguments: canonical_json::to_string(&ready.arguments),
-                effect_id: call.effect_id.as_ref().map_or("", EffectId::as_str),
+                effect_id: effect,
                 conversation_id: &conversation,
                 run_id: in_flight.path().steps().last().map_or("", String::as_str),
-                call_json: WaitingCall::of(call, in_flight.path()),
+                principal: context.principal(),
+                body: in_flight.body().to_string(),
+                call_json: WaitingCall::of(call, context),
             };
             let approval = match self.approvals.require(wanted, ask).await?? {
                 FoundApproval::Approval(approval) => *approval,
+                FoundApproval::OfAnother => {
+                    return Err(NotPermitted::Status(ledger::reused(effect)));
+                }
                 FoundApproval::Remembered(approval_id) => {
                     let approval = CallApproval {
                         approval_id,
@@ -239,11 +245,14 @@ struct WaitingCall {
     /// The runs above it, whose agents' rules it is held against.
     #[serde(default)]
     path: Vec<String>,
+    /// The principal that it acts for.
+    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    principal: Principal,
 }
 
 impl WaitingCall {
     /// Returns the call as JSON; nothing if an owner asks for it again.
-    fn of(call: &Call, path: &CallPath) -> String {
+    fn of(call: &Call, context: &CallContext) -> String {
         let Some(effect) = call.effect_id.as_ref().filter(|_| call.detached) else {
             return String::new();
         };
@@ -258,14 +267,15 @@ impl WaitingCall {
             needs_confirmation: call.needs_confirmation,
             attempt: call.attempt,
             granted: call.grant.as_ref().map(ledger::grant_to_text),
-            path: path.steps().to_vec(),
+            path: context.path().steps().to_vec(),
+            principal: context.principal().clone(),
         };
         serde_json::to_string(&waiting).expect("it has text keys only")
     }
 
     fn into_call(self) -> Option<(Call, CallContext)> {
         let path = CallPath::from_steps(self.path).ok()?;
-        let context = CallContext::new(Principal::LOCAL, path);
+        let context = CallContext::new(self.principal, path);
         // Without its grant the call would have more rights than it was given.
         let grant = self.granted.map(|text| ledger::grant_from_text(&text));
         let grant = match grant {
@@ -340,8 +350,8 @@ impl Calls {
         let conversation = &approval.conversation_id;
         // Of the runs above the call, the approval names the last; the call is held against all of them
         // before it leaves.
-        let above = CallContext::outermost().enter(&approval.run_id);
-        let above = above.unwrap_or_else(|_| CallContext::outermost());
+        let made_by = CallContext::new(approval.principal.clone(), CallPath::default());
+        let above = made_by.enter(&approval.run_id).unwrap_or(made_by);
         let above = self.inner.agents.above(&above, "").await;
         let above = above.map_err(Unknown::into_failure)?;
         let judgement =

@@ -1,6 +1,6 @@
 //! The recovery of calls that a crash cut off.
 
-use core_types::{ConversationId, EffectId};
+use core_types::{CallPath, ConversationId, EffectId};
 use grpc_kit::CallContext;
 use std::time::Duration;
 use tonic::Status;
@@ -40,7 +40,7 @@ impl Calls {
             }
             LedgerEntry::InFlight(entry) if entry.record.detached => {
                 let call = call_of(entry, entry.record.attempt)?;
-                drop(self.join(call, CallContext::outermost())?);
+                drop(self.join(call, caller_of(entry))?);
             }
             LedgerEntry::Settled(decided) if decided.resolution.is_some() => {
                 self.continue_decision(decided).await?;
@@ -67,12 +67,12 @@ fn effect_of(entry: &LedgerEntry) -> &str {
     }
 }
 
-/// The context of a call that an entry was made by, as far as the entry names it.
+/// Returns the context of the call of an entry: the principal that it acts for, and the run that made it.
 pub(super) fn caller_of(entry: &Entry) -> CallContext {
-    let outermost = CallContext::outermost();
-    match outermost.enter(&entry.record.run_id) {
+    let made_by = CallContext::new(entry.record.principal.clone(), CallPath::default());
+    match made_by.enter(&entry.record.run_id) {
         Ok(below) if !entry.record.run_id.is_empty() => below,
-        _ => outermost,
+        _ => made_by,
     }
 }
 

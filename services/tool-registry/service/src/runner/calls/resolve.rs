@@ -4,7 +4,7 @@ use contracts::tavern::{
     common::v1::{CallError, CallResult, CallStatus, ErrorCategory, ErrorReason, RunState},
     registry::v1::{CallDecision, CallResolution},
 };
-use core_types::{CallPath, EffectId, Principal, RunId, RunOwner};
+use core_types::{CallPath, EffectId, RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
 use run_log::Hash;
 use tonic::{Code, Status};
@@ -14,7 +14,7 @@ use super::{
     detached::recorded,
     recover::{call_of, caller_of},
 };
-use crate::ledger::{LedgerEntry, Settled};
+use crate::ledger::{Entry, LedgerEntry, Settled};
 
 /// A decision about a call in doubt.
 #[derive(Clone, Debug)]
@@ -63,8 +63,7 @@ impl Calls {
         }
         if decision.resolution.decision() == CallDecision::Repeat {
             check_attempts(&doubtful)?;
-            self.check_run(effect, &doubtful.entry.record.run_id)
-                .await?;
+            self.check_run(effect, &doubtful.entry).await?;
         }
         let result = result_of(&doubtful.result, decision);
         let writer = self
@@ -129,14 +128,15 @@ impl Calls {
         let original = self.inner.ledger.attempt(effect, earlier).await?;
         let original = original.ok_or_else(|| refusal_of_missing(effect.as_str()))?;
         let context = match path {
-            Some(path) => CallContext::new(Principal::LOCAL, path),
+            Some(path) => CallContext::new(original.record.principal.clone(), path),
             None => caller_of(&original),
         };
         self.join(call_of(&original, attempt)?, context)
     }
 
     /// Refuses to repeat a call whose run has ended with it.
-    async fn check_run(&self, effect: &EffectId, run_id: &str) -> Result<(), Status> {
+    async fn check_run(&self, effect: &EffectId, entry: &Entry) -> Result<(), Status> {
+        let run_id = entry.record.run_id.as_str();
         if run_id.is_empty() || self.inner.waits_below(effect).is_some() {
             return Ok(());
         }
@@ -145,12 +145,8 @@ impl Calls {
         let found = match owner {
             Ok(RunOwner::Registry) => self.inner.runs.get(run_id).await,
             _ => {
-                self.inner
-                    .dispatcher
-                    .runs
-                    .run(run_id, &CallContext::outermost())
-                    .get()
-                    .await
+                let runs = &self.inner.dispatcher.runs;
+                runs.run(run_id, &caller_of(entry)).get().await
             }
         };
         let state = match found {

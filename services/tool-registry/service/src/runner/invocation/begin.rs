@@ -78,7 +78,7 @@ impl Invocations {
         context: &CallContext,
         request: InvokeCallsRequest,
     ) -> Result<(String, bool), Status> {
-        let body_hash = body_hash(&request);
+        let body_hash = body_hash(context, &request);
         let conversation = self.check(&request)?;
         let parsed = request.parsed.unwrap_or_default();
         let start = StartRun {
@@ -159,12 +159,12 @@ impl Invocations {
 
 /// Returns the digest of a request. If it has a text, the result of parsing it does not count: the
 /// same text may be parsed otherwise when it is repeated after a tool was added.
-fn body_hash(request: &InvokeCallsRequest) -> Hash {
+fn body_hash(context: &CallContext, request: &InvokeCallsRequest) -> Hash {
     let mut body = request.clone();
     if !body.text.is_empty() {
         body.parsed = None;
     }
-    request_hash(&body)
+    request_hash(context, &body)
 }
 
 /// Returns everything that was read from the text, as events.

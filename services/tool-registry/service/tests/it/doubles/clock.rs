@@ -1,8 +1,11 @@
-//! The system's clock, which breaks on demand.
+//! The system's clock, which breaks and is set forward on demand.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use core_types::{Clock, SystemClock, Timestamp};
@@ -11,12 +14,19 @@ use core_types::{Clock, SystemClock, Timestamp};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FragileClock {
     broken: Arc<AtomicBool>,
+    /// The seconds by which it is ahead of the system's.
+    ahead: Arc<AtomicU64>,
 }
 
 impl FragileClock {
     /// Makes the next question for the time panic.
     pub(crate) fn break_once(&self) {
         self.broken.store(true, Ordering::SeqCst);
+    }
+
+    /// Sets the clock forward.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.ahead.fetch_add(by.as_secs(), Ordering::SeqCst);
     }
 }
 
@@ -26,6 +36,7 @@ impl Clock for FragileClock {
             !self.broken.swap(false, Ordering::SeqCst),
             "the clock is broken"
         );
-        SystemClock.now()
+        let ahead = Duration::from_secs(self.ahead.load(Ordering::SeqCst));
+        SystemClock.now().plus(ahead)
     }
 }

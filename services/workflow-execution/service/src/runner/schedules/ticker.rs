@@ -6,7 +6,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
-use core_types::RequestId;
+use core_types::{CallPath, Principal, RequestId};
 use grpc_kit::CallContext;
 use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
@@ -15,6 +15,7 @@ use tonic::{Code, Status};
 use crate::runner::Inner;
 use crate::store::schedules::{ScheduleRow, TimeRow, TimeState};
 
+use super::creator::{self, Rights};
 use super::{definition, failure};
 
 /// The longest rest until the next check; the clock may be moved meanwhile.
@@ -133,7 +134,7 @@ impl Inner {
     /// Starts the runs that a schedule may start now.
     pub(super) async fn settle_schedule(self: &Arc<Self>, id: &str) -> Result<(), Status> {
         let store = &self.schedules.store;
-        let Some(row) = store.get(id).await.map_err(failure)? else {
+        let Some(mut row) = store.get(id).await.map_err(failure)? else {
             return Ok(());
         };
         let (mut running, mut buffered) = (Vec::new(), Vec::new());
@@ -159,7 +160,7 @@ impl Inner {
         for (mut time, decision) in buffered.into_iter().zip(settled.decisions) {
             match decision {
                 Decision::Keep => continue,
-                Decision::Start if !self.start_time(&row, &mut time).await? => break,
+                Decision::Start if !self.start_time(&mut row, &mut time).await? => break,
                 Decision::Start => {}
                 Decision::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
                 Decision::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
@@ -172,15 +173,25 @@ impl Inner {
     /// Starts the run of a time, or finds it; returns whether the time is settled.
     async fn start_time(
         self: &Arc<Self>,
-        row: &ScheduleRow,
+        row: &mut ScheduleRow,
         time: &mut TimeRow,
     ) -> Result<bool, Status> {
         let request_id = format!("schedule/{}/{}", row.id(), utc(time.time));
         // The schedule may have been changed between an earlier start and now.
-        if let Some(run_id) = self.run_of_request(&request_id).await? {
+        if let Some(run_id) = self.run_of_request(&row.creator, &request_id).await? {
             time.state = TimeState::Started;
             time.run_id = run_id;
             return Ok(true);
+        }
+        match self.rights_of(&row.creator).await {
+            Rights::Invoke => {}
+            Rights::Unknown => return Ok(false),
+            Rights::Missing => {
+                not_run(time, ScheduleNotRunReason::Refused);
+                time.message = creator::missing(&row.creator);
+                self.pause_for(row, &time.message).await?;
+                return Ok(true);
+            }
         }
         let request = StartRunRequest {
             request_id,
@@ -189,7 +200,8 @@ impl Inner {
             options: row.definition.options,
             ..StartRunRequest::default()
         };
-        let started = self.start(CallContext::outermost(), request);
+        let context = CallContext::new(row.creator.clone(), CallPath::default());
+        let started = self.start(context, request);
         match tokio::time::timeout(START_TIMEOUT, started).await {
             Ok(Ok(started)) => {
                 time.state = TimeState::Started;
@@ -210,11 +222,17 @@ impl Inner {
         }
     }
 
-    async fn run_of_request(&self, request_id: &str) -> Result<Option<String>, Status> {
+    /// Returns the run that a request of the creator started.
+    async fn run_of_request(
+        &self,
+        creator: &Principal,
+        request_id: &str,
+    ) -> Result<Option<String>, Status> {
         let request_id = RequestId::new(request_id);
         let request_id = request_id.map_err(|error| grpc_kit::failure::internal(&error))?;
         let found = self.run_by_request(&request_id).await?;
-        Ok(found.map(|run| run.run_id))
+        let own = found.filter(|run| run.principal == creator.as_str());
+        Ok(own.map(|run| run.run_id))
     }
 
     /// Returns the state of a run; unspecified if it does not exist.

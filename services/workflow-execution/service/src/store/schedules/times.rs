@@ -18,8 +18,8 @@ pub(super) async fn insert(
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO schedule_times \
-         (schedule_id, time, last, state, reason, message, run_id, manual, request_id) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+         (schedule_id, time, last, state, reason, message, run_id, manual, request_id, principal) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
     )
     .bind(id)
     .bind(time.time.unix_nanos())
@@ -30,6 +30,7 @@ pub(super) async fn insert(
     .bind(&time.run_id)
     .bind(time.manual)
     .bind(&time.request_id)
+    .bind(&time.principal)
     .execute(&mut **transaction)
     .await?;
     Ok(())
@@ -85,5 +86,6 @@ pub(super) fn time_of(row: &SqliteRow) -> Result<TimeRow, StoreError> {
         run_id: row.try_get(5)?,
         manual: row.try_get(6)?,
         request_id: row.try_get(7)?,
+        principal: row.try_get(8)?,
     })
 }

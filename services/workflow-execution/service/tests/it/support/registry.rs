@@ -12,6 +12,7 @@ use contracts::tavern::common::v1::{
 use contracts::tavern::registry::v1::call_service_server::CallService;
 use contracts::tavern::registry::v1::call_tool_response::Record;
 use contracts::tavern::registry::v1::*;
+use doubles::IdentityDouble;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use futures::stream::{self, Stream, StreamExt};
 use grpc_kit::{CallContext, Failure};
@@ -33,6 +34,8 @@ use tonic::{Code, Request, Response, Status};
 #[derive(Clone, Default)]
 pub(crate) struct RegistryDouble {
     inner: Arc<Inner>,
+    /// The principals that it knows.
+    pub(crate) identities: IdentityDouble,
 }
 
 #[derive(Default)]

@@ -1,0 +1,204 @@
+//! The door of the gateway: it takes the credentials of clients, and nothing else does.
+//!
+//! The registry resolves a credential; its answer is remembered for a few seconds. The permission that a
+//! method needs is in the contract.
+//!
+//! - `credential`: the credential of a call, among its headers.
+//! - `registry`: callers, as the registry resolves them.
+//! - `callers`: the caller whom a credential proves, remembered.
+//! - `rights`: the permissions of a caller, and the access to a method.
+//! - `standing`: callers with open streams, looked up again while these last.
+//! - `held`: callers whose ticket is used up while their socket is open.
+//! - `refusal`: the statuses that refuse a call.
+//! - `open`: the door of a gateway whose services are processes of their own.
+//! - `denials`: refusals in the log, once a minute with their number.
+
+mod callers;
+pub(crate) mod credential;
+mod denials;
+mod held;
+mod open;
+mod refusal;
+mod registry;
+mod rights;
+mod standing;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contracts::tavern::registry::v1::{IssueTicketResponse, LoginResponse};
+use core_types::Principal;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use grpc_kit::{Admission, Door, Knock};
+use tonic::Status;
+
+use crate::Peers;
+use callers::Callers;
+use denials::Denials;
+use registry::{Caller, Registry};
+use rights::MethodAccess;
+use standing::{End, Standings};
+
+pub(crate) use held::HeldCaller;
+pub(crate) use open::OpenDoor;
+
+/// The longest time for which a call waits at the door.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// The door in front of a server of the gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientDoor {
+    registry: Registry,
+    callers: Callers,
+    standings: Standings,
+    denials: Denials,
+}
+
+impl ClientDoor {
+    /// Makes a door whose credentials the registry of `peers` resolves.
+    pub(crate) fn new(peers: &Peers) -> Self {
+        let registry = Registry::new(peers, LONGEST);
+        Self {
+            callers: Callers::new(registry.clone()),
+            registry,
+            standings: Standings::new(peers),
+            denials: Denials::default(),
+        }
+    }
+
+    /// Resolves a ticket, which this uses up, for a socket whose later requests have no credential of their
+    /// own; `None` while no key exists, so that they need none.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`, and `UNAVAILABLE` while the registry is away.
+    pub(crate) async fn hold(
+        &self,
+        ticket: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<Option<HeldCaller>, Status> {
+        let held = self.callers.hold(ticket).await;
+        held.inspect_err(|status| self.record(None, "/v1/session", status, peer))
+    }
+
+    /// Exchanges a key for the token of a login.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`, and `UNAVAILABLE` while the registry is away.
+    pub(crate) async fn login(
+        &self,
+        key: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<LoginResponse, Status> {
+        let login = self.registry.login(key).await;
+        login.inspect_err(|status| self.record(None, "/v1/login", status, peer))
+    }
+
+    /// Makes a ticket that stands for a credential once.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`, `LIMIT_EXCEEDED`, and `UNAVAILABLE` while the registry is away.
+    pub(crate) async fn issue_ticket(
+        &self,
+        credential: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<IssueTicketResponse, Status> {
+        let issued = self.registry.issue_ticket(credential).await;
+        issued.inspect_err(|status| self.record(None, "/v1/ticket", status, peer))
+    }
+
+    /// Records a refusal in the log.
+    fn record(
+        &self,
+        principal: Option<&Principal>,
+        method: &str,
+        refusal: &Status,
+        peer: Option<IpAddr>,
+    ) {
+        let principal = principal.map_or("", Principal::as_str);
+        self.denials.record(principal, method, refusal.code(), peer);
+    }
+
+    async fn decide(&self, knock: Knock<'_>) -> Result<Admission, Refused> {
+        let access = MethodAccess::of(knock.method, knock.peer);
+        match access {
+            MethodAccess::Public => {
+                return Ok(Admission {
+                    principal: Principal::LOCAL,
+                    key_id: None,
+                    ended: None,
+                });
+            }
+            MethodAccess::Peers => return Err(Refused::nameless(refusal::of_peers(knock.method))),
+            MethodAccess::Caller | MethodAccess::With(_) => {}
+        }
+        let credential = credential::of(knock.headers).map_err(Refused::nameless)?;
+        let caller = self.callers.resolve(credential).await;
+        let caller = caller.map_err(Refused::nameless)?;
+        if !access.is_open_to(caller.permissions) {
+            let status = refusal::denied(&caller.principal, &caller.roles, access, knock.method);
+            return Err(Refused {
+                principal: Some(caller.principal.clone()),
+                status,
+            });
+        }
+        Ok(Admission {
+            principal: caller.principal.clone(),
+            key_id: caller.subject.key_id(),
+            ended: Some(self.ended(caller, access, &knock)),
+        })
+    }
+
+    /// Completes when a caller may no longer have the open stream of a method. It watches only once it is
+    /// polled, so that an answer of one message costs nothing.
+    fn ended(
+        &self,
+        caller: Arc<Caller>,
+        access: MethodAccess,
+        knock: &Knock<'_>,
+    ) -> BoxFuture<'static, Status> {
+        let door = self.clone();
+        let (method, peer) = (Box::<str>::from(knock.method), knock.peer);
+        let ended = async move {
+            let subject = caller.subject.clone();
+            let end = door.standings.ended(subject, access, caller.expires).await;
+            let status = match end {
+                End::Unproven => refusal::unauthenticated(),
+                End::Unknown => refusal::registry_away(),
+                End::Denied => refusal::denied(&caller.principal, &caller.roles, access, &method),
+            };
+            door.record(Some(&caller.principal), &method, &status, peer);
+            status
+        };
+        ended.boxed()
+    }
+}
+
+/// A refusal, with the principal where it is known.
+struct Refused {
+    principal: Option<Principal>,
+    status: Status,
+}
+
+impl Refused {
+    fn nameless(status: Status) -> Self {
+        Self {
+            principal: None,
+            status,
+        }
+    }
+}
+
+impl Door for ClientDoor {
+    fn admit<'a>(&'a self, knock: Knock<'a>) -> BoxFuture<'a, Result<Admission, Status>> {
+        let decided = async move {
+            let decided = self.decide(knock).await;
+            decided.map_err(|Refused { principal, status }| {
+                self.record(principal.as_ref(), knock.method, &status, knock.peer);
+                status
+            })
+        };
+        decided.boxed()
+    }
+}

@@ -1,0 +1,184 @@
+//! Blobs, scripts and sessions of principals: each sees and uses its own only, whatever `caller_id` says.
+
+use contracts::tavern::{
+    common::v1::ErrorReason,
+    sandbox::v1::{
+        CreateSessionRequest, DeleteSessionRequest, DownloadBlobRequest, ExecuteRequest,
+        GetSessionRequest, InputFile, InterruptCellRequest, ListSessionsRequest, RunCellRequest,
+        Session, StatBlobsRequest, UploadBlobHeader, UploadBlobRequest,
+        blob_service_client::BlobServiceClient, session_service_client::SessionServiceClient,
+        upload_blob_request::Part,
+    },
+};
+use core_types::{CallPath, Principal};
+use grpc_kit::{CallContext, Outbound, Services};
+use script_sandbox::SandboxSettings;
+use tonic::Status;
+
+use crate::support::{Client, python};
+
+/// The clients of one principal.
+struct Caller {
+    blobs: BlobServiceClient<Outbound>,
+    scripts: Client,
+    sessions: SessionServiceClient<Outbound>,
+}
+
+async fn sandbox() -> Services {
+    crate::audit::listen();
+    let sandbox = script_sandbox::build(SandboxSettings::default());
+    script_sandbox::services(sandbox.await.unwrap())
+}
+
+fn by(services: &Services, principal: &str) -> Caller {
+    let principal = Principal::new(principal).unwrap();
+    let context = CallContext::new(principal, CallPath::default());
+    let to = grpc_kit::local(services);
+    Caller {
+        blobs: BlobServiceClient::new(to.with(&context)),
+        scripts: Client::new(to.with(&context)),
+        sessions: SessionServiceClient::new(to.with(&context)),
+    }
+}
+
+impl Caller {
+    async fn upload(&self, caller_id: &str, text: &str) -> String {
+        let header = UploadBlobHeader {
+            caller_id: caller_id.to_owned(),
+            ..UploadBlobHeader::default()
+        };
+        let parts = [Part::Header(header), Part::Chunk(text.as_bytes().to_vec())];
+        let messages = parts.map(|part| UploadBlobRequest { part: Some(part) });
+        let mut blobs = self.blobs.clone();
+        let stored = blobs.upload_blob(futures::stream::iter(messages)).await;
+        stored.unwrap().into_inner().sha256
+    }
+
+    async fn has(&self, caller_id: &str, sha256: &str) -> bool {
+        let request = StatBlobsRequest {
+            caller_id: caller_id.to_owned(),
+            sha256: vec![sha256.to_owned()],
+        };
+        let found = self.blobs.clone().stat_blobs(request).await.unwrap();
+        let exists = found.into_inner().blobs[0].exists;
+        let request = DownloadBlobRequest {
+            caller_id: caller_id.to_owned(),
+            sha256: sha256.to_owned(),
+            offset_bytes: 0,
+        };
+        let read = self.blobs.clone().download_blob(request).await;
+        assert_eq!(read.is_ok(), exists, "{caller_id}");
+        exists
+    }
+
+    async fn session(&self, caller_id: &str, request_id: &str) -> Session {
+        let request = CreateSessionRequest {
+            caller_id: caller_id.to_owned(),
+            request_id: request_id.to_owned(),
+            runtime: "python3".to_owned(),
+            session_key: "main".to_owned(),
+            ..CreateSessionRequest::default()
+        };
+        let created = self.sessions.clone().create_session(request).await;
+        created.unwrap().into_inner().session.unwrap()
+    }
+
+    async fn list(&self, caller_id: Option<&str>) -> Vec<String> {
+        let request = ListSessionsRequest {
+            caller_id: caller_id.map(str::to_owned),
+            ..ListSessionsRequest::default()
+        };
+        let page = self.sessions.clone().list_sessions(request).await.unwrap();
+        let sessions = page.into_inner().sessions.into_iter();
+        sessions.map(|session| session.session_id).collect()
+    }
+
+    /// Names a session in each request about one; returns the reasons of the refusals.
+    async fn refusals(&self, session: &Session) -> Vec<Option<ErrorReason>> {
+        let (session_id, caller_id) = (session.session_id.clone(), session.caller_id.clone());
+        let mut sessions = self.sessions.clone();
+        let got = sessions.get_session(GetSessionRequest {
+            session_id: session_id.clone(),
+            caller_id: caller_id.clone(),
+        });
+        let got = got.await.map(drop);
+        let interrupted = sessions.interrupt_cell(InterruptCellRequest {
+            session_id: session_id.clone(),
+            caller_id: caller_id.clone(),
+            ..InterruptCellRequest::default()
+        });
+        let interrupted = interrupted.await.map(drop);
+        let ran = sessions.run_cell(RunCellRequest {
+            session_id: session_id.clone(),
+            caller_id: caller_id.clone(),
+            source_text: "1".to_owned(),
+            ..RunCellRequest::default()
+        });
+        let ran = ran.await.map(drop);
+        let deleted = sessions.delete_session(DeleteSessionRequest {
+            session_id,
+            caller_id,
+        });
+        let deleted = deleted.await.map(drop);
+        let reason = |answer: Result<(), Status>| grpc_kit::reason(&answer.unwrap_err());
+        [got, interrupted, ran, deleted].map(reason).into()
+    }
+}
+
+#[tokio::test]
+async fn a_blob_is_found_only_by_the_principal_that_has_it() {
+    let services = sandbox().await;
+    let (ada, bob) = (by(&services, "ada"), by(&services, "bob"));
+    let sha256 = ada.upload("c", "of ada").await;
+    assert!(ada.has("c", &sha256).await);
+    assert!(!ada.has("", &sha256).await, "another name of hers");
+    for caller_id in ["c", "", "ada", "ada/c"] {
+        assert!(!bob.has(caller_id, &sha256).await, "{caller_id}");
+        let local = by(&services, "local");
+        assert!(!local.has(caller_id, &sha256).await, "{caller_id}");
+    }
+    let asked = ExecuteRequest {
+        caller_id: "c".to_owned(),
+        files: vec![InputFile {
+            path: "f".to_owned(),
+            blob_sha256: sha256,
+            ..InputFile::default()
+        }],
+        ..python("print(open('f').read())")
+    };
+    let read = ada.scripts.clone().execute(asked.clone()).await.unwrap();
+    assert_eq!(read.into_inner().stdout, b"of ada\n");
+    let refused = bob.scripts.clone().execute(asked).await.unwrap_err();
+    assert_eq!(grpc_kit::reason(&refused), Some(ErrorReason::BlobNotFound));
+}
+
+#[tokio::test]
+async fn a_session_is_listed_and_used_only_by_the_principal_that_made_it() {
+    let services = sandbox().await;
+    let (ada, bob) = (by(&services, "ada"), by(&services, "bob"));
+    let own = ada.session("c", "once").await;
+    assert_eq!(own.caller_id, "c");
+    assert_eq!(ada.session("c", "once").await.session_id, own.session_id);
+    // The same name, key and request id of another principal are another session's.
+    let other = bob.session("c", "once").await;
+    assert_ne!(other.session_id, own.session_id);
+    for caller_id in [None, Some("c")] {
+        assert_eq!(
+            ada.list(caller_id).await,
+            std::slice::from_ref(&own.session_id)
+        );
+        assert_eq!(
+            bob.list(caller_id).await,
+            std::slice::from_ref(&other.session_id)
+        );
+    }
+    assert_eq!(bob.list(Some("ada")).await, [""; 0]);
+    let unknown = Some(ErrorReason::SessionNotFound);
+    assert_eq!(bob.refusals(&own).await, [unknown; 4]);
+    assert_eq!(
+        by(&services, "local").list(None).await.len(),
+        2,
+        "`local` operates"
+    );
+    assert_eq!(by(&services, "local").refusals(&own).await, [unknown; 4]);
+}

@@ -1,0 +1,69 @@
+//! The first key of an installation that is not running.
+
+use std::{io, path::Path, sync::Arc};
+
+use contracts::tavern::registry::v1::{BootstrapRequest, BootstrapResponse};
+use core_types::SystemClock;
+use sql_store::{DataDir, SqliteDatabase};
+use tonic::Status;
+use tool_domain::identity::accounts::Regain;
+
+use crate::{Error, identities::Identities, rpc, service};
+
+/// The reason for which there is no first key.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// The data directory cannot be used: a running service may have it.
+    #[error(transparent)]
+    Directory(#[from] Error),
+    /// The request is refused.
+    #[error("{}", .0.message())]
+    Refused(Status),
+}
+
+/// Makes the first principal and its key in the data directory of a tool registry that does not run. An
+/// installation whose administrators have no valid key gets an administrator again.
+///
+/// # Errors
+/// [`BootstrapError`]: a running service has the directory, the request is wrong, or an administrator has a
+/// key.
+pub async fn bootstrap_offline(
+    data_dir: &Path,
+    request: BootstrapRequest,
+) -> Result<BootstrapResponse, BootstrapError> {
+    at_rest(data_dir, request, Regain::WithoutAdministrator).await
+}
+
+/// Revokes the keys of a principal, which are lost, and makes it an administrator with another key, in the data
+/// directory of a tool registry that does not run.
+///
+/// # Errors
+/// [`BootstrapError`]: a running service has the directory, or the request is wrong.
+pub async fn replace_lost_keys(
+    data_dir: &Path,
+    request: BootstrapRequest,
+) -> Result<BootstrapResponse, BootstrapError> {
+    at_rest(data_dir, request, Regain::LostKeys).await
+}
+
+async fn at_rest(
+    data_dir: &Path,
+    request: BootstrapRequest,
+    regain: Regain,
+) -> Result<BootstrapResponse, BootstrapError> {
+    let data = DataDir::open(data_dir).map_err(Error::from)?;
+    let database = service::open_database(&data).await?;
+    let identities = Identities::load(database.clone(), Arc::new(SystemClock), true).await;
+    let identities = identities.map_err(Error::Identities)?;
+    let made = rpc::bootstrap(identities, request, regain).await;
+    database.close().await;
+    made.map_err(BootstrapError::Refused)
+}
+
+/// Whether a running tool registry has a data directory.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn is_in_use(data_dir: &Path) -> io::Result<bool> {
+    SqliteDatabase::is_in_use(&data_dir.join(service::DATABASE))
+}

@@ -1,0 +1,310 @@
+//! Principals, their keys and their rights.
+//!
+//! All of them are held in memory and replaced as a whole by a change, after it is stored. So a look-up takes
+//! microseconds, and no credential makes the store work.
+//!
+//! - [`rights`]: the present rights of a principal.
+//! - `credential`, `tickets`: the texts of credentials, and open tickets.
+//! - `change`: creating, replacing and revoking keys, and changing principals.
+
+mod change;
+mod credential;
+pub mod rights;
+mod tickets;
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use contracts::tavern::access::v1::Permission;
+use core_types::{Clock, Principal, Timestamp};
+use sql_store::SqliteDatabase;
+use tokio::sync::{RwLock, RwLockReadGuard};
+use tool_domain::identity::{Account, Accounts, Key, KeyOrigin};
+
+pub use change::{Imported, Made, NotChanged};
+pub use rights::Rights;
+use tickets::{Proof, Tickets};
+
+use crate::store::{
+    StoreError,
+    identities::{IdentityStore, SealingKey, SqliteIdentities},
+};
+
+/// The life of the token of a login.
+const LOGIN: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// A digest that no secret has: the work for an unknown id is the work for a wrong secret.
+const NO_DIGEST: &str = "----------------------------------------------------------------";
+
+/// Principals, their keys and their rights. Clone, cheap.
+#[derive(Clone)]
+pub struct Identities {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// Replaced as a whole by a change. Locked for the time of a pointer copy only.
+    accounts: std::sync::RwLock<Arc<Accounts>>,
+    /// Held by one change at a time, over its write to the store.
+    changing: tokio::sync::Mutex<()>,
+    /// Held for reading from a look-up of rights to the dispatch that they permit, and for writing by a change
+    /// before its answer.
+    dispatching: RwLock<()>,
+    store: Arc<dyn IdentityStore>,
+    sealing_key: SealingKey,
+    tickets: Tickets,
+    clock: Arc<dyn Clock>,
+    one_process: bool,
+}
+
+/// A caller: a principal with the rights that its credential leaves it.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The rights.
+    pub rights: Rights,
+    /// The id of the key that proved it; empty where no key did.
+    pub key_id: String,
+    /// The time at which the credential expires; `None` where no key proved the caller.
+    pub expires: Option<Timestamp>,
+}
+
+/// The credential proves no principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the credential proves no principal")]
+pub struct NotProven;
+
+/// The reason for which there is no ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTicket {
+    /// The credential proves no principal.
+    NotProven,
+    /// So many tickets are open, of all keys or of the key.
+    TooMany {
+        /// The number.
+        maximum: usize,
+    },
+}
+
+impl std::fmt::Debug for Identities {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Identities")
+    }
+}
+
+impl Identities {
+    /// Loads every principal from an open database with the tables of this service. `one_process` is whether all
+    /// services are parts of this process, without which there is no first key.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database does not work or a row is damaged.
+    pub async fn load(
+        database: SqliteDatabase,
+        clock: Arc<dyn Clock>,
+        one_process: bool,
+    ) -> Result<Self, StoreError> {
+        let store = SqliteIdentities::new(database);
+        let (accounts, sealing_key) = store.load(core_types::secret_bytes()).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                accounts: std::sync::RwLock::new(Arc::new(accounts)),
+                changing: tokio::sync::Mutex::default(),
+                dispatching: RwLock::default(),
+                store: Arc::new(store),
+                sealing_key,
+                tickets: Tickets::default(),
+                clock,
+                one_process,
+            }),
+        })
+    }
+
+    /// Whether no key was ever made, so that everyone is [`Principal::LOCAL`] with every right.
+    pub fn is_open(&self) -> bool {
+        self.accounts().is_open()
+    }
+
+    /// Returns the present rights of a principal, whichever key proved it; none for one that does not exist, or
+    /// whose keys were all revoked.
+    /// [`Principal::LOCAL`] has the rights of the principal of the first key, once there is one.
+    pub fn rights(&self, principal: &Principal) -> Rights {
+        let accounts = self.accounts();
+        match accounts.is_open() {
+            true => Rights::of_everyone(),
+            false => Rights::of(accounts.active(principal), &[]),
+        }
+    }
+
+    /// Begins a dispatch. No change is answered before the guard is dropped, so that a call leaves with rights
+    /// that are looked up meanwhile, or not at all. Hold it for a write of the ledger at most.
+    pub(crate) async fn dispatching(&self) -> RwLockReadGuard<'_, ()> {
+        self.inner.dispatching.read().await
+    }
+
+    /// Returns the principals that can decide about calls: with the permission `approve`, a key that proves it,
+    /// and a group; an empty group means any.
+    pub(crate) fn approvers(&self, group: &str) -> Vec<Principal> {
+        let (accounts, now) = (self.accounts(), self.now());
+        let approve = Permission::Approve;
+        let is_approver = |account: &&Arc<Account>| {
+            let mut keys = account.keys.iter().filter(|key| key.is_valid(now));
+            (group.is_empty() || account.groups.iter().any(|own| own == group))
+                && Rights::of(Some(account), &[]).permits(approve)
+                && keys.any(|key| key.permits(approve.name()))
+        };
+        let approvers = accounts.all().filter(is_approver);
+        approvers.map(|account| account.name.clone()).collect()
+    }
+
+    /// Returns the caller whom a credential proves. A ticket is used up. While no key exists, every text and
+    /// none proves [`Principal::LOCAL`].
+    ///
+    /// # Errors
+    /// [`NotProven`], whatever is wrong with the credential.
+    pub fn resolve(&self, credential: &str) -> Result<Caller, NotProven> {
+        let (accounts, now) = (self.accounts(), self.now());
+        if accounts.is_open() {
+            return Ok(Caller::everyone());
+        }
+        let proof = match credential::is_ticket(credential) {
+            true => self.inner.tickets.take(credential, now),
+            false => self.proof_of_key_or_token(&accounts, credential, now),
+        };
+        caller(&accounts, &proof.ok_or(NotProven)?, now)
+    }
+
+    /// Returns the present rights of a principal, narrowed by the key that proved it; an empty `key_id` narrows
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`NotProven`] for a principal that does not exist or whose keys were all revoked, and for a key that is not
+    /// its own or ended.
+    pub fn resolve_principal(
+        &self,
+        principal: &Principal,
+        key_id: &str,
+    ) -> Result<Caller, NotProven> {
+        let (accounts, now) = (self.accounts(), self.now());
+        if accounts.is_open() {
+            return Ok(Caller::everyone());
+        }
+        let account = accounts.active(principal).ok_or(NotProven)?;
+        if key_id.is_empty() {
+            return Ok(Caller {
+                rights: Rights::of(Some(account), &[]),
+                key_id: String::new(),
+                expires: None,
+            });
+        }
+        let key = account.key(key_id).ok_or(NotProven)?;
+        let proof = Proof {
+            key_id: key_id.to_owned(),
+            expires: key.expires,
+        };
+        caller(&accounts, &proof, now)
+    }
+
+    /// Returns a token that stands for a key for 12 h or until the key ends, and the caller; without a token
+    /// while no key exists.
+    ///
+    /// # Errors
+    /// [`NotProven`], for a token or a ticket too.
+    pub fn login(&self, key: &str) -> Result<(String, Caller), NotProven> {
+        let (accounts, now) = (self.accounts(), self.now());
+        if accounts.is_open() {
+            return Ok((String::new(), Caller::everyone()));
+        }
+        let mut proof = proof_of_key(&accounts, key, now).ok_or(NotProven)?;
+        // A token has whole seconds.
+        let (seconds, _) = proof.expires.min(now.plus(LOGIN)).seconds_and_nanos();
+        proof.expires = Timestamp::from_seconds_and_nanos(seconds, 0).ok_or(NotProven)?;
+        let caller = caller(&accounts, &proof, now)?;
+        let token = credential::seal(&self.inner.sealing_key, &proof.key_id, proof.expires);
+        Ok((token, caller))
+    }
+
+    /// Returns a ticket that stands for a key or a token, and the time at which it expires.
+    pub(crate) fn issue_ticket(&self, credential: &str) -> Result<(String, Timestamp), NoTicket> {
+        let (accounts, now) = (self.accounts(), self.now());
+        if accounts.is_open() {
+            // Any text is a ticket.
+            return Ok((credential::new_ticket(), now.plus(tickets::LIFE)));
+        }
+        let proof = self.proof_of_key_or_token(&accounts, credential, now);
+        let proof = proof.filter(|proof| caller(&accounts, proof, now).is_ok());
+        let proof = proof.ok_or(NoTicket::NotProven)?;
+        let ticket = self.inner.tickets.open(proof, now);
+        ticket.map_err(|maximum| NoTicket::TooMany { maximum })
+    }
+
+    /// Returns every principal in the order of the names.
+    pub(crate) fn list(&self) -> Vec<Arc<Account>> {
+        self.accounts().all().cloned().collect()
+    }
+
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
+    }
+
+    fn proof_of_key_or_token(
+        &self,
+        accounts: &Accounts,
+        credential: &str,
+        now: Timestamp,
+    ) -> Option<Proof> {
+        let token = credential::unseal(&self.inner.sealing_key, credential);
+        let token = token.map(|(key_id, expires)| Proof {
+            key_id: key_id.to_owned(),
+            expires,
+        });
+        token.or_else(|| proof_of_key(accounts, credential, now))
+    }
+
+    fn accounts(&self) -> Arc<Accounts> {
+        let accounts = self.inner.accounts.read();
+        accounts.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Caller {
+    fn everyone() -> Self {
+        Self {
+            rights: Rights::of_everyone(),
+            key_id: String::new(),
+            expires: None,
+        }
+    }
+}
+
+/// Returns the key that a text is, made here or imported.
+fn proof_of_key(accounts: &Accounts, text: &str, now: Timestamp) -> Option<Proof> {
+    let proof = |key: &Key| Proof {
+        key_id: key.id.clone(),
+        expires: key.expires,
+    };
+    let Some((id, secret)) = credential::read_key(text) else {
+        let imported = accounts.imported(&credential::digest(text));
+        let imported = imported.filter(|(_, key)| !text.is_empty() && key.is_valid(now));
+        return imported.map(|(_, key)| proof(key));
+    };
+    let found = accounts.key(id).map(|(_, key)| key);
+    let found = found.filter(|key| key.origin == KeyOrigin::Made);
+    let stored = found.map_or(NO_DIGEST, |key| &key.sha256);
+    let is_proven = credential::is_equal(stored, &credential::digest(secret));
+    found.filter(|_| is_proven).map(proof)
+}
+
+/// Returns the caller of a proof whose key has not ended.
+fn caller(accounts: &Accounts, proof: &Proof, now: Timestamp) -> Result<Caller, NotProven> {
+    let key = accounts
+        .key(&proof.key_id)
+        .filter(|(_, key)| key.is_valid(now));
+    let (account, key) = key.filter(|_| now < proof.expires).ok_or(NotProven)?;
+    Ok(Caller {
+        rights: Rights::of(Some(account), &key.scopes),
+        key_id: key.id.clone(),
+        expires: Some(proof.expires.min(key.expires)),
+    })
+}

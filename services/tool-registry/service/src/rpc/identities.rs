@@ -1,0 +1,321 @@
+//! Resolving credentials, and changing principals and keys.
+//!
+//! - `read`: requests as values, every violation at once.
+//! - `refusal`: refused changes as statuses.
+
+mod read;
+mod refusal;
+
+use std::time::Duration;
+
+use contracts::{
+    access::Role,
+    tavern::registry::v1::{
+        BootstrapRequest, BootstrapResponse, Caller, CreateKeyRequest, CreateKeyResponse,
+        GetCallerRequest, GetCallerResponse, ImportApproversRequest, ImportApproversResponse,
+        IssueTicketRequest, IssueTicketResponse, Key, ListPrincipalsRequest,
+        ListPrincipalsResponse, LoginRequest, LoginResponse, Principal, PutPrincipalRequest,
+        PutPrincipalResponse, ResolveCredentialRequest, ResolveCredentialResponse,
+        ResolvePrincipalRequest, ResolvePrincipalResponse, RevokeKeysRequest, RevokeKeysResponse,
+        RotateKeyRequest, RotateKeyResponse, identity_service_server::IdentityService,
+    },
+};
+use grpc_kit::{CallContext, Failure};
+use run_events::{timestamp_to_proto, to_its_end};
+use tonic::{Request, Response, Status};
+use tool_domain::identity::{self as domain, accounts::Regain};
+
+use super::{Answer, page::page_after};
+use crate::{
+    identities::{self, Identities, Made, NoTicket},
+    tools::Tools,
+};
+use refusal::unauthenticated;
+
+/// The time for which a replaced key works where a request gives none.
+const OVERLAP_HOURS: u32 = 24;
+/// The life of a key where a request gives none, in days.
+const DAYS: u32 = 90;
+/// The life of the first key where a request gives none, in days.
+const DAYS_OF_FIRST: u32 = 365;
+/// The name of the first principal where a request gives none.
+pub(crate) const FIRST: &str = "admin";
+
+/// Principals, keys and rights as a gRPC service.
+#[derive(Clone, Debug)]
+pub struct IdentityRpc {
+    identities: Identities,
+    tools: Tools,
+}
+
+impl IdentityRpc {
+    /// Takes the identities, and the tools that patterns name.
+    pub fn new(identities: Identities, tools: Tools) -> Self {
+        Self { identities, tools }
+    }
+}
+
+#[tonic::async_trait]
+impl IdentityService for IdentityRpc {
+    async fn resolve_credential(
+        &self,
+        request: Request<ResolveCredentialRequest>,
+    ) -> Answer<ResolveCredentialResponse> {
+        let caller = self.identities.resolve(&request.get_ref().credential);
+        let caller = caller.map_err(|_| unauthenticated())?;
+        Ok(Response::new(ResolveCredentialResponse {
+            caller: Some(caller_to_proto(&caller)),
+        }))
+    }
+
+    async fn resolve_principal(
+        &self,
+        request: Request<ResolvePrincipalRequest>,
+    ) -> Answer<ResolvePrincipalResponse> {
+        let request = request.get_ref();
+        let principal = core_types::Principal::new(&request.principal);
+        let principal = principal.map_err(|_| unauthenticated())?;
+        let caller = self
+            .identities
+            .resolve_principal(&principal, &request.key_id)
+            .map_err(|_| unauthenticated())?;
+        Ok(Response::new(ResolvePrincipalResponse {
+            caller: Some(caller_to_proto(&caller)),
+        }))
+    }
+
+    async fn login(&self, request: Request<LoginRequest>) -> Answer<LoginResponse> {
+        let login = self.identities.login(&request.get_ref().key);
+        let (token, caller) = login.map_err(|_| unauthenticated())?;
+        Ok(Response::new(LoginResponse {
+            token,
+            caller: Some(caller_to_proto(&caller)),
+        }))
+    }
+
+    async fn issue_ticket(
+        &self,
+        request: Request<IssueTicketRequest>,
+    ) -> Answer<IssueTicketResponse> {
+        let issued = self.identities.issue_ticket(&request.get_ref().credential);
+        let (ticket, expires) = issued.map_err(|reason| match reason {
+            NoTicket::NotProven => unauthenticated(),
+            NoTicket::TooMany { maximum } => {
+                Failure::limit_exceeded("open tickets", maximum, maximum + 1).into_status()
+            }
+        })?;
+        Ok(Response::new(IssueTicketResponse {
+            ticket,
+            expire_time: Some(timestamp_to_proto(expires)),
+        }))
+    }
+
+    async fn get_caller(&self, request: Request<GetCallerRequest>) -> Answer<GetCallerResponse> {
+        let context = CallContext::of(&request);
+        let caller = self
+            .identities
+            .resolve_principal(context.principal(), context.key_id());
+        let caller = caller.map_err(|_| unauthenticated())?;
+        Ok(Response::new(GetCallerResponse {
+            caller: Some(caller_to_proto(&caller)),
+        }))
+    }
+
+    async fn bootstrap(&self, request: Request<BootstrapRequest>) -> Answer<BootstrapResponse> {
+        let request = request.into_inner();
+        let bootstrapped = bootstrap(self.identities.clone(), request, Regain::Never);
+        Ok(Response::new(to_its_end(bootstrapped).await?))
+    }
+
+    async fn create_key(&self, request: Request<CreateKeyRequest>) -> Answer<CreateKeyResponse> {
+        let by = CallContext::of(&request).principal().clone();
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let (name, days) = read::new_key(&request, DAYS)?;
+        let made = to_its_end(async move {
+            let (roles, scopes) = (read::unique(request.roles), read::unique(request.scopes));
+            let made = identities.create_key(&name, &roles, &scopes, days).await;
+            made.map_err(|error| refusal::of_change(error, "roles"))
+        });
+        let made = made.await?;
+        let (key, _) = announced(&made, &by);
+        Ok(Response::new(CreateKeyResponse {
+            key,
+            principal: Some(principal_to_proto(&made.account)),
+            secret_key: made.secret_key,
+        }))
+    }
+
+    async fn rotate_key(&self, request: Request<RotateKeyRequest>) -> Answer<RotateKeyResponse> {
+        let by = CallContext::of(&request).principal().clone();
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let chosen = read::chosen(&request.key_id, &request.principal)?;
+        let hours = match request.overlap_hours {
+            0 => OVERLAP_HOURS,
+            hours => hours,
+        };
+        let overlap = Duration::from_secs(60 * 60) * hours;
+        let made = to_its_end(async move {
+            let made = identities.rotate(chosen.as_domain(), overlap).await;
+            made.map_err(|error| refusal::of_change(error, "key_id"))
+        });
+        let made = made.await?;
+        let (key, replaced) = announced(&made, &by);
+        Ok(Response::new(RotateKeyResponse {
+            key,
+            replaced,
+            secret_key: made.secret_key,
+        }))
+    }
+
+    async fn revoke_keys(&self, request: Request<RevokeKeysRequest>) -> Answer<RevokeKeysResponse> {
+        let by = CallContext::of(&request).principal().clone();
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let chosen = read::chosen(&request.key_id, &request.principal)?;
+        let revoked = to_its_end(async move {
+            let revoked = identities.revoke(chosen.as_domain(), request.really).await;
+            revoked.map_err(|error| refusal::of_change(error, "key_id"))
+        });
+        let (account, ids) = revoked.await?;
+        tracing::info!(principal = %account.name, keys = ?ids, %by, "keys are revoked");
+        let keys = account.keys.iter().filter(|key| ids.contains(&key.id));
+        Ok(Response::new(RevokeKeysResponse {
+            keys: keys.map(key_to_proto).collect(),
+        }))
+    }
+
+    async fn put_principal(
+        &self,
+        request: Request<PutPrincipalRequest>,
+    ) -> Answer<PutPrincipalResponse> {
+        let by = CallContext::of(&request).principal().clone();
+        let (identities, request) = (self.identities.clone(), request.into_inner());
+        let principal = request.principal.unwrap_or_default();
+        let now = identities.now();
+        let account = read::principal(principal, &self.tools.catalogue(), now)?;
+        let put = to_its_end(async move {
+            let put = identities.put(account, request.really).await;
+            put.map_err(|error| refusal::of_change(error, "principal"))
+        });
+        let account = put.await?;
+        tracing::info!(principal = %account.name, roles = ?account.roles, %by, "a principal is set");
+        Ok(Response::new(PutPrincipalResponse {
+            principal: Some(principal_to_proto(&account)),
+        }))
+    }
+
+    async fn list_principals(
+        &self,
+        request: Request<ListPrincipalsRequest>,
+    ) -> Answer<ListPrincipalsResponse> {
+        let request = request.get_ref();
+        let all = self.identities.list();
+        let (page, next_page_token) = page_after(
+            "ListPrincipals",
+            &request.page_token,
+            request.page_size,
+            &all,
+            |account| account.name.as_str(),
+        )?;
+        let now = self.identities.now();
+        let kept = |account: &domain::Account| Principal {
+            keys: keys_to_proto(account.keys.iter().filter(|key| key.is_kept(now))),
+            ..principal_to_proto(account)
+        };
+        Ok(Response::new(ListPrincipalsResponse {
+            principals: page.iter().map(|account| kept(account)).collect(),
+            next_page_token,
+        }))
+    }
+
+    async fn import_approvers(
+        &self,
+        request: Request<ImportApproversRequest>,
+    ) -> Answer<ImportApproversResponse> {
+        let by = CallContext::of(&request).principal().clone();
+        let approvers = read::approvers(request.into_inner().approvers)?;
+        let identities = self.identities.clone();
+        let imported = to_its_end(async move {
+            let imported = identities.import(&approvers, Role::Approver.name()).await;
+            imported.map_err(|error| refusal::of_change(error, "approvers"))
+        });
+        let imported = imported.await?;
+        tracing::info!(principals = imported.len(), %by, "approvers are imported");
+        Ok(Response::new(ImportApproversResponse {
+            principals: imported.iter().map(principal_to_proto).collect(),
+        }))
+    }
+}
+
+/// Makes the first principal and its key, or the key by which an installation regains an administrator.
+pub(crate) async fn bootstrap(
+    identities: Identities,
+    request: BootstrapRequest,
+    regain: Regain,
+) -> Result<BootstrapResponse, Status> {
+    let (name, days) = read::first(&request, FIRST, DAYS_OF_FIRST)?;
+    let made = identities.bootstrap(&name, days, regain).await;
+    let made = made.map_err(|error| refusal::of_change(error, "principal"))?;
+    let (key, _) = announced(&made, &name);
+    Ok(BootstrapResponse {
+        key,
+        principal: Some(principal_to_proto(&made.account)),
+        secret_key: made.secret_key,
+    })
+}
+
+/// Logs a new key without its secret. Returns it and the key that it replaces.
+fn announced(made: &Made, by: &core_types::Principal) -> (Option<Key>, Option<Key>) {
+    let Made {
+        key_id, replaced, ..
+    } = made;
+    tracing::info!(principal = %made.account.name, key_id, replaced, %by, "a key is made");
+    let of_id = |id: &str| made.account.key(id).map(key_to_proto);
+    (of_id(key_id), of_id(replaced))
+}
+
+fn caller_to_proto(caller: &identities::Caller) -> Caller {
+    let rights = &caller.rights;
+    let roles = match rights.is_open() {
+        true => vec![Role::Admin.name().to_owned()],
+        false => rights.roles().to_vec(),
+    };
+    let permissions = rights.permissions().map(|it| it.name().to_owned());
+    Caller {
+        principal: rights
+            .principal()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        roles,
+        permissions: permissions.collect(),
+        groups: rights.groups().to_vec(),
+        key_id: caller.key_id.clone(),
+        expire_time: caller.expires.map(timestamp_to_proto),
+        open: rights.is_open(),
+    }
+}
+
+fn principal_to_proto(account: &domain::Account) -> Principal {
+    Principal {
+        name: account.name.to_string(),
+        roles: account.roles.clone(),
+        groups: account.groups.clone(),
+        allowed_tools: account.tools.allowed.clone(),
+        denied_tools: account.tools.denied.clone(),
+        keys: keys_to_proto(account.keys.iter()),
+        create_time: Some(timestamp_to_proto(account.created)),
+    }
+}
+
+fn keys_to_proto<'a>(keys: impl Iterator<Item = &'a domain::Key>) -> Vec<Key> {
+    keys.map(key_to_proto).collect()
+}
+
+fn key_to_proto(key: &domain::Key) -> Key {
+    Key {
+        key_id: key.id.clone(),
+        scopes: key.scopes.clone(),
+        create_time: Some(timestamp_to_proto(key.created)),
+        expire_time: Some(timestamp_to_proto(key.expires)),
+        revoke_time: key.revoked.map(timestamp_to_proto),
+    }
+}

@@ -1,0 +1,124 @@
+//! Every check of a call that can be made before it leaves.
+
+use std::sync::Arc;
+
+use call_outcome::{Category, Failure};
+use contracts::tavern::common::v1::{CallApproval, CallGrant};
+use core_types::MAX_CALL_DEPTH;
+use grpc_kit::CallContext;
+
+use super::{Call, Inner};
+use crate::{
+    arguments::Arguments,
+    runner::{agents::AgentsAbove, rights},
+};
+use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
+
+/// The most of the arguments that fits into an event of the run log beside everything else, in bytes.
+const MAX_ARGUMENT_BYTES: usize = 1_000 << 10;
+
+/// A call that passed every check.
+pub(super) struct Ready {
+    pub(super) tool: Arc<Tool>,
+    pub(super) arguments: Arguments,
+    pub(super) defaulted: Vec<String>,
+    pub(super) approval: Option<CallApproval>,
+}
+
+impl Ready {
+    pub(super) fn approved(self, approval: CallApproval) -> Self {
+        Self {
+            approval: Some(approval),
+            ..self
+        }
+    }
+}
+
+impl Inner {
+    /// Checks everything that can be checked before a call leaves.
+    pub(super) async fn prepare(
+        &self,
+        call: &Call,
+        arguments: &Arguments,
+        above: &AgentsAbove,
+        context: &CallContext,
+    ) -> Result<Ready, Failure> {
+        let tool = self
+            .tools
+            .find(&call.tool)
+            .await
+            .map_err(|missing| missing.into_failure(&call.tool))?;
+        let catalogue = self.tools.catalogue();
+        rights::check(&self.identities, context.principal(), &tool)?;
+        above.check(&tool, &catalogue)?;
+        if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {
+            let message = format!(
+                "{} was not started: calls are nested {MAX_CALL_DEPTH} deep ({}); a tool or workflow seems \
+                 to call itself",
+                tool.id(),
+                context.path().steps().join(" > ")
+            );
+            return Err(Failure::new(Category::Limit, "depth_exceeded", message));
+        }
+        if let Some(grant) = &call.grant {
+            check_grant(&tool, grant, &catalogue)?;
+        }
+        let checked = tool
+            .check(arguments)
+            .map_err(|violations| Failure::invalid_arguments(tool.id(), violations))?;
+        let arguments = match checked.arguments == **arguments {
+            true => arguments.clone(),
+            // Defaults came in, or empty values went out.
+            false => Arguments::from(checked.arguments),
+        };
+        let bytes = arguments.text().len();
+        if bytes > MAX_ARGUMENT_BYTES {
+            let message = format!(
+                "the arguments have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are accepted"
+            );
+            return Err(Failure::new(Category::Limit, "limit_exceeded", message));
+        }
+        if call.needs_confirmation {
+            let message = format!(
+                "the call of {} was repaired or can be read in two ways, so it was not carried out; \
+                 write the call again exactly as it is meant",
+                tool.id()
+            );
+            return Err(Failure::new(
+                Category::Policy,
+                "needs_confirmation",
+                message,
+            ));
+        }
+        Ok(Ready {
+            tool,
+            arguments,
+            defaulted: checked.defaulted,
+            approval: None,
+        })
+    }
+}
+
+/// Refuses a call that the agent for which it is made may not make (rule G206).
+fn check_grant(tool: &Tool, grant: &CallGrant, catalogue: &Catalogue) -> Result<(), Failure> {
+    if let Some(granted) = &grant.tools
+        && !availability::names(&granted.tool_ids, tool.id(), catalogue)
+    {
+        let message = format!(
+            "{} is not a tool of the agent for which it was called; add it to the tool_ids_inventory of its \
+             profile, or call another one",
+            tool.id()
+        );
+        let code = "tool_not_available";
+        return Err(Failure::new(Category::Policy, code, message));
+    }
+    if grant.depth == Some(0) && tool.implementation().is_nested() {
+        let message = format!(
+            "{} was not started: the agent may have no more agents and workflows one below the other (its \
+             budget `depth`); do its work without it",
+            tool.id()
+        );
+        return Err(Failure::new(Category::Limit, "depth_exceeded", message));
+    }
+    Ok(())
+}

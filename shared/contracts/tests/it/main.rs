@@ -1,0 +1,3 @@
+//! Pages that are made from the contract.
+
+mod access_page;

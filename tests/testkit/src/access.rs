@@ -1,0 +1,94 @@
+//! The decision of a server about a call, before it reads the message.
+
+use anyhow::Context;
+use bytes::Bytes;
+use contracts::access::{Access, Role};
+use contracts::tavern::access::v1::Permission;
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::{CallContext, Transport};
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use tonic::{Code, Status, body::Body};
+use tower::ServiceExt;
+
+/// A gRPC message of three bytes that no message type reads.
+const UNREADABLE: &[u8] = &[0, 0, 0, 0, 3, 0xff, 0xff, 0xff];
+
+/// The methods of the server itself.
+const INFRASTRUCTURE: [(&str, Permission); 2] = [
+    ("grpc.health.v1.Health/Check", Permission::Public),
+    ("grpc.health.v1.Health/Watch", Permission::Public),
+];
+
+/// The decision of a server about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The message was read.
+    Reached,
+    /// The caller is unknown.
+    Unauthenticated,
+    /// The caller lacks the permission.
+    Denied,
+}
+
+/// Calls a method (`package.Service/Method`) with a message that cannot be read, so that a method that is
+/// reached does nothing.
+///
+/// # Errors
+/// The server has no such method, or does not answer.
+pub async fn decision(transport: &Transport, method: &str) -> anyhow::Result<Decision> {
+    let request = Request::post(format!("/{method}"))
+        .header(header::CONTENT_TYPE, "application/grpc")
+        .header(header::TE, "trailers")
+        .body(Body::new(Full::new(Bytes::from_static(UNREADABLE))))?;
+    let answer = transport.with(&CallContext::outermost()).oneshot(request);
+    let status = match answer.await {
+        Err(status) => status,
+        Ok(answer) => match Status::from_header_map(answer.headers()) {
+            Some(status) => status,
+            None => match answer.into_body().collect().await {
+                Err(status) => status,
+                Ok(body) => {
+                    let trailers = body.trailers().context("an answer has a status")?;
+                    Status::from_header_map(trailers).context("an answer has a status")?
+                }
+            },
+        },
+    };
+    match (status.code(), grpc_kit::reason(&status)) {
+        (Code::Unauthenticated, Some(ErrorReason::Unauthenticated)) => {
+            Ok(Decision::Unauthenticated)
+        }
+        (Code::PermissionDenied, Some(ErrorReason::PermissionDenied)) => Ok(Decision::Denied),
+        (Code::Unimplemented | Code::Unavailable, _) => {
+            anyhow::bail!("{method} is not served: {status}")
+        }
+        _ => Ok(Decision::Reached),
+    }
+}
+
+/// Calls every method of the contract, of A2A and of health as one caller: with one of the roles, or unknown.
+/// Returns each decision that differs from the contract.
+///
+/// # Errors
+/// Those of [`decision`].
+pub async fn differences(transport: &Transport, role: Option<Role>) -> anyhow::Result<Vec<String>> {
+    let of_contract =
+        contracts::access::methods().map(|(name, access)| (name, Access::permission(access)));
+    let mut differences = Vec::new();
+    for (method, permission) in of_contract.chain(INFRASTRUCTURE) {
+        let expected = match (permission, role) {
+            (Permission::Unspecified, _) => anyhow::bail!("{method} states no permission"),
+            (Permission::Public, _) => Decision::Reached,
+            (Permission::Peer, _) => Decision::Denied,
+            (_, None) => Decision::Unauthenticated,
+            (needed, Some(role)) if role.permissions().contains(&needed) => Decision::Reached,
+            (_, Some(_)) => Decision::Denied,
+        };
+        let decided = decision(transport, method).await?;
+        if decided != expected {
+            differences.push(format!("{method}: {decided:?}, not {expected:?}"));
+        }
+    }
+    Ok(differences)
+}
