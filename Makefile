@@ -116,6 +116,8 @@ GROWTH ?= 100000
 SEEDS ?= 100000
 # How many workflows that run others are killed and cancelled in the service itself.
 PARENTS ?= 200
+# How many mutated keys, tokens and tickets prove no one.
+CREDENTIALS ?= 1000000
 
 .PHONY: bars
 bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
@@ -129,6 +131,8 @@ bars: check-rust python build ## Run what `make test` runs in a small size in it
 	  $(CARGO) test --release --locked --package e2e --test it -- restarts::
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
 	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
+	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
+	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated
 	@$(MAKE) --no-print-directory mutate soak bench
 
 # How often each scenario of `make soak` does its thing.

@@ -136,6 +136,12 @@ impl Identities {
         }
     }
 
+    /// Whether a principal exists, be its keys revoked or not. None does while no key was ever made.
+    pub(crate) fn knows(&self, principal: &Principal) -> bool {
+        let accounts = self.accounts();
+        !accounts.is_open() && accounts.get(principal).is_some()
+    }
+
     /// Begins a dispatch. No change is answered before the guard is dropped, so that a call leaves with rights
     /// that are looked up meanwhile, or not at all. Hold it for a write of the ledger at most.
     pub(crate) async fn dispatching(&self) -> RwLockReadGuard<'_, ()> {

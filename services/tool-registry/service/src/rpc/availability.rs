@@ -130,8 +130,7 @@ fn principal_of(
         let failure = Failure::invalid_fields().violation("principal", error.to_string());
         failure.into_status()
     })?;
-    let rights = identities.rights(&principal);
-    if rights.is_open() || rights.principal().is_none() {
+    if !identities.knows(&principal) {
         let message = format!("no principal has the name `{named}`");
         let (code, reason) = (Code::NotFound, ErrorReason::PrincipalNotFound);
         let failure = Failure::new(code, reason, message).metadata("principal", named);

@@ -9,7 +9,7 @@ use contracts::tavern::{
 };
 use tonic::Status;
 
-use super::{account, denied, make_keys, put, texts};
+use super::{Chosen, account, denied, identities, make_keys, named, put, texts};
 use crate::fixture::{Fixture, script_tool};
 
 /// Explains the tool `give` to a caller, for a principal that it names.
@@ -107,4 +107,17 @@ async fn r503_only_an_administrator_sees_the_rights_of_another_principal() {
         let refused = explain(&fixture, caller, named).await.unwrap_err();
         assert_eq!(grpc_kit::reason(&refused), Some(reason), "{caller} {named}");
     }
+}
+
+#[tokio::test]
+async fn r503_a_principal_whose_keys_were_revoked_is_explained_as_such() {
+    let fixture = Fixture::with_scripts(&[script_tool("give")]).await;
+    make_keys(&fixture).await;
+    let ada = named("ada");
+    let revoked = identities(&fixture).revoke(Chosen::Of(&ada), false).await;
+    revoked.unwrap();
+    let explained = explain(&fixture, "root", "ada").await.unwrap();
+    assert_eq!(explained.verdict(), AvailabilityVerdict::ToolNotAvailable);
+    let remedy = &explained.remedy;
+    assert!(remedy.contains("Create a key for ada"), "{remedy}");
 }
