@@ -110,7 +110,7 @@ impl IdSource for SystemIds {
 /// Returns random bytes for a secret. No test decides them, so that none can be foreseen.
 ///
 /// # Panics
-/// When the system has no randomness to give.
+/// The system has no randomness to give.
 pub fn secret_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).expect("a system that serves has randomness");

@@ -71,7 +71,7 @@ pub async fn decision(transport: &Transport, method: &str) -> anyhow::Result<Dec
 /// Returns each decision that differs from the contract.
 ///
 /// # Errors
-/// Those of [`decision`].
+/// The server lacks a method or does not answer, or a method states no permission.
 pub async fn differences(transport: &Transport, role: Option<Role>) -> anyhow::Result<Vec<String>> {
     let of_contract =
         contracts::access::methods().map(|(name, access)| (name, Access::permission(access)));

@@ -78,7 +78,7 @@ impl Callers {
     /// Uses up a ticket, and returns its caller for as long as it is held; `None` while no key exists.
     ///
     /// # Errors
-    /// Those of [`Callers::resolve`].
+    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn hold(&self, ticket: &str) -> Result<Option<HeldCaller>, Status> {
         let caller = self.registry.resolve(ticket).await?;
         Ok(match caller.subject {

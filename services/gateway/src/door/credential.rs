@@ -68,7 +68,7 @@ pub(crate) fn header_of(credential: &str) -> Option<HeaderValue> {
 
 /// Whether an address has a credential in it, which servers and proxies on the way would log.
 pub(crate) fn is_in(address: &str) -> bool {
-    let bytes = unescape(address);
+    let bytes: Vec<u8> = percent_encoding::percent_decode_str(address).collect();
     let of_text = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let mut before = None;
     for (place, byte) in bytes.iter().enumerate() {
@@ -83,27 +83,6 @@ pub(crate) fn is_in(address: &str) -> bool {
         }
     }
     false
-}
-
-/// Returns the bytes of an address without its escapes.
-fn unescape(address: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(address.len());
-    let mut rest = address.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = (*first == b'%').then(|| after.first_chunk()).flatten();
-        let digits = escaped.and_then(|digits: &[u8; 2]| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    bytes
 }
 
 fn bearer(value: &HeaderValue) -> Option<&str> {

@@ -84,7 +84,7 @@ impl Registry {
     /// Returns a caller with its present rights.
     ///
     /// # Errors
-    /// Those of [`Registry::resolve`].
+    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn renew(&self, subject: &Subject) -> Result<Caller, Status> {
         let Subject::Key { principal, key_id } = subject else {
             return self.resolve("").await;
@@ -102,7 +102,7 @@ impl Registry {
     /// Returns the token of a login by a key.
     ///
     /// # Errors
-    /// Those of [`Registry::resolve`].
+    /// `UNAUTHENTICATED`; `UNAVAILABLE` while the registry is away.
     pub(super) async fn login(&self, key: &str) -> Result<proto::LoginResponse, Status> {
         let request = proto::LoginRequest {
             key: short(key).to_owned(),
@@ -115,7 +115,8 @@ impl Registry {
     /// Returns a ticket that stands for a credential once.
     ///
     /// # Errors
-    /// Those of [`Registry::resolve`], and `LIMIT_EXCEEDED` while too many tickets are open.
+    /// `UNAUTHENTICATED`; `LIMIT_EXCEEDED` while too many tickets are open; `UNAVAILABLE` while the registry
+    /// is away.
     pub(super) async fn issue_ticket(
         &self,
         credential: &str,

@@ -253,7 +253,7 @@ async fn the_turn_of_an_answer_acts_for_the_principal_that_asked_not_for_the_one
 }
 
 #[tokio::test]
-async fn a_scene_and_a_project_act_for_their_starter_whoever_publishes() {
+async fn a_scene_and_a_project_act_for_their_starter_and_not_for_a_publisher() {
     let answers = json!([{"answer": {"text": "A."}}, {"answer": {"text": "B."}}]);
     let world = scenes::world(&scenes::scene(), &answers, &json!([]));
     let running = world.build().await;

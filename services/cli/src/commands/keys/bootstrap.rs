@@ -81,7 +81,7 @@ impl Bootstrap {
     /// Makes the key by `make`, and hands it over.
     ///
     /// # Errors
-    /// Those of `make`, and a key that cannot be handed over; this is found before `make` is called.
+    /// A key that could not be handed over, which is found before `make` is called, or an error of `make`.
     pub async fn made(
         self,
         remote: &Remote,

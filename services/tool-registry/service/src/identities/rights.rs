@@ -85,11 +85,6 @@ impl Rights {
         }
     }
 
-    /// Whether it may call a tool: by the permission `invoke` and by its patterns.
-    pub fn may_call(&self, tool: &Tool) -> bool {
-        self.permits(Permission::Invoke) && self.judge(tool).passes()
-    }
-
     /// Returns the names of the roles.
     pub fn roles(&self) -> &[String] {
         self.account().map_or(&[], |account| &account.roles)

@@ -334,7 +334,7 @@ async fn with_schedules() -> World {
 }
 
 #[tokio::test]
-async fn a_schedule_acts_for_its_creator_whoever_triggers_it() {
+async fn a_schedule_acts_for_its_creator_and_not_for_its_trigger() {
     let world = with_schedules().await;
     assert_eq!(world.by("ada").put_schedule("s").await.creator, "ada");
     let time = world.by("bob").trigger("s", "once").await.unwrap();
