@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
+use contracts::tavern::registry::v1::{CreateKeyRequest, RevokeKeysRequest};
 use contracts::tavern::run::v1::ListRunsRequest;
 use contracts::tavern::workflow::v1::schedule::Timing;
 use contracts::tavern::workflow::v1::schedule_service_client::ScheduleServiceClient;
 use contracts::tavern::workflow::v1::{
-    ListScheduleTimesRequest, PutScheduleRequest, PutWorkflowRequest, Schedule, ScheduleCatchUp,
-    ScheduleOverlap, ScheduleTime, ScheduleTimeState,
+    GetScheduleRequest, ListScheduleTimesRequest, PutScheduleRequest, PutWorkflowRequest, Schedule,
+    ScheduleCatchUp, ScheduleOverlap, ScheduleTime, ScheduleTimeState,
 };
 use serde_json::json;
 use testkit::{Stack, eventually};
@@ -83,5 +84,57 @@ async fn each_time_of_a_schedule_has_one_run_over_kills() -> anyhow::Result<()> 
     for time in times.iter().filter(|time| !time.run_id.is_empty()) {
         assert!(runs.iter().any(|run| run.run_id == time.run_id));
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schedule_pauses_once_the_keys_of_its_creator_are_revoked() -> anyhow::Result<()> {
+    let stack = Stack::builder().with_keys().start().await?;
+    let request = CreateKeyRequest {
+        principal: "ada".to_owned(),
+        roles: vec!["developer".to_owned()],
+        ..CreateKeyRequest::default()
+    };
+    let created = stack.identities().create_key(request).await?.into_inner();
+    let client_with =
+        |key: &str| ScheduleServiceClient::new(stack.transport_with(Some(key)).outermost());
+    let schedule = Schedule {
+        schedule_id: "often".to_owned(),
+        workflow_id: "price_list".to_owned(),
+        inputs_json: json!({"prices": [1]}).to_string(),
+        timing: Some(Timing::Interval(prost_types::Duration {
+            seconds: 1,
+            nanos: 0,
+        })),
+        ..Schedule::default()
+    };
+    let request = PutScheduleRequest {
+        schedule: Some(schedule),
+        etag: String::new(),
+    };
+    let mut ada = client_with(&created.secret_key);
+    ada.put_schedule(request).await?;
+    eventually("a run of the creator", || async {
+        let listed = stack.runs().list_runs(ListRunsRequest::default()).await;
+        let runs = listed.ok()?.into_inner().runs;
+        runs.iter().any(|run| run.principal == "ada").then_some(())
+    })
+    .await?;
+    let request = RevokeKeysRequest {
+        principal: "ada".to_owned(),
+        ..RevokeKeysRequest::default()
+    };
+    stack.identities().revoke_keys(request).await?;
+    let admin = client_with(std::fs::read_to_string(stack.key_file())?.trim());
+    let paused = eventually("the schedule to pause", || async {
+        let request = GetScheduleRequest {
+            schedule_id: "often".to_owned(),
+        };
+        let found = admin.clone().get_schedule(request).await.ok()?;
+        found.into_inner().schedule.filter(|found| found.paused)
+    })
+    .await?;
+    assert_eq!(paused.creator, "ada");
+    assert!(paused.pause_reason.contains("ada"), "{paused:?}");
     Ok(())
 }

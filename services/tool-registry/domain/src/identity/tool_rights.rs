@@ -25,13 +25,6 @@ pub enum ToolVerdict {
     NotListed,
 }
 
-impl ToolVerdict {
-    /// Whether the tool may be called.
-    pub fn passes(&self) -> bool {
-        matches!(self, Self::Allowed(_))
-    }
-}
-
 impl ToolRights {
     /// Judges a tool by its id and the other names by which patterns mean it
     /// ([`names_in_rules`](crate::tool::Tool::names_in_rules)).
@@ -70,6 +63,10 @@ pub fn fault_of_pattern(pattern: &str) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn is_allowed(verdict: &ToolVerdict) -> bool {
+        matches!(verdict, ToolVerdict::Allowed(_))
+    }
+
     fn rights(allowed: &[&str], denied: &[&str]) -> ToolRights {
         let texts = |patterns: &[&str]| patterns.iter().map(|it| (*it).to_owned()).collect();
         ToolRights {
@@ -91,7 +88,7 @@ mod tests {
             (&["*"], &[], "give", true),
         ] {
             let verdict = rights(allowed, denied).judge(tool, &[]);
-            assert_eq!(verdict.passes(), passes, "{tool}: {verdict:?}");
+            assert_eq!(is_allowed(&verdict), passes, "{tool}: {verdict:?}");
         }
     }
 
@@ -109,8 +106,12 @@ mod tests {
     fn an_agent_of_a_scene_is_meant_by_its_other_names() {
         let aliases = ["agent:scout".to_owned()];
         let id = "agent:scene_1.a";
-        assert!(!rights(&[], &["agent:scout"]).judge(id, &aliases).passes());
-        assert!(rights(&["agent:scout"], &[]).judge(id, &aliases).passes());
+        assert!(!is_allowed(
+            &rights(&[], &["agent:scout"]).judge(id, &aliases)
+        ));
+        assert!(is_allowed(
+            &rights(&["agent:scout"], &[]).judge(id, &aliases)
+        ));
     }
 
     #[test]
