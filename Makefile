@@ -116,14 +116,17 @@ GROWTH ?= 100000
 SEEDS ?= 100000
 # How many workflows that run others are killed and cancelled in the service itself.
 PARENTS ?= 200
+# How many events the file of an earlier version has that is migrated.
+EVENTS ?= 1000000
 # How many mutated keys, tokens and tickets prove no one.
 CREDENTIALS ?= 1000000
 
 .PHONY: bars
-bars: check-rust python build ## Run what `make test` runs in a small size in its full one (takes hours)
+bars: check-rust check-node check-chromium python $(CONSOLE)/node_modules/.package-lock.json build ## Run what `make test` runs in a small size in its full one (takes hours)
 	@TAVERN_TEST_KILLS=$(KILLS) TAVERN_TEST_CUTS=$(CUTS) TAVERN_TEST_SCENE_KILLS=$(KILLS) \
 	  $(CARGO) test --locked --package e2e --test it -- \
 	  kills:: clients_that_are_cut after_kills over_kills kills_lose
+	@TAVERN_TEST_LOOKS=all $(CARGO) test --locked --package e2e --test it -- console::
 	@$(CARGO) build --release --locked --workspace --exclude bench --bins
 	@TAVERN_TEST_GROWTH=$(GROWTH) TAVERN_TEST_RATE=$(RATE) \
 	  $(CARGO) test --release --locked --package e2e --test it -- retention::growth::
@@ -131,6 +134,8 @@ bars: check-rust python build ## Run what `make test` runs in a small size in it
 	  $(CARGO) test --release --locked --package e2e --test it -- restarts::
 	@TAVERN_TEST_SEEDS=$(SEEDS) TAVERN_TEST_PARENTS=$(PARENTS) \
 	  $(CARGO) test --release --locked --package workflow-execution --test it -- simulation:: runs_below::
+	@TAVERN_TEST_EVENTS=$(EVENTS) TAVERN_TEST_KILLS=$(KILLS) \
+	  $(CARGO) test --release --locked --package run-log --test it -- migration::
 	@TAVERN_TEST_MUTATIONS=$(CREDENTIALS) \
 	  $(CARGO) test --release --locked --package tool-registry --test it -- credentials::mutated
 	@$(MAKE) --no-print-directory mutate soak bench

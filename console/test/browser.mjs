@@ -2,7 +2,7 @@
 // screenshots in the directory that is given.
 import assert from "node:assert/strict";
 
-import { lookEverywhere, onPage, SIZES, withBrowser } from "./harness.mjs";
+import { LOOKED_AGAIN, lookEverywhere, onPage, SIZES, withBrowser } from "./harness.mjs";
 
 /** A script that writes a line, waits, and writes another. */
 const SLOW = `<ACTION><CodeInterpreter:execute><language>python</language><code>
@@ -27,6 +27,8 @@ async function play({ page, complaints, address, pictures }) {
   };
   const picture = (name) => lookEverywhere(page, pictures, name);
 
+  // The page's time is that of the clock until the play makes it pass.
+  await page.clock.install();
   await page.goto(`${address}/console`);
   await page.getByRole("option", { name: "Weather Guide" }).waitFor({ state: "attached" });
   await picture("start");
@@ -208,6 +210,7 @@ async function play({ page, complaints, address, pictures }) {
   await doubtful("gift-1").waitFor({ state: "detached" });
   // A call that is decided elsewhere is gone as well.
   await ask("registry.v1.CallService/ResolveCall", { effectId: "gift-2", decision: "CALL_DECISION_DID_NOT" });
+  await page.clock.runFor(LOOKED_AGAIN);
   await doubtful("gift-2").waitFor({ state: "detached" });
   await doubtful("gift-3").getByRole("button", { name: "Did not" }).click();
   await doubtful("gift-3").waitFor({ state: "detached" });

@@ -7,7 +7,16 @@ import { chromium } from "playwright-core";
 
 /** The widths at which the page is shown, in pixels, with a height each. */
 export const SIZES = [{ width: 390, height: 844 }, { width: 1280, height: 800 }];
-export const SCHEMES = ["light", "dark"];
+const SCHEMES = ["light", "dark"];
+const EVERY_LOOK = SIZES.flatMap((size) => SCHEMES.map((colorScheme) => ({ size, colorScheme })));
+
+/**
+ * The looks of the page: each width and each scheme once, or with each other if TAVERN_TEST_LOOKS is `all`, as
+ * `make bars` sets it.
+ */
+export const LOOKS = EVERY_LOOK.filter(
+  ({ size, colorScheme }) => process.env.TAVERN_TEST_LOOKS === "all" || SIZES.indexOf(size) === SCHEMES.indexOf(colorScheme),
+);
 
 /** Calls `play` with a browser and the address and directory of the command line, and closes the browser. */
 export async function withBrowser(play) {
@@ -59,20 +68,21 @@ export async function onPage(browser, { address, pictures, ...options }, play) {
   }
 }
 
+/** The time after which an open page has looked again at everything that waits, in milliseconds. */
+export const LOOKED_AGAIN = 5_000;
+
 /** Takes a picture of a page as it is, and finds text that is cut off or overlaps. */
 export async function look(page, path, name) {
   await page.screenshot({ path });
   assert.deepEqual(await page.evaluate(flaws), [], name);
 }
 
-/** Takes pictures of a page as it is, at both widths, light and dark. */
+/** Takes pictures of a page as it is in each look. */
 export async function lookEverywhere(page, pictures, name) {
-  for (const size of SIZES) {
+  for (const { size, colorScheme } of LOOKS) {
     await page.setViewportSize(size);
-    for (const colorScheme of SCHEMES) {
-      await page.emulateMedia({ colorScheme });
-      await look(page, join(pictures, `${name}-${size.width}-${colorScheme}.png`), `${name} at ${size.width} px`);
-    }
+    await page.emulateMedia({ colorScheme });
+    await look(page, join(pictures, `${name}-${size.width}-${colorScheme}.png`), `${name} at ${size.width} px`);
   }
   await page.emulateMedia({ colorScheme: "light" });
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 
-import { lookEverywhere, onPage, withBrowser } from "./harness.mjs";
+import { LOOKED_AGAIN, lookEverywhere, onPage, withBrowser } from "./harness.mjs";
 
 /** A script that writes a line, and runs on. */
 const SLOW = `<ACTION><CodeInterpreter:execute><language>python</language><code>
@@ -30,8 +30,10 @@ await withBrowser(async (browser, address, pictures) => {
     vera: await keyOf("vera", ["viewer"]),
   };
   await follow(play, keys);
-  await lose(play, keys, admin);
-  await view(play, keys);
+  const ada = await lose(play, keys, admin);
+  // A viewer sees its own conversations and runs.
+  await admin("PutPrincipal", { principal: { name: "ada", roles: ["viewer"] } });
+  await view(play, ada);
   await intrude(play, keys);
 });
 
@@ -65,6 +67,7 @@ async function close(play) {
     await lookEverywhere(page, play.pictures, "login-open");
     const { secretKey } = await identity(play.address, "Bootstrap", {});
     call = (method, request) => identity(play.address, method, request, secretKey);
+    await page.clock.runFor(LOOKED_AGAIN);
     await page.getByRole("alert").getByText("This server needs a key from now on.").waitFor();
     await page.reload();
     await form(page).waitFor();
@@ -133,8 +136,12 @@ async function give(page) {
   return turn;
 }
 
-/** A key ends in the middle of a run: the page says so, stays readable and quiet, and continues after a login. */
+/**
+ * A key ends in the middle of a run: the page says so, stays readable and quiet, and continues after a login. Returns
+ * the next key of the caller.
+ */
 async function lose(play, { ada }, admin) {
+  let next;
   await caller(play, async (page, sent) => {
     await logIn(page, ada);
     await page.getByRole("combobox", { name: /^To/ }).selectOption({ label: "Model text" });
@@ -158,8 +165,8 @@ async function lose(play, { ada }, admin) {
 
     await logIn(page, ada);
     await form(page).getByRole("alert").getByText("The server does not accept this key.").waitFor();
-    const { secretKey } = await admin("CreateKey", { principal: "ada" });
-    await logIn(page, secretKey);
+    ({ secretKey: next } = await admin("CreateKey", { principal: "ada" }));
+    await logIn(page, next);
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByRole("status").getByText("cancelled").waitFor();
     assert.ok(await output.isVisible());
@@ -169,13 +176,14 @@ async function lose(play, { ada }, admin) {
     assert.equal(await page.locator("nav, main").count(), 0);
     assert.deepEqual(await page.context().cookies(), []);
   });
+  return next;
 }
 
-/** A viewer reads everything, and is offered nothing that starts or decides anything. */
-async function view(play, { vera }) {
+/** A viewer reads everything of its own, and is offered nothing that starts or decides anything. */
+async function view(play, key) {
   const harmless = ["Log out", "Newer", "Older", "Zoom out", "Zoom in", "Fit"];
   await caller(play, async (page) => {
-    await logIn(page, vera);
+    await logIn(page, key);
     await who(page).getByText("viewer").waitFor();
     const offered = async (view) => {
       const names = await page.getByRole("button").evaluateAll((all) => all.map((one) => one.ariaLabel ?? one.textContent.trim()));

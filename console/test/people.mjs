@@ -1,24 +1,22 @@
 // Plays what people do on the page who know no address of a run: they hold a conversation, and decide all that waits
-// for them. Each play begins anew, at each width, light and dark.
+// for them. Each play begins anew, in each look.
 import assert from "node:assert/strict";
 import { join } from "node:path";
 
-import { look, onPage, SCHEMES, SIZES, withBrowser } from "./harness.mjs";
+import { look, LOOKS, onPage, withBrowser } from "./harness.mjs";
 
 await withBrowser(async (browser, address, pictures) => {
-  for (const viewport of SIZES) {
-    for (const colorScheme of SCHEMES) {
-      const name = (view) => `people-${view}-${viewport.width}-${colorScheme}`;
-      await onPage(browser, { address, pictures, viewport, colorScheme }, async (page, complaints) => {
-        const picture = (view) => look(page, join(pictures, `${name(view)}.png`), name(view));
-        await page.goto(`${address}/console`);
-        const play = { page, complaints, picture, isNarrow: viewport.width < 640, address };
-        await talk(play);
-        await approve(play);
-        await resolve(play);
-        await answer(play);
-      });
-    }
+  for (const { size: viewport, colorScheme } of LOOKS) {
+    const name = (view) => `people-${view}-${viewport.width}-${colorScheme}`;
+    await onPage(browser, { address, pictures, viewport, colorScheme }, async (page, complaints) => {
+      const picture = (view) => look(page, join(pictures, `${name(view)}.png`), name(view));
+      await page.goto(`${address}/console`);
+      const play = { page, complaints, picture, isNarrow: viewport.width < 640, address };
+      await talk(play);
+      await approve(play);
+      await resolve(play);
+      await answer(play);
+    });
   }
 });
 

@@ -66,11 +66,6 @@ const EVERYWHERE = [
   ["tavern.agent.v1.ConversationService/ListConversations", undefined],
   ["tavern.agent.v1.ModelService/ListModels", "models"],
   ["tavern.agent.v1.SceneService/ListScenes", undefined],
-  [
-    "tavern.agent.v1.StateService/ListPrivateStateVersions",
-    undefined,
-    { conversationId: "none", profileId: "none" },
-  ],
   ["tavern.run.v1.RunService/ListRuns", undefined],
 ];
 
@@ -88,6 +83,10 @@ try {
       const answer = await unary(kind, path, request);
       if (field) assert.ok(answer[field].length > 0, `${kind}: ${path}`);
     }
+
+    const of_none = { conversationId: "none", profileId: "none" };
+    const stateless = await refusal(kind, "tavern.agent.v1.StateService/ListPrivateStateVersions", of_none);
+    assert.equal(stateless.code, 5, `${kind}: ${JSON.stringify(stateless)}`);
 
     // An error has its code, its words and its details.
     const missing = await refusal(kind, "tavern.run.v1.RunService/GetRun", { runId: "call_01890a5d-ac96-774b-bcce-b302099a8057" });

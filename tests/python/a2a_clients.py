@@ -14,6 +14,7 @@ import ssl
 
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import a2a_pb2
 from a2a.utils import errors
 
@@ -51,11 +52,21 @@ def answer_of(updates):
     return text
 
 
-async def use(http, card, binding, agents):
+class Key(CredentialService):
+    """The key that a client sends where a card asks for it."""
+
+    def __init__(self, key):
+        self.key = key
+
+    async def get_credentials(self, security_scheme_name, context):
+        return self.key
+
+
+async def use(http, card, binding, agents, interceptors):
     """An agent is found by its card, and asked, steered, answered and cancelled."""
     config = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
     factory = ClientFactory(config)
-    clock = factory.create(card)
+    clock = factory.create(card, interceptors)
     updates = await whole(clock.send_message(message(f"hello by {binding}")))
     assert answer_of(updates) == "It is late, and the inn is closed.", updates
     task = updates[0].task
@@ -71,13 +82,13 @@ async def use(http, card, binding, agents):
     assert extended == card, extended
 
     once = ClientFactory(ClientConfig(httpx_client=http, supported_protocol_bindings=[binding], streaming=False))
-    herbalist = once.create(agents["herbalist"])
+    herbalist = once.create(agents["herbalist"], interceptors)
     asked = (await whole(herbalist.send_message(message(f"cough by {binding}"))))[0].task
     assert asked.status.state == a2a_pb2.TASK_STATE_INPUT_REQUIRED, asked
     answered = (await whole(herbalist.send_message(message("sage", asked.id))))[0].task
     assert answered.status.state == a2a_pb2.TASK_STATE_COMPLETED, answered
 
-    sloth = factory.create(agents["sloth"])
+    sloth = factory.create(agents["sloth"], interceptors)
     running = sloth.send_message(message(f"wait by {binding}"))
     begun = (await anext(running)).task
     following = sloth.subscribe(a2a_pb2.SubscribeToTaskRequest(id=begun.id))
@@ -155,11 +166,11 @@ async def refuse(http, address):
 
 async def play(address):
     verify = ssl.create_default_context() if address.startswith("https:") else True
-    headers = {}
+    key = None
     if file := os.environ.get("TAVERN_KEY_FILE"):
         with open(file, encoding="ascii") as opened:
-            headers = {"authorization": f"Bearer {opened.read().strip()}"}
-    async with httpx.AsyncClient(verify=verify, timeout=60, headers=headers) as http:
+            key = opened.read().strip()
+    async with httpx.AsyncClient(verify=verify, timeout=60) as http:
         agents = {}
         for agent in ["clock", "herbalist", "sloth"]:
             agents[agent] = await A2ACardResolver(http, f"{address}/a2a/{agent}").get_agent_card()
@@ -169,9 +180,13 @@ async def play(address):
         at = (f"{address}/a2a", "clock")
         assert urls == {"JSONRPC": at, "HTTP+JSON": at, "GRPC": (address, "clock")}, urls
         assert root.name == "The clock" and root.skills[0].id == "system:get_current_time", root
-        await refuse(http, address)
+        if key:
+            assert root.security_schemes and root.security_requirements, root
         for binding in BINDINGS:
-            await use(http, root, binding, agents)
+            await use(http, root, binding, agents, [AuthInterceptor(Key(key))])
+        if key:
+            http.headers["authorization"] = f"Bearer {key}"
+        await refuse(http, address)
 
 
 def main():

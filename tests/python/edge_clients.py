@@ -19,7 +19,6 @@ import struct
 import time
 import urllib.parse
 
-import openai
 import websockets.exceptions
 import websockets.sync.client
 
@@ -56,6 +55,9 @@ def open_socket(address, path, additional_headers=None, **options):
 
 def chat_client(address):
     """Returns a client of the chat API."""
+    # It takes a second to import, and most parts do without it.
+    import openai
+
     return openai.OpenAI(base_url=f"{address}/v1", api_key=KEY or "none")
 
 
@@ -81,6 +83,8 @@ def expect(error, call):
 
 def use_openai(address):
     """A chat client gets an agent whose tools run."""
+    import openai
+
     client = chat_client(address)
     assert AGENT in [model.id for model in client.models.list()]
     assert client.models.retrieve(AGENT).id == AGENT

@@ -92,7 +92,9 @@ impl Tavern {
             .services()
             .merge(registry.services_beside_gateway())
             .merge(workflow.services_beside_gateway())
-            .merge(script_sandbox::services(Arc::clone(&sandbox)))
+            .merge(script_sandbox::services_beside_gateway(Arc::clone(
+                &sandbox,
+            )))
             .merge(agent.services_beside_gateway());
         Ok(Self {
             gateway,

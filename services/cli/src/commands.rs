@@ -1,6 +1,6 @@
 //! The commands: invoke a text, inspect runs, calls, questions, conversations, goals, tools,
 //! plugins, backends, approvals, workflows, profiles, knowledge bases, projects, scenes,
-//! schedules and keys, play transcripts, check health.
+//! schedules, keys and tenants, play transcripts, check health.
 
 pub mod approvals;
 mod backends;
@@ -22,6 +22,7 @@ pub mod runs;
 mod scenes;
 mod schedules;
 mod table;
+mod tenants;
 mod tools;
 mod words;
 mod workflows;
@@ -87,6 +88,9 @@ pub enum Command {
     /// List, show, store and delete the gRPC servers whose methods tools call.
     #[command(subcommand)]
     Backends(backends::Command),
+    /// Create, list, show, limit and close tenants, for those who operate the installation.
+    #[command(subcommand)]
+    Tenants(tenants::Command),
     /// List conversations, and replace their earlier turns by a summary.
     #[command(subcommand)]
     Conversations(conversations::Command),
@@ -154,6 +158,7 @@ impl Command {
             Self::Tools(command) => command.execute(remote).await,
             Self::Plugins(command) => command.execute(remote).await,
             Self::Backends(command) => command.execute(remote).await,
+            Self::Tenants(command) => command.execute(remote).await,
             Self::Conversations(command) => command.execute(remote).await,
             Self::Goals(command) => command.execute(remote).await,
             Self::Questions(command) => command.execute(remote).await,

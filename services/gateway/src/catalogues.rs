@@ -1,5 +1,6 @@
 //! The tools that a text may call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use call_catalogue::Catalogue;
@@ -11,6 +12,7 @@ use contracts::tavern::registry::v1::{
     BatchGetToolsRequest, ListToolsRequest, Tool,
     tool_registry_service_client::ToolRegistryServiceClient,
 };
+use core_types::{PerTenant, Tenant};
 use grpc_kit::{CallContext, Outbound};
 use tonic::Status;
 
@@ -24,6 +26,9 @@ const FRESH_FOR: Duration = Duration::from_secs(1);
 /// The greatest age of a catalogue that is used while the registry is queried.
 const STALE_FOR: Duration = Duration::from_secs(30);
 
+/// The most tenants whose catalogues are kept without being in use.
+const MAX_TENANTS: usize = 64;
+
 /// The number of tools that the registry returns in a page.
 const PAGE: i32 = 500;
 
@@ -33,15 +38,30 @@ const MAX_BATCH: usize = 500;
 /// The most tools that one text may choose from.
 const MAX_TOOLS: usize = 20_000;
 
-/// Returns the catalogue of a scope, at most a second old, or older while it is renewed.
+/// Returns the catalogue of a tenant's scope, at most a second old, or older while it is renewed.
 ///
 /// A text whose call is unknown loads a current catalogue, so a tool can be called as soon as it is
 /// registered.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogues {
+    peers: Peers,
+    tenants: Arc<PerTenant<OfTenant>>,
+}
+
+/// The catalogues of a tenant by scope.
+#[derive(Debug)]
+struct OfTenant(Renewed<Scope, Loaded>);
+
+impl Default for OfTenant {
+    fn default() -> Self {
+        Self(Renewed::new(FRESH_FOR, STALE_FOR))
+    }
+}
+
+/// A load of the tools of a tenant.
+struct Loading {
     registry: ToolRegistryServiceClient<Outbound>,
     agent: AgentServiceClient<Outbound>,
-    renewed: Renewed<Scope, Loaded>,
 }
 
 /// The present tools of a scope.
@@ -62,31 +82,42 @@ struct Taken {
 
 impl Catalogues {
     pub(crate) fn new(peers: &Peers) -> Self {
-        // A load serves all that wait for it, so none of them decides its time.
-        let own = CallContext::outermost();
         Self {
-            registry: peers.tools(&own),
-            agent: peers.agent(&own),
-            renewed: Renewed::new(FRESH_FOR, STALE_FOR),
+            peers: peers.clone(),
+            tenants: Arc::new(PerTenant::new(MAX_TENANTS)),
         }
     }
 
-    /// Returns the catalogue of a scope.
-    pub(crate) async fn catalogue(&self, key: Scope) -> Result<Catalogue, Status> {
-        let loaded = self.renewed.get(&key, || self.loading(&key)).await?;
+    /// Returns the catalogue of a tenant's scope.
+    pub(crate) async fn catalogue(&self, tenant: Tenant, key: Scope) -> Result<Catalogue, Status> {
+        let of_tenant = self.tenants.of(tenant);
+        let loaded = of_tenant.0.get(&key, || self.loading(tenant, &key)).await?;
         Ok(loaded.catalogue)
     }
 
-    /// Returns the present tools of a scope.
-    pub(crate) async fn load(&self, key: Scope) -> Result<Loaded, Status> {
-        self.renewed.load(&key, || self.loading(&key)).await
+    /// Returns the present tools of a tenant's scope.
+    pub(crate) async fn load(&self, tenant: Tenant, key: Scope) -> Result<Loaded, Status> {
+        let of_tenant = self.tenants.of(tenant);
+        of_tenant.0.load(&key, || self.loading(tenant, &key)).await
     }
 
-    fn loading(&self, key: &Scope) -> impl Future<Output = Result<Loaded, Status>> + use<> {
-        let (catalogues, key) = (self.clone(), key.clone());
-        async move { catalogues.tools_of(&key).await }
+    fn loading(
+        &self,
+        tenant: Tenant,
+        key: &Scope,
+    ) -> impl Future<Output = Result<Loaded, Status>> + use<> {
+        // A load serves all callers of the tenant that wait for it, so none of them decides its time.
+        let own = CallContext::of_tenant(tenant);
+        let loading = Loading {
+            registry: self.peers.tools(&own),
+            agent: self.peers.agent(&own),
+        };
+        let key = key.clone();
+        async move { loading.tools_of(&key).await }
     }
+}
 
+impl Loading {
     async fn tools_of(&self, key: &Scope) -> Result<Loaded, Status> {
         let everything = self.list().await?;
         let (catalogue, missing) = match self.taken(key).await? {

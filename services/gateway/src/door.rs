@@ -10,6 +10,7 @@
 //! - `standing`: callers with open streams, looked up again while these last.
 //! - `held`: callers whose ticket is used up while their socket is open.
 //! - `refusal`: the statuses that refuse a call.
+//! - `limits`: the limits of tenants that the door keeps.
 //! - `open`: the door of a gateway whose services are processes of their own.
 //! - `denials`: refusals in the log, once a minute with their number.
 
@@ -17,26 +18,30 @@ mod callers;
 pub(crate) mod credential;
 mod denials;
 mod held;
+mod limits;
 mod open;
 mod refusal;
 mod registry;
 mod rights;
 mod standing;
 
+use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::registry::v1::{IssueTicketResponse, LoginResponse};
-use core_types::Principal;
+use core_types::{Principal, Reach};
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use grpc_kit::{Admission, Door, Knock};
+use grpc_kit::{Admission, Door, Held, Knock};
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::Peers;
 use callers::Callers;
 use denials::Denials;
+use limits::TenantLimits;
 use registry::{Caller, Registry};
 use rights::MethodAccess;
 use standing::{End, Standings};
@@ -53,6 +58,7 @@ pub(crate) struct ClientDoor {
     registry: Registry,
     callers: Callers,
     standings: Standings,
+    limits: TenantLimits,
     denials: Denials,
 }
 
@@ -64,6 +70,7 @@ impl ClientDoor {
             callers: Callers::new(registry.clone()),
             registry,
             standings: Standings::new(peers),
+            limits: TenantLimits::default(),
             denials: Denials::default(),
         }
     }
@@ -127,11 +134,13 @@ impl ClientDoor {
                 return Ok(Admission {
                     principal: Principal::LOCAL,
                     key_id: None,
+                    reach: Reach::Own,
                     ended: None,
+                    held: None,
                 });
             }
             MethodAccess::Peers => return Err(Refused::nameless(refusal::of_peers(knock.method))),
-            MethodAccess::Caller | MethodAccess::With(_) => {}
+            MethodAccess::Caller | MethodAccess::With(_) | MethodAccess::InSystem(_) => {}
         }
         let credential = credential::of(knock.headers).map_err(Refused::nameless)?;
         let caller = self.callers.resolve(credential).await;
@@ -143,11 +152,30 @@ impl ClientDoor {
                 status,
             });
         }
+        let reach = access.reach(caller.permissions);
+        let held = self.enter(&caller, knock.streams)?;
         Ok(Admission {
             principal: caller.principal.clone(),
             key_id: caller.subject.key_id(),
-            ended: Some(self.ended(caller, access, &knock)),
+            reach,
+            ended: Some(self.ended(caller, access, reach, &knock)),
+            held,
         })
+    }
+
+    /// Counts a call where the tenant has limits.
+    fn enter(&self, caller: &Caller, is_stream: bool) -> Result<Held, Refused> {
+        let Some(limits) = caller.limits else {
+            return Ok(None);
+        };
+        let entered =
+            self.limits
+                .enter(caller.principal.tenant(), limits, is_stream, Instant::now());
+        let entered = entered.map_err(|failure| Refused {
+            principal: Some(caller.principal.clone()),
+            status: failure.into_status(),
+        })?;
+        Ok(entered.map(|stream| Box::new(stream) as Box<dyn Any + Send + Sync>))
     }
 
     /// Completes when a caller may no longer have the open stream of a method. It watches only once it is
@@ -156,13 +184,17 @@ impl ClientDoor {
         &self,
         caller: Arc<Caller>,
         access: MethodAccess,
+        reach: Reach,
         knock: &Knock<'_>,
     ) -> BoxFuture<'static, Status> {
         let door = self.clone();
         let (method, peer) = (Box::<str>::from(knock.method), knock.peer);
         let ended = async move {
             let subject = caller.subject.clone();
-            let end = door.standings.ended(subject, access, caller.expires).await;
+            let ended = door
+                .standings
+                .ended(subject, (access, reach), caller.expires);
+            let end = ended.await;
             let status = match end {
                 End::Unproven => refusal::unauthenticated(),
                 End::Unknown => refusal::registry_away(),

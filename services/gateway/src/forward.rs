@@ -20,6 +20,7 @@ use contracts::tavern::agent::v1::state_service_server::StateServiceServer;
 use contracts::tavern::registry::v1::approval_service_server::ApprovalServiceServer;
 use contracts::tavern::registry::v1::call_service_server::CallServiceServer;
 use contracts::tavern::registry::v1::identity_service_server::IdentityServiceServer;
+use contracts::tavern::registry::v1::tenant_service_server::TenantServiceServer;
 use contracts::tavern::registry::v1::tool_registry_service_server::ToolRegistryServiceServer;
 use contracts::tavern::sandbox::v1::blob_service_server::BlobServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
@@ -67,6 +68,7 @@ impl ForwardedServices {
             .add(Forward::<CallServiceServer<()>>::to(&self.registry))
             .add(Forward::<ApprovalServiceServer<()>>::to(&self.registry))
             .add(Forward::<IdentityServiceServer<()>>::to(&self.registry))
+            .add(Forward::<TenantServiceServer<()>>::to(&self.registry))
             .add(Forward::<WorkflowServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScheduleServiceServer<()>>::to(&self.workflow))
             .add(Forward::<ScriptSandboxServiceServer<()>>::to(&self.sandbox))

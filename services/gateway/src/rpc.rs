@@ -48,7 +48,9 @@ impl GatewayService for GatewayRpc {
         &self,
         request: Request<wire::ParseTextRequest>,
     ) -> Result<Response<wire::ParseTextResponse>, Status> {
-        self.parse(request.into_inner()).await.map(Response::new)
+        let context = CallContext::of(&request);
+        let parsed = self.parse(&context, request.into_inner()).await;
+        parsed.map(Response::new)
     }
 
     type StreamTextStream = BoxStream<'static, Result<wire::StreamTextResponse, Status>>;
@@ -57,16 +59,18 @@ impl GatewayService for GatewayRpc {
         &self,
         request: Request<tonic::Streaming<wire::StreamTextRequest>>,
     ) -> Result<Response<Self::StreamTextStream>, Status> {
-        self.stream(request.into_inner()).await.map(Response::new)
+        let context = CallContext::of(&request);
+        let streamed = self.stream(&context, request.into_inner()).await;
+        streamed.map(Response::new)
     }
 
     async fn render_call(
         &self,
         request: Request<wire::RenderCallRequest>,
     ) -> Result<Response<wire::RenderCallResponse>, Status> {
-        self.write_call(request.into_inner())
-            .await
-            .map(Response::new)
+        let context = CallContext::of(&request);
+        let written = self.write_call(&context, request.into_inner()).await;
+        written.map(Response::new)
     }
 
     type InvokeTextStream = BoxStream<'static, Result<wire::InvokeTextResponse, Status>>;
@@ -94,15 +98,17 @@ impl GatewayService for GatewayRpc {
         &self,
         request: Request<wire::RenderToolsRequest>,
     ) -> Result<Response<wire::RenderToolsResponse>, Status> {
-        self.render(request.into_inner()).await.map(Response::new)
+        let context = CallContext::of(&request);
+        let rendered = self.render(&context, request.into_inner()).await;
+        rendered.map(Response::new)
     }
 
     async fn render_grammar(
         &self,
         request: Request<wire::RenderGrammarRequest>,
     ) -> Result<Response<wire::RenderGrammarResponse>, Status> {
-        self.write_grammar(request.into_inner())
-            .await
-            .map(Response::new)
+        let context = CallContext::of(&request);
+        let written = self.write_grammar(&context, request.into_inner()).await;
+        written.map(Response::new)
     }
 }

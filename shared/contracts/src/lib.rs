@@ -48,6 +48,13 @@ pub mod tavern {
             tonic::include_proto!("tavern.registry.v1");
         }
     }
+    /// Tenants, as services exchange them.
+    pub mod tenant {
+        /// Version 1.
+        pub mod v1 {
+            tonic::include_proto!("tavern.tenant.v1");
+        }
+    }
     /// workflow-execution.
     pub mod workflow {
         /// Version 1.

@@ -25,6 +25,9 @@ pub enum ChangeError<I> {
     /// No document has this id.
     #[error("no document has this id")]
     NotFound,
+    /// The document belongs to the tenant `system`.
+    #[error("the document is shared")]
+    IsShared,
     /// The document is a file, which is never deleted.
     #[error("the document is a file")]
     IsFile,
@@ -62,6 +65,7 @@ impl<I> ChangeError<I> {
             Self::EtagMismatch { current } => Failure::etag_mismatch(current),
             Self::RequestIdReused => request_id_reused(request_id),
             Self::NotFound => not_found(),
+            Self::IsShared => shared_document(id_field),
             Self::IsFile => {
                 let problem =
                     "is the id of a file, which is never deleted; delete the file instead";
@@ -70,6 +74,13 @@ impl<I> ChangeError<I> {
             Self::Store(error) => store_failure(&error),
         }
     }
+}
+
+/// Reports that the id in a field is that of a document of the tenant `system`.
+pub fn shared_document(id_field: &str) -> Failure {
+    let problem = "is the id of a document of the tenant `system`, which only its principals change; put a document \
+                   of your own under the id";
+    Failure::invalid_fields().violation(id_field, problem)
 }
 
 /// Reports that a request id was used with another body or by another principal.

@@ -61,6 +61,9 @@ pub struct DocumentParts {
     pub clock: Arc<dyn Clock>,
 }
 
+/// Documents by tenant and id.
+type Parsed<D> = HashMap<(Tenant, String), Arc<D>>;
+
 #[derive(Debug)]
 struct Inner<K: Kind> {
     kind: Arc<K>,
@@ -69,7 +72,7 @@ struct Inner<K: Kind> {
     /// Locked to copy or replace the handle, never across an await.
     files: RwLock<Arc<Files<K>>>,
     /// Documents as they were read from stored texts, which they hold. Never locked across an await.
-    parsed: Mutex<HashMap<String, Arc<K::Document>>>,
+    parsed: Mutex<Parsed<K::Document>>,
     /// One change at a time: checking an etag, storing and noting revisions are one step.
     changing: tokio::sync::Mutex<()>,
 }
@@ -81,6 +84,8 @@ pub struct Known<D> {
     pub document: Arc<D>,
     /// Whether it is a file.
     pub from_file: bool,
+    /// Whether it belongs to [`Tenant::SYSTEM`], and is read by another tenant.
+    pub is_shared: bool,
     /// The revision; `None` for a kind without revisions, and for a document that was only checked.
     pub revision: Option<RevisionRow>,
 }
@@ -90,12 +95,18 @@ impl<D> Clone for Known<D> {
         Self {
             document: Arc::clone(&self.document),
             from_file: self.from_file,
+            is_shared: self.is_shared,
             revision: self.revision.clone(),
         }
     }
 }
 
 impl<D> Known<D> {
+    fn shared(mut self) -> Self {
+        self.is_shared = true;
+        self
+    }
+
     /// Returns the number of the revision; zero for none.
     pub fn revision_number(&self) -> u64 {
         self.revision.as_ref().map_or(0, |row| row.number)
@@ -141,7 +152,7 @@ impl<K: Kind> Documents<K> {
         Ok(opened)
     }
 
-    /// Returns the document in force under an id.
+    /// Returns the document in force under an id: the tenant's own, else the shared one.
     ///
     /// # Errors
     /// A store that does not work.
@@ -151,7 +162,12 @@ impl<K: Kind> Documents<K> {
         id: &str,
     ) -> Result<Option<Known<K::Document>>, StoreError> {
         self.refresh_unless_followed().await?;
-        self.current(tenant, id).await
+        let own = self.current(tenant, id).await?;
+        if own.is_some() || tenant == Tenant::SYSTEM {
+            return Ok(own);
+        }
+        let shared = self.current(Tenant::SYSTEM, id).await?;
+        Ok(shared.map(Known::shared))
     }
 
     async fn current(
@@ -165,7 +181,7 @@ impl<K: Kind> Documents<K> {
             .store
             .get(collection::<K>(tenant), id)
             .await?;
-        let mut known = self.in_force(id, row.as_ref());
+        let mut known = self.in_force(tenant, id, row.as_ref());
         if let Some(known) = known.as_mut().filter(|_| K::REVISIONS) {
             known.revision = self.newest(tenant, &[id]).await?.remove(id);
             let revision = known.revision.as_ref();
@@ -199,9 +215,16 @@ impl<K: Kind> Documents<K> {
             return Ok(Some(known));
         }
         let store = &self.inner.parts.store;
-        let kept = store
+        let own = store
             .revision(collection::<K>(tenant), id, revision)
             .await?;
+        let (kept, is_shared) = match own {
+            None if tenant != Tenant::SYSTEM => {
+                let shared = collection::<K>(Tenant::SYSTEM);
+                (store.revision(shared, id, revision).await?, true)
+            }
+            own => (own, false),
+        };
         let Some((row, text)) = kept else {
             return Ok(None);
         };
@@ -209,6 +232,7 @@ impl<K: Kind> Documents<K> {
         Ok(Some(Known {
             document: Arc::new(document),
             from_file: row.from_file,
+            is_shared,
             revision: Some(row),
         }))
     }
@@ -229,6 +253,7 @@ impl<K: Kind> Documents<K> {
         let mut known = Known {
             document: Arc::clone(&document),
             from_file: false,
+            is_shared: false,
             revision: None,
         };
         self.refresh_unless_followed().await?;
@@ -245,7 +270,7 @@ impl<K: Kind> Documents<K> {
                 }
             }
             let row = inner.parts.store.get(collection, &id).await?;
-            let current = self.in_force(&id, row.as_ref());
+            let current = self.in_force(tenant, &id, row.as_ref());
             let current = current.map(|known| K::etag(&known.document));
             ChangeError::check_etag(put.etag, &current.unwrap_or_default())?;
             if put.validate_only {
@@ -263,7 +288,7 @@ impl<K: Kind> Documents<K> {
                 break;
             }
         }
-        self.keep_parsed(&document);
+        self.keep_parsed(tenant, &document);
         self.note(tenant, vec![Known::clone(&known)]).await?;
         Ok((self.current(tenant, &id).await?.unwrap_or(known), false))
     }
@@ -282,7 +307,8 @@ impl<K: Kind> Documents<K> {
         self.refresh_unless_followed().await?;
         let _one_at_a_time = inner.changing.lock().await;
         let row = inner.parts.store.get(collection, id).await?;
-        match self.in_force(id, row.as_ref()) {
+        match self.in_force(tenant, id, row.as_ref()) {
+            None if self.get(tenant, id).await?.is_some() => return Err(ChangeError::IsShared),
             None => return Err(ChangeError::NotFound),
             Some(known) if known.from_file => return Err(ChangeError::IsFile),
             Some(known) => ChangeError::check_etag(etag, &K::etag(&known.document))?,
@@ -294,7 +320,7 @@ impl<K: Kind> Documents<K> {
         if !deleted.await? {
             return Err(ChangeError::NotFound);
         }
-        match self.in_force(id, None) {
+        match self.in_force(tenant, id, None) {
             Some(file) => self.note(tenant, vec![file]).await?,
             None => self.delete_unused(tenant, id, u64::MAX).await?,
         }
@@ -377,25 +403,34 @@ impl<K: Kind> Documents<K> {
         }
     }
 
-    /// Returns the stored document, else the file. A stored text that cannot be read counts as
-    /// missing.
-    fn in_force(&self, id: &str, row: Option<&DocumentRow>) -> Option<Known<K::Document>> {
+    /// Returns the stored document of a tenant, else the file, which belongs to the default tenant. A stored text that
+    /// cannot be read counts as missing.
+    fn in_force(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        row: Option<&DocumentRow>,
+    ) -> Option<Known<K::Document>> {
         let known = |document, from_file| Known {
             document,
             from_file,
+            is_shared: false,
             revision: None,
         };
-        let stored = row.and_then(|row| self.parse(row));
-        stored
-            .map(|document| known(document, false))
-            .or_else(|| Some(known(Arc::clone(self.files().by_id.get(id)?), true)))
+        let stored = row.and_then(|row| self.parse(tenant, row));
+        stored.map(|document| known(document, false)).or_else(|| {
+            Some(known(
+                Arc::clone(self.files_of(tenant).by_id.get(id)?),
+                true,
+            ))
+        })
     }
 
-    fn parse(&self, row: &DocumentRow) -> Option<Arc<K::Document>> {
+    fn parse(&self, tenant: Tenant, row: &DocumentRow) -> Option<Arc<K::Document>> {
         let parsed = {
             let parsed = self.inner.parsed.lock();
             let parsed = parsed.unwrap_or_else(PoisonError::into_inner);
-            parsed.get(&row.id).cloned()
+            parsed.get(&(tenant, row.id.clone())).cloned()
         };
         if let Some(parsed) = parsed.filter(|parsed| K::text(parsed) == row.text) {
             return Some(parsed);
@@ -403,7 +438,7 @@ impl<K: Kind> Documents<K> {
         match self.inner.kind.read(&row.id, &row.text) {
             Ok(document) => {
                 let document = Arc::new(document);
-                self.keep_parsed(&document);
+                self.keep_parsed(tenant, &document);
                 Some(document)
             }
             Err(error) => {
@@ -413,13 +448,22 @@ impl<K: Kind> Documents<K> {
         }
     }
 
-    fn keep_parsed(&self, document: &Arc<K::Document>) {
+    fn keep_parsed(&self, tenant: Tenant, document: &Arc<K::Document>) {
         let parsed = self.inner.parsed.lock();
         let mut parsed = parsed.unwrap_or_else(PoisonError::into_inner);
         if parsed.len() >= MAX_PARSED {
             parsed.clear();
         }
-        parsed.insert(K::id(document).to_owned(), Arc::clone(document));
+        let key = (tenant, K::id(document).to_owned());
+        parsed.insert(key, Arc::clone(document));
+    }
+
+    /// Returns the files of a tenant: they all belong to the default one.
+    fn files_of(&self, tenant: Tenant) -> Arc<Files<K>> {
+        match tenant.is_default() {
+            true => self.files(),
+            false => Arc::default(),
+        }
     }
 
     fn files(&self) -> Arc<Files<K>> {

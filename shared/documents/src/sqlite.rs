@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
 use futures::TryStreamExt;
-use sql_store::{Migrations, SqliteDatabase};
+use sql_store::{Migrations, SqliteDatabase, TenantTable};
 use sqlx::{Row, sqlite::SqliteRow};
 
 use crate::{
@@ -23,6 +23,22 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 /// The tables of documents and requests. They come before the tables of the service whose database
 /// they are in.
 pub const MIGRATIONS: Migrations = Migrations::new("documents", &MIGRATOR);
+
+/// The tables, for the removal of a tenant.
+const TABLES: [TenantTable; 3] = [
+    TenantTable {
+        name: "document",
+        key: "kind, id",
+    },
+    TenantTable {
+        name: "document_revision",
+        key: "kind, id, revision",
+    },
+    TenantTable {
+        name: "request",
+        key: "method, scope, request_id",
+    },
+];
 
 /// The store on SQLite. Clone, cheap.
 #[derive(Clone, Debug)]
@@ -200,6 +216,10 @@ impl DocumentStore for SqliteDocuments {
         used: &[u64],
     ) -> Result<(), StoreError> {
         revisions::delete(&self.database, collection, id, up_to, used).await
+    }
+
+    async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
+        sql_store::remove_rows(&self.database, &TABLES, tenant.as_str(), limit).await
     }
 
     async fn close(&self) {

@@ -186,6 +186,10 @@ pub trait DocumentStore: RequestStore {
         used: &[u64],
     ) -> Result<(), StoreError>;
 
+    /// Deletes at most `limit` documents, revisions and requests each of a tenant that is being removed. Returns the
+    /// number of those that are left.
+    async fn remove_tenant(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError>;
+
     /// Closes the database.
     async fn close(&self);
 }

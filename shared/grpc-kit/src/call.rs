@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::{access::v1::Peer, common::v1::ErrorReason};
-use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH, Principal};
+use core_types::{CallPath, DepthExceeded, MAX_CALL_DEPTH, Principal, Reach, Tenant};
 use http::header::{self, Entry};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ const PATH: HeaderName = HeaderName::from_static("tavern-call-path");
 const PEER: HeaderName = HeaderName::from_static("tavern-peer");
 const KEY_ID: HeaderName = HeaderName::from_static("tavern-key-id");
 const PRINCIPAL: HeaderName = HeaderName::from_static("tavern-principal");
+const REACH: HeaderName = HeaderName::from_static("tavern-reach");
 
 /// The prefix of headers that only services send, to each other and to backends.
 const OF_SERVICES: &str = "tavern-";
@@ -36,6 +37,7 @@ pub struct CallContext {
     principal: Principal,
     /// The id of the key that proved the principal; none for work that outlives its caller.
     key_id: Option<Arc<str>>,
+    reach: Reach,
     path: CallPath,
     deadline: Option<Instant>,
     /// The bound of the answer if it is a stream that goes to a peer.
@@ -43,20 +45,26 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// Makes a context without a deadline, for work that no call waits for.
+    /// Makes a context without a deadline, for work that no call waits for. It reaches the tenant of the principal.
     pub fn new(principal: Principal, path: CallPath) -> Self {
         Self {
             principal,
             key_id: None,
+            reach: Reach::Tenant,
             path,
             deadline: None,
             large_message: None,
         }
     }
 
-    /// Makes the context of a program's own work, below no run and without a deadline.
+    /// Makes the context of a program's own work, below no run and without a deadline. It reaches every tenant.
     pub fn outermost() -> Self {
-        Self::new(Principal::LOCAL, CallPath::default())
+        Self::new(Principal::LOCAL, CallPath::default()).reaching(Reach::Installation)
+    }
+
+    /// Makes the context of a program's own work for a tenant.
+    pub fn of_tenant(tenant: Tenant) -> Self {
+        Self::new(Principal::local_of(tenant), CallPath::default())
     }
 
     /// Returns the context of the call that a handler answers. A request that came through no server has
@@ -89,6 +97,32 @@ impl CallContext {
         &self.principal
     }
 
+    /// Returns the tenant of the identity that the call acts for.
+    pub fn tenant(&self) -> Tenant {
+        self.principal.tenant()
+    }
+
+    /// Returns the objects that the call can see.
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Returns the context with another reach.
+    #[must_use]
+    pub fn reaching(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    /// Whether the call can see the objects of `owner`. Out of its reach, they are as if they were not there.
+    pub fn sees(&self, owner: &Principal) -> bool {
+        match self.reach {
+            Reach::Own => self.principal == *owner,
+            Reach::Tenant => self.tenant() == owner.tenant(),
+            Reach::Installation => true,
+        }
+    }
+
     /// Returns the name under which a request acts whose body may name its caller in `field`: the
     /// principal's, or for `local` the name in the body.
     ///
@@ -98,7 +132,9 @@ impl CallContext {
         let principal = &self.principal;
         match principal.is_local() {
             true => Ok(named),
-            false if named.is_empty() || named == principal.as_str() => {
+            false
+                if named.is_empty() || named == principal.as_str() || named == principal.name() =>
+            {
                 Ok(principal.as_str().to_owned())
             }
             false => {
@@ -185,26 +221,16 @@ impl CallContext {
         })
     }
 
-    /// Reads path, principal and deadline from the headers of a request. `proven` is the principal that
-    /// the server's door admitted, with the id of its key, whatever the headers say.
+    /// Reads path, principal, reach and deadline from the headers of a request. `proven` is the caller that the
+    /// server's door admitted, whatever the headers say.
     pub(crate) fn read(
         headers: &HeaderMap,
-        proven: Option<(Principal, Option<Arc<str>>)>,
+        proven: Option<Proven>,
         deadline: Instant,
     ) -> Result<Self, Status> {
-        let bad = |header: &HeaderName, description: &str| {
-            Failure::invalid_fields().violation(format!("metadata.{header}"), description)
-        };
-        let (principal, key_id) = match (proven, headers.get(PRINCIPAL)) {
-            (Some(proven), _) => proven,
-            (None, None) => (Principal::LOCAL, None),
-            (None, Some(name)) => {
-                let name = name.to_str().ok().map(Principal::new);
-                let name = name.and_then(Result::ok);
-                let name = name.ok_or_else(|| bad(&PRINCIPAL, "is not the name of a principal"))?;
-                let key_id = headers.get(KEY_ID).and_then(|id| id.to_str().ok());
-                (name, key_id.map(Arc::from))
-            }
+        let caller = match proven {
+            Some(proven) => proven,
+            None => Proven::read(headers)?,
         };
         if let Some(depth) = headers.get(DEPTH) {
             let depth: Option<usize> = depth.to_str().ok().and_then(|depth| depth.parse().ok());
@@ -223,8 +249,7 @@ impl CallContext {
             }
         }
         let Some(path) = headers.get(PATH).filter(|path| !path.is_empty()) else {
-            let context = Self::new(principal, CallPath::default()).with_key(key_id);
-            return Ok(context.with_deadline(deadline));
+            return Ok(caller.on(CallPath::default()).with_deadline(deadline));
         };
         if path.len() > MAX_PATH_BYTES {
             return Err(bad(&PATH, "is too long").into_status());
@@ -236,11 +261,10 @@ impl CallContext {
         let steps: Vec<String> =
             steps.ok_or_else(|| bad(&PATH, "is not a list of escaped steps").into_status())?;
         let path = CallPath::from_steps(steps).map_err(|error| too_deep(&error))?;
-        let context = Self::new(principal, path).with_key(key_id);
-        Ok(context.with_deadline(deadline))
+        Ok(caller.on(path).with_deadline(deadline))
     }
 
-    /// Writes path, principal and remaining time into the headers of a request. An existing timeout is
+    /// Writes path, principal, reach and remaining time into the headers of a request. An existing timeout is
     /// only shortened.
     pub(crate) fn write(&self, headers: &mut HeaderMap) -> Result<(), Status> {
         if !self.principal.is_local()
@@ -252,6 +276,9 @@ impl CallContext {
             {
                 headers.insert(KEY_ID, key_id);
             }
+        }
+        if self.reach != Reach::Tenant {
+            headers.insert(REACH, HeaderValue::from_static(self.reach.name()));
         }
         if self.path.depth() > 0 {
             let steps: Vec<String> = self.path.steps().iter().map(|step| escape(step)).collect();
@@ -273,6 +300,50 @@ impl CallContext {
         deadline::write(headers, timeout);
         Ok(())
     }
+}
+
+/// The caller whom a door has admitted, or whom a peer states.
+pub(crate) struct Proven {
+    pub(crate) principal: Principal,
+    pub(crate) key_id: Option<Arc<str>>,
+    pub(crate) reach: Reach,
+}
+
+impl Proven {
+    /// Reads the caller whom a peer states.
+    fn read(headers: &HeaderMap) -> Result<Self, Status> {
+        let text = |header: &HeaderName| headers.get(header).map(|value| value.to_str().ok());
+        let principal = match text(&PRINCIPAL) {
+            None => Principal::LOCAL,
+            Some(name) => {
+                let name = name.and_then(|name| Principal::new(name).ok());
+                name.ok_or_else(|| bad(&PRINCIPAL, "is not the name of a principal"))?
+            }
+        };
+        let reach = match text(&REACH) {
+            None => Reach::Tenant,
+            Some(name) => {
+                let reach = name.and_then(Reach::of_name);
+                reach.ok_or_else(|| bad(&REACH, "is not a reach"))?
+            }
+        };
+        let key_id = text(&KEY_ID).flatten().map(Arc::from);
+        Ok(Self {
+            principal,
+            key_id,
+            reach,
+        })
+    }
+
+    /// Returns the context of a call of the caller below the runs of `path`.
+    fn on(self, path: CallPath) -> CallContext {
+        let context = CallContext::new(self.principal, path).reaching(self.reach);
+        context.with_key(self.key_id)
+    }
+}
+
+fn bad(header: &HeaderName, description: &str) -> Failure {
+    Failure::invalid_fields().violation(format!("metadata.{header}"), description)
 }
 
 /// States the service that makes a call.
@@ -410,6 +481,7 @@ mod tests {
             (PATH, "%"),
             (PATH, "%ff"),
             (PRINCIPAL, "A b"),
+            (REACH, "all"),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(name.clone(), HeaderValue::from_static(value));
@@ -430,9 +502,36 @@ mod tests {
         context.write(&mut headers).unwrap();
         let read = CallContext::read(&headers, None, soon()).unwrap();
         assert_eq!((read.principal(), read.key_id()), (&ada, "k1"));
-        let bob = Principal::new("bob").unwrap();
-        let read = CallContext::read(&headers, Some((bob.clone(), None)), soon()).unwrap();
+        let bob = Principal::new("acme/bob").unwrap();
+        let proven = Proven {
+            principal: bob.clone(),
+            key_id: None,
+            reach: Reach::Own,
+        };
+        let read = CallContext::read(&headers, Some(proven), soon()).unwrap();
         assert_eq!((read.principal(), read.key_id()), (&bob, ""));
+        assert_eq!(read.reach(), Reach::Own);
+    }
+
+    #[test]
+    fn a_call_sees_as_far_as_it_reaches_also_behind_the_wire() {
+        let named = |name: &str| Principal::new(name).unwrap();
+        let owners = ["acme/bob", "acme/eve", "bob"].map(named);
+        for (reach, seen) in [
+            (Reach::Own, [true, false, false]),
+            (Reach::Tenant, [true, true, false]),
+            (Reach::Installation, [true, true, true]),
+        ] {
+            let context = CallContext::new(named("acme/bob"), CallPath::default());
+            let mut headers = HeaderMap::new();
+            context.reaching(reach).write(&mut headers).unwrap();
+            let read = CallContext::read(&headers, None, soon()).unwrap();
+            assert_eq!(
+                owners.each_ref().map(|owner| read.sees(owner)),
+                seen,
+                "{reach:?}"
+            );
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! A server without a door serves peers, whose headers it believes. With a door, the principal of a call is
 //! the one that the door has admitted.
 
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{any::Any, fmt, net::IpAddr, sync::Arc};
 
 use contracts::tavern::{access::v1::Peer, common::v1::ErrorReason};
-use core_types::Principal;
+use core_types::{Principal, Reach};
 use futures::future::BoxFuture;
 use http::HeaderMap;
 use tonic::{Code, Status};
@@ -31,6 +31,8 @@ pub struct Knock<'a> {
     pub headers: &'a HeaderMap,
     /// The address of the client; `None` in process.
     pub peer: Option<IpAddr>,
+    /// Whether the answer is a stream.
+    pub streams: bool,
 }
 
 impl fmt::Debug for Knock<'_> {
@@ -49,10 +51,17 @@ pub struct Admission {
     pub principal: Principal,
     /// The id of the key that proved it; `None` where none did.
     pub key_id: Option<Arc<str>>,
+    /// The objects that the call can see.
+    pub reach: Reach,
     /// Completes when the caller may no longer have an open call or stream, with the status that ends it;
     /// `None` for a caller that may have it for ever. It is polled only where the handler has to wait.
     pub ended: Option<BoxFuture<'static, Status>>,
+    /// A value that is kept until the call is over, and dropped then.
+    pub held: Held,
 }
+
+/// A value that is kept until a call is over; `None` for nothing.
+pub type Held = Option<Box<dyn Any + Send + Sync>>;
 
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

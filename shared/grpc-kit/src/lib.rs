@@ -47,16 +47,16 @@ pub mod transport;
 mod windows;
 
 pub use call::CallContext;
-pub use door::{Admission, Door, Knock};
+pub use door::{Admission, Door, Held, Knock};
 pub use drain::{Drain, Shutdown, ShutdownHandle};
 pub use failure::{Failure, internal, may_have_arrived, metadata, reason, retry_after, violations};
 pub use health::{Health, check_health, check_liveness};
-pub use page::page_token;
+pub use page::{list_of, list_of_tenant, page_token};
 pub use program::Program;
 pub use readiness::Need;
 pub use retry::{Backoff, FailureClass, Patience};
 pub use server::bind::{BindError, bind};
-pub use server::calls::Calls;
+pub use server::calls::{Calls, EnteredCall};
 pub use server::{ServeError, Served, Server};
 pub use services::Services;
 pub use settings::{

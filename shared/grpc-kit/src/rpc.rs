@@ -30,7 +30,7 @@ use tower::Service;
 use tracing::Instrument;
 
 use crate::{
-    CallContext, Drain, Failure, Services, call, deadline,
+    CallContext, Drain, Failure, Held, Services, call, deadline,
     door::{self, Admission, Door, Knock},
     failure,
     methods::{Method, Methods},
@@ -71,6 +71,15 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Returns the origin of another call on the same connection.
+    pub(crate) fn of_a_call(self) -> Self {
+        let large_message = self.large_message.as_ref();
+        Self {
+            large_message: large_message.map(LargeMessage::of_another_stream),
+            ..self
+        }
+    }
+
     /// The origin of a call in process.
     fn local(request: &Request<Body>) -> Self {
         let caller = request.extensions().get::<CallContext>();
@@ -115,8 +124,45 @@ struct Admitted {
     streams: bool,
     infrastructure: bool,
     permits: Vec<OwnedSemaphorePermit>,
+    held: Held,
     /// Ends a call or a stream whose caller may no longer have it.
     ended: Option<BoxFuture<'static, Status>>,
+}
+
+/// A call that the door has admitted.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    method: Option<Method>,
+    admission: Option<Admission>,
+    rpc: ObservedRpc,
+}
+
+impl Entry {
+    /// Waits until the caller may no longer have the call, with the status that ends it.
+    async fn ended(&mut self) -> Status {
+        let admission = self.admission.as_mut();
+        match admission.and_then(|admission| admission.ended.as_mut()) {
+            Some(ended) => ended.await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads the request of the call, which takes as long as its client likes.
+    ///
+    /// # Errors
+    /// The failure of `read`, and the status that ends the call of a caller who may have it no longer. Both
+    /// are observed.
+    pub(crate) async fn read<T>(
+        &mut self,
+        read: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        let read = tokio::select! {
+            biased;
+            status = self.ended() => Err(status),
+            read = read => read,
+        };
+        read.inspect_err(|status| self.rpc.end(status.code(), status.message()))
+    }
 }
 
 impl Stack {
@@ -154,30 +200,67 @@ impl Stack {
 
     /// Answers one request.
     pub(crate) async fn serve(self, request: Request<Body>, origin: Origin) -> Response<Body> {
-        let method = self.methods.find(request.uri().path()).cloned();
-        let rpc = ObservedRpc::begin(&request, method.as_ref(), &origin, self.limits.trace_trust);
-        let span = rpc.span().clone();
-        let serving = self.serve_in_span(request, method, origin, rpc);
+        match self
+            .enter(request.uri().path(), request.headers(), &origin)
+            .await
+        {
+            Ok(entry) => self.serve_entered(entry, request, origin).await,
+            Err(status) => status.into_http(),
+        }
+    }
+
+    /// Has the door decide about a call of the method at `path`, of whose request only `headers` are known.
+    ///
+    /// # Errors
+    /// The status that refuses the call, which is observed.
+    pub(crate) async fn enter(
+        &self,
+        path: &str,
+        headers: &HeaderMap,
+        origin: &Origin,
+    ) -> Result<Entry, Status> {
+        let method = self.methods.find(path).cloned();
+        let rpc = ObservedRpc::begin(headers, method.as_ref(), origin, self.limits.trace_trust);
+        let knock = self.knock(headers, method.as_ref(), origin);
+        match knock.instrument(rpc.span().clone()).await {
+            Ok(admission) => Ok(Entry {
+                method,
+                admission,
+                rpc,
+            }),
+            Err(status) => {
+                rpc.end(status.code(), status.message());
+                Err(status)
+            }
+        }
+    }
+
+    /// Answers a request whose call has entered.
+    pub(crate) async fn serve_entered(
+        self,
+        entry: Entry,
+        request: Request<Body>,
+        origin: Origin,
+    ) -> Response<Body> {
+        let span = entry.rpc.span().clone();
+        let serving = self.serve_in_span(entry, request, origin);
         serving.instrument(span).await
     }
 
     async fn serve_in_span(
         self,
+        entry: Entry,
         mut request: Request<Body>,
-        method: Option<Method>,
         origin: Origin,
-        rpc: ObservedRpc,
     ) -> Response<Body> {
+        let Entry {
+            method,
+            admission,
+            rpc,
+        } = entry;
         if self.door.is_some() {
             call::remove_headers_of_services(request.headers_mut());
         }
-        let admission = match self
-            .knock(request.headers(), method.as_ref(), &origin)
-            .await
-        {
-            Ok(admission) => admission,
-            Err(status) => return answer(&rpc, status),
-        };
         let mut admitted = match self.admit(&request, method.as_ref(), &origin, admission) {
             Ok(admitted) => admitted,
             Err(status) => return answer(&rpc, status),
@@ -223,19 +306,35 @@ impl Stack {
         method: Option<&Method>,
         origin: &Origin,
     ) -> Result<Option<Admission>, Status> {
-        let (door, method) = match (&self.door, method) {
+        match (method, &self.door) {
+            (Some(method), Some(_)) => {
+                let name = (&*method.full_name, method.streams);
+                self.knock_as(name, headers, origin).await
+            }
+            (Some(method), None) => {
+                door::admit_peer(method, call::read_peer(headers)).map(|()| None)
+            }
             // Its access is unknown, whether or not a service has it.
-            (Some(_), None) => return Err(Status::unimplemented("this server has no such method")),
-            (None, None) => return Ok(None),
-            (door, Some(method)) => (door, method),
-        };
-        let Some(door) = door else {
-            return door::admit_peer(method, call::read_peer(headers)).map(|()| None);
+            (None, Some(_)) => Err(Status::unimplemented("this server has no such method")),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Has the door decide about a call by a name, which may have a stream as its answer; `None` without a door.
+    pub(crate) async fn knock_as(
+        &self,
+        (name, streams): (&str, bool),
+        headers: &HeaderMap,
+        origin: &Origin,
+    ) -> Result<Option<Admission>, Status> {
+        let Some(door) = &self.door else {
+            return Ok(None);
         };
         let knock = Knock {
-            method: &method.full_name,
+            method: name,
             headers,
             peer: origin.peer.map(|peer| peer.ip()),
+            streams,
         };
         door.admit(knock).await.map(Some)
     }
@@ -282,9 +381,13 @@ impl Stack {
         })?;
         let timeout = timeout.map_or(ours, |caller| caller.min(ours));
         let deadline = Instant::now() + timeout;
-        let (proven, standing) = admission.map_or((None, None), |admission| {
-            let proven = (admission.principal, admission.key_id);
-            (Some(proven), admission.ended)
+        let (proven, standing, held) = admission.map_or((None, None, None), |admission| {
+            let proven = call::Proven {
+                principal: admission.principal,
+                key_id: admission.key_id,
+                reach: admission.reach,
+            };
+            (Some(proven), admission.ended, admission.held)
         });
         let context = CallContext::read(request.headers(), proven, deadline)?;
         let large_message = origin.large_message.clone().filter(|_| streams);
@@ -295,6 +398,7 @@ impl Stack {
             streams,
             infrastructure,
             permits,
+            held,
             ended: standing,
         })
     }
@@ -359,6 +463,7 @@ impl Stack {
                 rpc,
                 sent: origin.sent.clone(),
                 _permits: admitted.permits,
+                _held: admitted.held,
             },
         );
         Response::from_parts(parts, Body::new(body))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_log::{AppendError, RunState, RunSummary};
 use tonic::Status;
 
@@ -34,11 +34,16 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or a storage that does not work.
-    pub async fn cancel(&self, run_id: &str, reason: &str) -> Result<Cancelled, Status> {
-        let summary = self.store().find(run_id).await?;
+    pub async fn cancel(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        reason: &str,
+    ) -> Result<Cancelled, Status> {
+        let summary = self.store().find(context, run_id).await?;
         let mut still_running = Vec::new();
         if summary.state == RunState::Open {
-            match self.reach(run_id).await? {
+            match self.reach(context, run_id).await? {
                 RunPresence::Present(active, _stays) => {
                     still_running = stop(active, reason).await?
                 }
@@ -47,7 +52,7 @@ impl Runs {
             }
         }
         Ok(Cancelled {
-            run: self.get(run_id).await?,
+            run: self.get(context, run_id).await?,
             still_running,
         })
     }

@@ -23,7 +23,7 @@ impl Runs {
         context: CallContext,
         request: SignalRunRequest,
     ) -> Result<bool, Failure> {
-        let (waits, stays) = self.waits_of(&request.run_id).await?;
+        let (waits, stays) = self.waits_of(&context, &request.run_id).await?;
         to_its_end(async move {
             let _stays = stays;
             waits.signal(&context, request).await
@@ -41,7 +41,7 @@ impl Runs {
         context: CallContext,
         request: AnswerWaitRequest,
     ) -> Result<bool, Failure> {
-        let (waits, stays) = self.waits_of(&request.run_id).await?;
+        let (waits, stays) = self.waits_of(&context, &request.run_id).await?;
         to_its_end(async move {
             let _stays = stays;
             waits.answer(&context, request).await
@@ -55,28 +55,33 @@ impl Runs {
     /// RUN_NOT_FOUND, INVALID_FIELDS, or a storage that does not work.
     pub async fn list_waits(
         &self,
+        context: &CallContext,
         request: &ListWaitsRequest,
     ) -> Result<ListWaitsResponse, Failure> {
-        let summary = self.store().find(&request.run_id).await?;
+        let summary = self.store().find(context, &request.run_id).await?;
         if let Some(RunPresence::Present(active, _stays)) = self.present(summary.id).await {
-            return active.waits.list(request).await;
+            return active.waits.list(context, request).await;
         }
         // It may have ended, or been woken, since it was looked up.
-        let summary = self.store().find(&request.run_id).await?;
+        let summary = self.store().find(context, &request.run_id).await?;
         match (summary.state, summary.due) {
             (RunState::Open, None) => Err(not_resumed()),
             // Looking does not wake a run.
             (RunState::Open, Some(_)) => {
-                let events = self.events(summary.id).await?;
-                RecordedWaits::of(&request.run_id, &events).page(request)
+                let events = self.store().events(summary.id).await?;
+                RecordedWaits::of(&request.run_id, &events).page(context, request)
             }
             (RunState::Finished(_), _) => Ok(ListWaitsResponse::default()),
         }
     }
 
     /// Returns the waits of a run, which stays in memory while the second value lives.
-    async fn waits_of(&self, run_id: &str) -> Result<(Waits, Presence), Failure> {
-        match self.reach(run_id).await? {
+    async fn waits_of(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<(Waits, Presence), Failure> {
+        match self.reach(context, run_id).await? {
             RunPresence::Present(active, presence) => Ok((active.waits, presence)),
             RunPresence::NotResumed(_) => Err(not_resumed()),
             RunPresence::Ended => Err(run_finished(run_id)),

@@ -3,27 +3,28 @@
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::run::v1::ListRunsRequest;
 use core_types::{RunCursor, Timestamp, page::page_size};
-use grpc_kit::{Failure, run_list};
+use grpc_kit::{CallContext, Failure, run_list};
 use run_log::{Order, RunFilter, StateFilter};
 
 use crate::failure::storage_failure;
 use crate::phase;
-use crate::store::RunStore;
+use crate::store::{RunStore, seen_by};
 
 impl RunStore {
-    /// Returns the page of a list, the newest run first, and the token of the next page.
+    /// Returns the page of a list of runs that the call can see, the newest run first, and the token of the next page.
     ///
     /// # Errors
     /// INVALID_FIELDS, or a storage that does not work.
     pub(crate) async fn list_page(
         &self,
+        context: &CallContext,
         request: &ListRunsRequest,
     ) -> Result<(Vec<common::Run>, String), Failure> {
         let RunList {
             filter,
             after,
             size,
-        } = RunList::read(request)?;
+        } = RunList::read(context, request)?;
         let page = self
             .logs
             .list(&filter, Order::NewestFirst, after.as_ref(), size)
@@ -32,7 +33,7 @@ impl RunStore {
         let next = page
             .next
             .as_ref()
-            .map(|next| run_list::token_after(request, next));
+            .map(|next| run_list::token_after(context, request, next));
         let mut runs = Vec::with_capacity(page.runs.len());
         for summary in page.runs {
             runs.extend(self.listed(summary).await?);
@@ -49,7 +50,7 @@ struct RunList {
 }
 
 impl RunList {
-    fn read(request: &ListRunsRequest) -> Result<Self, Failure> {
+    fn read(context: &CallContext, request: &ListRunsRequest) -> Result<Self, Failure> {
         let mut failure = Failure::invalid_fields();
         let mut checked = |field: &str, problem: Option<String>| {
             if let Some(problem) = problem {
@@ -59,7 +60,7 @@ impl RunList {
         let state = state_filter(request.state);
         let created_since = time(request.created_since);
         let created_before = time(request.created_before);
-        let after = run_list::place_of_token(request);
+        let after = run_list::place_of_token(context, request);
         checked("state", state.as_ref().err().cloned());
         checked("created_since", created_since.as_ref().err().cloned());
         checked("created_before", created_before.as_ref().err().cloned());
@@ -71,6 +72,7 @@ impl RunList {
         };
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let filter = RunFilter {
+            owners: seen_by(context),
             subject: text(&request.subject),
             conversation: text(&request.conversation_id),
             state,

@@ -1,6 +1,6 @@
 //! The data that is stored alongside a run so that it can be resumed.
 
-use core_types::Principal;
+use core_types::{Principal, Reach};
 use grpc_kit::Failure;
 use run_log::RunSummary;
 use serde::{Deserialize, Serialize};
@@ -16,9 +16,12 @@ pub struct RunMeta {
     pub conversation_id: String,
     /// The runs above, outermost first.
     pub path: Vec<String>,
-    /// The principal that started the run, and for which it acts.
-    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    /// The principal that started the run, and for which it acts: the owner of the run in the log.
+    #[serde(skip)]
     pub principal: Principal,
+    /// The objects that the calls of the run can see.
+    #[serde(default, skip_serializing_if = "Reach::is_tenant")]
+    pub reach: Reach,
     /// The trace in which the run was started; empty if there was none.
     pub traceparent: String,
     /// The data that the owner needs to resume the run.
@@ -26,11 +29,23 @@ pub struct RunMeta {
 }
 
 /// The start of a run: by whom, and below which runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Starter {
     pub(crate) principal: Principal,
+    pub(crate) reach: Reach,
     /// The runs above, outermost first.
     pub(crate) path: Vec<String>,
+}
+
+impl Starter {
+    /// Returns the start of a run whose stored data cannot be read.
+    pub(crate) fn of(summary: &RunSummary) -> Self {
+        Self {
+            principal: summary.owner.clone(),
+            reach: Reach::Own,
+            path: Vec::new(),
+        }
+    }
 }
 
 impl RunMeta {
@@ -38,6 +53,7 @@ impl RunMeta {
     pub(crate) fn starter(&self) -> Starter {
         Starter {
             principal: self.principal.clone(),
+            reach: self.reach,
             path: self.path.clone(),
         }
     }
@@ -47,20 +63,11 @@ impl RunMeta {
         Ok(Self::read(summary)?)
     }
 
-    /// Reads only the principal of a run; `local` if the stored data cannot be read.
-    pub(crate) fn principal_of(summary: &RunSummary) -> Principal {
-        #[derive(Deserialize)]
-        struct Only {
-            #[serde(default)]
-            principal: Principal,
-        }
-        let only = serde_json::from_slice(&summary.meta);
-        only.map_or_else(|_| Principal::LOCAL, |Only { principal }| principal)
-    }
-
     /// Reads the stored data of a run that is to be continued.
     pub(crate) fn read(summary: &RunSummary) -> Result<Self, DamagedLog> {
-        serde_json::from_slice(&summary.meta).map_err(DamagedLog::Meta)
+        let meta: Self = serde_json::from_slice(&summary.meta).map_err(DamagedLog::Meta)?;
+        let principal = summary.owner.clone();
+        Ok(Self { principal, ..meta })
     }
 
     /// Encodes it in its stored form.

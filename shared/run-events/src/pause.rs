@@ -2,7 +2,7 @@
 
 use contracts::tavern::common::v1::{self as common, ErrorReason, run_event::Kind};
 use core_types::RunOwner;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_log::{AppendError, RunState};
 
 use crate::failure::{append_failure, wrong_state};
@@ -17,10 +17,15 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
-    pub async fn pause(&self, run_id: &str, reason: &str) -> Result<common::Run, Failure> {
+    pub async fn pause(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        reason: &str,
+    ) -> Result<common::Run, Failure> {
         let reason = reason.chars().take(500).collect();
         let event = Kind::RunPaused(common::RunPaused { reason });
-        self.enter(run_id, phase::PAUSED, event).await
+        self.enter(context, run_id, phase::PAUSED, event).await
     }
 
     /// Resumes a paused run with the runs that were paused because of it. A run that is not paused
@@ -28,20 +33,31 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_FINISHED, RUN_NOT_PAUSABLE, or a storage that does not work.
-    pub async fn resume(&self, run_id: &str) -> Result<common::Run, Failure> {
+    pub async fn resume(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<common::Run, Failure> {
         let event = Kind::RunResumed(common::RunResumed {});
-        self.enter(run_id, phase::RUNNING, event).await
+        self.enter(context, run_id, phase::RUNNING, event).await
     }
 
-    async fn enter(&self, run_id: &str, phase: i32, event: Kind) -> Result<common::Run, Failure> {
-        let summary = self.store().find(run_id).await?;
+    async fn enter(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        phase: i32,
+        event: Kind,
+    ) -> Result<common::Run, Failure> {
+        let summary = self.store().find(context, run_id).await?;
+        let refused = |reason| self.refuse(context, run_id, reason);
         if summary.state != RunState::Open {
-            return self.refuse(run_id, ErrorReason::RunFinished).await;
+            return refused(ErrorReason::RunFinished).await;
         }
         if !can_pause(summary.id.owner()) {
-            return self.refuse(run_id, ErrorReason::RunNotPausable).await;
+            return refused(ErrorReason::RunNotPausable).await;
         }
-        let entered = match self.reach(run_id).await? {
+        let entered = match self.reach(context, run_id).await? {
             RunPresence::Present(active, _stays) => {
                 let paused = phase == phase::PAUSED;
                 let recorded = async {
@@ -71,14 +87,19 @@ impl Runs {
             }
         };
         match entered {
-            Ok(()) => self.store().get(run_id).await,
-            Err(AppendError::Finished) => self.refuse(run_id, ErrorReason::RunFinished).await,
+            Ok(()) => self.store().get(context, run_id).await,
+            Err(AppendError::Finished) => refused(ErrorReason::RunFinished).await,
             Err(error) => Err(append_failure(&error)),
         }
     }
 
-    async fn refuse(&self, run_id: &str, reason: ErrorReason) -> Result<common::Run, Failure> {
-        let run = self.store().get(run_id).await?;
+    async fn refuse(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        reason: ErrorReason,
+    ) -> Result<common::Run, Failure> {
+        let run = self.store().get(context, run_id).await?;
         let message = match reason {
             ErrorReason::RunFinished => "the run has ended",
             _ => "calls of a text cannot be paused; cancel the run instead",

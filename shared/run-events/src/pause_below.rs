@@ -5,9 +5,12 @@
 
 use std::time::Duration;
 
-use contracts::tavern::run::v1::{PauseRunRequest, ResumeRunRequest};
+use contracts::tavern::run::v1::{
+    PauseRunRequest, ResumeRunRequest, run_service_client::RunServiceClient,
+};
 use core_types::{RunId, RunOwner};
 use futures::future::join_all;
+use grpc_kit::CallContext;
 use tonic::{Code, Status};
 
 use crate::children::{Children, PAUSED_ABOVE, Pause};
@@ -26,9 +29,9 @@ impl Runs {
             changed.borrow_and_update();
             let due = children.due(is_paused);
             let is_asked = !due.is_empty();
-            let runs = &self;
+            let (runs, context) = (&self, &control.call_context());
             let asked = due.into_iter().map(|run_id| async move {
-                let asked = ask(runs, &run_id, is_paused).await;
+                let asked = ask(runs, context, &run_id, is_paused).await;
                 (run_id, asked)
             });
             let mut followed = Vec::new();
@@ -60,29 +63,39 @@ impl Runs {
     }
 }
 
-/// Pauses or resumes a run at the service that owns it.
-async fn ask(runs: &Runs, run_id: &str, is_paused: bool) -> Result<(), Status> {
+/// Pauses or resumes a run at the service that owns it, for the run above.
+async fn ask(
+    runs: &Runs,
+    context: &CallContext,
+    run_id: &str,
+    is_paused: bool,
+) -> Result<(), Status> {
     let run: RunId = run_id
         .parse()
         .map_err(|_| Status::not_found("the run has no id of a run"))?;
     let is_own = run.owner().service() == runs.store().owner.service();
     match (is_own, runs.other_owner()) {
-        (true, _) if is_paused => Box::pin(runs.pause(run_id, PAUSED_ABOVE)).await.map(drop)?,
-        (true, _) => Box::pin(runs.resume(run_id)).await.map(drop)?,
+        (true, _) if is_paused => {
+            let paused = Box::pin(runs.pause(context, run_id, PAUSED_ABOVE));
+            paused.await.map(drop)?;
+        }
+        (true, _) => Box::pin(runs.resume(context, run_id)).await.map(drop)?,
         (false, Some(_)) if run.owner() == RunOwner::Registry => {
             return Err(Status::failed_precondition("calls of a text cannot pause"));
         }
-        (false, Some(mut other)) if is_paused => {
+        (false, Some(other)) if is_paused => {
             let request = PauseRunRequest {
                 run_id: run_id.to_owned(),
                 reason: PAUSED_ABOVE.to_owned(),
             };
+            let mut other = RunServiceClient::new(other.with(context));
             other.pause_run(request).await.map(drop)?;
         }
-        (false, Some(mut other)) => {
+        (false, Some(other)) => {
             let request = ResumeRunRequest {
                 run_id: run_id.to_owned(),
             };
+            let mut other = RunServiceClient::new(other.with(context));
             other.resume_run(request).await.map(drop)?;
         }
         (false, None) => return Err(Status::failed_precondition("its owner is not known here")),

@@ -1,4 +1,4 @@
-//! The questions to people, over all runs.
+//! The questions to people, over all runs that a call can see.
 //!
 //! Runs in memory know their waits. Of the resting runs, the phase shows which wait for a person,
 //! and only their logs are read.
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use contracts::tavern::common::v1::Wait;
 use contracts::tavern::run::v1::{ListQuestionsRequest, ListQuestionsResponse, Question};
 use core_types::{PageToken, RunCursor, page::page_size};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure, list_of};
 use prost::Message;
 use run_log::{Order, RunFilter, RunState, RunSummary, StateFilter};
 
@@ -16,6 +16,7 @@ use crate::failure::storage_failure;
 use crate::meta::RunMeta;
 use crate::phase;
 use crate::runs::Runs;
+use crate::store::seen_by;
 use crate::waits::{RecordedWaits, asked};
 
 const LIST: &str = "ListQuestions";
@@ -30,15 +31,17 @@ impl Runs {
     /// INVALID_FIELDS for the token of another list, or a storage that does not work.
     pub(crate) async fn list_questions(
         &self,
+        context: &CallContext,
         request: &ListQuestionsRequest,
     ) -> Result<ListQuestionsResponse, Failure> {
+        let list = list_of(context, LIST);
         let size = page_size(request.page_size);
-        let mut after = place_of(&request.page_token)?;
-        let mut present = self.present_questions().await?;
+        let mut after = place_of(&list, &request.page_token)?;
+        let mut present = self.present_questions(context).await?;
         let mut response = ListQuestionsResponse::default();
         let mut bytes = 0;
         loop {
-            let page = self.resting(after.as_ref(), size).await?;
+            let page = self.resting(context, after.as_ref(), size).await?;
             let (last, next) = (page.runs.last().map(RunSummary::cursor), page.next);
             let present_ids: HashSet<_> = present.iter().map(|(run, _)| run.id).collect();
             let mut runs = Vec::new();
@@ -64,7 +67,7 @@ impl Runs {
                 let is_full = response.questions.len() >= size || bytes > MAX_PAGE_BYTES;
                 if is_full && !response.questions.is_empty() && !waits.is_empty() {
                     let token = after.unwrap_or(place).to_string();
-                    response.next_page_token = PageToken::after(token).encode(LIST);
+                    response.next_page_token = PageToken::after(token).encode(&list);
                     return Ok(response);
                 }
                 after = Some(place);
@@ -78,9 +81,15 @@ impl Runs {
     }
 
     /// Returns the runs in memory with questions to people, and the waits for their answers.
-    async fn present_questions(&self) -> Result<Vec<(RunSummary, Vec<Wait>)>, Failure> {
+    async fn present_questions(
+        &self,
+        context: &CallContext,
+    ) -> Result<Vec<(RunSummary, Vec<Wait>)>, Failure> {
         let mut present = Vec::new();
         for active in self.executor().active().all() {
+            if !context.sees(active.recorder.owner()) {
+                continue;
+            }
             let waits = active.waits.asked().await;
             if waits.is_empty() {
                 continue;
@@ -95,10 +104,12 @@ impl Runs {
 
     async fn resting(
         &self,
+        context: &CallContext,
         after: Option<&RunCursor>,
         size: usize,
     ) -> Result<run_log::RunPage, Failure> {
         let filter = RunFilter {
+            owners: seen_by(context),
             state: StateFilter::OpenIn(&[phase::ASKING]),
             ..RunFilter::default()
         };
@@ -134,9 +145,9 @@ fn add(
     Ok(())
 }
 
-fn place_of(token: &str) -> Result<Option<RunCursor>, Failure> {
+fn place_of(list: &str, token: &str) -> Result<Option<RunCursor>, Failure> {
     let refused = |problem: String| Failure::invalid_fields().violation("page_token", problem);
-    let token = PageToken::decode(LIST, token).map_err(|error| refused(error.to_string()))?;
+    let token = PageToken::decode(list, token).map_err(|error| refused(error.to_string()))?;
     let place = token.map(|token| token.last_key().parse::<RunCursor>());
     place
         .transpose()

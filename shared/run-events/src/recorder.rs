@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{CallPath, Clock, Durability, RunId, Timestamp};
+use core_types::{CallPath, Clock, Durability, Principal, RunId, Timestamp};
 use grpc_kit::CallContext;
 use prost::Message;
 use run_log::{AppendError, NewEvent, RunWriter};
@@ -152,6 +152,11 @@ impl Recorder {
         self.inner.stamp.run
     }
 
+    /// Returns the principal to which the run belongs.
+    pub fn owner(&self) -> &Principal {
+        &self.inner.stamp.starter.principal
+    }
+
     /// Returns the runs above, outermost first.
     pub fn path(&self) -> &[String] {
         &self.inner.stamp.starter.path
@@ -167,7 +172,8 @@ impl Recorder {
     /// Returns the context of the calls that the run makes: for its starter, below itself.
     pub(crate) fn context_below(&self) -> CallContext {
         let path = CallPath::from_steps(self.path_below()).unwrap_or_default();
-        CallContext::new(self.inner.stamp.starter.principal.clone(), path)
+        let starter = &self.inner.stamp.starter;
+        CallContext::new(starter.principal.clone(), path).reaching(starter.reach)
     }
 
     /// Returns the durability of the run's log.

@@ -7,7 +7,6 @@ use run_log::{RunState, RunSummary};
 
 use crate::codec::{decode, durability_to_proto, timestamp_to_proto};
 use crate::failure::{damaged, read_failure};
-use crate::meta::RunMeta;
 use crate::phase;
 use crate::store::RunStore;
 
@@ -24,7 +23,6 @@ impl RunStore {
     /// Makes the resource of a run, its outcome read from its last event.
     pub(crate) async fn resource(&self, summary: RunSummary) -> Result<common::Run, Failure> {
         let outcome = self.outcome_of(&summary).await?;
-        let principal = RunMeta::principal_of(&summary);
         let (state, wait_reason) = match summary.state {
             RunState::Open => (
                 phase::state_in(summary.phase).into(),
@@ -48,7 +46,7 @@ impl RunStore {
             outcome,
             last_sequence: summary.last_sequence,
             wait_reason: wait_reason.into(),
-            principal: principal.to_string(),
+            principal: summary.owner.to_string(),
         })
     }
 

@@ -3,14 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use contracts::tavern::common::v1 as common;
-use contracts::tavern::run::v1::{ListRunsRequest, run_service_client::RunServiceClient};
+use contracts::tavern::run::v1::ListRunsRequest;
 use core_types::{Clock, IdSource, RunId, RunOwner, Timestamp};
 use futures::future::BoxFuture;
-use grpc_kit::{CallContext, Drain, Failure, Outbound, Transport};
+use grpc_kit::{CallContext, Drain, Failure, Transport};
 use run_log::{
     DeleteError, Event, ReopenError, Reopened, RunFilter, RunLogs, RunState, RunSummary,
     StateFilter, StorageError,
 };
+use tenancy::Tenants;
 use tonic::Status;
 
 use crate::control::RunControl;
@@ -32,13 +33,14 @@ const PAGE: usize = 256;
 #[derive(Clone)]
 pub struct Runs {
     store: RunStore,
+    pub(crate) tenants: Tenants,
     executor: Executor,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
     wakers: Wakers,
     resumption: Arc<OnceLock<Resume>>,
     before_deletion: Arc<OnceLock<BeforeDeletion>>,
-    other_owner: Arc<OnceLock<RunServiceClient<Outbound>>>,
+    other_owner: Arc<OnceLock<Transport>>,
 }
 
 /// Deletes the data of a run that is about to be deleted.
@@ -74,6 +76,7 @@ impl Runs {
     ) -> Self {
         Self {
             store: RunStore { logs, owner },
+            tenants: Tenants::default(),
             executor: Executor::new(),
             clock,
             ids,
@@ -84,34 +87,36 @@ impl Runs {
         }
     }
 
-    /// Returns a run.
+    /// Returns a run. One that the call cannot see is not there, here and for every other request.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or a storage that does not work.
-    pub async fn get(&self, run_id: &str) -> Result<common::Run, Status> {
-        Ok(self.store.get(run_id).await?)
+    pub async fn get(&self, context: &CallContext, run_id: &str) -> Result<common::Run, Status> {
+        Ok(self.store.get(context, run_id).await?)
     }
 
-    /// Returns the page of a list, the newest run first, and the token of the next page.
+    /// Returns the page of a list of runs that the call can see, the newest run first, and the token of the next
+    /// page.
     ///
     /// # Errors
     /// INVALID_FIELDS, or a storage that does not work.
     pub async fn list(
         &self,
+        context: &CallContext,
         request: &ListRunsRequest,
     ) -> Result<(Vec<common::Run>, String), Failure> {
-        self.store.list_page(request).await
+        self.store.list_page(context, request).await
     }
 
     /// Returns the data that is stored alongside a run.
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or a storage that does not work.
-    pub async fn meta(&self, run_id: &str) -> Result<RunMeta, Failure> {
-        RunMeta::of(&self.store.find(run_id).await?)
+    pub async fn meta(&self, context: &CallContext, run_id: &str) -> Result<RunMeta, Failure> {
+        RunMeta::of(&self.store.find(context, run_id).await?)
     }
 
-    /// Returns every run that has not ended and does not rest, the oldest first, ready to be executed
+    /// Returns every run of all tenants that has not ended and does not rest, the oldest first, ready to be executed
     /// again. Runs whose log is damaged are not among them: they end as failed.
     ///
     /// # Errors
@@ -133,7 +138,7 @@ impl Runs {
         Ok(open)
     }
 
-    /// Returns the values that `of` finds in the stored data of the runs that have not ended, a
+    /// Returns the values that `of` finds in the stored data of the runs of all tenants that have not ended, a
     /// page of which is in memory at a time. Runs with unreadable data are left out: they do not
     /// continue.
     ///
@@ -160,44 +165,56 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, or stored data that cannot be read.
-    pub async fn events(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
+    pub async fn events(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<Vec<common::RunEvent>, Failure> {
+        let run = self.store.find(context, run_id).await?.id;
         self.store.events(run).await
     }
 
-    /// Returns the runs of a conversation, the oldest first.
+    /// Returns the runs of a conversation that the call can see, the oldest first.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
     pub async fn by_conversation(
         &self,
+        context: &CallContext,
         conversation_id: &str,
     ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
-        let state = StateFilter::Any;
-        self.store.by_conversation(conversation_id, state).await
+        let runs = self
+            .store
+            .by_conversation(context, conversation_id, StateFilter::Any);
+        runs.await
     }
 
-    /// Returns the runs of a conversation that have not ended, the oldest first.
+    /// Returns the runs of a conversation that the call can see and that have not ended, the oldest first.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
     pub async fn open_by_conversation(
         &self,
+        context: &CallContext,
         conversation_id: &str,
     ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
-        let state = StateFilter::Open;
-        self.store.by_conversation(conversation_id, state).await
+        let runs = self
+            .store
+            .by_conversation(context, conversation_id, StateFilter::Open);
+        runs.await
     }
 
-    /// Returns the run that a request started, if there was one.
+    /// Returns the run that a request of the caller's tenant started, if there was one and the call can see it.
     ///
     /// # Errors
     /// A storage that does not work, or stored data that cannot be read.
     pub async fn by_request(
         &self,
+        context: &CallContext,
         scope: &str,
         request_id: &core_types::RequestId,
     ) -> Result<Option<common::Run>, Failure> {
-        self.store.by_request(scope, request_id).await
+        self.store.by_request(context, scope, request_id).await
     }
 
     /// Follows the run named `run_id` after the sequence `after`, until the run ends or the
@@ -221,15 +238,16 @@ impl Runs {
     ///
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, or a storage that does not work.
-    pub async fn delete(&self, run_id: &str) -> Result<(), Failure> {
-        let summary = self.store.find(run_id).await?;
+    pub async fn delete(&self, context: &CallContext, run_id: &str) -> Result<(), Failure> {
+        let summary = self.store.find(context, run_id).await?;
         if summary.state != RunState::Open {
             self.delete_what_belongs_to(summary.id).await?;
         }
-        self.store.delete(run_id).await
+        self.store.delete(context, run_id).await
     }
 
-    /// Deletes a finished run, its data and the id of its request, unless it is gone already.
+    /// Deletes a finished run of any owner, its data and the id of its request, unless it is gone already: for the
+    /// own work of a service.
     ///
     /// # Errors
     /// RUN_NOT_FINISHED, or a storage that does not work.
@@ -239,7 +257,8 @@ impl Runs {
             None => return Ok(()),
             // This refuses it.
             Some(open) if open.state == RunState::Open => {
-                return self.store.delete(&run.to_string()).await;
+                let own = CallContext::outermost();
+                return self.store.delete(&own, &run.to_string()).await;
             }
             Some(_) => self.delete_what_belongs_to(run).await?,
         }
@@ -293,14 +312,12 @@ impl Runs {
 
     /// Sets the other service with runs below the runs of this one, so that pauses reach them.
     pub fn pause_below(&self, other: Transport) {
-        // A second client would be of the same service.
-        let _ = self
-            .other_owner
-            .set(RunServiceClient::new(other.outermost()));
+        // A second transport would be to the same service.
+        let _ = self.other_owner.set(other);
     }
 
-    pub(crate) fn other_owner(&self) -> Option<RunServiceClient<Outbound>> {
-        self.other_owner.get().cloned()
+    pub(crate) fn other_owner(&self) -> Option<&Transport> {
+        self.other_owner.get()
     }
 
     /// Returns the number of runs that are in memory: a task executes them.

@@ -34,7 +34,11 @@ impl RunService for Rpc {
         &self,
         request: Request<GetRunRequest>,
     ) -> Result<Response<GetRunResponse>, Status> {
-        let run = self.runs.get(&request.into_inner().run_id).await?;
+        let context = CallContext::of(&request);
+        let run = self
+            .runs
+            .get(&context, &request.into_inner().run_id)
+            .await?;
         Ok(Response::new(GetRunResponse { run: Some(run) }))
     }
 
@@ -42,7 +46,9 @@ impl RunService for Rpc {
         &self,
         request: Request<ListRunsRequest>,
     ) -> Result<Response<ListRunsResponse>, Status> {
-        let (runs, next_page_token) = self.runs.list(&request.into_inner()).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let listed = self.runs.list(&context, &request);
+        let (runs, next_page_token) = listed.await?;
         Ok(Response::new(ListRunsResponse {
             runs,
             next_page_token,
@@ -68,8 +74,9 @@ impl RunService for Rpc {
         &self,
         request: Request<CancelRunRequest>,
     ) -> Result<Response<CancelRunResponse>, Status> {
+        let context = CallContext::of(&request);
         let CancelRunRequest { run_id, reason } = request.into_inner();
-        let cancelled = self.runs.cancel(&run_id, &reason).await?;
+        let cancelled = self.runs.cancel(&context, &run_id, &reason).await?;
         Ok(Response::new(CancelRunResponse {
             run: Some(cancelled.run),
             still_running: cancelled.still_running,
@@ -80,8 +87,9 @@ impl RunService for Rpc {
         &self,
         request: Request<PauseRunRequest>,
     ) -> Result<Response<PauseRunResponse>, Status> {
+        let context = CallContext::of(&request);
         let PauseRunRequest { run_id, reason } = request.into_inner();
-        let run = self.runs.pause(&run_id, &reason).await?;
+        let run = self.runs.pause(&context, &run_id, &reason).await?;
         Ok(Response::new(PauseRunResponse { run: Some(run) }))
     }
 
@@ -89,7 +97,9 @@ impl RunService for Rpc {
         &self,
         request: Request<ResumeRunRequest>,
     ) -> Result<Response<ResumeRunResponse>, Status> {
-        let run = self.runs.resume(&request.into_inner().run_id).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let resumed = self.runs.resume(&context, &request.run_id);
+        let run = resumed.await?;
         Ok(Response::new(ResumeRunResponse { run: Some(run) }))
     }
 
@@ -115,7 +125,9 @@ impl RunService for Rpc {
         &self,
         request: Request<ListWaitsRequest>,
     ) -> Result<Response<ListWaitsResponse>, Status> {
-        let page = self.runs.list_waits(&request.into_inner()).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let listed = self.runs.list_waits(&context, &request);
+        let page = listed.await?;
         Ok(Response::new(page))
     }
 
@@ -123,7 +135,9 @@ impl RunService for Rpc {
         &self,
         request: Request<ListQuestionsRequest>,
     ) -> Result<Response<ListQuestionsResponse>, Status> {
-        let page = self.runs.list_questions(&request.into_inner()).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let listed = self.runs.list_questions(&context, &request);
+        let page = listed.await?;
         Ok(Response::new(page))
     }
 
@@ -131,7 +145,9 @@ impl RunService for Rpc {
         &self,
         request: Request<DeleteRunRequest>,
     ) -> Result<Response<DeleteRunResponse>, Status> {
-        self.runs.delete(&request.into_inner().run_id).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let deleted = self.runs.delete(&context, &request.run_id);
+        deleted.await?;
         Ok(Response::new(DeleteRunResponse {}))
     }
 }

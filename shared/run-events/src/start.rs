@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
 use contracts::tavern::common::v1::run_event::Kind;
-use core_types::{CallPath, Durability, RequestId, RunId, RunOwner, Timestamp};
+use core_types::{CallPath, Durability, Reach, RequestId, RunId, RunOwner, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use prost::Message;
 use run_log::{Created, NewRun, RequestKey};
@@ -44,7 +44,7 @@ pub struct StartRun {
     pub conversation_id: String,
     /// The caller's request id; empty if the request is never repeated.
     pub request_id: String,
-    /// The scope in which request ids count, such as the name of the method.
+    /// The scope in which request ids of a tenant count, such as the name of the method.
     pub scope: &'static str,
     /// The digest of the request, by which a repeat with another body is recognised.
     pub body_hash: run_log::Hash,
@@ -93,12 +93,13 @@ pub fn request_hash(context: &CallContext, message: &impl Message) -> run_log::H
 }
 
 impl Runs {
-    /// Returns the run that the same request started before; none if it is new or has no id.
+    /// Returns the run that the same request of the caller's tenant started before; none if it is new or has no id.
     ///
     /// # Errors
-    /// REQUEST_ID_REUSED for another body, or a storage that does not work.
+    /// REQUEST_ID_REUSED for another body or another principal, or a storage that does not work.
     pub async fn started_before(
         &self,
+        context: &CallContext,
         scope: &str,
         request_id: &str,
         body_hash: run_log::Hash,
@@ -107,7 +108,8 @@ impl Runs {
         let Ok(id) = RequestId::new(request_id) else {
             return Ok(None);
         };
-        let found = self.store().logs.by_request(scope, &id).await;
+        let logs = &self.store().logs;
+        let found = logs.by_request(context.tenant(), scope, &id).await;
         let Some(summary) = found.map_err(|error| storage_failure(&error))? else {
             return Ok(None);
         };
@@ -126,6 +128,7 @@ impl Runs {
     /// A [`Failure`] for the wire: wrong options, a request id used with another body, or a
     /// storage that does not work.
     pub async fn start(&self, context: &CallContext, start: StartRun) -> Result<Started, Failure> {
+        self.admit(context)?;
         let now = self.clock().now();
         let timeout = checked_timeout(start.options.as_ref(), start.can_wait)?;
         let deadline = start
@@ -148,6 +151,7 @@ impl Runs {
             conversation_id: start.conversation_id.clone(),
             path,
             principal: context.principal().clone(),
+            reach: context.reach().min(Reach::Tenant),
             traceparent: telemetry::context::current_traceparent().unwrap_or_default(),
             data: start.owner_data,
         };
@@ -164,6 +168,7 @@ impl Runs {
             grant: start.grant,
         });
         let mut run = NewRun::new(stamp.run, start.kind, now);
+        run.owner = meta.principal.clone();
         run.subject = start.subject;
         run.conversation = start.conversation_id;
         run.request = request_key(start.scope, &start.request_id, start.body_hash)?;

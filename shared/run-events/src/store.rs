@@ -1,11 +1,11 @@
 //! Reading and deleting the runs of one service.
 
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use core_types::{RequestId, RunId, RunOwner};
-use grpc_kit::Failure;
+use core_types::{Reach, RequestId, RunId, RunOwner};
+use grpc_kit::{CallContext, Failure};
 use run_log::{
-    DeleteError, Event, Order, ReadError, RunFilter, RunLogs, RunState, RunSummary, StateFilter,
-    StorageError,
+    DeleteError, Event, Order, Owners, ReadError, RunFilter, RunLogs, RunState, RunSummary,
+    StateFilter, StorageError,
 };
 
 use crate::codec::decode;
@@ -29,21 +29,38 @@ pub(crate) fn decode_all(stored: &[Event]) -> Result<Vec<common::RunEvent>, Dama
     decoded.collect()
 }
 
+/// Returns the owners whose runs a call can see: [`CallContext::sees`], as a condition of look-ups and lists.
+pub fn seen_by(context: &CallContext) -> Owners {
+    match context.reach() {
+        Reach::Own => Owners::One(context.principal().clone()),
+        Reach::Tenant => Owners::Tenant(context.tenant()),
+        Reach::Installation => Owners::All,
+    }
+}
+
 impl RunStore {
-    /// Returns the log's summary of the run.
-    pub(crate) async fn find(&self, run_id: &str) -> Result<RunSummary, Failure> {
+    /// Returns the log's summary of the run. A run that the call cannot see is not there.
+    pub(crate) async fn find(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<RunSummary, Failure> {
         let run: RunId = run_id.parse().map_err(|_| no_such_run(run_id))?;
         if run.owner().service() != self.owner {
             return Err(no_such_run(run_id));
         }
-        let found = self.logs.summary(run).await;
+        let found = self.logs.find(run, &seen_by(context)).await;
         found
             .map_err(|error| storage_failure(&error))?
             .ok_or_else(|| no_such_run(run_id))
     }
 
-    pub(crate) async fn get(&self, run_id: &str) -> Result<common::Run, Failure> {
-        let summary = self.find(run_id).await?;
+    pub(crate) async fn get(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<common::Run, Failure> {
+        let summary = self.find(context, run_id).await?;
         self.resource(summary).await
     }
 
@@ -83,10 +100,12 @@ impl RunStore {
     /// Returns the runs of a conversation in a state, the oldest first.
     pub(crate) async fn by_conversation(
         &self,
+        context: &CallContext,
         conversation_id: &str,
         state: StateFilter,
     ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
         let filter = RunFilter {
+            owners: seen_by(context),
             conversation: Some(conversation_id.to_owned()),
             state,
             ..RunFilter::default()
@@ -100,14 +119,16 @@ impl RunStore {
         Ok(runs)
     }
 
-    /// Returns the run that a request started, if there was one.
+    /// Returns the run that a request of the caller's tenant started, if there was one and the call can see it.
     pub(crate) async fn by_request(
         &self,
+        context: &CallContext,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<common::Run>, Failure> {
-        let found = self.logs.by_request(scope, request_id).await;
-        match found.map_err(|error| storage_failure(&error))? {
+        let found = self.logs.by_request(context.tenant(), scope, request_id);
+        let found = found.await.map_err(|error| storage_failure(&error))?;
+        match found.filter(|summary| context.sees(&summary.owner)) {
             Some(summary) => self.resource(summary).await.map(Some),
             None => Ok(None),
         }
@@ -132,8 +153,8 @@ impl RunStore {
     }
 
     /// Deletes a finished run with its log.
-    pub(crate) async fn delete(&self, run_id: &str) -> Result<(), Failure> {
-        let summary = self.find(run_id).await?;
+    pub(crate) async fn delete(&self, context: &CallContext, run_id: &str) -> Result<(), Failure> {
+        let summary = self.find(context, run_id).await?;
         let run = summary.id;
         if summary.state == RunState::Open {
             let run = self.resource(summary).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use core_types::{RunId, Timestamp};
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_log::{RunState, RunSummary};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
@@ -15,8 +15,8 @@ use crate::checkpoint::ToContinue;
 use crate::control::Presence;
 use crate::damage::{DamagedLog, Unreadable, beginning};
 use crate::executor::End;
-use crate::failure::{append_failure, not_resumed, storage_failure};
-use crate::meta::RunMeta;
+use crate::failure::{append_failure, no_such_run, not_resumed, storage_failure};
+use crate::meta::{RunMeta, Starter};
 use crate::outcome;
 use crate::recorder::Recorder;
 use crate::runs::{OpenRun, Runs};
@@ -84,29 +84,35 @@ impl Runs {
     }
 
     /// Finds a run for a request, and wakes it if it rests.
-    pub(crate) async fn reach(&self, run_id: &str) -> Result<RunPresence, Failure> {
-        let run = self.store().find(run_id).await?.id;
+    pub(crate) async fn reach(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<RunPresence, Failure> {
+        let run = self.store().find(context, run_id).await?.id;
         loop {
             if let Some(reached) = self.present(run).await {
                 return Ok(reached);
             }
-            let (runs, run_id) = (self.clone(), run_id.to_owned());
-            let found = to_its_end(async move { runs.find_and_wake(&run_id).await });
+            let runs = self.clone();
+            let found = to_its_end(async move { runs.find_and_wake(run).await });
             if let Some(reached) = found.await? {
                 return Ok(reached);
             }
         }
     }
 
-    /// Wakes a run if it rests; returns none once a task executes it.
-    async fn find_and_wake(&self, run_id: &str) -> Result<Option<RunPresence>, Failure> {
-        let run = self.store().find(run_id).await?.id;
+    /// Wakes a run that was found for its caller, if it rests; returns none once a task executes it.
+    async fn find_and_wake(&self, run: RunId) -> Result<Option<RunPresence>, Failure> {
         // While another task takes the run over, it neither rests nor is it executed.
         let _alone = self.wakers().lock(run).await;
         if self.present(run).await.is_some() {
             return Ok(None);
         }
-        let summary = self.store().find(run_id).await?;
+        let summary = self.store().logs.summary(run).await;
+        let summary = summary
+            .map_err(|error| storage_failure(&error))?
+            .ok_or_else(|| no_such_run(&run.to_string()))?;
         match (summary.state, summary.due) {
             (RunState::Finished(_), _) => Ok(Some(RunPresence::Ended)),
             (RunState::Open, None) => Ok(Some(RunPresence::NotResumed(Box::new(summary)))),
@@ -146,10 +152,11 @@ impl Runs {
         let (run, kind) = (summary.id, summary.kind.clone());
         let (created, due) = (summary.created, summary.due);
         let meta = RunMeta::read(&summary);
-        let starter = meta.as_ref().map(RunMeta::starter);
-        let reopened = self
-            .reopen(summary, starter.unwrap_or_default(), PAGE)
-            .await;
+        let starter = match &meta {
+            Ok(meta) => meta.starter(),
+            Err(_) => Starter::of(&summary),
+        };
+        let reopened = self.reopen(summary, starter, PAGE).await;
         let (recorder, tail) = match reopened {
             Ok(Some(reopened)) => reopened,
             Ok(None) => return Ok(None),

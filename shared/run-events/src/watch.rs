@@ -41,7 +41,7 @@ impl RunStore {
         after: u64,
         drain: Drain,
     ) -> Result<Records, Status> {
-        let summary = self.find(run_id).await?;
+        let summary = self.find(&context, run_id).await?;
         if after > summary.last_sequence {
             return Err(out_of_range(after, summary.last_sequence).into());
         }
@@ -98,7 +98,7 @@ impl RunStore {
                         return;
                     }
                     Next::End => {
-                        let run = Some(store.get(&run_id).await?);
+                        let run = Some(store.get(&context, &run_id).await?);
                         yield encode(Record::Terminal(common::WatchEnd { run }));
                         return;
                     }

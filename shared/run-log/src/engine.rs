@@ -5,18 +5,18 @@ use std::sync::{
     atomic::{AtomicI64, Ordering},
 };
 
-use core_types::{Durability, RequestId, RunId, Timestamp};
+use core_types::{Durability, RequestId, RunId, Tenant, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::{
     AppendError, CreateError, Created, DeleteError, Event, Fault, Follower, NewEvent, NewRun,
-    Order, ReadError, ReopenError, Reopened, RequestKey, RunCursor, RunFilter, RunPage, RunState,
-    RunSummary, RunWriter, StorageError, Verification,
+    Order, Owners, ReadError, ReopenError, Reopened, RequestKey, RunCursor, RunFilter, RunPage,
+    RunState, RunSummary, RunWriter, StorageError, Verification,
     cell::{ChainPosition, Purpose, Registry, RunCell},
     event::Head,
     limits::{self, MAX_PAGE_RUNS, MAX_READ_BYTES, MAX_READ_EVENTS},
     sink::Sink,
-    step::{Deletion, Step, StepError, Store, Tail},
+    step::{Deletion, RunRow, Step, StepError, Store, Tail},
 };
 
 /// The most events of a deleted run that are deleted in one commit.
@@ -51,10 +51,12 @@ impl Engine {
     ) -> Result<Created, CreateError> {
         let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
         let (request, durability) = (run.request.clone(), run.durability);
-        if let Some(created) = self.replay(request.as_ref()).await? {
+        let tenant = run.owner.tenant();
+        if let Some(created) = self.replay(tenant, request.as_ref()).await? {
             return Ok(created);
         }
         let writer = self.writer(run.id, durability)?;
+        self.registry.count_open(tenant, 1);
         let (reply, answer) = oneshot::channel();
         let stored = match self.send_new(&writer, run, first, bytes, Some(reply)).await {
             Ok(()) => answer.await.unwrap_or(Err(AppendError::Unknown.into())),
@@ -64,10 +66,11 @@ impl Engine {
             Ok(()) => Ok(Created::New(writer)),
             Err(error) => {
                 writer.cell().chain().abandon();
+                self.registry.count_end(tenant);
                 match error {
                     // Another call with the same request id was faster, or the run id is taken.
                     StepError::Duplicate => self
-                        .replay(request.as_ref())
+                        .replay(tenant, request.as_ref())
                         .await?
                         .ok_or(CreateError::RunExists),
                     StepError::Append(AppendError::Storage(error)) => Err(error.into()),
@@ -83,11 +86,13 @@ impl Engine {
         first: Vec<NewEvent>,
     ) -> Result<RunWriter, CreateError> {
         let bytes = limits::check_run(&run, &first).map_err(CreateError::Invalid)?;
-        let writer = self.writer(run.id, run.durability)?;
+        let (writer, tenant) = (self.writer(run.id, run.durability)?, run.owner.tenant());
+        self.registry.count_open(tenant, 1);
         match self.send_new(&writer, run, first, bytes, None).await {
             Ok(()) => Ok(writer),
             Err(error) => {
                 writer.cell().chain().abandon();
+                self.registry.count_end(tenant);
                 match error {
                     AppendError::Storage(error) => Err(error.into()),
                     _ => Err(CreateError::Unknown),
@@ -116,6 +121,7 @@ impl Engine {
     ) -> Result<(), AppendError> {
         let slot = self.sink.reserve(bytes).await.map_err(AppendError::from)?;
         let cell = writer.cell();
+        cell.belongs_to(run.owner.tenant());
         let mut chain = cell.chain();
         let assigned = chain.assign(writer.lease(), run.id, first, Purpose::Append)?;
         let step = Step {
@@ -138,13 +144,17 @@ impl Engine {
     }
 
     /// Finds the run that a request made before.
-    async fn replay(&self, request: Option<&RequestKey>) -> Result<Option<Created>, CreateError> {
+    async fn replay(
+        &self,
+        tenant: Tenant,
+        request: Option<&RequestKey>,
+    ) -> Result<Option<Created>, CreateError> {
         let Some(request) = request else {
             return Ok(None);
         };
         let found = self
             .store
-            .row_by_request(&request.scope, &request.request_id);
+            .row_by_request(tenant, &request.scope, &request.request_id);
         match found.await? {
             None => Ok(None),
             Some(row) if row.deleted => Err(CreateError::RequestOfDeletedRun {
@@ -155,7 +165,7 @@ impl Engine {
     }
 
     pub(crate) async fn reopen(&self, run: RunId) -> Result<RunWriter, ReopenError> {
-        let row = self.store.row(run).await?.ok_or(ReopenError::NoSuchRun)?;
+        let row = self.any(run).await?.ok_or(ReopenError::NoSuchRun)?;
         let reopened = self.reopen_listed(&row.summary, 1).await?;
         Ok(reopened.writer)
     }
@@ -169,6 +179,7 @@ impl Engine {
             return Err(ReopenError::Finished);
         }
         let cell = self.registry.cell(run.id);
+        cell.belongs_to(run.owner.tenant());
         let lease = cell.chain().seize();
         self.send(&cell, run.key, None).await?;
         // Steps queued before the seizure are now stored or rejected, so this is the truth.
@@ -192,7 +203,7 @@ impl Engine {
     /// that no other run waits long for its commit.
     pub(crate) async fn delete(&self, run: RunId) -> Result<(), DeleteError> {
         let cell = self.registry.cell(run);
-        let row = self.store.row(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        let row = self.any(run).await?.ok_or(DeleteError::NoSuchRun)?;
         if row.summary.state == RunState::Open {
             return Err(DeleteError::Open);
         }
@@ -205,7 +216,7 @@ impl Engine {
     /// Deletes a finished run with the name of its request; a small run in one commit.
     pub(crate) async fn forget(&self, run: RunId) -> Result<(), DeleteError> {
         let cell = self.registry.cell(run);
-        let row = self.store.row(run).await?.ok_or(DeleteError::NoSuchRun)?;
+        let row = self.any(run).await?.ok_or(DeleteError::NoSuchRun)?;
         if row.summary.state == RunState::Open {
             return Err(DeleteError::Open);
         }
@@ -295,16 +306,27 @@ impl Engine {
         self.store.due(now, limit.clamp(1, MAX_PAGE_RUNS)).await
     }
 
-    pub(crate) async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
-        Ok(self.store.row(run).await?.map(|row| row.summary))
+    pub(crate) async fn summary(
+        &self,
+        run: RunId,
+        owners: &Owners,
+    ) -> Result<Option<RunSummary>, StorageError> {
+        Ok(self.store.row(run, owners).await?.map(|row| row.summary))
+    }
+
+    /// Returns a run of any owner, for work on a run that was looked up for its reader before.
+    async fn any(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+        self.store.row(run, &Owners::All).await
     }
 
     pub(crate) async fn by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunSummary>, StorageError> {
-        let row = self.store.row_by_request(scope, request_id).await?;
+        let row = self.store.row_by_request(tenant, scope, request_id);
+        let row = row.await?;
         Ok(row.filter(|row| !row.deleted).map(|row| row.summary))
     }
 
@@ -330,7 +352,7 @@ impl Engine {
         let events = self.store.page_of(run, after, limit, MAX_READ_BYTES);
         let events = events.await?;
         if events.is_empty() {
-            self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+            self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
         }
         Ok(events)
     }
@@ -338,12 +360,12 @@ impl Engine {
     pub(crate) async fn follow(&self, run: RunId, after: u64) -> Result<Follower, ReadError> {
         // The cell first: events committed after the row was read then reach the follower.
         let cell = self.registry.cell(run);
-        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        let row = self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
         Ok(Follower::new(cell, Arc::clone(&self.store), &row, after))
     }
 
     pub(crate) async fn verify(&self, run: RunId) -> Result<Verification, ReadError> {
-        let row = self.store.row(run).await?.ok_or(ReadError::NoSuchRun)?;
+        let row = self.any(run).await?.ok_or(ReadError::NoSuchRun)?;
         let mut head = Head::empty();
         loop {
             let events = self

@@ -21,7 +21,7 @@
 //!   and finished runs are dropped when the log is full.
 //! - Sequences start at 1 and have no gaps. An event never changes.
 //! - No event is shown to a follower before its commit.
-//! - One run per request id and scope: the same request again finds the first run, and the same
+//! - One run per tenant, scope and request id: the same request again finds the first run, and the same
 //!   id with another body is refused.
 //! - A slow follower never slows a run: it is served from the store at its own pace.
 //! - After an error that leaves doubt, the writer reports it ([`AppendError::Unknown`]) and stops.
@@ -61,5 +61,7 @@ pub use follower::{Batch, Follower};
 pub use log::RunLogs;
 pub use outcome::{Created, Fault, Reopened, Verification};
 pub use retention::{PassReport, Retention, RetentionError, RetentionGuard, RetentionPeriods};
-pub use run::{NewRun, Order, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter};
+pub use run::{
+    NewRun, Order, Owners, RequestKey, RunFilter, RunPage, RunState, RunSummary, StateFilter,
+};
 pub use writer::RunWriter;

@@ -1,17 +1,18 @@
 //! The log of a service: durable runs in a file, fleeting ones in memory.
 
 use std::{
+    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher},
     sync::Arc,
     time::Duration,
 };
 
-use core_types::{Durability, RequestId, RunId, Timestamp};
+use core_types::{Durability, RequestId, RunId, Tenant, Timestamp};
 use sql_store::{OpenError, SqliteOptions};
 use tokio::sync::Mutex;
 
 use crate::{
-    CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, ReadError,
+    CreateError, Created, DeleteError, Event, Follower, NewEvent, NewRun, Order, Owners, ReadError,
     ReopenError, Reopened, RunCursor, RunFilter, RunPage, RunSummary, RunWriter, StateFilter,
     StorageError, Verification,
     engine::{Engine, replayed},
@@ -19,6 +20,9 @@ use crate::{
     sink::Sink,
     sqlite::{self, BATCH_WINDOW},
 };
+
+/// A time after every other.
+const END_OF_TIME: Timestamp = Timestamp::from_unix_nanos(i64::MAX);
 
 /// Requests that hash to one of these are created one after the other.
 const STRIPES: usize = 1024;
@@ -79,7 +83,7 @@ impl RunLogs {
 
     /// Creates a run with its first events (there may be none) in one commit.
     ///
-    /// Of several calls with one request id and scope exactly one creates; the others receive the
+    /// Of several calls of a tenant with one request id and scope exactly one creates; the others receive the
     /// run that it created.
     ///
     /// # Errors
@@ -92,14 +96,10 @@ impl RunLogs {
         let Some(request) = run.request.clone() else {
             return log.create(run, first).await;
         };
-        let _creating = self
-            .stripe(&request.scope, &request.request_id)
-            .lock()
-            .await;
-        if let Some(summary) = other
-            .by_request(&request.scope, &request.request_id)
-            .await?
-        {
+        let tenant = run.owner.tenant();
+        let (scope, request_id) = (&request.scope, &request.request_id);
+        let _creating = self.stripe(tenant, scope, request_id).lock().await;
+        if let Some(summary) = other.by_request(tenant, scope, request_id).await? {
             return replayed(summary, &request);
         }
         log.create(run, first).await
@@ -145,29 +145,44 @@ impl RunLogs {
         self.holder(run.id).await?.reopen_listed(run, newest).await
     }
 
-    /// Returns the summary of a run, or `None` when it does not exist.
+    /// Returns the summary of a run of any owner, or `None` when it does not exist. The caller answers for the
+    /// run, or has looked it up for its reader with [`RunLogs::find`] before.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
     pub async fn summary(&self, run: RunId) -> Result<Option<RunSummary>, StorageError> {
-        match self.memory.summary(run).await? {
+        self.find(run, &Owners::All).await
+    }
+
+    /// Returns the summary of a run of some owners, or `None` when it does not exist or belongs to another owner,
+    /// with the same work for both.
+    ///
+    /// # Errors
+    /// [`StorageError`] when it cannot be read.
+    pub async fn find(
+        &self,
+        run: RunId,
+        owners: &Owners,
+    ) -> Result<Option<RunSummary>, StorageError> {
+        match self.memory.summary(run, owners).await? {
             Some(summary) => Ok(Some(summary)),
-            None => self.sync.summary(run).await,
+            None => self.sync.summary(run, owners).await,
         }
     }
 
-    /// Returns the run that a request created, or `None`.
+    /// Returns the run that a request of a tenant created, or `None`.
     ///
     /// # Errors
     /// [`StorageError`] when it cannot be read.
     pub async fn by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunSummary>, StorageError> {
-        match self.memory.by_request(scope, request_id).await? {
+        match self.memory.by_request(tenant, scope, request_id).await? {
             Some(summary) => Ok(Some(summary)),
-            None => self.sync.by_request(scope, request_id).await,
+            None => self.sync.by_request(tenant, scope, request_id).await,
         }
     }
 
@@ -202,7 +217,7 @@ impl RunLogs {
         Ok(page)
     }
 
-    /// Lists runs that rest and are due at `now`, the earliest first: at most `limit`,
+    /// Lists runs of all tenants that rest and are due at `now`, the earliest first: at most `limit`,
     /// held between 1 and [`MAX_PAGE_RUNS`](crate::limits::MAX_PAGE_RUNS). A run that was taken over does
     /// not rest.
     ///
@@ -293,8 +308,25 @@ impl RunLogs {
     /// # Errors
     /// [`StorageError`] when they cannot be deleted.
     pub async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
-        let in_memory = self.memory.store.forget_requests(before).await?;
-        Ok(in_memory + self.sync.store.forget_requests(before).await?)
+        self.forget_requests_in(before, None).await
+    }
+
+    /// Frees request ids of deleted runs of a tenant, up to some hundreds in one commit. Returns their number; zero
+    /// when none is left.
+    ///
+    /// # Errors
+    /// [`StorageError`] when they cannot be deleted.
+    pub async fn forget_requests_of(&self, tenant: Tenant) -> Result<u64, StorageError> {
+        self.forget_requests_in(END_OF_TIME, Some(tenant)).await
+    }
+
+    async fn forget_requests_in(
+        &self,
+        before: Timestamp,
+        tenant: Option<Tenant>,
+    ) -> Result<u64, StorageError> {
+        let in_memory = self.memory.store.forget_requests(before, tenant).await?;
+        Ok(in_memory + self.sync.store.forget_requests(before, tenant).await?)
     }
 
     /// Returns up to 1 MiB of free space to the file system, in one commit. Returns the number of bytes; zero when
@@ -313,7 +345,26 @@ impl RunLogs {
         self.sync.close().await;
     }
 
-    /// Lists the runs that have not ended, oldest first: the runs that a restart must resume.
+    /// Returns the number of runs of a tenant that have not ended. A run counts from the request to create it.
+    pub fn open_runs_of(&self, tenant: Tenant) -> u64 {
+        let logs = [&self.memory, &self.sync];
+        logs.iter()
+            .map(|log| log.registry.open_runs_of(tenant))
+            .sum()
+    }
+
+    /// Returns the number of runs that have not ended of each tenant that has some.
+    pub fn open_runs_by_tenant(&self) -> BTreeMap<Tenant, u64> {
+        let mut all = BTreeMap::new();
+        for log in [&self.memory, &self.sync] {
+            for (tenant, runs) in log.registry.open_runs() {
+                *all.entry(tenant).or_default() += runs;
+            }
+        }
+        all
+    }
+
+    /// Lists the runs of all tenants that have not ended, oldest first: the runs that a restart must resume.
     ///
     /// # Errors
     /// [`StorageError`] when they cannot be read.
@@ -329,16 +380,16 @@ impl RunLogs {
         self.list(&filter, Order::OldestFirst, after, limit).await
     }
 
-    fn stripe(&self, scope: &str, request_id: &RequestId) -> &Mutex<()> {
+    fn stripe(&self, tenant: Tenant, scope: &str, request_id: &RequestId) -> &Mutex<()> {
         let mut hasher = DefaultHasher::new();
-        (scope, request_id).hash(&mut hasher);
+        (tenant, scope, request_id).hash(&mut hasher);
         let index = hasher.finish() % self.creating.len() as u64;
         &self.creating[usize::try_from(index).expect("a remainder of a length is an index")]
     }
 
     /// Returns the log that holds the run. Memory first: it costs next to nothing to ask.
     async fn holder(&self, run: RunId) -> Result<&Engine, StorageError> {
-        let in_memory = self.memory.summary(run).await?.is_some();
+        let in_memory = self.memory.summary(run, &Owners::All).await?.is_some();
         Ok(if in_memory {
             &*self.memory
         } else {

@@ -9,11 +9,11 @@ use std::{
 };
 
 use async_trait::async_trait;
-use core_types::{Durability, RequestId, RunId, Timestamp};
+use core_types::{Durability, Principal, RequestId, RunId, Tenant, Timestamp};
 
 use crate::{
-    AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunState, RunSummary,
-    StateFilter, StorageError,
+    AppendError, Event, NewRun, Order, Owners, RequestKey, RunCursor, RunFilter, RunPage, RunState,
+    RunSummary, StateFilter, StorageError,
     cell::{Chain, Registry, lock},
     event::up_to,
     step::{Deletion, RunRow, Step, StepError, Store, Tail},
@@ -52,13 +52,16 @@ pub(crate) struct MemoryStore {
 struct State {
     runs: HashMap<i64, MemoryRun>,
     by_id: HashMap<RunId, i64>,
-    by_request: HashMap<(String, RequestId), i64>,
+    by_request: HashMap<RequestName, i64>,
     by_time: BTreeMap<(Timestamp, String), i64>,
     /// Finished runs, the earliest first.
     finished: VecDeque<i64>,
     bytes: usize,
     closed: bool,
 }
+
+/// The name of a request: tenant, scope and id.
+type RequestName = (Tenant, String, RequestId);
 
 #[derive(Debug)]
 struct MemoryRun {
@@ -100,8 +103,7 @@ impl State {
             return Err(AppendError::Storage(StorageError::Closed).into());
         }
         if let Some(run) = &step.create {
-            let request = run.request.as_ref();
-            let request = request.map(|key| (key.scope.clone(), key.request_id.clone()));
+            let request = name_of(&run.owner, run.request.as_ref());
             if self.by_id.contains_key(&run.id)
                 || request.is_some_and(|request| self.by_request.contains_key(&request))
             {
@@ -161,6 +163,7 @@ impl State {
     fn insert(&mut self, key: i64, run: NewRun) {
         let summary = RunSummary {
             id: run.id,
+            owner: run.owner,
             kind: run.kind,
             subject: run.subject,
             conversation: run.conversation,
@@ -180,9 +183,8 @@ impl State {
         };
         self.by_id.insert(summary.id, key);
         self.by_time.insert(summary.cursor().sort_key(), key);
-        if let Some(request) = &summary.request {
-            self.by_request
-                .insert((request.scope.clone(), request.request_id.clone()), key);
+        if let Some(name) = name_of(&summary.owner, summary.request.as_ref()) {
+            self.by_request.insert(name, key);
         }
         self.runs.insert(
             key,
@@ -202,9 +204,12 @@ impl State {
     }
 
     /// Deletes the names of requests whose runs were deleted and had ended before a time.
-    fn forget_requests(&mut self, before: Timestamp) -> u64 {
+    fn forget_requests(&mut self, before: Timestamp, tenant: Option<Tenant>) -> u64 {
         let runs = self.runs.iter();
-        let old = runs.filter(|(_, run)| run.deleted && run.summary.finished < Some(before));
+        let old = runs.filter(|(_, run)| {
+            let is_of = tenant.is_none_or(|tenant| run.summary.owner.tenant() == tenant);
+            run.deleted && is_of && run.summary.finished < Some(before)
+        });
         let old: Vec<i64> = old.map(|(key, _)| *key).collect();
         old.iter().for_each(|key| self.forget(*key));
         old.len() as u64
@@ -233,8 +238,8 @@ impl State {
         };
         self.by_id.remove(&run.summary.id);
         self.by_time.remove(&run.summary.cursor().sort_key());
-        if let Some(request) = run.summary.request {
-            self.by_request.remove(&(request.scope, request.request_id));
+        if let Some(name) = name_of(&run.summary.owner, run.summary.request.as_ref()) {
+            self.by_request.remove(&name);
         }
         self.bytes -= run.bytes;
     }
@@ -252,6 +257,10 @@ impl State {
     }
 }
 
+fn name_of(owner: &Principal, request: Option<&RequestKey>) -> Option<RequestName> {
+    request.map(|key| (owner.tenant(), key.scope.clone(), key.request_id.clone()))
+}
+
 /// The bytes that a step adds to the size of the log.
 fn charge(step: &Step) -> usize {
     let run = step
@@ -267,10 +276,11 @@ fn charge(step: &Step) -> usize {
 }
 
 fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
-    filter
-        .subject
-        .as_ref()
-        .is_none_or(|subject| *subject == run.subject)
+    filter.owners.admit(&run.owner)
+        && filter
+            .subject
+            .as_ref()
+            .is_none_or(|subject| *subject == run.subject)
         && filter
             .conversation
             .as_ref()
@@ -299,18 +309,24 @@ fn admits(filter: &RunFilter, run: &RunSummary) -> bool {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+    async fn row(&self, run: RunId, owners: &Owners) -> Result<Option<RunRow>, StorageError> {
         let state = lock(&self.state);
-        Ok(state.by_id.get(&run).and_then(|key| state.row(*key)))
+        let found = state.by_id.get(&run);
+        let found = found.filter(|key| {
+            let run = state.runs.get(key);
+            run.is_some_and(|run| owners.admit(&run.summary.owner))
+        });
+        Ok(found.and_then(|key| state.row(*key)))
     }
 
     async fn row_by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunRow>, StorageError> {
         let state = lock(&self.state);
-        let request = (scope.to_owned(), request_id.clone());
+        let request = (tenant, scope.to_owned(), request_id.clone());
         Ok(state
             .by_request
             .get(&request)
@@ -433,8 +449,12 @@ impl Store for MemoryStore {
         Ok(up_to(max_bytes, after).cloned().collect())
     }
 
-    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
-        Ok(lock(&self.state).forget_requests(before))
+    async fn forget_requests(
+        &self,
+        before: Timestamp,
+        tenant: Option<Tenant>,
+    ) -> Result<u64, StorageError> {
+        Ok(lock(&self.state).forget_requests(before, tenant))
     }
 
     async fn reclaim(&self) -> Result<u64, StorageError> {

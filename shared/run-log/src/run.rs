@@ -1,14 +1,14 @@
 //! Runs as the log knows them: identity, state and lists.
 
 use bytes::Bytes;
-use core_types::{Durability, RequestId, RunCursor, RunId, Timestamp};
+use core_types::{Durability, Principal, RequestId, RunCursor, RunId, Tenant, Timestamp};
 
 use crate::Hash;
 
-/// A caller's name for a request, and the hash of its body.
+/// A caller's name for a request, and the hash of its body. It is unique within the tenant of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestKey {
-    /// The scope within which the name is unique, such as tenant and method.
+    /// The scope within which the tenant's names are unique, such as the method.
     pub scope: String,
     /// The caller's name for the request.
     pub request_id: RequestId,
@@ -21,7 +21,9 @@ pub struct RequestKey {
 pub struct NewRun {
     /// Its id.
     pub id: RunId,
-    /// The kind of the run, in the owner's words.
+    /// The principal to which it belongs.
+    pub owner: Principal,
+    /// The kind of the run, in the words of its service.
     pub kind: String,
     /// The subject that it executes, such as a workflow id; may be empty. Runs are listed by it.
     pub subject: String,
@@ -44,10 +46,11 @@ pub struct NewRun {
 }
 
 impl NewRun {
-    /// Returns a durable run without subject, request, parent, origin, deadline and meta.
+    /// Returns a durable run of `local` without subject, request, parent, origin, deadline and meta.
     pub fn new(id: RunId, kind: impl Into<String>, created: Timestamp) -> Self {
         Self {
             id,
+            owner: Principal::LOCAL,
             kind: kind.into(),
             subject: String::new(),
             conversation: String::new(),
@@ -76,7 +79,9 @@ pub enum RunState {
 pub struct RunSummary {
     /// Its id.
     pub id: RunId,
-    /// The kind of the run, in the owner's words.
+    /// The principal to which it belongs.
+    pub owner: Principal,
+    /// The kind of the run, in the words of its service.
     pub kind: String,
     /// The subject that it executes; may be empty.
     pub subject: String,
@@ -117,9 +122,34 @@ impl RunSummary {
     }
 }
 
+/// The owners whose runs a reader can see.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owners {
+    /// The principals of all tenants: for the own work of a service, such as recovery and clean-ups.
+    #[default]
+    All,
+    /// The principals of a tenant.
+    Tenant(Tenant),
+    /// One principal.
+    One(Principal),
+}
+
+impl Owners {
+    /// Whether `owner` is among them.
+    pub fn admit(&self, owner: &Principal) -> bool {
+        match self {
+            Self::All => true,
+            Self::Tenant(tenant) => *tenant == owner.tenant(),
+            Self::One(principal) => principal == owner,
+        }
+    }
+}
+
 /// The filter of a list of runs. All conditions must hold; the default returns every run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
+    /// Only runs of these owners.
+    pub owners: Owners,
     /// Only runs that execute this subject.
     pub subject: Option<String>,
     /// Only runs of this conversation.

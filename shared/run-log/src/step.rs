@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use core_types::{RequestId, RunId, Timestamp};
+use core_types::{RequestId, RunId, Tenant, Timestamp};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::{
-    AppendError, Event, NewRun, Order, RunCursor, RunFilter, RunPage, RunSummary, StorageError,
+    AppendError, Event, NewRun, Order, Owners, RunCursor, RunFilter, RunPage, RunSummary,
+    StorageError,
     cell::{Chain, ChainPosition, Finish, Phase, Registry, RunCell},
     event::Head,
 };
@@ -73,6 +74,9 @@ impl Step {
     /// Notes the success on the run's chain and answers the caller.
     pub(crate) fn acknowledge(&mut self, chain: &mut Chain) {
         chain.acknowledge(self.epoch, self.place);
+        if self.finish.is_some() {
+            self.cell.count_end();
+        }
         self.answer(Ok(()));
     }
 
@@ -102,12 +106,13 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
     /// Whether a fork of the run is stored, or a stored run that it started is open.
     async fn has_dependents(&self, run: RunId) -> Result<bool, StorageError>;
 
-    /// Returns a run that is not deleted.
-    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError>;
+    /// Returns a run of some owners that is not deleted. A run of another owner costs no more than a missing one.
+    async fn row(&self, run: RunId, owners: &Owners) -> Result<Option<RunRow>, StorageError>;
 
-    /// Returns the run that a request created, also if it is deleted.
+    /// Returns the run that a request of a tenant created, also if it is deleted.
     async fn row_by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunRow>, StorageError>;
@@ -149,9 +154,13 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug {
         max_bytes: usize,
     ) -> Result<Vec<Event>, StorageError>;
 
-    /// Frees request ids of deleted runs that had ended before a time, a bounded number of them, and
-    /// returns their number.
-    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError>;
+    /// Frees request ids of deleted runs, of one tenant or of all, that had ended before a time, a bounded number of
+    /// them, and returns their number.
+    async fn forget_requests(
+        &self,
+        before: Timestamp,
+        tenant: Option<Tenant>,
+    ) -> Result<u64, StorageError>;
 
     /// Returns free space to the file system, a bounded number of bytes, and returns their number.
     async fn reclaim(&self) -> Result<u64, StorageError>;

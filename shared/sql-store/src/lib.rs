@@ -2,7 +2,7 @@
 //!
 //! In order: [`data_dir`] is the directory that holds every file of an embedded installation,
 //! [`sqlite`] opens one database file in it, [`migrations`] brings that file to the present shape,
-//! [`vacuum`] returns the space of deleted rows, and [`error_class`] sorts the errors of a database
+//! [`vacuum`] returns the space of deleted rows, [`tenant_rows`] deletes those of a tenant, and [`error_class`] sorts the errors of a database
 //! into the few cases that a caller acts on.
 //!
 //! # One file per component
@@ -25,9 +25,11 @@ pub mod data_dir;
 pub mod error_class;
 pub mod migrations;
 pub mod sqlite;
+pub mod tenant_rows;
 pub mod vacuum;
 
 pub use data_dir::{DataDir, DataDirError};
 pub use error_class::{ErrorClass, StoreError, classify};
 pub use migrations::Migrations;
 pub use sqlite::{OpenError, SqliteDatabase, SqliteOptions};
+pub use tenant_rows::{TenantTable, count_rows, remove_rows};

@@ -20,12 +20,13 @@ use contracts::tavern::registry::v1::{
 use contracts::tavern::run::v1::run_service_server::RunServiceServer;
 use contracts::tavern::sandbox::v1::script_sandbox_service_server::ScriptSandboxServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
-use core_types::Principal;
+use core_types::{Principal, Reach, Timestamp};
 use grpc_kit::{Services, Transport};
 use prost::Message;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+use tool_domain::identity::{Account, ToolRights, accounts::Regain};
 use tool_registry::{RegistrySettings, ToolRegistry};
 use workflow_execution::{WorkflowExecution, WorkflowSettings};
 
@@ -40,7 +41,7 @@ use crate::{
 pub struct TestRegistry {
     tools: PlayedTools,
     is_double: bool,
-    asked: Arc<Mutex<Vec<(Principal, CallToolRequest)>>>,
+    asked: Arc<Mutex<Vec<(Principal, Reach, CallToolRequest)>>>,
     started: Arc<OnceCell<Started>>,
 }
 
@@ -53,7 +54,7 @@ struct Started {
     /// The way to workflow-execution, where the registry is real.
     workflows: Option<Way>,
     /// Kept as long as the services run.
-    _real: Option<(ToolRegistry, WorkflowExecution, TempDir)>,
+    real: Option<(ToolRegistry, WorkflowExecution, TempDir)>,
 }
 
 impl TestRegistry {
@@ -109,21 +110,53 @@ impl TestRegistry {
     /// Returns every request to call a tool.
     pub fn asked(&self) -> Vec<CallToolRequest> {
         let asked = self.asked.lock().unwrap();
-        asked.iter().map(|(_, request)| request.clone()).collect()
+        asked.iter().map(|(.., request)| request.clone()).collect()
     }
 
     /// Returns the principals of the requests to call a tool, in their order.
     pub fn callers_of(&self, tool_id: &str) -> Vec<Principal> {
+        let reaching = self.reaching_callers_of(tool_id).into_iter();
+        reaching.map(|(principal, _)| principal).collect()
+    }
+
+    /// Returns the principals of the requests to call a tool, each with its reach, in their order.
+    pub fn reaching_callers_of(&self, tool_id: &str) -> Vec<(Principal, Reach)> {
         let asked = self.asked.lock().unwrap();
         let of_tool = asked
             .iter()
-            .filter(|(_, request)| request.tool_id == tool_id);
-        of_tool.map(|(principal, _)| principal.clone()).collect()
+            .filter(|(.., request)| request.tool_id == tool_id);
+        of_tool
+            .map(|(principal, reach, _)| (principal.clone(), *reach))
+            .collect()
     }
 
     /// Lets a call that hangs end well.
     pub fn release(&self, tool_id: &str, output: Value) {
         self.tools.release(tool_id, output);
+    }
+
+    /// Makes keys exist in the registry, which is real and was connected: one of an administrator, and one of
+    /// `principal`, who may call every tool but `denied`.
+    pub async fn deny(&self, principal: &str, denied: &str) {
+        let started = self.started.get().expect("it was connected");
+        let (registry, ..) = started.real.as_ref().expect("it is not the double");
+        let identities = registry.identities();
+        let [root, principal] = ["root", principal].map(|name| Principal::new(name).unwrap());
+        let first = identities.bootstrap(&root, 1, Regain::Never).await;
+        first.unwrap();
+        let roles = vec!["invoker".to_owned()];
+        let made = identities.create_key(&principal, &roles, &[], 1).await;
+        made.unwrap();
+        let tools = ToolRights {
+            denied: vec![denied.to_owned()],
+            ..ToolRights::default()
+        };
+        let account = Account {
+            roles,
+            tools,
+            ..Account::new(principal, Timestamp::default())
+        };
+        identities.put(account, false, false).await.unwrap();
     }
 
     /// Returns the way to the registry, and where it is real to workflow-execution and its runs too. From
@@ -135,11 +168,8 @@ impl TestRegistry {
         let calls = Passing::<CallServiceServer<()>>::over(&started.way).seen_by(
             move |context, path, message| {
                 let call = call_in(path, message);
-                let principal = || context.principal().clone();
-                asked
-                    .lock()
-                    .unwrap()
-                    .extend(call.map(|call| (principal(), call)));
+                let call = call.map(|call| (context.principal().clone(), context.reach(), call));
+                asked.lock().unwrap().extend(call);
             },
         );
         let services = Services::new()
@@ -164,7 +194,7 @@ impl TestRegistry {
                 agent,
                 way: Way::to(grpc_kit::local(&double.services())),
                 workflows: None,
-                _real: None,
+                real: None,
             };
         }
         let directory = tempfile::tempdir().unwrap();
@@ -173,7 +203,7 @@ impl TestRegistry {
             agent,
             way: Way::to(grpc_kit::local(&registry.services())),
             workflows: Some(Way::to(grpc_kit::local(&workflows.services()))),
-            _real: Some((registry, workflows, directory)),
+            real: Some((registry, workflows, directory)),
         }
     }
 }
@@ -204,6 +234,7 @@ async fn real(
     let (sandbox, agents) = (grpc_kit::local(&sandbox), grpc_kit::local(&agents));
     let (workflow, slot) = grpc_kit::late();
     let peers = tool_registry::Peers::over(workflow, sandbox.clone(), agents.clone());
+    let peers = peers.in_one_process();
     let registry = tool_registry::build(settings, peers).await.unwrap();
     let workflows = directory.join("workflows");
     std::fs::create_dir(&workflows).unwrap();

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use bytes::Bytes;
-use contracts::access::{Access, Role};
-use contracts::tavern::access::v1::Permission;
+use contracts::access::Role;
+use contracts::tavern::access::v1::{Permission, Scope};
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{CallContext, Transport};
 use http::{Request, header};
@@ -67,23 +67,34 @@ pub async fn decision(transport: &Transport, method: &str) -> anyhow::Result<Dec
     }
 }
 
-/// Calls every method of the contract, of A2A and of health as one caller: with one of the roles, or unknown.
+/// Calls every method of the contract, of A2A and of health as one caller: with one of the roles, in the tenant
+/// `system` too or in its own only, or unknown.
 /// Returns each decision that differs from the contract.
 ///
 /// # Errors
 /// The server lacks a method or does not answer, or a method states no permission.
-pub async fn differences(transport: &Transport, role: Option<Role>) -> anyhow::Result<Vec<String>> {
-    let of_contract =
-        contracts::access::methods().map(|(name, access)| (name, Access::permission(access)));
+pub async fn differences(
+    transport: &Transport,
+    role: Option<Role>,
+    for_installation: bool,
+) -> anyhow::Result<Vec<String>> {
+    let of_contract = contracts::access::methods()
+        .map(|(name, access)| (name, (access.permission(), access.scope())));
+    let infrastructure = INFRASTRUCTURE.map(|(name, permission)| (name, (permission, Scope::Own)));
     let mut differences = Vec::new();
-    for (method, permission) in of_contract.chain(INFRASTRUCTURE) {
+    for (method, (permission, scope)) in of_contract.chain(infrastructure) {
         let expected = match (permission, role) {
             (Permission::Unspecified, _) => anyhow::bail!("{method} states no permission"),
             (Permission::Public, _) => Decision::Reached,
             (Permission::Peer, _) => Decision::Denied,
             (_, None) => Decision::Unauthenticated,
-            (needed, Some(role)) if role.permissions().contains(&needed) => Decision::Reached,
-            (_, Some(_)) => Decision::Denied,
+            (needed, Some(role)) => {
+                let is_in_reach = scope != Scope::Cluster || for_installation;
+                match is_in_reach && role.permissions().contains(&needed) {
+                    true => Decision::Reached,
+                    false => Decision::Denied,
+                }
+            }
         };
         let decided = decision(transport, method).await?;
         if decided != expected {

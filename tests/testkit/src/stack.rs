@@ -179,6 +179,11 @@ impl Stack {
         self.directory.path().join("admin.key")
     }
 
+    /// Returns the key of the administrator; `None` while no key exists.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     /// Returns the transport of a client at the gateway that sends `key`, or no credential.
     ///
     /// # Panics

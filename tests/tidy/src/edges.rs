@@ -9,7 +9,7 @@ use crate::{Finding, Tree};
 
 /// The shared crates, from the bottom up, each with the lower crates that it may use.
 #[rustfmt::skip] // one line per crate
-const SHARED: [(&str, &[&str]); 23] = [
+const SHARED: [(&str, &[&str]); 24] = [
     ("contracts", &[]),
     ("core-types", &[]),
     ("json-schema", &[]),
@@ -35,11 +35,12 @@ const SHARED: [(&str, &[&str]); 23] = [
     ("sql-store", &["core-types"]),
     ("run-log", &["core-types", "sql-store"]),
     ("grpc-kit", &["contracts", "core-types", "telemetry", "settings"]),
+    ("tenancy", &["contracts", "core-types", "grpc-kit"]),
     (
         "run-events",
         &[
             "contracts", "core-types", "json-schema", "sql-store", "run-log", "telemetry", "settings",
-            "grpc-kit",
+            "grpc-kit", "tenancy",
         ],
     ),
     (

@@ -34,6 +34,7 @@ pub mod purity;
 pub mod rust_text;
 pub mod sentences;
 pub mod sizes;
+pub mod tenants;
 pub mod tree;
 pub mod unsafe_code;
 pub mod words;

@@ -16,6 +16,34 @@ pub fn code_only(source: &str) -> String {
     blanker.out
 }
 
+/// Returns every literal of text with its line, from 1: without its quotes, and without the ends of lines that a
+/// backslash escapes.
+pub fn literals(source: &str) -> Vec<(usize, String)> {
+    let mut blanker = Blanker {
+        rest: source,
+        out: String::new(),
+        before: None,
+    };
+    let mut literals = Vec::new();
+    while !blanker.rest.is_empty() {
+        let (text, at) = (blanker.rest, source.len() - blanker.rest.len());
+        let is_raw = blanker.raw_string().is_some();
+        let is_text = is_raw || text.starts_with('"');
+        blanker.step();
+        if is_text {
+            let literal = &text[..text.len() - blanker.rest.len()];
+            let literal = literal
+                .trim_start_matches(['r', 'b', 'c', '#'])
+                .trim_end_matches('#');
+            let mut lines = literal.trim_matches('"').split("\\\n");
+            let first = lines.next().unwrap_or_default().to_owned();
+            let joined = lines.fold(first, |text, line| text + line.trim_start());
+            literals.push((1 + source[..at].matches('\n').count(), joined));
+        }
+    }
+    literals
+}
+
 /// Returns whether the word occurs in the code on its own, not as a part of a longer name.
 pub fn has_word(code: &str, word: &str) -> bool {
     word_at(code, word).is_some()

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tenancy::LimitReached;
+
 /// The reason for which a model returned no whole answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
@@ -78,6 +80,9 @@ pub enum ModelError {
     /// The script does not match the request.
     #[error("{0}")]
     Script(String),
+    /// The tenant has used as much of models in the present day as it may.
+    #[error(transparent)]
+    TenantLimit(#[from] LimitReached),
 }
 
 /// An endpoint's refusal of a request.
@@ -124,6 +129,7 @@ impl ModelError {
             Self::TimedOut { .. } => "model_timeout",
             Self::TooLarge { .. } => "model_answer_too_large",
             Self::Script(_) => "script_mismatch",
+            Self::TenantLimit(_) => "tenant_limit",
         }
     }
 
@@ -134,7 +140,8 @@ impl ModelError {
             | Self::Cut { .. }
             | Self::TimedOut { .. }
             | Self::Unfinished { .. }
-            | Self::Busy { .. } => true,
+            | Self::Busy { .. }
+            | Self::TenantLimit(_) => true,
             Self::Refused(refusal) | Self::Vendor { refusal, .. } => refusal.is_retryable(),
             Self::NotAnApi
             | Self::Key(_)

@@ -1,29 +1,28 @@
 //! The limits of requests to a model: at once, and per minute.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, sleep_until, timeout_at},
-};
+use core_types::Tenant;
+use tenancy::{FairSlots, Slot, slots::Ask};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::ModelError;
 
-/// The most requests that wait for one model; more are refused.
+/// The most requests of a tenant that wait for one model; more are refused.
 const MAX_WAITING: usize = 1_024;
+/// The cost of a request in the order of tenants (rule W51).
+const COST: u32 = 4;
 /// The divisor of a minute's requests that makes the burst: requests without a wait.
 const BURST_PART: u32 = 10;
 
 /// The limits of requests to one model.
 #[derive(Debug)]
 pub struct Gate {
-    /// One permit for each request in flight.
-    slots: Arc<Semaphore>,
-    /// One permit for each request that waits.
-    waiting: Semaphore,
+    /// One place for each request in flight; tenants wait for them in fair turns.
+    slots: FairSlots,
     rate: Option<Rate>,
 }
 
@@ -46,40 +45,39 @@ impl Gate {
             due: Mutex::new(Instant::now()),
         });
         Self {
-            slots: Arc::new(Semaphore::new(max_concurrent)),
-            waiting: Semaphore::new(MAX_WAITING),
+            slots: FairSlots::new(max_concurrent, MAX_WAITING),
             rate,
         }
     }
 
-    /// Waits until a request may be sent; the permit is kept while it is in flight.
+    /// Waits until a request of a tenant of this weight may be sent; the place is kept while it is in flight.
     ///
     /// # Errors
     /// [`ModelError::Busy`] if too many wait, [`ModelError::TimedOut`] if it may not be sent before
     /// `deadline`.
-    pub async fn enter(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, ModelError> {
+    pub async fn enter(
+        &self,
+        (tenant, weight): (Tenant, u32),
+        deadline: Instant,
+    ) -> Result<Slot, ModelError> {
         let started = Instant::now();
         let late = || ModelError::TimedOut {
             what: "to be free for the request",
             limit: deadline.saturating_duration_since(started),
         };
-        let slot = Arc::clone(&self.slots);
-        let permit = match Arc::clone(&self.slots).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => {
-                let busy = ModelError::Busy { limit: MAX_WAITING };
-                let _waiting = self.waiting.try_acquire().map_err(|_| busy)?;
-                timeout_at(deadline, slot.acquire_owned())
-                    .await
-                    .map_err(|_| late())?
-                    .map_err(|_| late())?
-            }
+        let ask = Ask {
+            tenant,
+            weight,
+            cost: COST,
         };
+        let slot = timeout_at(deadline, self.slots.acquire(ask));
+        let slot = slot.await.map_err(|_| late())?;
+        let slot = slot.map_err(|_| ModelError::Busy { limit: MAX_WAITING })?;
         if let Some(rate) = &self.rate {
             let at = rate.reserve(deadline).ok_or_else(late)?;
             sleep_until(at).await;
         }
-        Ok(permit)
+        Ok(slot)
     }
 }
 
@@ -100,7 +98,11 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt as _, poll};
+
     use super::*;
+
+    const ACME: (Tenant, u32) = (Tenant::DEFAULT, 1);
 
     fn soon() -> Instant {
         Instant::now() + Duration::from_millis(20)
@@ -109,12 +111,34 @@ mod tests {
     #[tokio::test]
     async fn one_more_than_may_be_on_their_way_waits_for_a_slot() {
         let gate = Gate::new(1, 0);
-        let first = gate.enter(soon()).await.unwrap();
-        let late = gate.enter(soon()).await.unwrap_err();
+        let first = gate.enter(ACME, soon()).await.unwrap();
+        let late = gate.enter(ACME, soon()).await.unwrap_err();
         assert_eq!(late.code(), "model_timeout");
         let far = Instant::now() + Duration::from_secs(60);
-        let (second, ()) = tokio::join!(gate.enter(far), async { drop(first) });
+        let (second, ()) = tokio::join!(gate.enter(ACME, far), async { drop(first) });
         assert!(second.is_ok());
+    }
+
+    #[tokio::test]
+    async fn w51_a_flood_of_one_tenant_fills_its_queue_and_delays_no_other_for_long() {
+        let (gate, far) = (Gate::new(1, 0), Instant::now() + Duration::from_secs(60));
+        let other = (Tenant::new("other").unwrap(), 1);
+        let first = gate.enter(ACME, far).await.unwrap();
+        let mut flood: Vec<_> = (0..MAX_WAITING)
+            .map(|_| Box::pin(gate.enter(ACME, far)))
+            .collect();
+        for waiting in &mut flood {
+            assert!(poll!(waiting).is_pending());
+        }
+        let mut late = Box::pin(gate.enter(other, far));
+        assert!(poll!(&mut late).is_pending());
+        let busy = gate.enter(ACME, far).await.unwrap_err();
+        assert_eq!(busy, ModelError::Busy { limit: MAX_WAITING });
+        drop(first);
+        // At most one request of the flood, which has an equal turn, comes before it.
+        let sent = flood[0].as_mut().now_or_never();
+        drop(sent);
+        assert!(late.now_or_never().unwrap().is_ok());
     }
 
     #[test]

@@ -18,7 +18,11 @@ use super::{
 pub(super) fn request(messages: &[(Role, &str)]) -> ModelRequest {
     let messages = messages.iter();
     let messages = messages.map(|(role, text)| ChatMessage::new(*role, *text));
-    ModelRequest::new(messages.collect(), std::time::Instant::now())
+    ModelRequest::new(
+        core_types::Tenant::DEFAULT,
+        messages.collect(),
+        std::time::Instant::now(),
+    )
 }
 
 /// A conversation in which a tool was called natively.

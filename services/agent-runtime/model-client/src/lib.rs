@@ -2,12 +2,12 @@
 //!
 //! A [`Provider`] makes one attempt; a [`Model`] retries it and has fallbacks. [`ModelSettings`]
 //! configure a model and [`Models`] is the table of all by name. The crate reads no tool call out
-//! of a text and books nothing: it sends a conversation and returns the answer piece by piece.
+//! of a text: it sends a conversation, returns the answer piece by piece, and counts what each tenant uses.
 //!
 //! Reading order: `model_settings` has the options of an operator, [`api`] the common parts of the
 //! wires of model APIs, [`openai`] and [`anthropic`] are these wires, [`http`] speaks them,
-//! [`scripted`] plays a file, `gate` lets requests wait, `model` retries them, and `models` puts
-//! the table together.
+//! [`scripted`] plays a file, `gate` lets requests wait, `spending` counts their use by
+//! tenants, `model` retries them, and `models` puts the table together.
 
 pub mod anthropic;
 pub mod api;
@@ -26,6 +26,7 @@ mod models;
 mod native_names;
 mod paired;
 mod refusal;
+mod spending;
 mod thought;
 
 use std::{
@@ -38,6 +39,7 @@ use agent_domain::{
     usage::{Booking, Usage},
 };
 use call_text::native::{self, Given};
+use core_types::Tenant;
 use futures::stream::BoxStream;
 
 pub use error::{ModelError, Refusal};
@@ -51,6 +53,8 @@ pub const MAX_ANSWER_BYTES: usize = 512 << 10;
 /// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelRequest {
+    /// The tenant for which it is sent.
+    pub tenant: Tenant,
     /// The messages, the oldest first.
     pub messages: Vec<ChatMessage>,
     /// The most tokens to write; the endpoint's own limit if missing.
@@ -76,8 +80,9 @@ pub struct ModelRequest {
 
 impl ModelRequest {
     /// Makes a request without tools that leaves the sampling to the endpoint.
-    pub fn new(messages: Vec<ChatMessage>, deadline: Instant) -> Self {
+    pub fn new(tenant: Tenant, messages: Vec<ChatMessage>, deadline: Instant) -> Self {
         Self {
+            tenant,
             messages,
             max_output_tokens: None,
             temperature: None,

@@ -8,10 +8,11 @@ use std::{
 
 use agent_domain::usage::{Booking, PriceList};
 use futures::StreamExt;
+use tenancy::Tenants;
 
 use super::{
     AnswerEnd, FailedAttempt, ModelError, ModelRequest, Piece, Pieces, Provider, gate::Gate,
-    native_names::NativeNames, paired::pair, thought::LeadingThought,
+    native_names::NativeNames, paired::pair, spending, spending::Spending, thought::LeadingThought,
 };
 use crate::model_settings::GrammarUse;
 
@@ -25,6 +26,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 pub struct Model {
     /// The model itself, then its fallbacks.
     candidates: Arc<[Arc<Candidate>]>,
+    /// Weights, limits and uses of the tenants that send requests.
+    tenants: Tenants,
 }
 
 /// A model with its settings.
@@ -80,16 +83,21 @@ impl Patience {
 
 impl Model {
     /// Combines a model with its fallbacks, in order.
-    pub fn new(model: Arc<Candidate>, fallbacks: impl IntoIterator<Item = Arc<Candidate>>) -> Self {
+    pub fn new(
+        model: Arc<Candidate>,
+        fallbacks: impl IntoIterator<Item = Arc<Candidate>>,
+        tenants: Tenants,
+    ) -> Self {
         Self {
             candidates: std::iter::once(model).chain(fallbacks).collect(),
+            tenants,
         }
     }
 
     /// Returns the model with other models as its fallbacks, without theirs.
     pub(super) fn with_fallbacks<'a>(&self, others: impl IntoIterator<Item = &'a Model>) -> Self {
         let own = |model: &Model| Arc::clone(&model.candidates[0]);
-        Self::new(own(self), others.into_iter().map(own))
+        Self::new(own(self), others.into_iter().map(own), self.tenants.clone())
     }
 
     /// Returns the client of the model itself.
@@ -143,9 +151,10 @@ impl Model {
     /// Requests an answer. Nothing happens before the stream is polled.
     ///
     /// A request that did not arrive or was refused for a while is retried; if all retries fail,
-    /// the fallbacks follow in order. Nothing is repeated once a piece of an answer is released.
+    /// the fallbacks follow in order. Nothing is repeated once a piece of an answer is released, or
+    /// a limit of the tenant is reached.
     pub fn generate(&self, mut request: ModelRequest) -> Pieces {
-        let candidates = Arc::clone(&self.candidates);
+        let (candidates, tenants) = (Arc::clone(&self.candidates), self.tenants.clone());
         request.messages = pair(request.messages);
         let names = NativeNames::publish(&mut request);
         let request = Arc::new(request);
@@ -155,7 +164,7 @@ impl Model {
                 let deadline = request.deadline.min(Instant::now() + candidate.patience.total_timeout);
                 let mut attempt = 0;
                 loop {
-                    let mut pieces = candidate.ask(Arc::clone(&request), deadline);
+                    let mut pieces = candidate.ask(Arc::clone(&request), deadline, &tenants);
                     let mut thought = LeadingThought::new(
                         request.begins_in_thought.unwrap_or(candidate.begins_in_thought),
                     );
@@ -187,7 +196,7 @@ impl Model {
                     };
                     drop(pieces);
                     let error = error.after(released);
-                    if released > 0 {
+                    if released > 0 || matches!(error, ModelError::TenantLimit(_)) {
                         Err(error.clone())?;
                     }
                     let left = deadline.saturating_duration_since(Instant::now());
@@ -230,15 +239,31 @@ impl Candidate {
         }
     }
 
-    /// Makes one attempt, within the limits of the model.
-    fn ask<'a>(&'a self, request: Arc<ModelRequest>, deadline: Instant) -> Attempt<'a> {
+    /// Makes one attempt, within the limits of the model and of the tenant.
+    fn ask<'a>(
+        &'a self,
+        request: Arc<ModelRequest>,
+        deadline: Instant,
+        tenants: &'a Tenants,
+    ) -> Attempt<'a> {
         Box::pin(async_stream::try_stream! {
-            let _permit = self.gate.enter(deadline.into()).await?;
+            let tenant = request.tenant;
+            spending::check(tenants, tenant)?;
+            let turn = (tenant, tenants.weight(tenant));
+            let _slot = self.gate.enter(turn, deadline.into()).await?;
+            // The requests before this one have used some meanwhile.
+            spending::check(tenants, tenant)?;
+            let mut spending = Spending::begin(tenants, &request, self.price_list.as_ref());
             let pieces = self.provider.generate(request, deadline);
             let mut pieces = AssertUnwindSafe(pieces).catch_unwind();
             while let Some(piece) = pieces.next().await {
                 // A panic of the reader is a failure of the endpoint.
-                yield piece.map_err(|_| ModelError::Malformed("it cannot be read".to_owned()))??;
+                let piece = piece.map_err(|_| ModelError::Malformed("it cannot be read".to_owned()));
+                match &piece {
+                    Ok(Ok(piece)) => spending.take(piece),
+                    _ => spending.fail(),
+                }
+                yield piece??;
             }
         })
     }
@@ -290,9 +315,14 @@ mod tests {
                 begins_in_thought: false,
             }),
             [],
+            Tenants::default(),
         );
         let deadline = Instant::now() + Duration::from_secs(60);
-        let mut pieces = model.generate(ModelRequest::new(Vec::new(), deadline));
+        let mut pieces = model.generate(ModelRequest::new(
+            core_types::Tenant::DEFAULT,
+            Vec::new(),
+            deadline,
+        ));
         let error = pieces.next().await.unwrap().unwrap_err();
         assert_eq!(error.code(), "model_malformed");
     }

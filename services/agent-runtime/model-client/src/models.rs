@@ -9,7 +9,7 @@ use std::{
 
 use agent_domain::usage::{PriceList, Prices};
 use settings::Secret;
-use tokio::sync::Semaphore;
+use tenancy::Tenants;
 
 use super::{
     anthropic::Anthropic,
@@ -60,7 +60,8 @@ pub enum BuildModelError {
 }
 
 impl Models {
-    /// Sets every model up. Keys come from `variables`, as the settings name them.
+    /// Sets every model up. Keys come from `variables`, as the settings name them; the requests are within the limits
+    /// of `tenants`, and count as their uses.
     ///
     /// # Errors
     /// [`BuildModelError`] of the first model that cannot be used.
@@ -68,6 +69,7 @@ impl Models {
         models: &BTreeMap<String, ModelSettings>,
         scripts_dir: &Path,
         variables: &HashMap<String, String>,
+        tenants: &Tenants,
     ) -> Result<Self, BuildModelError> {
         let mut candidates = BTreeMap::new();
         for (name, settings) in models {
@@ -86,7 +88,7 @@ impl Models {
             let model = Arc::clone(candidates.get(name.as_str())?);
             let fallbacks = settings.fallbacks().iter();
             let fallbacks = fallbacks.filter_map(|name| candidates.get(name.as_str()).cloned());
-            Some((name.clone(), Model::new(model, fallbacks)))
+            Some((name.clone(), Model::new(model, fallbacks, tenants.clone())))
         };
         Ok(Self {
             by_name: Arc::new(models.iter().filter_map(with_fallbacks).collect()),
@@ -186,7 +188,7 @@ fn scripted(
             retry_after_limit: Duration::ZERO,
             total_timeout: Duration::from_secs(24 * 60 * 60),
         },
-        gate: Gate::new(Semaphore::MAX_PERMITS, 0),
+        gate: Gate::new(usize::MAX, 0),
         // Playing a file costs nothing.
         price_list: Some(PriceList {
             prices: Prices::default(),

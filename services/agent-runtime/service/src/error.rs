@@ -24,6 +24,9 @@ pub enum Error {
     /// The stored profiles cannot be read.
     #[error("the stored profiles cannot be read")]
     Store(#[from] StoreError),
+    /// The owners of the conversations of an earlier version cannot be found.
+    #[error("the owners of the conversations of an earlier version cannot be found")]
+    Owners(#[source] Box<tonic::Status>),
     /// The run log cannot be opened.
     #[error("the run log cannot be opened")]
     RunLog(#[from] sql_store::OpenError),
@@ -32,9 +35,9 @@ pub enum Error {
 /// The most profiles that the id of an unknown one is compared with.
 const MOST_COMPARED: usize = 1_000;
 
-/// Reports that no profile has this id, with similar ids.
-pub(crate) async fn no_such_profile(id: &str, profiles: &Profiles) -> Failure {
-    let known = profiles.page(Tenant::DEFAULT, "", MOST_COMPARED).await;
+/// Reports that no profile of a tenant has this id, with similar ids.
+pub(crate) async fn no_such_profile(tenant: Tenant, id: &str, profiles: &Profiles) -> Failure {
+    let known = profiles.page(tenant, "", MOST_COMPARED).await;
     let (known, _) = known.unwrap_or_default();
     let ids = known.iter().map(|known| known.document.id.as_str());
     let near = json_schema::nearest_names(id, ids);

@@ -11,6 +11,7 @@
 //!
 //! - [`settings`], [`error`], [`peers`], [`service`]: putting the service together.
 //! - [`states`]: private states, goals and world states.
+//! - `tenants`: the uses of tenants, and the removal of their data.
 //! - [`running_scenes`]: the scenes that run in this process, and the requests to them.
 //! - [`runner`]: starting turns and carrying them out, scenes, answers to questions.
 //! - [`rpc`]: the wire; `wire`: its messages that the runner writes too.
@@ -24,6 +25,7 @@ pub mod running_scenes;
 pub mod service;
 pub mod settings;
 pub mod states;
+mod tenants;
 mod wire;
 
 pub use error::Error;

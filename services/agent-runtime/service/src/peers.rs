@@ -2,7 +2,10 @@
 
 use contracts::tavern::{
     access::v1::Peer,
-    registry::v1::tool_registry_service_client::ToolRegistryServiceClient,
+    registry::v1::{
+        identity_service_client::IdentityServiceClient,
+        tool_registry_service_client::ToolRegistryServiceClient,
+    },
     workflow::v1::{GetWorkflowRequest, workflow_service_client::WorkflowServiceClient},
 };
 use core_types::RunOwner;
@@ -43,6 +46,11 @@ impl Peers {
     /// Returns the tools of tool-registry for the calls of `context`.
     pub fn tools(&self, context: &CallContext) -> ToolRegistryServiceClient<Outbound> {
         ToolRegistryServiceClient::new(self.registry.with(context))
+    }
+
+    /// Returns the identities of tool-registry for the calls of `context`.
+    pub fn identities(&self, context: &CallContext) -> IdentityServiceClient<Outbound> {
+        IdentityServiceClient::new(self.registry.with(context))
     }
 
     /// Returns the workflows of workflow-execution for the calls of `context`.

@@ -28,7 +28,7 @@ use agent_domain::plan::{Plan, TurnInput};
 use agent_store::{conversations::Conversations, questions::Questions};
 use contracts::tavern::common::v1::{RunEvent, run_event::Kind};
 use core_types::{Clock, Timestamp};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use run_client::CallClient;
 use run_events::{OpenRun, Recorder, RunMeta, Runs, timestamp_to_proto};
@@ -166,7 +166,9 @@ impl Runner {
         meta: RunMeta,
         room: TurnPermit,
     ) -> Result<(), Failure> {
-        let events = self.inner.runs.events(recorder.run_id()).await?;
+        let own = CallContext::outermost();
+        let run_id = recorder.run_id().to_string();
+        let events = self.inner.runs.events(&own, &run_id).await?;
         let started = run_events::beginning(recorder.run_id(), &events)?.clone();
         let open = OpenRun {
             recorder,

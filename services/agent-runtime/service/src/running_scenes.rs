@@ -13,9 +13,9 @@ use agent_domain::{
     sleep::{Sleep, WakeCause},
 };
 use core_types::{Principal, Timestamp};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Mutex, mpsc, oneshot};
 
 /// The most requests that wait for one scene.
 const WAITING: usize = 256;
@@ -135,10 +135,15 @@ pub struct RunningScenes {
 pub(crate) struct RunningScene {
     /// The run.
     pub(crate) run_id: String,
+    /// The principal that started it, which owns its conversations.
+    pub(crate) owner: Principal,
     /// The document.
     pub(crate) scene: Arc<Scene>,
     /// Its revision.
     pub(crate) revision: u64,
+    /// One agent calls another at a time: the check for a cycle of waits and the start of the turn are one step. Held
+    /// across the commit.
+    pub(crate) asking: Arc<Mutex<()>>,
     requests: mpsc::Sender<Request>,
 }
 
@@ -161,10 +166,11 @@ pub(crate) struct SceneInbox {
 }
 
 impl RunningScenes {
-    /// Returns a scene that runs here.
-    pub(crate) fn get(&self, run_id: &str) -> Option<RunningScene> {
+    /// Returns a scene that runs here and that a call can see.
+    pub(crate) fn get(&self, context: &CallContext, run_id: &str) -> Option<RunningScene> {
         let scenes = self.by_run.read().unwrap_or_else(PoisonError::into_inner);
-        scenes.get(run_id).cloned()
+        let running = scenes.get(run_id);
+        running.filter(|it| context.sees(&it.owner)).cloned()
     }
 
     /// Returns the number of scenes that run here.
@@ -174,21 +180,33 @@ impl RunningScenes {
     }
 
     /// Returns the agent of a conversation; none if it belongs to no agent of a scene that runs
-    /// here.
-    pub(crate) fn instance(&self, conversation_id: &str) -> Option<SceneInstance> {
+    /// here and that a call can see.
+    pub(crate) fn instance(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Option<SceneInstance> {
         let (run_id, instance_id) = conversation::parts(conversation_id)?;
-        let running = self.get(run_id)?;
+        let running = self.get(context, run_id)?;
         let instance = running.scene.instance(instance_id)?.clone();
         Some(SceneInstance { running, instance })
     }
 
-    /// Begins to accept requests for a scene.
-    pub(crate) fn connect(&self, run_id: String, scene: Arc<Scene>, revision: u64) -> SceneInbox {
+    /// Begins to accept requests for a scene of a principal.
+    pub(crate) fn connect(
+        &self,
+        run_id: String,
+        owner: Principal,
+        scene: Arc<Scene>,
+        revision: u64,
+    ) -> SceneInbox {
         let (sender, requests) = mpsc::channel(WAITING);
         let running = RunningScene {
             run_id: run_id.clone(),
+            owner,
             scene,
             revision,
+            asking: Arc::default(),
             requests: sender.clone(),
         };
         let mut scenes = self.by_run.write().unwrap_or_else(PoisonError::into_inner);

@@ -26,6 +26,7 @@ use model_client::Models;
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use tenancy::TenantSync;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -45,6 +46,7 @@ use crate::{
     running_scenes::RunningScenes,
     settings::AgentSettings,
     states::States,
+    tenants::AgentTenants,
 };
 
 /// The longest time of a method that waits for the end of a turn.
@@ -100,6 +102,7 @@ pub struct AgentRuntime {
     retention: RetentionSettings,
     neighbours: Neighbours,
     idle_conversations: Arc<IdleConversations>,
+    tenants: Arc<AgentTenants>,
     agent: AgentRpc,
     a2a: A2aRpc,
     profile: ProfileRpc,
@@ -136,11 +139,11 @@ pub async fn build(
         base.running_scenes.clone(),
         &settings,
     );
-    let answers = base.answers(turns.clone());
     let mut following = base.follow_files(settings.follow_agents_dir);
-    following.push(until_dropped(answers.run(opened)));
+    following.push(until_dropped(base.answers(turns.clone()).run(opened)));
     let parts = base.scene_parts(turns.clone());
     let idle_conversations = base.idle_conversations(settings.conversation_retention);
+    let tenants = Arc::new(base.tenants());
     let Base {
         runs,
         store,
@@ -156,9 +159,8 @@ pub async fn build(
     } = base;
     let agent = AgentRpc::new(runs.clone(), turns.clone(), Arc::clone(&ids));
     let conversation = ConversationRpc::new(conversations.clone(), turns, ids.clone());
-    let scenes_clock = Arc::clone(&clock);
-    let scene_runner = SceneRunner::new(parts, settings.max_scenes, clock, Arc::clone(&ids));
-    let publishers = Publishers::new(running_scenes.clone(), runs.clone());
+    let scene_runner = SceneRunner::new(parts, settings.max_scenes, Arc::clone(&clock), ids);
+    let publishers = Publishers::new(running_scenes.clone(), conversations.clone(), runs.clone());
     let scenes = Scenes::open(SceneKind, &settings.scenes_dir, documents.clone()).await?;
     let projects = Projects::open(ProjectKind, Path::new(""), documents).await?;
     let project_parts = ProjectParts {
@@ -180,7 +182,7 @@ pub async fn build(
         conversations.clone(),
         publishers.clone(),
         runs.clone(),
-        scenes_clock,
+        clock,
     );
     Ok(AgentRuntime {
         project: ProjectRpc::new(projects, project_parts, scene.clone()),
@@ -192,6 +194,7 @@ pub async fn build(
         retention: settings.retention,
         neighbours: peers.neighbours.clone(),
         idle_conversations,
+        tenants,
         a2a: A2aRpc::new(agent.clone(), peers, settings.a2a_url),
         agent,
         profile: ProfileRpc::new(profiles.clone(), running_scenes.clone(), surroundings),
@@ -232,16 +235,17 @@ impl Base {
         peers: Peers,
         environment: &Environment,
     ) -> Result<Self, Error> {
-        let models = Models::build(
-            &settings.models,
-            &settings.scripts_dir,
-            &environment.variables,
-        )?;
         let data = DataDir::open(&settings.data_dir)?;
         let logs = RunLogs::open(SqliteOptions::new(data.file("agent-runtime.runs.db")?)).await?;
         let (clock, ids) = (Arc::clone(&environment.clock), Arc::clone(&environment.ids));
         let runs = Runs::new(logs, RunOwner::Agent, Arc::clone(&clock), ids);
         runs.pause_below(peers.workflow.clone());
+        let models = Models::build(
+            &settings.models,
+            &settings.scripts_dir,
+            &environment.variables,
+            runs.tenants(),
+        )?;
         let options = SqliteOptions::new(data.file("agent-runtime.db")?);
         let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, store::MIGRATIONS]);
         let database = database.await.map_err(Error::Database)?;
@@ -257,7 +261,7 @@ impl Base {
             Box::pin(async move {
                 match is_scene {
                     // Its world state.
-                    true => store.delete_states(&run.to_string()).await,
+                    true => store.delete_world(&run.to_string()).await,
                     false => Ok(()),
                 }
                 .map_err(|error| store_failure(&error))
@@ -269,13 +273,14 @@ impl Base {
         let (runs_of, clock_of) = (runs.clone(), Arc::clone(&clock));
         let conversations =
             Conversations::new(kept.clone(), kept.clone(), kept.clone(), runs_of, clock_of);
+        let owners = conversations.find_owners().await;
+        owners.map_err(|failure| Error::Owners(Box::new(failure.into_status())))?;
         let knowledge_dir = settings.knowledge_dir.clone();
         let (clock_of, ids) = (Arc::clone(&clock), Arc::clone(&environment.ids));
         let knowledge = Knowledge::open(knowledge_dir, kept.clone(), clock_of, ids).await?;
         let running_scenes = RunningScenes::default();
         let states = States::new(
             kept,
-            runs.clone(),
             profiles.clone(),
             knowledge.clone(),
             conversations.clone(),
@@ -339,6 +344,15 @@ impl Base {
         Arc::new(IdleConversations::new(conversations, store, age))
     }
 
+    fn tenants(&self) -> AgentTenants {
+        AgentTenants {
+            runs: self.runs.clone(),
+            store: self.store.clone(),
+            documents: Arc::clone(&self.documents.store),
+            knowledge: self.knowledge.clone(),
+        }
+    }
+
     fn answers(&self, turns: Turns) -> Answers {
         Answers {
             store: Arc::new(self.store.clone()),
@@ -353,10 +367,13 @@ impl Base {
 impl AgentRuntime {
     /// Returns the services of a server without the gateway.
     pub fn services(&self) -> Services {
-        self.services_beside_gateway().add(self.runs.service())
+        let (tenants, data) = (self.runs.tenants().clone(), Arc::clone(&self.tenants));
+        self.services_beside_gateway()
+            .add(self.runs.service())
+            .add(TenantSync::service(tenants, data))
     }
 
-    /// Returns the services of a server with the gateway, whose run service covers these runs.
+    /// Returns the services of a server with the gateway, whose run service covers these runs; tenants arrive in memory.
     pub fn services_beside_gateway(&self) -> Services {
         Services::new()
             .add(AgentServiceServer::new(self.agent.clone()))

@@ -19,9 +19,8 @@ use agent_store::{
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{Clock, Tenant, Timestamp};
 use documents::{Seen, change::request_id_reused};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use json_schema::Schema;
-use run_events::Runs;
 use run_log::Hash;
 use serde_json::Value;
 use tonic::Code;
@@ -32,7 +31,6 @@ use crate::{error::store_failure, running_scenes::RunningScenes};
 #[derive(Clone, Debug)]
 pub struct States {
     store: Arc<dyn StateStore>,
-    runs: Runs,
     profiles: Profiles,
     knowledge: Knowledge,
     conversations: Conversations,
@@ -66,7 +64,6 @@ impl States {
     /// Uses the stores of states.
     pub fn new(
         store: Arc<dyn StateStore>,
-        runs: Runs,
         profiles: Profiles,
         knowledge: Knowledge,
         conversations: Conversations,
@@ -75,7 +72,6 @@ impl States {
     ) -> Self {
         Self {
             store,
-            runs,
             profiles,
             knowledge,
             conversations,
@@ -103,18 +99,20 @@ impl States {
     /// A storage that does not work.
     pub async fn begin_goals(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         profile: &Profile,
         of_scene: &[GoalReference],
     ) -> Result<(), Failure> {
         let given = goals::given(&profile.goals, of_scene);
-        let owner = StateOwner::goals(conversation_id, profile.id.as_str());
+        let owner = StateOwner::goals(tenant, conversation_id, profile.id.as_str());
         if given.is_empty() || self.stored(&owner, None).await?.is_some() {
             return Ok(());
         }
         let mut found = Vec::new();
         for goal in given {
-            let text = self.knowledge.goal_text(profile, &goal.reference).await?;
+            let text = self.knowledge.goal_text(tenant, profile, &goal.reference);
+            let text = text.await?;
             found.push((goal, text));
         }
         self.begin(&owner, &goals::first(&found)).await
@@ -130,7 +128,7 @@ impl States {
         agent: &StateOwner,
         update: Update,
     ) -> Result<(StateRow, bool), Failure> {
-        let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
+        let owner = StateOwner::goals(agent.tenant, &agent.conversation_id, &agent.profile_id);
         let schema = goals::schema();
         let changed = self.change(&owner, update, Some(&schema), MAX_PRIVATE_BYTES);
         changed.await?.map_err(|error| goal_refused(&error))
@@ -184,12 +182,21 @@ impl States {
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
     pub async fn owner(
         &self,
+        context: &CallContext,
         conversation_id: &str,
         profile_id: &str,
     ) -> Result<StateOwner, Failure> {
+        let tenant = context.tenant();
+        // One that the call cannot see is reported as a missing one is.
+        let row = self.conversations.seen(context, conversation_id).await;
+        let row = row.map_err(|failure| match failure.reason() {
+            ErrorReason::ConversationNotFound => no_state(conversation_id),
+            _ => failure,
+        })?;
+        row.ok_or_else(|| no_state(conversation_id))?;
         let profile_id = match profile_id {
             "" => {
-                let runs = self.runs.by_conversation(conversation_id).await?;
+                let runs = self.conversations.turns(tenant, conversation_id).await?;
                 let present = conversations::present(runs);
                 // The changes of an ephemeral turn could never be read again.
                 let lasting = present.filter(|(_, meta)| meta.data["ephemeral"] != true);
@@ -198,7 +205,7 @@ impl States {
             }
             given => given.to_owned(),
         };
-        Ok(StateOwner::agent(conversation_id, &profile_id))
+        Ok(StateOwner::agent(tenant, conversation_id, &profile_id))
     }
 
     /// Returns a state, at its newest version by default.
@@ -211,12 +218,16 @@ impl States {
         snapshot(owner.clone(), row)
     }
 
-    /// Returns the settings of an agent of a scene.
+    /// Returns the settings of an agent of a tenant's scene.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub async fn settings_of(&self, instance: &Instance) -> Result<TavernSection, Failure> {
-        let known = self.profiles.get(Tenant::DEFAULT, &instance.profile_id);
+    pub async fn settings_of(
+        &self,
+        tenant: Tenant,
+        instance: &Instance,
+    ) -> Result<TavernSection, Failure> {
+        let known = self.profiles.get(tenant, &instance.profile_id);
         let known = known.await.map_err(|error| store_failure(&error))?;
         Ok(match known {
             Some(known) => instance.tavern.over(&known.document.tavern),
@@ -269,12 +280,14 @@ impl States {
         owner: &StateOwner,
         update: Update,
     ) -> Result<(StateRow, bool), Failure> {
-        let instance = self.running_scenes.instance(&owner.conversation_id);
+        let (tenant, context) = (owner.tenant, CallContext::of_tenant(owner.tenant));
+        let scenes = &self.running_scenes;
+        let instance = scenes.instance(&context, &owner.conversation_id);
         let instance = instance.filter(|known| known.instance.profile_id == owner.profile_id);
         let profile = match instance {
             // It may use an earlier revision.
-            Some(known) => of_instance(&self.profiles, &known.instance).await,
-            None => self.profiles.get(Tenant::DEFAULT, &owner.profile_id).await,
+            Some(known) => of_instance(&self.profiles, tenant, &known.instance).await,
+            None => self.profiles.get(tenant, &owner.profile_id).await,
         };
         let profile = profile.map_err(|error| store_failure(&error))?;
         let schema = profile.and_then(|known| known.document.state_schema.clone());
@@ -305,11 +318,13 @@ impl States {
         schema: Option<&Value>,
         most: usize,
     ) -> Result<Result<(StateRow, bool), StateError>, Failure> {
-        let _one_at_a_time = self.conversations.lock(&owner.conversation_id).await;
+        let conversations = &self.conversations;
+        let one_at_a_time = conversations.lock(owner.tenant, &owner.conversation_id);
+        let _one_at_a_time = one_at_a_time.await;
         let named = update.request.as_ref();
         let named = named.map(|(request_id, body)| owner.named(request_id, *body));
         if let Some(named) = &named {
-            let seen = self.store.seen(Tenant::DEFAULT, owner.request(named)).await;
+            let seen = self.store.seen(owner.tenant, owner.request(named)).await;
             let made = match seen.map_err(|error| store_failure(&error))? {
                 Seen::New => None,
                 Seen::Same(version) => self.stored(owner, version.parse().ok()).await?,

@@ -11,7 +11,7 @@ use std::{
 use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied_world};
 use call_prompt::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use core_types::{Clock, RunId, Tenant, Timestamp};
+use core_types::{Clock, Principal, Reach, RunId, Tenant, Timestamp};
 use documents::{Seen, change::request_id_reused};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
 use run_events::store_failure;
@@ -21,7 +21,10 @@ use tonic::Code;
 
 use crate::{
     history::{self, Batch, Earlier, plan_of},
-    store::{APPEND, ConversationRow, ConversationStore, NamedRequest, QuestionStore, StateStore},
+    store::{
+        APPEND, ConversationRow, ConversationStore, NamedRequest, Owned, Place, QuestionStore,
+        StateStore,
+    },
 };
 
 pub use branch::Branched;
@@ -93,20 +96,20 @@ impl Conversations {
     }
 
     /// Waits until no other request changes the conversation.
-    pub async fn lock(&self, conversation_id: &str) -> MutexGuard<'_, ()> {
+    pub async fn lock(&self, tenant: Tenant, conversation_id: &str) -> MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
-        conversation_id.hash(&mut hasher);
+        (tenant, conversation_id).hash(&mut hasher);
         let stripe = usize::try_from(hasher.finish() % STRIPES as u64).unwrap_or_default();
         self.inner.changing[stripe].lock().await
     }
 
-    /// Begins a conversation, unless it has begun.
+    /// Begins a conversation of a principal, unless it has begun.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub async fn begin(&self, conversation_id: &str) -> Result<(), Failure> {
-        let now = self.inner.clock.now();
-        let begun = self.inner.store.begin_conversation(conversation_id, now);
+    pub async fn begin(&self, owner: &Principal, conversation_id: &str) -> Result<(), Failure> {
+        let (store, now) = (&self.inner.store, self.inner.clock.now());
+        let begun = store.begin_conversation(owner, conversation_id, now);
         begun.await.map_err(|error| store_failure(&error))
     }
 
@@ -114,12 +117,12 @@ impl Conversations {
     ///
     /// # Errors
     /// CONVERSATION_BUSY, or a storage that does not work.
-    pub async fn refuse_if_busy(&self, conversation_id: &str) -> Result<(), Failure> {
-        let open = self
-            .inner
-            .runs
-            .open_by_conversation(conversation_id)
-            .await?;
+    pub async fn refuse_if_busy(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<(), Failure> {
+        let open = self.open_turns(tenant, conversation_id).await?;
         match active(&open) {
             Some(run_id) => Err(busy(run_id)),
             None => Ok(()),
@@ -136,11 +139,7 @@ impl Conversations {
         context: &CallContext,
         conversation_id: &str,
     ) -> Result<bool, Failure> {
-        let runs = self
-            .inner
-            .runs
-            .open_by_conversation(conversation_id)
-            .await?;
+        let runs = self.open_turns(context.tenant(), conversation_id).await?;
         let open: Vec<&str> = open(&runs).collect();
         let above = context.path().steps();
         // A turn that waits for this one would wait for ever (rule G901).
@@ -162,45 +161,100 @@ impl Conversations {
     /// A storage that does not work.
     pub async fn turn_before(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         run: RunId,
     ) -> Result<Option<common::Run>, Failure> {
-        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let runs = self.turns(tenant, conversation_id).await?;
         let own = run.to_string();
         let mut before = runs.into_iter().take_while(|(run, _)| run.run_id != own);
         let first = before.find(|(run, _)| run.outcome.is_none());
         Ok(first.map(|(run, _)| run))
     }
 
-    /// Returns a conversation.
+    /// Returns the turns of a conversation, of every principal, the oldest first.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn turns(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
+        let own = CallContext::of_tenant(tenant);
+        self.inner.runs.by_conversation(&own, conversation_id).await
+    }
+
+    /// Returns the turns of a conversation that have not ended, of every principal, the oldest first.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub async fn open_turns(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<Vec<(common::Run, RunMeta)>, Failure> {
+        let (own, runs) = (CallContext::of_tenant(tenant), &self.inner.runs);
+        runs.open_by_conversation(&own, conversation_id).await
+    }
+
+    /// Returns a conversation that a call can see.
     ///
     /// # Errors
     /// CONVERSATION_NOT_FOUND, or a storage that does not work.
-    pub async fn get(&self, conversation_id: &str) -> Result<Conversation, Failure> {
-        let row = self.find(conversation_id).await?;
+    pub async fn get(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Conversation, Failure> {
+        let row = self.seen(context, conversation_id).await?;
         self.describe(row.ok_or_else(|| not_found(conversation_id))?)
             .await
+    }
+
+    /// Returns the stored row of a conversation; none if its id is new in the tenant of a call.
+    ///
+    /// # Errors
+    /// CONVERSATION_NOT_FOUND for a conversation that the call cannot see, or a storage that does not work.
+    pub async fn seen(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Option<ConversationRow>, Failure> {
+        match self.find(context.tenant(), conversation_id).await? {
+            Some(row) if !context.sees(&row.owner) => Err(not_found(conversation_id)),
+            row => Ok(row),
+        }
     }
 
     /// Returns the agent of the last turn of a conversation.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub async fn last_agent(&self, conversation_id: &str) -> Result<Option<String>, Failure> {
-        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+    pub async fn last_agent(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<Option<String>, Failure> {
+        let runs = self.turns(tenant, conversation_id).await?;
         Ok(runs.into_iter().next_back().map(|(run, _)| run.subject))
     }
 
-    /// Returns at most `limit` conversations before `before`, the newest first.
+    /// Returns at most `limit` conversations that a call can see before `before`, the newest first.
     ///
     /// # Errors
     /// A storage that does not work.
     pub async fn list(
         &self,
-        before: Option<(Timestamp, &str)>,
+        context: &CallContext,
+        before: Option<Place<'_>>,
         limit: usize,
     ) -> Result<Vec<Conversation>, Failure> {
-        let rows = self.inner.store.conversations(before, limit).await;
+        let owned = match context.reach() {
+            Reach::Own => Owned::By(context.principal().clone()),
+            Reach::Tenant | Reach::Installation => Owned::In(context.tenant()),
+        };
+        let rows = self.inner.store.conversations(&owned, before, limit).await;
         let mut list = Vec::new();
         for row in rows.map_err(|error| store_failure(&error))? {
             list.push(self.describe(row).await?);
@@ -212,30 +266,41 @@ impl Conversations {
     ///
     /// # Errors
     /// CONVERSATION_NOT_FOUND, CONVERSATION_BUSY, or a storage that does not work.
-    pub async fn delete(&self, conversation_id: &str) -> Result<(), Failure> {
-        let _one_at_a_time = self.lock(conversation_id).await;
-        if self.find(conversation_id).await?.is_none() {
+    pub async fn delete(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<(), Failure> {
+        let tenant = context.tenant();
+        let _one_at_a_time = self.lock(tenant, conversation_id).await;
+        if self.seen(context, conversation_id).await?.is_none() {
             return Err(not_found(conversation_id));
         }
-        let runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let runs = self.turns(tenant, conversation_id).await?;
         if let Some(run_id) = active(&runs) {
             return Err(busy(run_id));
         }
+        let own = CallContext::of_tenant(tenant);
         for (run, _) in runs {
-            self.inner.runs.delete(&run.run_id).await?;
+            self.inner.runs.delete(&own, &run.run_id).await?;
         }
-        self.delete_without_runs(conversation_id).await
+        self.delete_without_runs(tenant, conversation_id).await
     }
 
     /// Deletes all data of a conversation except its runs.
-    async fn delete_without_runs(&self, conversation_id: &str) -> Result<(), Failure> {
+    async fn delete_without_runs(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<(), Failure> {
         for owner in [Some(conversation_id), copied_world(conversation_id)] {
             let Some(owner) = owner else { continue };
-            let states = self.inner.states.delete_states(owner).await;
+            let states = self.inner.states.delete_states(tenant, owner).await;
             states.map_err(|error| store_failure(&error))?;
         }
         // Last, so that a deletion that was interrupted can be repeated.
-        let deleted = self.inner.store.delete_conversation(conversation_id).await;
+        let store = &self.inner.store;
+        let deleted = store.delete_conversation(tenant, conversation_id).await;
         deleted.map_err(|error| store_failure(&error))
     }
 
@@ -243,19 +308,23 @@ impl Conversations {
     /// the request was seen before.
     ///
     /// # Errors
-    /// REVISION_MISMATCH, CONVERSATION_BUSY, REQUEST_ID_REUSED, or a storage that does not work.
+    /// CONVERSATION_NOT_FOUND for a conversation that the call cannot see, REVISION_MISMATCH, CONVERSATION_BUSY,
+    /// REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn append(
         &self,
+        context: &CallContext,
         conversation_id: &str,
         expected_revision: u64,
         messages: Vec<ChatMessage>,
         request: Option<NamedRequest>,
     ) -> Result<(Conversation, bool), Failure> {
-        let _one_at_a_time = self.lock(conversation_id).await;
+        let tenant = context.tenant();
+        let _one_at_a_time = self.lock(tenant, conversation_id).await;
+        let row = self.seen(context, conversation_id).await?;
         if let Some(request) = &request
-            && let Some(revision) = self.appended_by(conversation_id, request).await?
+            && let Some(revision) = self.appended_by(tenant, conversation_id, request).await?
         {
-            let current = self.get(conversation_id).await?;
+            let current = self.get(context, conversation_id).await?;
             let first = Conversation {
                 revision,
                 active_run_id: None,
@@ -264,11 +333,11 @@ impl Conversations {
             };
             return Ok((first, true));
         }
-        let current = match self.find(conversation_id).await? {
+        let current = match row {
             Some(row) => self.describe(row).await?.revision,
             None => 0,
         };
-        self.refuse_if_busy(conversation_id).await?;
+        self.refuse_if_busy(tenant, conversation_id).await?;
         if current != expected_revision {
             let message =
                 format!("the conversation has revision {current}; read it again and repeat");
@@ -279,24 +348,22 @@ impl Conversations {
         let created = self.inner.clock.now();
         let batch = [Batch { created, messages }];
         let request = request.as_ref().map(|request| (request, current + 1));
-        let store = &self.inner.store;
-        let appended = store
-            .append(conversation_id, created, &batch, request)
-            .await;
-        appended.map_err(|error| store_failure(&error))?;
-        Ok((self.get(conversation_id).await?, false))
+        let (store, owner) = (&self.inner.store, context.principal());
+        let appended = store.append(owner, conversation_id, created, &batch, request);
+        appended.await.map_err(|error| store_failure(&error))?;
+        Ok((self.get(context, conversation_id).await?, false))
     }
 
     /// Returns the revision of a conversation after a request, if the request was seen before.
     async fn appended_by(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         request: &NamedRequest,
     ) -> Result<Option<u64>, Failure> {
         let store = &self.inner.store;
-        let known = store
-            .seen(Tenant::DEFAULT, request.within(APPEND, conversation_id))
-            .await;
+        let known = store.seen(tenant, request.within(APPEND, conversation_id));
+        let known = known.await;
         match known.map_err(|error| store_failure(&error))? {
             Seen::Same(revision) => Ok(Some(revision.parse().unwrap_or(0))),
             Seen::OtherBody => Err(request_id_reused(&request.id)),
@@ -314,22 +381,24 @@ impl Conversations {
     /// A storage that does not work.
     pub async fn history(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         before: Option<RunId>,
         most_bytes: usize,
     ) -> Result<Vec<Earlier>, Failure> {
-        self.read(conversation_id, before, most_bytes, false).await
+        let of = (tenant, conversation_id);
+        self.read(of, before, most_bytes, false).await
     }
 
     /// Reads the newest parts, back to the last compaction if `is_context`.
     async fn read(
         &self,
-        conversation_id: &str,
+        (tenant, conversation_id): (Tenant, &str),
         before: Option<RunId>,
         most_bytes: usize,
         is_context: bool,
     ) -> Result<Vec<Earlier>, Failure> {
-        let parts = self.parts(conversation_id, before).await?;
+        let parts = self.parts(tenant, conversation_id, before).await?;
         let (mut history, mut bytes) = (Vec::<Earlier>::new(), 0);
         let mut compacted = None;
         for (time, part) in parts.into_iter().rev() {
@@ -372,14 +441,14 @@ impl Conversations {
     /// A storage that does not work.
     pub async fn context(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         before: RunId,
         most_bytes: usize,
         language: Language,
     ) -> Result<Vec<Earlier>, Failure> {
-        let mut history = self
-            .read(conversation_id, Some(before), most_bytes, true)
-            .await?;
+        let of = (tenant, conversation_id);
+        let mut history = self.read(of, Some(before), most_bytes, true).await?;
         let newest = history
             .iter()
             .rev()
@@ -401,10 +470,11 @@ impl Conversations {
     /// Returns the turns before `before` and the appended messages, by time.
     async fn parts(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         before: Option<RunId>,
     ) -> Result<Vec<(Timestamp, Part)>, Failure> {
-        let mut runs = self.inner.runs.by_conversation(conversation_id).await?;
+        let mut runs = self.turns(tenant, conversation_id).await?;
         let mut until = None;
         if let Some(before) = before.map(|run| run.to_string()) {
             let place = runs.iter().position(|(run, _)| run.run_id == before);
@@ -412,7 +482,7 @@ impl Conversations {
             until = run.and_then(|(run, _)| timestamp_from_proto(run.create_time?));
             runs.truncate(place.unwrap_or(runs.len()));
         }
-        let batches = self.inner.store.appended(conversation_id).await;
+        let batches = self.inner.store.appended(tenant, conversation_id).await;
         let mut batches = batches.map_err(|error| store_failure(&error))?;
         batches.retain(|batch| until.is_none_or(|until| batch.created <= until));
         let mut parts: Vec<(Timestamp, Part)> = Vec::new();
@@ -435,13 +505,17 @@ impl Conversations {
         Ok(parts)
     }
 
-    async fn find(&self, conversation_id: &str) -> Result<Option<ConversationRow>, Failure> {
-        let found = self.inner.store.conversation(conversation_id).await;
+    async fn find(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<Option<ConversationRow>, Failure> {
+        let found = self.inner.store.conversation(tenant, conversation_id).await;
         found.map_err(|error| store_failure(&error))
     }
 
     async fn describe(&self, row: ConversationRow) -> Result<Conversation, Failure> {
-        let runs = self.inner.runs.by_conversation(&row.id).await?;
+        let runs = self.turns(row.owner.tenant(), &row.id).await?;
         let mut open = open(&runs).map(str::to_owned);
         Ok(Conversation {
             revision: row.batches + runs.len() as u64,

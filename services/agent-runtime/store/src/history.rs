@@ -6,8 +6,8 @@ use agent_domain::{
     plan::Plan,
 };
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use core_types::{RunId, Timestamp};
-use grpc_kit::Failure;
+use core_types::Timestamp;
+use grpc_kit::{CallContext, Failure};
 use run_events::{DamagedLog, RunMeta, Runs};
 use turn_log::state::{TurnState, untrusted_of_given};
 
@@ -63,10 +63,8 @@ pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
 /// # Errors
 /// A storage that does not work.
 pub async fn turn(runs: &Runs, run: common::Run, plan: &Plan) -> Result<Option<Earlier>, Failure> {
-    let Ok(run_id) = run.run_id.parse::<RunId>() else {
-        return Ok(None);
-    };
-    let events = match runs.events(run_id).await {
+    // The turn was read for its caller.
+    let events = match runs.events(&CallContext::outermost(), &run.run_id).await {
         Ok(events) => events,
         // It was deleted since the conversation was read.
         Err(failure) if failure.reason() == ErrorReason::RunNotFound => return Ok(None),

@@ -27,6 +27,7 @@ use crate::store::{
     EntryRow, KnowledgeIndex, KnowledgeRow, NamedRequest, StoreError, WRITE, WrittenEntry,
 };
 
+use access::ReadableBase;
 pub use access::Reader;
 
 /// The interval at which the files are checked for changes.
@@ -54,7 +55,7 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct KnownBase {
-    ids: BTreeSet<String>,
+    ids: BTreeSet<(Tenant, String)>,
     left_out: Vec<LoadDiagnostic>,
     fingerprint: Fingerprint,
 }
@@ -110,7 +111,8 @@ impl Knowledge {
         }
     }
 
-    /// Stores the knowledge bases of the directory's files, unless they are stored already.
+    /// Stores the knowledge bases of the directory's files, which belong to [`Tenant::DEFAULT`], unless they are stored
+    /// already.
     async fn read_files(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.inner.changing.lock().await;
         let directory = self.inner.directory.clone();
@@ -121,16 +123,16 @@ impl Knowledge {
             return Ok(());
         };
         let store = &self.inner.store;
-        let stored = store.knowledge_bases().await?;
+        let tenant = Tenant::DEFAULT;
+        let stored = store.knowledge_bases(tenant).await?;
         for base in &bases {
             let known = stored.iter().find(|row| row.id == base.id);
             if known.is_none_or(|row| row.from_file && row.etag != base.etag) {
                 let now = self.inner.clock.now();
-                store.put_knowledge_base(base, true, now).await?;
+                store.put_knowledge_base(tenant, base, true, now).await?;
             }
         }
-        let ids = stored.into_iter().map(|row| row.id);
-        let ids = ids.chain(bases.into_iter().map(|base| base.id)).collect();
+        let ids = store.knowledge_ids().await?.into_iter().collect();
         self.change(|known| {
             *known = KnownBase {
                 ids,
@@ -141,12 +143,13 @@ impl Knowledge {
         Ok(())
     }
 
-    /// Stores a knowledge base, or only checks it.
+    /// Stores a knowledge base of a tenant, or only checks it.
     ///
     /// # Errors
     /// All problems of the document, or the reason for not storing it.
     pub async fn put(
         &self,
+        tenant: Tenant,
         text: &str,
         etag: &str,
         validate_only: bool,
@@ -154,14 +157,14 @@ impl Knowledge {
         let base = knowledge::read(text).map_err(ChangeError::Invalid)?;
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
-        let current = self.find(&base.id).await?;
+        let current = self.find(tenant, &base.id).await?;
         let current = current.map(|row| row.etag).unwrap_or_default();
         ChangeError::check_etag(etag, &current)?;
         if !validate_only {
             let now = self.inner.clock.now();
-            store.put_knowledge_base(&base, false, now).await?;
-            self.change(|known| known.ids.insert(base.id.clone()));
-            if let Some(row) = self.find(&base.id).await? {
+            store.put_knowledge_base(tenant, &base, false, now).await?;
+            self.change(|known| known.ids.insert((tenant, base.id.clone())));
+            if let Some(row) = self.find(tenant, &base.id).await? {
                 return Ok(row);
             }
         }
@@ -172,22 +175,36 @@ impl Knowledge {
             description: base.description,
             etag: base.etag,
             from_file: false,
+            is_shared: false,
         })
     }
 
-    /// Deletes a knowledge base. Returns whether it existed.
+    /// Forgets the knowledge bases of a tenant that is being removed; the store removes them.
+    pub fn forget(&self, tenant: Tenant) {
+        self.change(|known| known.ids.retain(|(of, _)| *of != tenant));
+    }
+
+    /// Deletes a knowledge base of a tenant. Returns whether it existed.
     ///
     /// # Errors
-    /// Another etag, or a store that does not work.
-    pub async fn delete(&self, id: &str, etag: &str) -> Result<bool, ChangeError<DocumentError>> {
+    /// Another etag, a shared knowledge base, or a store that does not work.
+    pub async fn delete(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        etag: &str,
+    ) -> Result<bool, ChangeError<DocumentError>> {
         let _one_at_a_time = self.inner.changing.lock().await;
-        let Some(row) = self.find(id).await? else {
-            return Ok(false);
+        let Some(row) = self.find(tenant, id).await? else {
+            return match self.home(tenant, id) {
+                Some(_) => Err(ChangeError::IsShared),
+                None => Ok(false),
+            };
         };
         ChangeError::check_etag(etag, &row.etag)?;
-        let deleted = self.inner.store.delete_knowledge_base(id).await?;
+        let deleted = self.inner.store.delete_knowledge_base(tenant, id).await?;
         self.change(|known| {
-            known.ids.remove(id);
+            known.ids.remove(&(tenant, id.to_owned()));
             // A file that was hidden is read again.
             known.fingerprint = Fingerprint::default();
         });
@@ -197,28 +214,59 @@ impl Knowledge {
     /// Deletes an entry. Returns whether it existed.
     ///
     /// # Errors
-    /// A store that does not work.
-    pub async fn delete_entry(&self, id: &str, caiu_id: &str) -> Result<bool, StoreError> {
+    /// KNOWLEDGE_DENIED for an entry of a shared knowledge base, or a storage that does not work.
+    pub async fn delete_entry(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        caiu_id: &str,
+    ) -> Result<bool, Failure> {
         let _one_at_a_time = self.inner.changing.lock().await;
-        self.inner.store.delete_entry(id, caiu_id).await
+        let Some(home) = self.home(tenant, id) else {
+            return Ok(false);
+        };
+        if home != tenant {
+            return Err(access::shared(id));
+        }
+        let deleted = self.inner.store.delete_entry(tenant, id, caiu_id).await;
+        deleted.map_err(|error| store_failure(&error))
     }
 
-    /// Returns every knowledge base, by id.
+    /// Returns every knowledge base that a tenant reads, by id: its own, and each shared one whose id no own one has.
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn all(&self) -> Result<Vec<KnowledgeRow>, StoreError> {
-        self.inner.store.knowledge_bases().await
+    pub async fn all(&self, tenant: Tenant) -> Result<Vec<KnowledgeRow>, StoreError> {
+        let mut all = self.inner.store.knowledge_bases(tenant).await?;
+        if tenant != Tenant::SYSTEM {
+            let mut shared = self.inner.store.knowledge_bases(Tenant::SYSTEM).await?;
+            shared.retain(|row| !all.iter().any(|own| own.id == row.id));
+            all.extend(shared.into_iter().map(|row| KnowledgeRow {
+                is_shared: true,
+                ..row
+            }));
+            all.sort_by(|one, other| one.id.cmp(&other.id));
+        }
+        Ok(all)
     }
 
-    /// Returns a finding for each file that was left out.
-    pub fn left_out(&self) -> Vec<LoadDiagnostic> {
-        self.known(|known| known.left_out.clone())
+    /// Returns a finding for each file of a tenant that was left out: all files belong to [`Tenant::DEFAULT`].
+    pub fn left_out(&self, tenant: Tenant) -> Vec<LoadDiagnostic> {
+        match tenant.is_default() {
+            true => self.known(|known| known.left_out.clone()),
+            false => Vec::new(),
+        }
     }
 
-    /// Whether a knowledge base with this id exists.
-    pub fn is_known(&self, id: &str) -> bool {
-        self.known(|known| known.ids.contains(id))
+    /// Whether a tenant reads a knowledge base with this id.
+    pub fn is_known(&self, tenant: Tenant, id: &str) -> bool {
+        self.home(tenant, id).is_some()
+    }
+
+    /// Returns the tenant whose knowledge base another one reads under an id: its own, else the shared one.
+    fn home(&self, tenant: Tenant, id: &str) -> Option<Tenant> {
+        let mut homes = [tenant, Tenant::SYSTEM].into_iter();
+        self.known(|known| homes.find(|home| known.ids.contains(&(*home, id.to_owned()))))
     }
 
     /// Returns at most `limit` entries after `after`, by id.
@@ -227,14 +275,13 @@ impl Knowledge {
     /// KNOWLEDGE_BASE_NOT_FOUND, or a storage that does not work.
     pub async fn entries(
         &self,
+        tenant: Tenant,
         id: &str,
         after: &str,
         limit: usize,
     ) -> Result<Vec<EntryRow>, Failure> {
-        if !self.is_known(id) {
-            return Err(missing(id, &[]));
-        }
-        let entries = self.inner.store.entries(id, after, limit).await;
+        let home = self.home(tenant, id).ok_or_else(|| missing(id, &[]))?;
+        let entries = self.inner.store.entries(home, id, after, limit).await;
         entries.map_err(|error| store_failure(&error))
     }
 
@@ -245,6 +292,7 @@ impl Knowledge {
     /// A storage that does not work.
     pub async fn goal_text(
         &self,
+        tenant: Tenant,
         profile: &Profile,
         goal: &GoalReference,
     ) -> Result<Option<(String, String)>, Failure> {
@@ -261,7 +309,10 @@ impl Knowledge {
         };
         let ids = goal.kb.as_ref().map_or_else(|| all().collect(), named);
         for id in ids {
-            let found = self.inner.store.entry(&id, &goal.caiu_id).await;
+            let Some(home) = self.home(tenant, &id) else {
+                continue;
+            };
+            let found = self.inner.store.entry(home, &id, &goal.caiu_id).await;
             if let Some(row) = found.map_err(|error| store_failure(&error))? {
                 return Ok(Some((id, row.entry.text)));
             }
@@ -285,20 +336,25 @@ impl Knowledge {
         let Some(expression) = knowledge::search(query) else {
             return Ok(Vec::new());
         };
-        let ids: Vec<String> = bases.iter().map(|(id, _)| id.clone()).collect();
-        let found = self
-            .inner
-            .store
-            .find_entries(&ids, &expression, limit)
-            .await;
-        let found = found.map_err(|error| store_failure(&error))?.into_iter();
-        let named = |row: EntryRow| {
-            let mut all = bases.iter();
-            let base = all.find(|(id, _)| *id == row.kb_id);
-            let name = base.map_or(row.kb_id.clone(), |(_, name)| name.clone());
-            (row, name)
-        };
-        Ok(found.map(named).collect())
+        let store = &self.inner.store;
+        let mut found = Vec::new();
+        let homes: BTreeSet<Tenant> = bases.iter().map(|base| base.home).collect();
+        for home in homes {
+            let there = bases.iter().filter(|base| base.home == home);
+            let there: Vec<&ReadableBase> = there.collect();
+            let ids: Vec<&str> = there.iter().map(|base| base.id.as_str()).collect();
+            let rows = store.find_entries(home, &ids, &expression, limit).await;
+            for (rank, row) in rows.map_err(|error| store_failure(&error))? {
+                let base = there.iter().find(|base| base.id == row.kb_id);
+                let name = base.map_or(row.kb_id.clone(), |base| base.name.clone());
+                found.push((rank, row, name));
+            }
+        }
+        // Each home lists its best first, and the ranks of two differ little for equal texts.
+        found.sort_by(|(one, ..), (other, ..)| one.total_cmp(other));
+        found.truncate(limit as usize);
+        let found = found.into_iter();
+        Ok(found.map(|(_, row, name)| (row, name)).collect())
     }
 
     /// Writes an entry. Returns the written entry, and whether the request was seen before.
@@ -312,12 +368,11 @@ impl Knowledge {
         mut new: NewEntry,
     ) -> Result<(WrittenEntry, bool), Failure> {
         let (kb_id, is_enabled) = writer.writable(&new.kb, self)?;
+        let tenant = writer.tenant();
         let _one_at_a_time = self.inner.changing.lock().await;
         let store = &self.inner.store;
         if let Some(request) = &new.request {
-            let seen = store
-                .seen(Tenant::DEFAULT, request.within(WRITE, &kb_id))
-                .await;
+            let seen = store.seen(tenant, request.within(WRITE, &kb_id)).await;
             match seen.map_err(|error| store_failure(&error))? {
                 Seen::New => {}
                 Seen::Same(written) => return Ok((read_written(&written)?, true)),
@@ -325,17 +380,15 @@ impl Knowledge {
             }
         }
         new.entry.is_enabled = is_enabled;
-        let before = store.entry(&kb_id, &new.entry.caiu_id).await;
+        let before = store.entry(tenant, &kb_id, &new.entry.caiu_id).await;
         let before = before.map_err(|error| store_failure(&error))?;
         if new.entry.caiu_id.is_empty() {
             new.entry.caiu_id = format!("caiu_{}", self.inner.ids.next_uuid().simple());
         } else {
             writer.check_replaces(&kb_id, &new.entry.caiu_id, before.as_ref())?;
         }
-        let row = self
-            .find(&kb_id)
-            .await
-            .map_err(|error| store_failure(&error))?;
+        let row = self.find(tenant, &kb_id).await;
+        let row = row.map_err(|error| store_failure(&error))?;
         let count = row.map_or(0, |row| row.entries) as usize;
         if before.is_none() && count >= MAX_ENTRIES {
             return Err(Failure::limit_exceeded(
@@ -346,14 +399,13 @@ impl Knowledge {
         }
         let (author, now) = (writer.author(), self.inner.clock.now());
         let request = new.request.as_ref();
-        let written = store
-            .put_entry(&kb_id, &new.entry, author, request, now)
-            .await;
+        let kb = (tenant, kb_id.as_str());
+        let written = store.put_entry(kb, &new.entry, author, request, now).await;
         Ok((written.map_err(|error| store_failure(&error))?, false))
     }
 
-    async fn find(&self, id: &str) -> Result<Option<KnowledgeRow>, StoreError> {
-        let all = self.inner.store.knowledge_bases().await?;
+    async fn find(&self, tenant: Tenant, id: &str) -> Result<Option<KnowledgeRow>, StoreError> {
+        let all = self.inner.store.knowledge_bases(tenant).await?;
         Ok(all.into_iter().find(|row| row.id == id))
     }
 

@@ -84,31 +84,31 @@ fn pins(scene: &str, profile_id: &str) -> Vec<u64> {
     pinned.collect()
 }
 
-/// Returns the profile of an agent of a scene: the pinned revision, else the newest (rule G104).
+/// Returns the profile of an agent of a tenant's scene: the pinned revision, else the newest (rule G104).
 ///
 /// # Errors
 /// A store that does not work, or a revision that can no longer be read.
 pub async fn of_instance(
     profiles: &Profiles,
+    tenant: Tenant,
     instance: &Instance,
 ) -> Result<Option<KnownProfile>, StoreError> {
     let pinned = instance.tavern.profile_revision.unwrap_or(0);
-    profiles
-        .at(Tenant::DEFAULT, &instance.profile_id, pinned)
-        .await
+    profiles.at(tenant, &instance.profile_id, pinned).await
 }
 
-/// Returns the profiles of the agents of a scene, in their order; none for a missing profile.
+/// Returns the profiles of the agents of a tenant's scene, in their order; none for a missing profile.
 ///
 /// # Errors
 /// A store that does not work, or a revision that can no longer be read.
 pub async fn of_scene(
     profiles: &Profiles,
+    tenant: Tenant,
     scene: &Scene,
 ) -> Result<Vec<Option<KnownProfile>>, StoreError> {
     let mut found = Vec::new();
     for instance in &scene.instances {
-        found.push(of_instance(profiles, instance).await?);
+        found.push(of_instance(profiles, tenant, instance).await?);
     }
     Ok(found)
 }

@@ -64,12 +64,15 @@ pub struct ProjectParts {
 }
 
 impl ProjectParts {
-    /// Finds the documents that a project names and that do not exist (rule G108).
+    /// Finds the documents that a project names and that its reader does not have (rule G108).
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn remarks(&self, project: &Project) -> Result<Vec<LoadDiagnostic>, StoreError> {
-        let tenant = Tenant::DEFAULT;
+    pub async fn remarks(
+        &self,
+        tenant: Tenant,
+        project: &Project,
+    ) -> Result<Vec<LoadDiagnostic>, StoreError> {
         let mut remarks = Vec::new();
         let mut remark = |place: String, kind: ReferenceKind, id: &str| {
             remarks.push(Reference::new(place, kind, id).missing());
@@ -81,7 +84,7 @@ impl ProjectParts {
             }
         }
         for (index, id) in project.kb_ids.iter().enumerate() {
-            if !self.knowledge.is_known(id) {
+            if !self.knowledge.is_known(tenant, id) {
                 let place = format!("/knowledgeBaseReferences/{index}/source_id");
                 remark(place, ReferenceKind::Knowledge, id);
             }

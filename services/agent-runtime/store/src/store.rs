@@ -4,6 +4,7 @@ mod conversations;
 mod knowledge;
 mod questions;
 mod states;
+mod tenants;
 
 use async_trait::async_trait;
 use core_types::Tenant;
@@ -12,7 +13,7 @@ use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 
 pub(crate) use conversations::APPEND;
-pub use conversations::{ConversationRow, ConversationStore};
+pub use conversations::{ConversationRow, ConversationStore, Owned, Place};
 pub(crate) use knowledge::WRITE;
 pub use knowledge::{EntryRow, KnowledgeIndex, KnowledgeRow, WrittenEntry};
 pub use questions::{OpenQuestion, QuestionStore};

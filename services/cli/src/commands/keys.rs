@@ -31,11 +31,14 @@ pub enum Command {
     /// Create a key for a principal, and the principal if it does not exist.
     Create(Create),
     /// List principals with their keys.
-    List,
+    List(Within),
     /// Show a principal: its roles, groups, tools and keys.
     Show {
         /// The name of the principal.
         name: String,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
     },
     /// Show the caller: its roles and permissions.
     Whoami,
@@ -48,6 +51,9 @@ pub enum Command {
         /// The hours for which the earlier key works on, 1 to 168.
         #[arg(long, default_value_t = 24, value_parser = value_parser!(u32).range(1..=168))]
         overlap_hours: u32,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
         /// The place of the new key.
         #[command(flatten)]
         out: Out,
@@ -59,12 +65,26 @@ pub enum Command {
         /// Also revoke the last key of the last administrator.
         #[arg(long)]
         really: bool,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
     },
     /// Make principals of the approvers of an approvals file; their keys stay valid.
     ImportApprovers {
         /// The file.
         file: PathBuf,
+        /// The tenant of the principal.
+        #[command(flatten)]
+        within: Within,
     },
+}
+
+/// The tenant of the principals.
+#[derive(Args)]
+pub struct Within {
+    /// The tenant, for administrators of the installation. Default: the caller's own.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    tenant: String,
 }
 
 /// A key to create.
@@ -72,6 +92,8 @@ pub enum Command {
 pub struct Create {
     /// The name of the principal.
     name: String,
+    #[command(flatten)]
+    within: Within,
     #[command(flatten)]
     rights: Rights,
     /// The life of the key in days, 1 to 365.
@@ -90,6 +112,8 @@ pub struct Bind {
     /// The name of the principal.
     name: String,
     #[command(flatten)]
+    within: Within,
+    #[command(flatten)]
     rights: Rights,
     /// Also take the role admin from the last administrator with a key.
     #[arg(long)]
@@ -102,6 +126,9 @@ struct Rights {
     /// A role; may be given several times, as the options below.
     #[arg(long, value_parser = role())]
     role: Vec<String>,
+    /// A role for the installation: in the tenant `system`.
+    #[arg(long, value_parser = role())]
+    system_role: Vec<String>,
     /// A pattern of the ids of tools that the principal may call. Default: all tools; an empty text clears the list.
     #[arg(long, value_name = "PATTERN")]
     allow_tool: Vec<String>,
@@ -136,9 +163,9 @@ impl Command {
         let mut identities = Identities::new(remote.connect()?);
         match self {
             Self::Create(create) => create.execute(&mut identities, remote.json).await?,
-            Self::List => list(&mut identities, remote.json).await?,
-            Self::Show { name } => {
-                let found = existing(&mut identities, &name).await?;
+            Self::List(within) => list(&mut identities, &within.tenant, remote.json).await?,
+            Self::Show { name, within } => {
+                let found = existing(&mut identities, &within.tenant, &name).await?;
                 show(&found, remote.json)?;
             }
             Self::Whoami => {
@@ -151,32 +178,40 @@ impl Command {
             Self::Rotate {
                 whose,
                 overlap_hours,
+                within: Within { tenant },
                 out,
             } => {
                 let delivery = Delivery::prepare(out.out)?;
-                let (owner, key_id) = owner(&mut identities, whose).await?;
+                let (owner, key_id) = owner(&mut identities, &tenant, whose).await?;
                 let request = RotateKeyRequest {
                     principal: principal_unless(&key_id, &owner),
                     key_id,
                     overlap_hours,
+                    tenant,
                 };
                 let made = identities.rotate_key(request).await;
                 let made = made.map_err(|status| refusal(&status))?.into_inner();
                 delivery.deliver(made, &owner, remote.json)?;
             }
-            Self::Revoke { whose, really } => {
-                let (owner, key_id) = owner(&mut identities, whose).await?;
+            Self::Revoke {
+                whose,
+                really,
+                within: Within { tenant },
+            } => {
+                let (owner, key_id) = owner(&mut identities, &tenant, whose).await?;
                 let request = RevokeKeysRequest {
                     principal: principal_unless(&key_id, &owner),
                     key_id,
                     really,
+                    tenant,
                 };
                 let revoked = identities.revoke_keys(request).await;
                 let revoked = revoked.map_err(|status| refusal(&status))?.into_inner();
                 print_keys(&revoked.keys, remote.json)?;
             }
-            Self::ImportApprovers { file } => {
-                let request = approvers::read(&file)?;
+            Self::ImportApprovers { file, within } => {
+                let mut request = approvers::read(&file)?;
+                request.tenant = within.tenant;
                 let imported = identities.import_approvers(request).await;
                 let imported = imported.map_err(|status| refusal(&status))?.into_inner();
                 print_principals(&imported.principals, remote.json)?;
@@ -190,13 +225,15 @@ impl Create {
     async fn execute(self, identities: &mut Identities, as_json: bool) -> anyhow::Result<()> {
         let delivery = Delivery::prepare(self.out.out)?;
         if self.rights.has_more_than_roles() {
-            self.rights.put_new(identities, &self.name).await?;
+            let tenant = &self.within.tenant;
+            self.rights.put_new(identities, tenant, &self.name).await?;
         }
         let request = CreateKeyRequest {
             principal: self.name.clone(),
             roles: given(&self.rights.role, Vec::new()),
             days: self.days,
             scopes: self.scope,
+            tenant: self.within.tenant,
         };
         let made = identities.create_key(request).await;
         let made = made.map_err(|status| refusal(&status))?.into_inner();
@@ -206,8 +243,9 @@ impl Create {
 
 impl Bind {
     async fn execute(self, identities: &mut Identities, as_json: bool) -> anyhow::Result<()> {
-        let present = existing(identities, &self.name).await?;
+        let present = existing(identities, &self.within.tenant, &self.name).await?;
         let request = PutPrincipalRequest {
+            set_system_roles: !self.rights.system_role.is_empty(),
             principal: Some(self.rights.applied_to(present)),
             really: self.really,
         };
@@ -220,7 +258,12 @@ impl Bind {
 
 impl Rights {
     fn has_more_than_roles(&self) -> bool {
-        let lists = [&self.allow_tool, &self.deny_tool, &self.group];
+        let lists = [
+            &self.system_role,
+            &self.allow_tool,
+            &self.deny_tool,
+            &self.group,
+        ];
         lists.iter().any(|list| !list.is_empty())
     }
 
@@ -228,6 +271,7 @@ impl Rights {
     fn applied_to(&self, present: Principal) -> Principal {
         Principal {
             roles: given(&self.role, present.roles),
+            system_roles: given(&self.system_role, present.system_roles),
             groups: given(&self.group, present.groups),
             allowed_tools: given(&self.allow_tool, present.allowed_tools),
             denied_tools: given(&self.deny_tool, present.denied_tools),
@@ -237,8 +281,13 @@ impl Rights {
 
     /// Creates a principal with these rights. A principal that exists must have them already: a new key changes
     /// no rights.
-    async fn put_new(&self, identities: &mut Identities, name: &str) -> anyhow::Result<()> {
-        if let Some(present) = find(identities, name).await? {
+    async fn put_new(
+        &self,
+        identities: &mut Identities,
+        tenant: &str,
+        name: &str,
+    ) -> anyhow::Result<()> {
+        if let Some(present) = find(identities, tenant, name).await? {
             if self.applied_to(present.clone()) == present {
                 return Ok(());
             }
@@ -249,10 +298,12 @@ impl Rights {
         }
         let principal = self.applied_to(Principal {
             name: name.to_owned(),
+            tenant: tenant.to_owned(),
             ..Principal::default()
         });
         let request = PutPrincipalRequest {
             principal: Some(principal),
+            set_system_roles: !self.system_role.is_empty(),
             really: false,
         };
         let put = identities.put_principal(request).await;
@@ -289,13 +340,14 @@ fn permission() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(Permission::OF_CLIENTS.map(Permission::name))
 }
 
-/// Returns every principal.
-async fn all(identities: &mut Identities) -> anyhow::Result<Vec<Principal>> {
+/// Returns every principal of a tenant, of the caller's where none is named.
+async fn all(identities: &mut Identities, tenant: &str) -> anyhow::Result<Vec<Principal>> {
     let mut principals = Vec::new();
     let mut page_token = String::new();
     loop {
         let request = ListPrincipalsRequest {
             page_token,
+            tenant: tenant.to_owned(),
             ..ListPrincipalsRequest::default()
         };
         let page = identities.list_principals(request).await;
@@ -308,13 +360,21 @@ async fn all(identities: &mut Identities) -> anyhow::Result<Vec<Principal>> {
     }
 }
 
-async fn find(identities: &mut Identities, name: &str) -> anyhow::Result<Option<Principal>> {
-    let mut all = all(identities).await?.into_iter();
+async fn find(
+    identities: &mut Identities,
+    tenant: &str,
+    name: &str,
+) -> anyhow::Result<Option<Principal>> {
+    let mut all = all(identities, tenant).await?.into_iter();
     Ok(all.find(|principal| principal.name == name))
 }
 
-async fn existing(identities: &mut Identities, name: &str) -> anyhow::Result<Principal> {
-    let found = find(identities, name).await?;
+async fn existing(
+    identities: &mut Identities,
+    tenant: &str,
+    name: &str,
+) -> anyhow::Result<Principal> {
+    let found = find(identities, tenant, name).await?;
     found.with_context(|| {
         format!(
             "there is no principal {name}; `{} keys list` lists them",
@@ -324,8 +384,12 @@ async fn existing(identities: &mut Identities, name: &str) -> anyhow::Result<Pri
 }
 
 /// Returns the name of a principal and no key, or the id of a key and the name of its principal.
-async fn owner(identities: &mut Identities, whose: String) -> anyhow::Result<(String, String)> {
-    let all = all(identities).await?;
+async fn owner(
+    identities: &mut Identities,
+    tenant: &str,
+    whose: String,
+) -> anyhow::Result<(String, String)> {
+    let all = all(identities, tenant).await?;
     if all.iter().any(|principal| principal.name == whose) {
         return Ok((whose, String::new()));
     }
@@ -347,10 +411,11 @@ fn principal_unless(key_id: &str, owner: &str) -> String {
     }
 }
 
-async fn list(identities: &mut Identities, as_json: bool) -> anyhow::Result<()> {
+async fn list(identities: &mut Identities, tenant: &str, as_json: bool) -> anyhow::Result<()> {
     list::print_all(as_json, HEAD, row, async |page_token| {
         let request = ListPrincipalsRequest {
             page_token,
+            tenant: tenant.to_owned(),
             ..ListPrincipalsRequest::default()
         };
         let page = identities.list_principals(request).await?.into_inner();
@@ -420,7 +485,12 @@ fn show(principal: &Principal, as_json: bool) -> anyhow::Result<()> {
     let created = principal.create_time.as_ref().map(ToString::to_string);
     print_fields(&[
         ("principal", principal.name.clone()),
+        ("tenant", principal.tenant.clone()),
         ("roles", principal.roles.join(", ")),
+        (
+            "roles for the installation",
+            principal.system_roles.join(", "),
+        ),
         ("groups", principal.groups.join(", ")),
         ("tools", allowed),
         ("denied tools", principal.denied_tools.join(", ")),
@@ -445,8 +515,10 @@ fn show_caller(caller: &Caller, as_json: bool) -> anyhow::Result<()> {
     };
     print_fields(&[
         ("principal", caller.principal.clone()),
+        ("tenant", caller.tenant.clone()),
         ("roles", caller.roles.join(", ")),
         ("permissions", caller.permissions.join(", ")),
+        ("for the installation", caller.system_permissions.join(", ")),
         ("groups", caller.groups.join(", ")),
         ("key", caller.key_id.clone()),
         ("expires", expires.unwrap_or_default()),

@@ -1,6 +1,6 @@
 //! The door of a gateway whose services are processes of their own, where no key can exist.
 
-use core_types::Principal;
+use core_types::{Principal, Reach};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use grpc_kit::{Admission, Door, Knock};
@@ -18,12 +18,21 @@ impl Door for OpenDoor {
     fn admit<'a>(&'a self, knock: Knock<'a>) -> BoxFuture<'a, Result<Admission, Status>> {
         let admitted = match MethodAccess::of(knock.method, knock.peer) {
             MethodAccess::Peers => Err(refusal::of_peers(knock.method)),
-            MethodAccess::Public | MethodAccess::Caller | MethodAccess::With(_) => Ok(Admission {
-                principal: Principal::LOCAL,
-                key_id: None,
-                ended: None,
-            }),
+            MethodAccess::InSystem(_) => Ok(admission(Reach::Installation)),
+            MethodAccess::Public | MethodAccess::Caller | MethodAccess::With(_) => {
+                Ok(admission(Reach::Tenant))
+            }
         };
         std::future::ready(admitted).boxed()
+    }
+}
+
+fn admission(reach: Reach) -> Admission {
+    Admission {
+        principal: Principal::LOCAL,
+        key_id: None,
+        reach,
+        ended: None,
+        held: None,
     }
 }

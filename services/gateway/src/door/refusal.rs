@@ -38,10 +38,11 @@ pub(super) fn denied(
     access: MethodAccess,
     method: &str,
 ) -> Status {
-    let permission = match access {
-        MethodAccess::With(permission) => permission,
+    let (permission, place) = match access {
+        MethodAccess::With(permission) => (permission, ""),
+        MethodAccess::InSystem(permission) => (permission, " in the tenant `system`"),
         MethodAccess::Public | MethodAccess::Caller | MethodAccess::Peers => {
-            Permission::Unspecified
+            (Permission::Unspecified, "")
         }
     };
     let needed = permission.name();
@@ -55,7 +56,7 @@ pub(super) fn denied(
     let with: Vec<&str> = with.map(Role::name).collect();
     let message = format!(
         "`{principal}` may not call {method}: it has {has}, and its key does not give it the permission \
-         `{needed}`; an administrator can give it a role that has it ({}), or a key without such scopes",
+         `{needed}`{place}; an administrator can give it a role{place} that has it ({}), or a key without such scopes",
         with.join(", ")
     );
     permission_denied(message, permission, method)

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::credential::{MAX_CREDENTIAL, TICKET};
 use super::refusal;
-use super::rights::Permissions;
+use super::rights::{PermissionSet, Permissions};
 use crate::Peers;
 
 /// A caller with its rights.
@@ -21,6 +21,8 @@ pub(super) struct Caller {
     pub(super) roles: Vec<String>,
     pub(super) permissions: Permissions,
     pub(super) subject: Subject,
+    /// The bounds of its tenant that the door keeps.
+    pub(super) limits: Option<proto::DoorLimits>,
     /// The end of its credential; `None` where only the end of the key counts.
     pub(super) expires: Option<Instant>,
 }
@@ -147,7 +149,8 @@ fn short(key: &str) -> &str {
 fn refused(status: &Status) -> Status {
     match status.code() {
         Code::Unauthenticated => refusal::unauthenticated(),
-        Code::ResourceExhausted => status.clone(),
+        // A closed tenant, or a limit.
+        Code::FailedPrecondition | Code::ResourceExhausted => status.clone(),
         _ => {
             tracing::debug!(%status, "a credential could not be resolved");
             refusal::registry_away()
@@ -168,8 +171,12 @@ fn read(caller: Option<proto::Caller>) -> Result<Caller, Status> {
     };
     Ok(Caller {
         principal,
-        permissions: Permissions::named(&caller.permissions),
+        permissions: Permissions {
+            in_tenant: PermissionSet::named(&caller.permissions),
+            in_system: PermissionSet::named(&caller.system_permissions),
+        },
         roles: caller.roles,
+        limits: caller.limits,
         subject,
         expires: caller.expire_time.and_then(|time| until(&time)),
     })

@@ -3,16 +3,26 @@
 use std::net::IpAddr;
 
 use contracts::access;
-use contracts::tavern::access::v1::Permission;
+use contracts::tavern::access::v1::{Permission, Scope};
+use core_types::Reach;
 
 /// The service of gRPC that describes the others, in each of its versions.
 const REFLECTION: &str = "grpc.reflection.";
 
+/// The permissions of a caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Permissions {
+    /// Those for the objects of its tenant.
+    pub(crate) in_tenant: PermissionSet,
+    /// Those for the installation.
+    pub(crate) in_system: PermissionSet,
+}
+
 /// A set of permissions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Permissions(u16);
+pub(crate) struct PermissionSet(u16);
 
-impl Permissions {
+impl PermissionSet {
     /// Reads names. The name of a permission that this version does not know counts for nothing.
     pub(crate) fn named(names: &[String]) -> Self {
         let known = names.iter().filter_map(|name| Permission::of_name(name));
@@ -37,6 +47,8 @@ pub(crate) enum MethodAccess {
     Caller,
     /// A caller with the permission.
     With(Permission),
+    /// A caller with the permission in the tenant `system`.
+    InSystem(Permission),
     /// No client.
     Peers,
 }
@@ -49,11 +61,13 @@ impl MethodAccess {
         if is_near && method.starts_with(REFLECTION) {
             return Self::Public;
         }
-        match access::of(method).map(|access| access.permission()) {
+        let access = access::of(method);
+        match access.map(|access| (access.permission(), access.scope())) {
             None => Self::Caller,
-            Some(Permission::Public) => Self::Public,
-            Some(Permission::Peer | Permission::Unspecified) => Self::Peers,
-            Some(permission) => Self::With(permission),
+            Some((Permission::Public, _)) => Self::Public,
+            Some((Permission::Peer | Permission::Unspecified, _)) => Self::Peers,
+            Some((permission, Scope::Cluster)) => Self::InSystem(permission),
+            Some((permission, _)) => Self::With(permission),
         }
     }
 
@@ -61,8 +75,18 @@ impl MethodAccess {
     pub(crate) fn is_open_to(self, permissions: Permissions) -> bool {
         match self {
             Self::Public | Self::Caller => true,
-            Self::With(permission) => permissions.include(permission),
+            Self::With(permission) => permissions.in_tenant.include(permission),
+            Self::InSystem(permission) => permissions.in_system.include(permission),
             Self::Peers => false,
+        }
+    }
+
+    /// Returns the objects that a call of the method sees for a caller with `permissions`.
+    pub(crate) fn reach(self, permissions: Permissions) -> Reach {
+        match self {
+            Self::InSystem(_) => Reach::Installation,
+            _ if permissions.in_tenant.include(Permission::Operate) => Reach::Tenant,
+            _ => Reach::Own,
         }
     }
 }
@@ -74,11 +98,25 @@ mod tests {
     #[test]
     fn each_permission_opens_its_own_methods() {
         for given in Permission::OF_CLIENTS {
-            let permissions = Permissions::named(&[given.name().to_owned(), "later".to_owned()]);
+            let set = PermissionSet::named(&[given.name().to_owned(), "later".to_owned()]);
+            let permissions = Permissions {
+                in_tenant: set,
+                ..Permissions::default()
+            };
+            let of_installation = Permissions {
+                in_system: set,
+                ..Permissions::default()
+            };
             for needed in Permission::OF_CLIENTS {
                 let open = MethodAccess::With(needed).is_open_to(permissions);
                 assert_eq!(open, given == needed, "{given:?} {needed:?}");
+                assert!(!MethodAccess::InSystem(needed).is_open_to(permissions));
+                let open = MethodAccess::InSystem(needed).is_open_to(of_installation);
+                assert_eq!(open, given == needed, "{given:?} {needed:?}");
             }
+            let reach = MethodAccess::With(Permission::Read).reach(permissions);
+            let wide = given == Permission::Operate;
+            assert_eq!(reach == Reach::Tenant, wide, "{given:?}");
             assert!(MethodAccess::Caller.is_open_to(permissions));
             assert!(!MethodAccess::Peers.is_open_to(permissions));
         }

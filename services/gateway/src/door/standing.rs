@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use core_types::Reach;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Code;
@@ -57,11 +58,15 @@ pub(super) enum End {
 }
 
 impl Standing {
-    /// Returns the reason why a caller may no longer have the stream of a method.
-    fn end(self, access: MethodAccess) -> Option<End> {
+    /// Returns the reason why a caller may no longer have the stream of a method, which was opened with `reach`.
+    fn end(self, access: MethodAccess, reach: Reach) -> Option<End> {
         match self {
             Self::Begun => None,
-            Self::Has(permissions) if access.is_open_to(permissions) => None,
+            Self::Has(permissions)
+                if access.is_open_to(permissions) && access.reach(permissions) >= reach =>
+            {
+                None
+            }
             Self::Has(_) => Some(End::Denied),
             Self::Lost(end) => Some(end),
         }
@@ -76,19 +81,19 @@ impl Standings {
         }
     }
 
-    /// Waits until a caller may no longer have the stream of a method.
+    /// Waits until a caller may no longer have the stream of a method, which was opened with a reach.
     pub(super) async fn ended(
         &self,
         subject: Subject,
-        access: MethodAccess,
+        (access, reach): (MethodAccess, Reach),
         expires: Option<Instant>,
     ) -> End {
         let lost = async {
             tokio::time::sleep(UNWATCHED).await;
             let mut standing = self.watch(subject);
-            let lost = standing.wait_for(|standing| standing.end(access).is_some());
+            let lost = standing.wait_for(|standing| standing.end(access, reach).is_some());
             match lost.await {
-                Ok(standing) => standing.end(access).unwrap_or(End::Unknown),
+                Ok(standing) => standing.end(access, reach).unwrap_or(End::Unknown),
                 // Its task has panicked.
                 Err(_) => End::Unknown,
             }
@@ -132,7 +137,12 @@ impl Standings {
                 }
                 // It is no more the caller that it was before the first key.
                 Ok(_) => (Some(Standing::Lost(End::Unproven)), PAUSE),
-                Err(status) if status.code() == Code::Unauthenticated => {
+                Err(status)
+                    if matches!(
+                        status.code(),
+                        Code::Unauthenticated | Code::FailedPrecondition
+                    ) =>
+                {
                     (Some(Standing::Lost(End::Unproven)), PAUSE)
                 }
                 // While the registry is away, it makes no first key.

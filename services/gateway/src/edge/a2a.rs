@@ -18,11 +18,12 @@ mod stream;
 
 use axum::routing::{any, get, post};
 use axum::{Extension, Router};
-use grpc_kit::Calls;
-use http::HeaderMap;
+use http::{HeaderMap, Request, Response};
 use prost_reflect::MethodDescriptor;
 use serde_json::Value;
 use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
 
 use super::json_call::JsonCall;
 use super::method::content_type;
@@ -46,16 +47,19 @@ pub(super) fn routes(agent: &str, peers: &Peers) -> Router {
 }
 
 /// The caller of a request by HTTP: its access to the services, its headers and its address.
-#[derive(Clone, Debug)]
-struct A2aCaller {
-    calls: Calls,
+#[derive(Debug)]
+struct A2aCaller<S> {
+    calls: S,
     metadata: HeaderMap,
     /// The address that the caller reached.
     address: PublicAddress,
 }
 
-impl A2aCaller {
-    fn of(calls: Calls, headers: &HeaderMap, address: PublicAddress) -> Self {
+impl<S> A2aCaller<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Status>,
+{
+    fn of(calls: S, headers: &HeaderMap, address: PublicAddress) -> Self {
         let metadata = call::metadata(headers);
         Self {
             calls,

@@ -8,10 +8,9 @@ use axum::response::{IntoResponse, Response};
 use grpc_kit::{Calls, Failure};
 use http::{HeaderMap, HeaderName, header};
 use serde::Deserialize;
-use tonic::Status;
 
 use super::connect::http_error;
-use super::watch::{END, Follow};
+use super::watch::{END, Follow, METHOD};
 use super::{call, sse, websocket};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -32,14 +31,15 @@ pub(super) async fn answer(
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let invalid = |field: &str| {
-        let what = "is not a sequence; give a whole number from 0";
-        http_error(&Status::from(
-            Failure::invalid_fields().violation(field, what),
-        ))
+    let invalid = async |field: &str| {
+        let refused = calls.enter(METHOD, &headers).await.err();
+        http_error(&refused.unwrap_or_else(|| {
+            let what = "is not a sequence; give a whole number from 0";
+            Failure::invalid_fields().violation(field, what).into()
+        }))
     };
     let Ok(Query(Parameters { mut after_sequence })) = parameters else {
-        return invalid("after_sequence");
+        return invalid("after_sequence").await;
     };
     if let Some(id) = headers.get(LAST_EVENT_ID) {
         let id = id.to_str().unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) async fn answer(
             Ok(sequence) => after_sequence = sequence,
             // A client without one sends an empty one.
             Err(_) if id.is_empty() => {}
-            Err(_) => return invalid("metadata.last-event-id"),
+            Err(_) => return invalid("metadata.last-event-id").await,
         }
     }
     let follow = Follow {

@@ -8,11 +8,10 @@ use axum::{Extension, Json};
 use contracts::tavern::registry::v1::{IssueTicketResponse, LoginResponse};
 use core_types::{Clock, SystemClock};
 use grpc_kit::{Calls, Failure};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use prost_types::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use tonic::Status;
 
 use super::body;
 use super::connect::http_error;
@@ -74,11 +73,16 @@ pub(super) async fn ticket(
     Extension(calls): Extension<Calls>,
     request: Request,
 ) -> Response {
-    let held = credential::of(request.headers()).map(str::to_owned);
-    if let Err(refusal) = read(&Page::Own, request).await {
+    let headers = request.headers().clone();
+    if let Some(refusal) = refusal(&Page::Own, &headers) {
         return refusal;
     }
-    let issued = async { door.issue_ticket(&held?, calls.peer()).await };
+    let issued = async {
+        calls.knock("/v1/ticket", &headers).await?;
+        body::read(request.into_body(), MAX_REQUEST).await?;
+        let held = credential::of(&headers)?;
+        door.issue_ticket(held, calls.peer()).await
+    };
     match issued.await {
         Ok(IssueTicketResponse {
             ticket,
@@ -92,21 +96,28 @@ pub(super) async fn ticket(
     }
 }
 
-/// Reads the body of a request that a form cannot send, from a page of this server or from no page.
+/// Reads the body of a request that is not refused by its head.
 async fn read(page: &Page, request: Request) -> Result<axum::body::Bytes, Response> {
+    if let Some(refusal) = refusal(page, request.headers()) {
+        return Err(refusal);
+    }
+    let bytes = body::read(request.into_body(), MAX_REQUEST).await;
+    bytes.map_err(|status| http_error(&status))
+}
+
+/// Refuses a request that a form can send, and one from a page of another origin.
+fn refusal(page: &Page, headers: &HeaderMap) -> Option<Response> {
     if *page != Page::Own {
         let line = "pages of other origins have no login here; send a key as `authorization: Bearer KEY`\n";
-        return Err((StatusCode::FORBIDDEN, line).into_response());
+        return Some((StatusCode::FORBIDDEN, line).into_response());
     }
-    let kind = request.headers().get(header::CONTENT_TYPE);
-    let is_json = kind.is_none() || content_type(request.headers()) == "application/json";
-    let bytes = body::read(request.into_body(), MAX_REQUEST).await;
-    let bytes = bytes.map_err(|status: Status| http_error(&status))?;
+    let is_json =
+        !headers.contains_key(header::CONTENT_TYPE) || content_type(headers) == "application/json";
     match is_json {
-        true => Ok(bytes),
+        true => None,
         false => {
             let line = "a form may come from any web page; send JSON: curl --json '{...}'\n";
-            Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, line).into_response())
+            Some((StatusCode::UNSUPPORTED_MEDIA_TYPE, line).into_response())
         }
     }
 }

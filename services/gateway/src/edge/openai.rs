@@ -31,6 +31,9 @@ use tonic::{Extensions, Status};
 use self::completion::{Cancel, Run};
 use super::{body, call};
 
+/// The method that answers a chat completion.
+const INVOKE: &str = "/tavern.gateway.v1.GatewayService/InvokeText";
+
 /// The largest request: more than a turn takes, as clients send much that is ignored.
 const MAX_REQUEST: usize = 4 << 20;
 
@@ -47,13 +50,17 @@ pub(super) async fn complete(Extension(calls): Extension<Calls>, request: Reques
 
 async fn begin(calls: Calls, request: Request) -> Result<Response, Status> {
     let (parts, body) = request.into_parts();
-    let bytes = body::read(body, MAX_REQUEST).await?;
-    let asked = request::read(&bytes, &parts.headers)?;
+    let mut call = calls.enter(INVOKE, &parts.headers).await?;
+    let read = async {
+        let bytes = body::read(body, MAX_REQUEST).await?;
+        request::read(&bytes, &parts.headers)
+    };
+    let asked = call.read(read).await?;
     let invoke = with_metadata(asked.invoke, &parts.headers);
     // A client with a key of its own can request the answer again.
     let comes_back = !invoke.get_ref().request_id.is_empty();
     let cancel = (!comes_back).then(|| Cancel::by(calls.clone(), &parts.headers));
-    let records = GatewayServiceClient::new(calls).invoke_text(invoke).await?;
+    let records = GatewayServiceClient::new(call).invoke_text(invoke).await?;
     let run = Run {
         records: records.into_inner(),
         model: asked.model,

@@ -13,7 +13,8 @@ use contracts::tavern::run::v1::WatchRunRequest;
 use super::call::Answer;
 use super::{contract, frames};
 
-const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
+/// The method that follows a run.
+pub(super) const METHOD: &str = "/tavern.run.v1.RunService/WatchRun";
 const RESPONSE: &str = "tavern.run.v1.WatchRunResponse";
 
 /// The end of an id that marks the end of a run: a client that returns with it has received

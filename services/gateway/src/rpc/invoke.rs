@@ -177,7 +177,7 @@ impl GatewayRpc {
         let (text, conversation_id) = (calls.text.clone(), calls.conversation_id.clone());
         let profile_id = calls.scope.clone().unwrap_or_default().profile_id;
         let reading = check_calls(calls, self.max_text)?;
-        let parsed = self.read(&text, &reading).await?;
+        let parsed = self.read(context, &text, &reading).await?;
         let invocation = InvokeCallsRequest {
             request_id,
             parsed: Some(parsed),

@@ -8,6 +8,7 @@ use contracts::tavern::common::v1::ParsedText;
 use contracts::tavern::gateway::v1::{
     ParseTextRequest, ParseTextResponse, RenderCallRequest, RenderCallResponse,
 };
+use grpc_kit::CallContext;
 use serde_json::Value;
 use tonic::Status;
 
@@ -20,16 +21,18 @@ use crate::catalogues::Loaded;
 impl GatewayRpc {
     pub(super) async fn parse(
         &self,
+        context: &CallContext,
         request: ParseTextRequest,
     ) -> Result<ParseTextResponse, Status> {
         let (text, reading) = check_parse(request, self.max_text)?;
         Ok(ParseTextResponse {
-            parsed: Some(self.read(&text, &reading).await?),
+            parsed: Some(self.read(context, &text, &reading).await?),
         })
     }
 
     pub(super) async fn write_call(
         &self,
+        context: &CallContext,
         request: RenderCallRequest,
     ) -> Result<RenderCallResponse, Status> {
         let Writing {
@@ -38,7 +41,7 @@ impl GatewayRpc {
             dialect,
             tools,
         } = check_call(request)?;
-        let catalogue = self.load(tools).await?.catalogue;
+        let catalogue = self.load(context, tools).await?.catalogue;
         let written = render_call(&tool_id, &arguments, dialect, &catalogue);
         let mut problems = Problems::new();
         let text = written.unwrap_or_else(|error| {
@@ -53,9 +56,13 @@ impl GatewayRpc {
     }
 
     /// Returns the present tools that a text may call.
-    pub(super) async fn load(&self, tools: ToolSource) -> Result<Loaded, Status> {
+    pub(super) async fn load(
+        &self,
+        context: &CallContext,
+        tools: ToolSource,
+    ) -> Result<Loaded, Status> {
         match tools {
-            ToolSource::Registry(scope) => self.catalogues.load(scope).await,
+            ToolSource::Registry(scope) => self.catalogues.load(context.tenant(), scope).await,
             ToolSource::Caller(catalogue) => Ok(Loaded {
                 catalogue,
                 missing: Vec::new(),
@@ -67,18 +74,21 @@ impl GatewayRpc {
     /// registry's present tools.
     pub(super) async fn read(
         &self,
+        context: &CallContext,
         text: &str,
         reading: &TextOptions,
     ) -> Result<ParsedText, Status> {
+        let tenant = context.tenant();
         let mut catalogue = match &reading.tools {
-            ToolSource::Registry(scope) => self.catalogues.catalogue(scope.clone()).await?,
+            ToolSource::Registry(scope) => self.catalogues.catalogue(tenant, scope.clone()).await?,
             ToolSource::Caller(catalogue) => catalogue.clone(),
         };
         let mut parsed = parse(text, reading, &catalogue);
         if let ToolSource::Registry(scope) = &reading.tools
             && parsed.problems().any(|problem| names_no_tool(problem.code))
         {
-            catalogue = self.catalogues.load(scope.clone()).await?.catalogue;
+            let loaded = self.catalogues.load(tenant, scope.clone()).await?;
+            catalogue = loaded.catalogue;
             parsed = parse(text, reading, &catalogue);
         }
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));

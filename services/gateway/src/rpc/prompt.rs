@@ -6,7 +6,7 @@ use contracts::tavern::gateway::v1::{
     RenderGrammarRequest, RenderGrammarResponse, RenderToolsRequest, RenderToolsResponse,
     UnenforcedKeyword,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use tonic::Status;
 
 use super::GatewayRpc;
@@ -16,10 +16,11 @@ use crate::catalogues::Loaded;
 impl GatewayRpc {
     pub(super) async fn render(
         &self,
+        context: &CallContext,
         request: RenderToolsRequest,
     ) -> Result<RenderToolsResponse, Status> {
         let asked = check_render(request)?;
-        let Loaded { catalogue, missing } = self.load(asked.tools).await?;
+        let Loaded { catalogue, missing } = self.load(context, asked.tools).await?;
         let rendered = render_tools(&catalogue, asked.dialect, asked.language, asked.detail);
         let tool_ids = catalogue.tools().map(|tool| tool.id.clone()).collect();
         Ok(RenderToolsResponse {
@@ -32,10 +33,11 @@ impl GatewayRpc {
 
     pub(super) async fn write_grammar(
         &self,
+        context: &CallContext,
         request: RenderGrammarRequest,
     ) -> Result<RenderGrammarResponse, Status> {
         let asked = check_grammar(request)?;
-        let Loaded { catalogue, missing } = self.load(asked.tools).await?;
+        let Loaded { catalogue, missing } = self.load(context, asked.tools).await?;
         let grammar = render_grammar(
             &catalogue,
             asked.dialect,

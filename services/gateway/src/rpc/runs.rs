@@ -52,7 +52,7 @@ impl RunService for GatewayRpc {
             let page = response.into_inner();
             (page.runs, page.next_page_token)
         });
-        let (runs, next_page_token) = grpc_kit::run_list::merge_pages(&request, pages);
+        let (runs, next_page_token) = grpc_kit::run_list::merge_pages(&context, &request, pages);
         Ok(Response::new(ListRunsResponse {
             runs,
             next_page_token,

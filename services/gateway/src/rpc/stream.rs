@@ -13,7 +13,7 @@ use contracts::tavern::gateway::v1::{
     StreamTextResponse, StreamedCall, TextReleased,
 };
 use futures::stream::BoxStream;
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use tonic::{Status, Streaming};
 
 use super::GatewayRpc;
@@ -26,6 +26,7 @@ impl GatewayRpc {
     /// Reads the start and returns the stream of the findings after it.
     pub(super) async fn stream(
         &self,
+        context: &CallContext,
         mut requests: Streaming<StreamTextRequest>,
     ) -> Result<Answers, Status> {
         let first = requests.message().await?.and_then(|request| request.part);
@@ -33,7 +34,7 @@ impl GatewayRpc {
             return Err(misplaced("part", "must be the start in the first request"));
         };
         let reading = check_stream(start)?;
-        let catalogue = self.load(reading.tools).await?.catalogue;
+        let catalogue = self.load(context, reading.tools).await?.catalogue;
         let echo = Echo::new(reading.untrusted.iter().map(String::as_str));
         let mut parser = Parser::new(catalogue.clone(), reading.policy.clone());
         let most = self.max_text;

@@ -2,6 +2,8 @@
 
 use contracts::access::Role;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::door::{Guarded, RUN};
 use crate::edge::Answer;
@@ -74,7 +76,7 @@ async fn clients_of_a2a_are_answered_in_the_shape_of_their_binding() {
     let answer = answer.json();
     assert_eq!(
         (&answer["id"], &answer["error"]["code"]),
-        (&json!(7), &json!(-32000))
+        (&Value::Null, &json!(-32000))
     );
     let mine = format!("{headers}{}", bearer(&key));
     let answer = guarded
@@ -104,6 +106,157 @@ async fn clients_of_a2a_are_answered_in_the_shape_of_their_binding() {
         .await;
     assert_eq!(answer.status, 403);
     assert_eq!(answer.json()["error"]["status"], "PERMISSION_DENIED");
+}
+
+/// A request that cannot be read, and the status of its answer to a caller.
+struct Unreadable {
+    verb: &'static str,
+    path: &'static str,
+    headers: &'static str,
+    body: &'static [u8],
+    status: u16,
+}
+
+const fn unreadable(path: &'static str, headers: &'static str, body: &'static [u8]) -> Unreadable {
+    let verb = if body.is_empty() { "GET" } else { "POST" };
+    Unreadable {
+        verb,
+        path,
+        headers,
+        body,
+        status: 400,
+    }
+}
+
+/// A call by gRPC-Web whose message is not protobuf.
+const WEB: Unreadable = Unreadable {
+    status: 200,
+    ..unreadable(
+        PROFILES,
+        "content-type: application/grpc-web+proto\r\n",
+        &[0, 0, 0, 0, 1, 255],
+    )
+};
+
+/// A request by JSON-RPC, which reports its failures by 200.
+const JSON_RPC: Unreadable = Unreadable {
+    status: 200,
+    ..unreadable("/a2a", JSON, b"{")
+};
+
+/// A request in a compression that is not supported.
+const BROTLI: Unreadable = Unreadable {
+    status: 501,
+    ..unreadable(
+        PROFILES,
+        "content-type: application/json\r\ncontent-encoding: br\r\n",
+        b"x",
+    )
+};
+
+/// A request for a ticket that is too long.
+const LONG: Unreadable = Unreadable {
+    status: 429,
+    ..unreadable("/v1/ticket", JSON, &[b' '; 5_000])
+};
+
+const UNREADABLE: [Unreadable; 15] = [
+    WEB,
+    JSON_RPC,
+    unreadable(PROFILES, JSON, b"{"),
+    unreadable(PROFILES, JSON, b"{\"no_such_field\": 1}"),
+    unreadable(
+        PROFILES,
+        "content-type: application/json\r\ncontent-encoding: gzip\r\n",
+        b"x",
+    ),
+    BROTLI,
+    LONG,
+    unreadable(
+        PROFILES,
+        "content-type: application/json\r\nconnect-timeout-ms: x\r\n",
+        b"{}",
+    ),
+    unreadable(
+        "/tavern.agent.v1.ProfileService/ListProfiles?encoding=json&message=%7B",
+        "",
+        b"",
+    ),
+    unreadable(
+        "/tavern.agent.v1.ProfileService/ListProfiles?encoding=x",
+        "",
+        b"",
+    ),
+    unreadable("/v1/chat/completions", JSON, b"{"),
+    unreadable("/a2a/helper/message:send", JSON, b"{"),
+    unreadable(
+        "/a2a/helper/message:send",
+        "content-type: text/plain\r\n",
+        b"{}",
+    ),
+    unreadable("/a2a/helper/tasks?pageSize=x", "", b""),
+    unreadable("/v1/runs/turn_1/events?after_sequence=x", "", b""),
+];
+
+#[tokio::test]
+async fn a_request_without_a_key_is_refused_before_it_is_read() {
+    let guarded = Guarded::start().await;
+    let key = guarded.identities.key("ada", Role::Admin);
+    for request in UNREADABLE {
+        let Unreadable {
+            verb,
+            path,
+            headers,
+            body,
+            status,
+        } = request;
+        let what = format!("{verb} {path} {headers}");
+        let answer = guarded.send(verb, path, headers, body).await;
+        match path == PROFILES && headers.contains("grpc-web") {
+            true => assert!(answer.head.contains("grpc-status: 16"), "{what}"),
+            false => assert_eq!(answer.status, 401, "{what}: {}", answer.text()),
+        }
+        let mine = format!("{headers}{}", bearer(&key));
+        let answer = guarded.send(verb, path, &mine, body).await;
+        assert_eq!(answer.status, status, "{what}: {}", answer.text());
+        assert!(!answer.head.contains("grpc-status: 16"), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_ends_when_its_key_is_revoked_while_it_is_read() {
+    let guarded = Guarded::start().await;
+    let key = guarded.identities.key("ada", Role::Admin);
+    guarded.identities.key("bea", Role::Admin);
+    let mut client = TcpStream::connect(guarded.address).await.unwrap();
+    let (host, mine) = (guarded.address, bearer(&key));
+    let head = format!(
+        "POST {PROFILES} HTTP/1.1\r\nhost: {host}\r\n{JSON}{mine}content-length: 2\r\n\r\n{{"
+    );
+    client.write_all(head.as_bytes()).await.unwrap();
+    while guarded.identities.resolved() == 0 {
+        tokio::task::yield_now().await;
+    }
+    guarded.identities.revoke("ada");
+    let mut answer = [0; 12];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 401");
+    assert!(guarded.seen.take().is_empty());
+}
+
+#[tokio::test]
+async fn a_stream_of_connect_without_a_key_is_refused_before_it_is_read() {
+    let guarded = Guarded::start().await;
+    let key = guarded.identities.key("ada", Role::Admin);
+    let headers = "content-type: application/connect+json\r\n";
+    let mine = format!("{headers}{}", bearer(&key));
+    let watch = "/tavern.run.v1.RunService/WatchRun";
+    for (headers, code) in [(headers, "unauthenticated"), (&mine, "invalid_argument")] {
+        // The message after the head is not JSON.
+        let answer = guarded.send("POST", watch, headers, b"\0\0\0\0\x01{").await;
+        let end: Value = serde_json::from_slice(&answer.body[5..]).unwrap();
+        assert_eq!(end["error"]["code"], code, "{end}");
+    }
 }
 
 #[tokio::test]

@@ -77,6 +77,13 @@ impl IdentityDouble {
     }
 }
 
+/// Returns the permissions for the installation, which administrators have.
+fn system_permissions(roles: &[Role]) -> Vec<String> {
+    let administers = roles.contains(&Role::Admin);
+    let all = Role::Admin.permissions().iter().filter(|_| administers);
+    all.map(|right| right.name().to_owned()).collect()
+}
+
 impl State {
     fn caller(&self, principal: &str) -> Option<proto::Caller> {
         let roles = self.roles.get(principal)?;
@@ -85,6 +92,7 @@ impl State {
             principal: principal.to_owned(),
             roles: roles.iter().map(|role| role.name().to_owned()).collect(),
             permissions: permissions.map(|right| right.name().to_owned()).collect(),
+            system_permissions: system_permissions(roles),
             key_id: format!("{principal}1"),
             ..proto::Caller::default()
         })
@@ -96,6 +104,7 @@ impl State {
             return Some(proto::Caller {
                 principal: "local".to_owned(),
                 permissions: permissions.map(|right| right.name().to_owned()).collect(),
+                system_permissions: system_permissions(&[Role::Admin]),
                 open: true,
                 ..proto::Caller::default()
             });

@@ -13,4 +13,5 @@ mod guard;
 mod identities;
 mod matrix;
 mod socket;
+mod tenants;
 mod witness;

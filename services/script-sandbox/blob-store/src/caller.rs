@@ -1,31 +1,57 @@
 //! The owner of a blob.
 
+use core_types::Tenant;
+
 use crate::digest::BlobDigest;
 
 /// The owner of blobs, in a form that is a valid file name whatever the caller's name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Caller(String);
+pub struct Caller {
+    tenant: Tenant,
+    /// The name of its directory: a digest, after `<tenant>.` for tenants other than the default one.
+    directory: String,
+}
 
 impl Caller {
     /// The number of characters of the name's digest that distinguish callers.
     const CHARACTERS: usize = 40;
 
-    /// The caller of this name; the empty name is a caller like any other.
-    pub fn named(name: &str) -> Self {
+    /// The caller of this name among those of a tenant; the empty name is a caller like any other.
+    pub fn named(tenant: Tenant, name: &str) -> Self {
         let mut text = BlobDigest::of(name.as_bytes()).to_string();
         text.truncate(Self::CHARACTERS);
-        Self(text)
+        let directory = match tenant.is_default() {
+            true => text,
+            false => format!("{tenant}.{text}"),
+        };
+        Self { tenant, directory }
     }
 
     /// Parses the name of a caller's directory.
     pub(crate) fn from_directory(name: &str) -> Option<Self> {
         let plain = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        (name.len() == Self::CHARACTERS && name.bytes().all(plain)).then(|| Self(name.to_owned()))
+        let (tenant, text) = match name.split_once('.') {
+            None => (Tenant::DEFAULT, name),
+            Some((tenant, text)) => {
+                let tenant = Tenant::new(tenant).ok()?;
+                (Some(tenant).filter(|tenant| !tenant.is_default())?, text)
+            }
+        };
+        let is_digest = text.len() == Self::CHARACTERS && text.bytes().all(plain);
+        is_digest.then(|| Self {
+            tenant,
+            directory: name.to_owned(),
+        })
     }
 
     /// The name of the caller's directory.
     pub(crate) fn directory(&self) -> &str {
-        &self.0
+        &self.directory
+    }
+
+    /// The tenant.
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.tenant
     }
 }
 
@@ -36,11 +62,25 @@ mod tests {
     #[test]
     fn every_caller_has_a_directory_that_is_a_plain_name() {
         for name in ["", "..", "a/b", "alice", "Alice", &"x".repeat(10_000)] {
-            let caller = Caller::named(name);
-            let again = Caller::from_directory(caller.directory());
-            assert_eq!(again, Some(caller), "{name}");
+            let own = Caller::named(Tenant::DEFAULT, name);
+            let other = Caller::named(Tenant::new("acme").unwrap(), name);
+            assert_ne!(own, other);
+            for caller in [own, other] {
+                assert!(!caller.directory().contains('/'), "{name}");
+                let again = Caller::from_directory(caller.directory());
+                assert_eq!(again, Some(caller), "{name}");
+            }
         }
-        assert_ne!(Caller::named("alice"), Caller::named("Alice"));
+        let own = |name| Caller::named(Tenant::DEFAULT, name);
+        assert_ne!(own("alice"), own("Alice"));
+        let digest = own("").directory().to_owned();
+        for name in [
+            format!("default.{digest}"),
+            format!("A.{digest}"),
+            "acme.".to_owned(),
+        ] {
+            assert_eq!(Caller::from_directory(&name), None, "{name}");
+        }
         assert_eq!(Caller::from_directory("incoming"), None);
     }
 }

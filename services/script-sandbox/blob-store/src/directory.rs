@@ -1,4 +1,5 @@
-//! Blobs on disk: `<caller>/<digest>-<size>`, and `incoming/` for incomplete ones.
+//! Blobs on disk: `<caller>/<digest>-<size>`, and `incoming/` for incomplete ones. The name of a caller of a tenant
+//! other than the default one begins with the tenant.
 //!
 //! The directory is held open and all files are reached beneath it. A blob appears by one rename,
 //! so that a crash leaves either the whole blob or a file in `incoming/`, which the next start

@@ -21,17 +21,30 @@ pub enum BlobError {
         /// The number of bytes received or announced.
         observed: u64,
     },
-    /// No room, even without everything that may be evicted.
+    /// The budget of the caller has no room, even without everything that may be evicted.
     #[error(
-        "limit reached: bytes in blobs of {whose} (maximum {maximum}); blobs in use are not evicted"
+        "limit reached: bytes in blobs of one caller (maximum {maximum}); blobs in use are not evicted"
     )]
     NoRoom {
-        /// The owner of the exhausted budget.
-        whose: &'static str,
         /// The budget.
         maximum: u64,
-        /// The bytes that would be in use with this blob.
+        /// The bytes of the caller that would be in use with this blob.
         observed: u64,
+    },
+    /// The store has no room, even without everything that may be evicted. The number of bytes in it is not for callers:
+    /// most are of others.
+    #[error(
+        "limit reached: bytes in blobs of all callers together (maximum {maximum}); blobs in use are not evicted"
+    )]
+    Full {
+        /// The size of the store.
+        maximum: u64,
+    },
+    /// The tenant has no room.
+    #[error("limit reached: bytes in blobs of the tenant (maximum {maximum})")]
+    TenantFull {
+        /// The bound of the tenant.
+        maximum: u64,
     },
     /// The content does not match the announced digest.
     #[error("content has the digest {observed}")]

@@ -75,6 +75,10 @@ impl Incoming {
         if expected.is_some_and(|expected| expected != digest) {
             return Err(BlobError::OtherContent { observed: digest });
         }
+        if self.size == 0 {
+            // An empty blob takes a block as well, which no piece has reserved.
+            self.inner.enlarge(&mut self.reservation, 0)?;
+        }
         // The bytes are on the disk before they have a name there.
         self.file.sync_data()?;
         let key = Key::new(&self.caller, digest);

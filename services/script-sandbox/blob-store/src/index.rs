@@ -7,6 +7,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use core_types::Tenant;
+
 use crate::{
     caller::Caller,
     digest::BlobDigest,
@@ -26,6 +28,7 @@ pub(crate) struct Index {
     /// All blobs by their last use, the oldest first.
     order: BTreeMap<u64, Key>,
     callers: HashMap<Caller, Account>,
+    tenants: HashMap<Tenant, TenantAccount>,
     /// Bytes of all blobs, stored or being received.
     bytes: u64,
     /// The number of the next use.
@@ -47,6 +50,13 @@ struct Account {
     order: BTreeMap<u64, BlobDigest>,
 }
 
+/// The blobs of one tenant.
+#[derive(Debug, Default)]
+struct TenantAccount {
+    bytes: u64,
+    order: BTreeMap<u64, Key>,
+}
+
 /// Reservation for a blob that is being received. It must be returned by [`Index::release`] or
 /// turned into a blob by [`Index::settle`].
 #[derive(Debug)]
@@ -64,6 +74,10 @@ impl Reservation {
             size: 0,
             charged: 0,
         }
+    }
+
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.caller.tenant()
     }
 }
 
@@ -91,6 +105,7 @@ impl Index {
             entries: HashMap::new(),
             order: BTreeMap::new(),
             callers: HashMap::new(),
+            tenants: HashMap::new(),
             bytes: 0,
             next: 0,
         }
@@ -103,17 +118,23 @@ impl Index {
     }
 
     /// Enlarges `room` by `bytes`. The oldest blobs are evicted for it, of the same caller if that
-    /// caller's budget is used up, otherwise of any; none that is in use.
-    pub(crate) fn enlarge(&mut self, room: &mut Reservation, bytes: u64) -> Enlarged {
+    /// caller's budget is used up, otherwise of the tenant that has most bytes; none that is in use.
+    /// None is evicted for the bound of the tenant, `most`.
+    pub(crate) fn enlarge(
+        &mut self,
+        room: &mut Reservation,
+        bytes: u64,
+        most: Option<u64>,
+    ) -> Enlarged {
         let mut gone = Vec::new();
-        let fits = self.try_enlarge(room, bytes, &mut gone);
+        let fits = self.try_enlarge(room, (bytes, most), &mut gone);
         Enlarged { gone, fits }
     }
 
     fn try_enlarge(
         &mut self,
         room: &mut Reservation,
-        bytes: u64,
+        (bytes, most): (u64, Option<u64>),
         gone: &mut Vec<(Key, u64)>,
     ) -> Result<(), BlobError> {
         let size = room.size.saturating_add(bytes);
@@ -127,18 +148,20 @@ impl Index {
         while self.of(&room.caller) + more > self.per_caller {
             let oldest = self.oldest_of(&room.caller);
             self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
-                whose: "one caller",
                 maximum: self.per_caller,
                 observed: self.of(&room.caller) + more,
             })?;
         }
+        if let Some(maximum) = most
+            && more > 0
+            && self.of_tenant(room.caller.tenant()) + more > maximum
+        {
+            return Err(BlobError::TenantFull { maximum });
+        }
         while self.bytes + more > self.total {
-            let oldest = self.oldest();
-            self.let_go(oldest, gone).ok_or(BlobError::NoRoom {
-                whose: "all callers together",
-                maximum: self.total,
-                observed: self.bytes + more,
-            })?;
+            let (oldest, maximum) = (self.oldest(), self.total);
+            self.let_go(oldest, gone)
+                .ok_or(BlobError::Full { maximum })?;
         }
         self.charge(&room.caller, more);
         room.charged += more;
@@ -193,10 +216,7 @@ impl Index {
         let (before, size) = (entry.use_number, entry.size);
         entry.used = now;
         entry.use_number = self.next;
-        self.order.remove(&before);
-        if let Some(account) = self.callers.get_mut(&key.caller) {
-            account.order.remove(&before);
-        }
+        self.leave_order(key, before);
         self.enter_order(key);
         Some(size)
     }
@@ -204,10 +224,7 @@ impl Index {
     /// Forgets a blob; returns its size.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<u64> {
         let entry = self.entries.remove(key)?;
-        self.order.remove(&entry.use_number);
-        if let Some(account) = self.callers.get_mut(&key.caller) {
-            account.order.remove(&entry.use_number);
-        }
+        self.leave_order(key, entry.use_number);
         self.discharge(&key.caller, charge(entry.size));
         Some(entry.size)
     }
@@ -240,7 +257,57 @@ impl Index {
         self.order.insert(self.next, key.clone());
         let account = self.callers.entry(key.caller.clone()).or_default();
         account.order.insert(self.next, key.digest);
+        let tenant = self.tenants.entry(key.caller.tenant()).or_default();
+        tenant.order.insert(self.next, key.clone());
         self.next += 1;
+    }
+
+    fn leave_order(&mut self, key: &Key, use_number: u64) {
+        self.order.remove(&use_number);
+        if let Some(account) = self.callers.get_mut(&key.caller) {
+            account.order.remove(&use_number);
+        }
+        if let Some(tenant) = self.tenants.get_mut(&key.caller.tenant()) {
+            tenant.order.remove(&use_number);
+        }
+    }
+
+    /// Returns the bytes of each tenant, stored or being received.
+    pub(crate) fn bytes_by_tenant(&self) -> Vec<(Tenant, u64)> {
+        let tenants = self.tenants.iter();
+        tenants
+            .map(|(tenant, account)| (*tenant, account.bytes))
+            .collect()
+    }
+
+    /// Returns the first blobs of a tenant that are not in use, with their sizes.
+    pub(crate) fn free_of(&self, tenant: Tenant, most: usize) -> Vec<(Key, u64)> {
+        let keys = self
+            .tenants
+            .get(&tenant)
+            .into_iter()
+            .flat_map(|account| account.order.values());
+        let free = keys.filter(|key| self.is_free(key));
+        let sized = free.filter_map(|key| Some((key.clone(), self.entries.get(key)?.size)));
+        sized.take(most).collect()
+    }
+
+    /// Returns the number of blobs of a tenant; one more while some are being received.
+    pub(crate) fn count_of(&self, tenant: Tenant) -> u64 {
+        let Some(account) = self.tenants.get(&tenant) else {
+            return 0;
+        };
+        let sizes = account
+            .order
+            .values()
+            .filter_map(|key| self.entries.get(key));
+        let stored: u64 = sizes.map(|entry| charge(entry.size)).sum();
+        account.order.len() as u64 + u64::from(account.bytes > stored)
+    }
+
+    fn of_tenant(&self, tenant: Tenant) -> u64 {
+        let account = self.tenants.get(&tenant);
+        account.map_or(0, |account| account.bytes)
     }
 
     fn of(&self, caller: &Caller) -> u64 {
@@ -250,6 +317,7 @@ impl Index {
     fn charge(&mut self, caller: &Caller, bytes: u64) {
         self.bytes += bytes;
         self.callers.entry(caller.clone()).or_default().bytes += bytes;
+        self.tenants.entry(caller.tenant()).or_default().bytes += bytes;
     }
 
     fn discharge(&mut self, caller: &Caller, bytes: u64) {
@@ -260,14 +328,27 @@ impl Index {
                 self.callers.remove(caller);
             }
         }
+        if let Some(tenant) = self.tenants.get_mut(&caller.tenant()) {
+            tenant.bytes = tenant.bytes.saturating_sub(bytes);
+            if tenant.bytes == 0 {
+                self.tenants.remove(&caller.tenant());
+            }
+        }
     }
 
     fn is_free(&self, key: &Key) -> bool {
         self.entries.get(key).is_some_and(|entry| entry.pins == 0)
     }
 
+    /// The blob that was not used for the longest time, of the tenant with most bytes that has one which is not in use.
     fn oldest(&self) -> Option<Key> {
-        self.order.values().find(|key| self.is_free(key)).cloned()
+        let mut tenants: Vec<&TenantAccount> = self.tenants.values().collect();
+        tenants.sort_by_key(|tenant| std::cmp::Reverse(tenant.bytes));
+        let mut oldest = tenants.into_iter().filter_map(|tenant| {
+            let mut keys = tenant.order.values();
+            keys.find(|key| self.is_free(key)).cloned()
+        });
+        oldest.next()
     }
 
     fn oldest_of(&self, caller: &Caller) -> Option<Key> {
@@ -302,14 +383,22 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
+    /// Reads `tenant/name`, or a name of the default tenant.
+    fn named(caller: &str) -> Caller {
+        match caller.split_once('/') {
+            None => Caller::named(Tenant::DEFAULT, caller),
+            Some((tenant, name)) => Caller::named(Tenant::new(tenant).unwrap(), name),
+        }
+    }
+
     fn key(caller: &str, content: &str) -> Key {
-        Key::new(&Caller::named(caller), BlobDigest::of(content.as_bytes()))
+        Key::new(&named(caller), BlobDigest::of(content.as_bytes()))
     }
 
     /// Stores a blob of some blocks and releases it; returns the blobs evicted for it.
     fn put(index: &mut Index, caller: &str, content: &str, blocks: u64, now: u64) -> Vec<Key> {
-        let mut room = Reservation::none(Caller::named(caller));
-        let enlarged = index.enlarge(&mut room, blocks * BLOCK);
+        let mut room = Reservation::none(named(caller));
+        let enlarged = index.enlarge(&mut room, blocks * BLOCK, None);
         enlarged.fits.unwrap();
         let key = key(caller, content);
         index.settle(&mut room, key.digest, at(now));
@@ -343,25 +432,39 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_pushes_nothing_of_a_smaller_one_out() {
+        let mut index = index(4, 4);
+        put(&mut index, "a/x", "old", 1, 0);
+        for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+            put(&mut index, "b/x", name, 1, 1 + number as u64);
+        }
+        // Whatever names its callers have.
+        assert_eq!(put(&mut index, "b/y", "d", 1, 5), [key("b/x", "a")]);
+        assert!(index.touch(&key("a/x", "old"), at(6)).is_some());
+        // The smaller one takes of the larger one.
+        assert_eq!(put(&mut index, "a/x", "new", 1, 7), [key("b/x", "b")]);
+        assert!(index.touch(&key("b/x", "old"), at(8)).is_none());
+    }
+
+    #[test]
     fn what_is_in_use_stays_and_the_reason_for_no_room_is_reported() {
         let mut index = index(4, 2);
         put(&mut index, "x", "a", 1, 0);
         put(&mut index, "x", "b", 1, 0);
         index.pin(&key("x", "a"), at(1)).unwrap();
         index.pin(&key("x", "b"), at(1)).unwrap();
-        let mut room = Reservation::none(Caller::named("x"));
-        let fits = index.enlarge(&mut room, 1).fits;
+        let mut room = Reservation::none(named("x"));
+        let fits = index.enlarge(&mut room, 1, None).fits;
         assert!(matches!(
             fits,
             Err(BlobError::NoRoom {
-                whose: "one caller",
                 maximum: 8192,
                 observed: 12288
             })
         ));
         assert!(index.take_aged(at(1000)).is_empty());
         index.unpin(&key("x", "b"));
-        assert!(index.enlarge(&mut room, 1).fits.is_ok());
+        assert!(index.enlarge(&mut room, 1, None).fits.is_ok());
         index.release(&mut room);
         assert_eq!(index.bytes, BLOCK);
     }
@@ -369,31 +472,42 @@ mod tests {
     #[test]
     fn room_that_is_being_filled_counts_for_its_caller_and_for_all() {
         let mut index = index(3, 2);
-        let mut rooms = [
-            Reservation::none(Caller::named("x")),
-            Reservation::none(Caller::named("y")),
-        ];
+        let mut rooms = [Reservation::none(named("x")), Reservation::none(named("y"))];
         for room in &mut rooms {
-            index.enlarge(room, BLOCK).fits.unwrap();
+            index.enlarge(room, BLOCK, None).fits.unwrap();
             // The rest of an allocated block is free.
-            index.enlarge(room, 0).fits.unwrap();
+            index.enlarge(room, 0, None).fits.unwrap();
         }
-        assert!(index.enlarge(&mut rooms[0], 1).fits.is_ok());
-        let fits = index.enlarge(&mut rooms[1], 1).fits;
-        assert!(matches!(
-            fits,
-            Err(BlobError::NoRoom {
-                whose: "all callers together",
-                ..
-            })
-        ));
-        let large = index.enlarge(&mut rooms[0], 2 * BLOCK).fits;
+        assert!(index.enlarge(&mut rooms[0], 1, None).fits.is_ok());
+        let fits = index.enlarge(&mut rooms[1], 1, None).fits;
+        assert!(matches!(fits, Err(BlobError::Full { maximum: 12288 })));
+        let large = index.enlarge(&mut rooms[0], 2 * BLOCK, None).fits;
         assert!(matches!(
             large,
             Err(BlobError::TooLarge { maximum: 8192, .. })
         ));
         rooms.iter_mut().for_each(|room| index.release(room));
         assert_eq!((index.bytes, index.callers.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_bound_of_a_tenant_is_over_all_its_callers_and_evicts_nothing() {
+        let mut index = index(9, 9);
+        put(&mut index, "a/x", "old", 1, 0);
+        put(&mut index, "b/x", "old", 4, 0);
+        let mut room = Reservation::none(named("a/y"));
+        let enlarged = index.enlarge(&mut room, BLOCK, Some(2 * BLOCK));
+        assert!(enlarged.fits.is_ok() && enlarged.gone.is_empty());
+        let enlarged = index.enlarge(&mut room, 1, Some(2 * BLOCK));
+        let full = enlarged.fits.unwrap_err();
+        assert!(matches!(full, BlobError::TenantFull { maximum: 8192 }));
+        assert!(enlarged.gone.is_empty());
+        // A bound below the present use refuses only more.
+        assert!(index.enlarge(&mut room, 0, Some(0)).fits.is_ok());
+        let acme = named("a/x").tenant();
+        assert_eq!(index.count_of(acme), 2);
+        index.release(&mut room);
+        assert_eq!(index.count_of(acme), 1);
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! The state that all clones of a store share: the index in memory and the directory on disk.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
+use core_types::Tenant;
+
 use crate::{
+    bounds::Bounds,
     directory::{Directory, FileName},
     error::BlobError,
     index::{Index, Reservation},
@@ -26,6 +29,7 @@ pub struct BlobInfo {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) settings: BlobSettings,
+    pub(crate) bounds: Arc<dyn Bounds>,
     pub(crate) directory: Directory,
     /// Locked for a change together with the one system call that makes it true on disk, so that
     /// the two never differ; never while content is read or written.
@@ -49,7 +53,8 @@ impl Inner {
     pub(crate) fn enlarge(&self, room: &mut Reservation, bytes: u64) -> Result<(), BlobError> {
         self.sweep();
         let mut index = self.index();
-        let outcome = index.enlarge(room, bytes);
+        let most = self.bounds.most(room.tenant());
+        let outcome = index.enlarge(room, bytes, most);
         self.remove_all(&outcome.gone);
         outcome.fits
     }
@@ -66,6 +71,16 @@ impl Inner {
             size,
             time_to_live: self.settings.time_to_live,
         })
+    }
+
+    /// Removes at most `most` blobs of a tenant that are not in use, and returns the number of those that are left.
+    pub(crate) fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, BlobError> {
+        let mut index = self.index();
+        for (key, size) in index.free_of(tenant, most) {
+            self.directory.remove(&FileName::new(&key, size))?;
+            index.remove(&key);
+        }
+        Ok(index.count_of(tenant))
     }
 
     /// Called with the index locked.

@@ -1,12 +1,14 @@
 //! Content kept by its digest.
 //!
-//! Each caller has a store of its own, so that a digest does not reveal the blobs of other callers.
+//! Each caller has a store of its own, so that a digest does not reveal the blobs of other callers,
+//! and belongs to a tenant.
 //! The store is bounded in bytes, in all and for each caller, and blobs expire: `index` decides
 //! that in memory, `directory` carries it out on disk, `incoming` receives a new blob and `pinned`
 //! keeps a blob that is in use.
 //!
 //! Everything here blocks, if briefly; an async caller goes through `spawn_blocking`.
 
+mod bounds;
 mod caller;
 mod digest;
 mod directory;
@@ -19,6 +21,7 @@ mod pinned;
 mod settings;
 mod store;
 
+pub use bounds::Bounds;
 pub use caller::Caller;
 pub use digest::BlobDigest;
 pub use directory::{claim, claim_left, claim_new};

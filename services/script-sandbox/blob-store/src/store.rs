@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
+use core_types::Tenant;
+
 use crate::{
+    bounds::{Bounds, Unbounded},
     caller::Caller,
     digest::BlobDigest,
     directory::Directory,
@@ -33,6 +36,17 @@ impl BlobStore {
     /// # Errors
     /// Fails when the directory cannot be made, read or written, or another process uses it.
     pub fn open(settings: &BlobSettings) -> Result<Self, OpenError> {
+        Self::open_bounded(settings, Arc::new(Unbounded))
+    }
+
+    /// Does the same with bounds of tenants.
+    ///
+    /// # Errors
+    /// As [`BlobStore::open`].
+    pub fn open_bounded(
+        settings: &BlobSettings,
+        bounds: Arc<dyn Bounds>,
+    ) -> Result<Self, OpenError> {
         let directory = Directory::open(&settings.directory)?;
         let mut index = Index::new(settings);
         for found in directory.scan()? {
@@ -41,6 +55,7 @@ impl BlobStore {
         let blobs = Self {
             inner: Arc::new(Inner {
                 settings: settings.clone(),
+                bounds,
                 directory,
                 index: Mutex::new(index),
             }),
@@ -93,6 +108,19 @@ impl BlobStore {
     /// Describes a blob, which counts as a use; `None` if it does not exist.
     pub fn stat(&self, caller: &Caller, digest: BlobDigest) -> Option<BlobInfo> {
         self.inner.touch(&Key::new(caller, digest))
+    }
+
+    /// Returns the bytes of each tenant that has some, stored or being received, in whole blocks of 4 KiB.
+    pub fn bytes_by_tenant(&self) -> Vec<(Tenant, u64)> {
+        self.inner.index().bytes_by_tenant()
+    }
+
+    /// Removes at most `most` blobs of a tenant that are not in use, and returns the number of those that are left.
+    ///
+    /// # Errors
+    /// The disk fails; a repeat continues.
+    pub fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, BlobError> {
+        self.inner.remove_of(tenant, most)
     }
 }
 

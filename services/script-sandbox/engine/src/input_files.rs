@@ -31,7 +31,7 @@ impl HeldBlobs {
     /// # Errors
     /// The files whose blobs are missing or damaged, by their positions in the request.
     pub fn of(script: &Script, blobs: &BlobStore) -> Result<Self, Vec<(usize, BlobError)>> {
-        let caller = Caller::named(&script.owner.name());
+        let caller = Caller::named(script.owner.principal().tenant(), &script.owner.name());
         let mut held = HashMap::new();
         let mut absent = Vec::new();
         for (place, file) in script.files.iter().enumerate() {

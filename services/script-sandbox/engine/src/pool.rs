@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use core_types::Tenant;
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinHandle,
@@ -133,11 +134,17 @@ impl Pool {
         }
     }
 
-    /// The state of the waiting interpreters of a runtime.
-    pub fn state(&self, runtime: &str) -> PoolState {
+    /// The state of the waiting interpreters of a runtime, among them those for the paths that a tenant has chosen; of
+    /// all tenants if none is named.
+    pub fn state(&self, runtime: &str, tenant: Option<Tenant>) -> PoolState {
         let entries = self.inner.entries();
         let mut state = PoolState::default();
-        for entry in entries.iter().filter(|it| it.order.profile.name == runtime) {
+        let counts = |it: &&PoolEntry| {
+            let is_seen =
+                tenant.is_none() || it.order.tenant.is_none() || it.order.tenant == tenant;
+            is_seen && it.order.profile.name == runtime
+        };
+        for entry in entries.iter().filter(counts) {
             state.ready += entry.waiting();
             state.target += entry.sizer.target();
             if state.problem.is_empty() {
@@ -145,6 +152,21 @@ impl Pool {
             }
         }
         state
+    }
+
+    /// Ends the interpreters that wait for paths which a tenant has chosen, and forgets the paths.
+    pub fn forget(&self, tenant: Tenant) {
+        let mut entries = self.inner.entries();
+        for entry in entries
+            .iter_mut()
+            .filter(|entry| entry.order.tenant == Some(tenant))
+        {
+            for warm in entry.ready.drain(..) {
+                tokio::spawn(warm.retire());
+            }
+        }
+        // One for which an interpreter is being started is needed until it is there.
+        entries.retain(|entry| entry.order.tenant != Some(tenant) || entry.starting > 0);
     }
 
     /// Ends all waiting interpreters, and waits until all have ended.
@@ -175,7 +197,9 @@ impl SharedPool {
     /// script.
     fn ask(&self, runtime: &Runtime, path: String, script: &Script) -> Option<WarmInterpreter> {
         let mut entries = self.entries();
-        let entry = self.entry(&mut entries, runtime, path)?;
+        let usual = path == format!("main{}", runtime.profile.file_suffix);
+        let tenant = (!usual).then(|| script.owner.principal().tenant());
+        let entry = self.entry(&mut entries, runtime, path, tenant)?;
         entry.sizer.asked(entry.waiting(), Instant::now());
         self.asked.notify_one();
         while let Some(mut warm) = entry.ready.pop_front() {
@@ -197,23 +221,35 @@ impl SharedPool {
         entries: &'a mut Vec<PoolEntry>,
         runtime: &Runtime,
         path: String,
+        tenant: Option<Tenant>,
     ) -> Option<&'a mut PoolEntry> {
         let name = &runtime.profile.name;
-        if let Some(found) = entries.iter().position(|entry| entry.is(name, &path)) {
+        if let Some(found) = entries
+            .iter()
+            .position(|entry| entry.is(name, &path, tenant))
+        {
             return entries.get_mut(found);
         }
-        if entries.len() >= MAX_ENTRIES {
+        let chosen = |entry: &PoolEntry| entry.order.tenant.is_some();
+        let count = entries.iter().filter(|entry| chosen(entry)).count();
+        if tenant.is_some() && count >= MAX_ENTRIES {
             let unused = entries.iter().enumerate().filter(|(_, entry)| {
-                entry.sizer.target() == 0 && entry.ready.is_empty() && entry.starting == 0
+                chosen(entry)
+                    && entry.sizer.target() == 0
+                    && entry.ready.is_empty()
+                    && entry.starting == 0
             });
             let oldest = unused.min_by_key(|(_, entry)| entry.sizer.last_asked());
             let (oldest, _) = oldest?;
             entries.swap_remove(oldest);
         }
-        let usual = path == format!("main{}", runtime.profile.file_suffix);
-        let hesitation = if usual { 1 } else { HESITATION };
+        let hesitation = match tenant {
+            None => 1,
+            Some(_) => HESITATION,
+        };
         entries.push(PoolEntry {
             order: PoolKey {
+                tenant,
                 warm: runtime.profile.warm.clone()?,
                 profile: runtime.profile.clone(),
                 interpreter: runtime.interpreter.clone().ok()?,
@@ -231,8 +267,10 @@ impl SharedPool {
 }
 
 impl PoolEntry {
-    fn is(&self, runtime: &str, script_path: &str) -> bool {
-        self.order.profile.name == runtime && self.order.script_path == script_path
+    fn is(&self, runtime: &str, script_path: &str, tenant: Option<Tenant>) -> bool {
+        self.order.tenant == tenant
+            && self.order.profile.name == runtime
+            && self.order.script_path == script_path
     }
 
     fn waiting(&self) -> u32 {

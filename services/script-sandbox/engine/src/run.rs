@@ -124,7 +124,9 @@ async fn gather(
     if !seen.all_gone {
         return Some(Collected::not_ended());
     }
-    let (blobs, caller) = (tools.blobs.clone(), Caller::named(&script.owner.name()));
+    let tenant = script.owner.principal().tenant();
+    let caller = Caller::named(tenant, &script.owner.name());
+    let blobs = tools.blobs.clone();
     let collecting = tokio::task::spawn_blocking(move || {
         let work = work.open()?;
         let collection = Collection {

@@ -240,6 +240,7 @@ impl Record {
 
     fn record(&self, event: &'static str, facts: &Facts) {
         let usage = facts.usage.as_ref();
+        let tenant = self.owner.principal().tenant();
         // Strings are written with escapes, as only displayed values are not.
         tracing::info!(
             target: telemetry::AUDIT_TARGET,
@@ -252,6 +253,7 @@ impl Record {
             unit = facts.reached.map(|reached| reached.unit),
             code = facts.code,
             reason = facts.reason.map(tracing::field::debug),
+            tenant = some(tenant.as_str()).filter(|_| !tenant.is_default()),
             principal = some(self.owner.principal().recorded()),
             caller_id = self.owner.caller_id(),
             request_id = some(&self.request_id),
@@ -321,6 +323,8 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
         Refusal::Busy { .. } => Some("overloaded"),
         Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
+        Refusal::TenantLimit { .. } => Some("tenant_limit"),
+        Refusal::TenantClosed(_) => Some("tenant_closed"),
         Refusal::Lost => Some("lost"),
         Refusal::ShutDown { .. } => Some("draining"),
         Refusal::Invalid(_)

@@ -1,7 +1,9 @@
 //! The reasons for refusing a request, and for failing to build the sandbox.
 
 use blob_store::{BlobError, OpenError};
+use core_types::Tenant;
 use sandbox_engine::domain::violation::Violation;
+use tenancy::{Quantity, tenants::name_of};
 
 use crate::domain::session::SessionEnd;
 
@@ -46,8 +48,19 @@ pub enum Refusal {
     #[error("{waiting} requests are already waiting")]
     Busy {
         /// Their number.
-        waiting: u32,
+        waiting: usize,
     },
+    /// A limit of the tenant is reached.
+    #[error("the limit `{}` of the tenant is reached, which is {maximum}", name_of(*quantity))]
+    TenantLimit {
+        /// The quantity.
+        quantity: Quantity,
+        /// The limit.
+        maximum: u64,
+    },
+    /// The tenant is closed, and its work has to end.
+    #[error("the tenant `{0}` is closed")]
+    TenantClosed(Tenant),
     /// The request id was used with other content.
     #[error("the request id `{request_id}` was used with other content")]
     RequestIdReused {

@@ -7,6 +7,7 @@
 //! - [`domain`]: decisions about sessions.
 //! - [`runner`]: admitting requests and carrying them out; streams and sessions.
 //! - [`rpc`]: the wire.
+//! - `tenants`: their data here, and its end.
 //! - `audit`, `metrics`: the runs and their callers, in the audit log, and counted.
 
 mod audit;
@@ -18,9 +19,10 @@ pub mod rpc;
 pub mod runner;
 pub mod service;
 pub mod settings;
+mod tenants;
 
 pub use error::{Error, Refusal};
 pub use program::SandboxProgram;
 pub use runner::sandbox::Sandbox;
-pub use service::{build, services};
+pub use service::{build, services, services_beside_gateway};
 pub use settings::SandboxSettings;

@@ -17,7 +17,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::{error::Refusal, runner::sandbox::Sandbox};
 
-mod blobs;
+pub(crate) mod blobs;
 mod inward;
 mod outward;
 mod sessions;
@@ -74,13 +74,14 @@ impl ScriptSandboxService for Rpc {
 
     async fn list_runtimes(
         &self,
-        _request: Request<ListRuntimesRequest>,
+        request: Request<ListRuntimesRequest>,
     ) -> Result<Response<ListRuntimesResponse>, Status> {
+        let tenant = Some(CallContext::of(&request).tenant());
         let runtimes = self
             .sandbox
             .runtimes()
             .iter()
-            .map(|runtime| outward::runtime(runtime, self.sandbox.pool_state(runtime)))
+            .map(|runtime| outward::runtime(runtime, self.sandbox.pool_state(runtime, tenant)))
             .collect();
         Ok(Response::new(ListRuntimesResponse { runtimes }))
     }
@@ -130,6 +131,8 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::Blobs(absent) => return blobs::absent(&absent),
         Refusal::Lost => return grpc_kit::internal(&refusal),
         Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY),
+        Refusal::TenantLimit { quantity, maximum } => tenancy::limit_reached(quantity, maximum),
+        Refusal::TenantClosed(tenant) => tenancy::closed(tenant),
         Refusal::Quota { limit, maximum } => Failure::limit_exceeded(limit, maximum, maximum + 1),
         Refusal::Runtime { runtime, .. } => {
             precondition(ErrorReason::RuntimeUnavailable, message).metadata("runtime", runtime)

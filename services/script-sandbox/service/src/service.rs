@@ -10,12 +10,14 @@ use contracts::tavern::sandbox::v1::{
 };
 use grpc_kit::{Need, Services};
 use sandbox_engine::{Engine, domain::isolation::IsolationLevel};
+use tenancy::{TenantSync, Tenants};
 
 use crate::{
     error::Error,
     rpc::{BlobRpc, LONGEST as LONGEST_TRANSFER, Rpc},
     runner::sandbox::Sandbox,
     settings::SandboxSettings,
+    tenants::{BlobBounds, SandboxData},
 };
 
 /// The longest time that a session may take to become ready, and a cell to be interrupted.
@@ -27,11 +29,13 @@ const SET_UP: Duration = Duration::from_secs(120);
 /// # Errors
 /// Fails when the launcher program or a runtime profile is missing or wrong.
 pub async fn build(settings: SandboxSettings) -> Result<Arc<Sandbox>, Error> {
-    let blobs = BlobStore::open(&settings.blobs)?;
+    let tenants = Tenants::default();
+    let bounds = Arc::new(BlobBounds(tenants.clone()));
+    let blobs = BlobStore::open_bounded(&settings.blobs, bounds)?;
     blobs.sweep_in_background();
     let engine = Engine::build(settings.engine(), &blobs).await?;
     log(&engine, settings.lowest_isolation);
-    Ok(Sandbox::new(settings, blobs, engine))
+    Ok(Sandbox::new(settings, blobs, engine, tenants))
 }
 
 /// Logs the runtimes that can be used, and the problems of the others.
@@ -74,8 +78,15 @@ pub fn scripts(sandbox: &Arc<Sandbox>) -> Need {
 
 /// The services of a sandbox, with the longest times of their calls.
 pub fn services(sandbox: Arc<Sandbox>) -> Services {
+    let data = SandboxData(Arc::clone(&sandbox));
+    let sync = TenantSync::service(sandbox.tenants().clone(), Arc::new(data));
+    services_beside_gateway(sandbox).add(sync)
+}
+
+/// The services of a server that serves the gateway too: those for clients.
+pub fn services_beside_gateway(sandbox: Arc<Sandbox>) -> Services {
     let longest = sandbox.longest_request();
-    let blobs = BlobRpc::new(sandbox.blobs().clone());
+    let blobs = BlobRpc::new(Arc::clone(&sandbox));
     let rpc = Rpc::new(sandbox);
     Services::new()
         .add(BlobServiceServer::new(blobs))

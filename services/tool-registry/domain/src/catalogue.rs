@@ -90,6 +90,29 @@ impl Catalogue {
         next
     }
 
+    /// Returns the catalogue with the registered tools of `others` as shared ones. A tool here keeps its names: one
+    /// whose id is an id or an alias here is left out, and an alias that is taken is replaced.
+    #[must_use]
+    pub fn sharing(&self, others: &Self) -> Self {
+        let mut next = self.clone();
+        let registered = |tool: &&Arc<Tool>| *tool.origin() == Origin::Registered;
+        for tool in others.tools().filter(registered) {
+            if self.is_taken(tool.id()) {
+                continue;
+            }
+            let taken = |alias: &str| next.is_taken(alias) || others.is_taken(alias);
+            let alias = match next.is_taken(tool.alias()) {
+                true => naming::unique_alias(tool.id(), taken),
+                false => tool.alias().to_owned(),
+            };
+            let id = tool.id().to_owned();
+            let tool = tool.with_alias(alias.clone()).with_shared(true);
+            next.by_id.insert(id.clone(), Arc::new(tool));
+            next.by_alias.insert(alias, id);
+        }
+        next
+    }
+
     /// Returns the tool of this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Tool>> {
         self.by_id.get(id)
@@ -113,17 +136,20 @@ impl Catalogue {
         }
     }
 
-    /// Finds the only tool of a display name, unless a workflow, a node type or an agent may have
-    /// that spelling.
+    /// Finds the only tool of a display name, a shared one only if no other has it, unless a workflow, a node type or
+    /// an agent may have that spelling.
     fn displayed(&self, written: &str) -> Option<&Arc<Tool>> {
         let derived = written.contains([':', '/']) || written.contains("__");
         if derived || written.starts_with("skill_") {
             return None;
         }
-        let mut tools = self.tools();
         let named = |tool: &&Arc<Tool>| tool.definition().display_name == written;
-        let found = tools.find(named)?;
-        tools.find(named).is_none().then_some(found)
+        let (shared, own): (Vec<_>, Vec<_>) =
+            (self.tools().filter(named)).partition(|tool| tool.is_shared());
+        match (own.as_slice(), shared.as_slice()) {
+            ([found], _) | ([], [found]) => Some(found),
+            _ => None,
+        }
     }
 
     /// Whether a name means the tool of this id, which need not be in the catalogue.
@@ -337,6 +363,35 @@ mod tests {
             .with(definition("a"), Origin::Plugin("p".into()))
             .unwrap_err();
         assert_eq!(error, AddError::Taken(Origin::Registered));
+    }
+
+    #[test]
+    fn a_shared_tool_gives_way_to_each_name_of_an_own_one() {
+        let named = |catalogue: Catalogue, id: &str, name: &str| {
+            let definition = Definition {
+                display_name: name.to_owned(),
+                ..definition(id)
+            };
+            catalogue.with(definition, Origin::Registered).unwrap().0
+        };
+        let own = named(catalogue(&["a:b", "same"]), "mine", "Saw");
+        let system = named(
+            catalogue(&["a__b", "a|b", "same", "other"]),
+            "theirs",
+            "Saw",
+        );
+        let both = own.sharing(&system);
+        assert_eq!(both.find("a__b").unwrap().id(), "a:b");
+        assert!(both.get("a__b").is_none());
+        let second = both.get("a|b").unwrap();
+        assert!(second.is_shared() && second.alias() != "a__b");
+        assert_eq!(both.find(second.alias()).unwrap().id(), "a|b");
+        assert!(!both.get("same").unwrap().is_shared());
+        assert!(both.means("Saw", "mine") && both.get("theirs").unwrap().is_shared());
+        assert!(system.sharing(&Catalogue::default()).means("Saw", "theirs"));
+        let without = own.without("same").sharing(&system);
+        assert!(without.get("same").unwrap().is_shared());
+        assert_eq!(both.tools().count(), 6);
     }
 
     #[test]

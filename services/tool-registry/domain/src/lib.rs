@@ -17,6 +17,7 @@
 //! - [`availability`]: the availability of a tool in a scope.
 //! - [`approval`]: the approvals of calls by people.
 //! - [`identity`]: principals, their keys and the tools that they may call.
+//! - [`tenant`]: tenants, and the decisions about changes.
 //! - [`diff`]: search-and-replace blocks and unified diffs.
 //! - [`path`]: paths as models write them.
 
@@ -36,4 +37,5 @@ pub mod parameters;
 pub mod path;
 pub mod program;
 pub mod script_output;
+pub mod tenant;
 pub mod tool;

@@ -48,6 +48,7 @@ pub struct Tool {
     alias: String,
     schema: Schema,
     etag: String,
+    is_shared: bool,
 }
 
 /// Arguments that were checked and completed.
@@ -85,6 +86,7 @@ impl Tool {
             alias,
             schema,
             etag,
+            is_shared: false,
         })
     }
 
@@ -95,6 +97,17 @@ impl Tool {
             alias,
             ..self.clone()
         }
+    }
+
+    /// Returns the same tool as one that belongs to the tenant `system` and is seen by another, or as an own one.
+    #[must_use]
+    pub fn with_shared(self, is_shared: bool) -> Self {
+        Self { is_shared, ..self }
+    }
+
+    /// Whether it belongs to the tenant `system`, and is seen by another tenant.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Returns the same tool with an etag that also changes with the digest of its implementation:

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use approval_rules::{Ask, Judged, Judgement, Stricter};
 use call_outcome::{Category, Failure};
-use core_types::{Clock, IdSource, LoadDiagnostic, Principal, Timestamp};
+use core_types::{Clock, IdSource, LoadDiagnostic, PerTenant, Principal, Tenant, Timestamp};
 use sql_store::SqliteDatabase;
 use tokio::sync::{Mutex, broadcast};
 use tool_domain::{
@@ -30,8 +30,10 @@ use crate::{
 pub use approvers::{Decider, NotDecider};
 pub use policy::{Approver, Policy, PolicyError};
 
-/// The most approvals that wait at once.
+/// The most approvals of a tenant that wait at once.
 const MAX_PENDING: i64 = 1_000;
+/// The most tenants for which changes are awaited without a change or a follower.
+const MAX_TENANTS: usize = 256;
 /// The most changes that a follower may lag behind before it reads the pending approvals again.
 const CHANGES: usize = 256;
 
@@ -98,9 +100,36 @@ struct Inner {
     store: Arc<dyn ApprovalStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
+    tenants: PerTenant<ApprovalsOfTenant>,
+}
+
+struct ApprovalsOfTenant {
     changes: broadcast::Sender<Arc<Approval>>,
     /// Held while an approval is made or changed.
     changing: Mutex<()>,
+}
+
+impl Default for ApprovalsOfTenant {
+    fn default() -> Self {
+        Self {
+            changes: broadcast::Sender::new(CHANGES),
+            changing: Mutex::default(),
+        }
+    }
+}
+
+/// The changes of the approvals of a tenant, as they happen.
+pub struct Changes {
+    changes: broadcast::Receiver<Arc<Approval>>,
+    /// Stays in memory as long as it is followed.
+    _of_tenant: Arc<ApprovalsOfTenant>,
+}
+
+impl Changes {
+    /// Waits for the next change. Returns nothing if changes were missed.
+    pub async fn next(&mut self) -> Option<Arc<Approval>> {
+        self.changes.recv().await.ok()
+    }
 }
 
 impl std::fmt::Debug for Approvals {
@@ -125,8 +154,7 @@ impl Approvals {
                 store: Arc::new(SqliteApprovals::new(database)),
                 clock,
                 ids,
-                changes: broadcast::Sender::new(CHANGES),
-                changing: Mutex::default(),
+                tenants: PerTenant::new(MAX_TENANTS),
             }),
         }
     }
@@ -184,8 +212,10 @@ impl Approvals {
     ) -> Result<Result<FoundApproval, Failure>, StoreError> {
         let inner = &*self.inner;
         let (tool, digest) = (wanted.tool.id(), wanted.tool.etag());
-        let _changing = inner.changing.lock().await;
-        if let Some(stored) = inner.store.of_effect(wanted.effect_id).await? {
+        let tenant = wanted.principal.tenant();
+        let of_tenant = inner.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        if let Some(stored) = inner.store.of_effect(tenant, wanted.effect_id).await? {
             let first = &stored.approval.body;
             if !first.is_empty() && *first != wanted.body {
                 return Ok(Ok(FoundApproval::OfAnother));
@@ -199,9 +229,10 @@ impl Approvals {
         }
         if !wanted.conversation_id.is_empty() {
             let remembered = digest_to_remember(tool, digest, wanted.principal, &wanted.arguments);
-            let remembered = inner.store.remembered(wanted.conversation_id, &remembered);
+            let conversation = wanted.conversation_id;
+            let remembered = inner.store.remembered(tenant, conversation, &remembered);
             if let Some(id) = remembered.await?
-                && let Some(stored) = inner.store.get(&id).await?
+                && let Some(stored) = inner.store.get(tenant, &id).await?
                 && stored.approval.covers(&ask)
             {
                 return Ok(Ok(FoundApproval::Remembered(id)));
@@ -211,7 +242,7 @@ impl Approvals {
             let message = format!("{tool} needs the approval of a person, and {lacking}");
             return Ok(Err(refused("approval_unavailable", message)));
         }
-        if inner.store.pending().await? >= MAX_PENDING {
+        if inner.store.pending(tenant).await? >= MAX_PENDING {
             let message = format!("{tool} needs an approval, and {MAX_PENDING} calls wait for one");
             let failure = Failure::new(Category::Limit, "too_many_approvals", message);
             return Ok(Err(failure.retryable()));
@@ -248,10 +279,10 @@ impl Approvals {
     ///
     /// # Errors
     /// The store fails, or has no such approval.
-    pub async fn ended(&self, id: &str) -> Result<Approval, DecisionError> {
-        let mut changes = self.inner.changes.subscribe();
+    pub async fn ended(&self, tenant: Tenant, id: &str) -> Result<Approval, DecisionError> {
+        let mut changes = self.changes(tenant);
         loop {
-            let approval = self.get(id).await?;
+            let approval = self.get(tenant, id).await?;
             if approval.state != State::Pending {
                 return Ok(approval);
             }
@@ -259,8 +290,8 @@ impl Approvals {
             let left = expires.since(self.inner.clock.now());
             let changed = async {
                 loop {
-                    match changes.recv().await {
-                        Ok(changed) if changed.id != id => {}
+                    match changes.next().await {
+                        Some(changed) if changed.id != id => {}
                         _ => return,
                     }
                 }
@@ -270,28 +301,33 @@ impl Approvals {
         }
     }
 
-    /// Returns an approval as it is now.
+    /// Returns an approval of a tenant as it is now.
     ///
     /// # Errors
     /// The store fails, or has no such approval.
-    pub async fn get(&self, id: &str) -> Result<Approval, DecisionError> {
-        let stored = self.inner.store.get(id).await?;
+    pub async fn get(&self, tenant: Tenant, id: &str) -> Result<Approval, DecisionError> {
+        let stored = self.inner.store.get(tenant, id).await?;
         let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         if !stored.approval.is_overdue(self.inner.clock.now()) {
             return Ok(stored.approval);
         }
-        let _changing = self.inner.changing.lock().await;
-        let stored = self.inner.store.get(id).await?;
+        let of_tenant = self.inner.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        let stored = self.inner.store.get(tenant, id).await?;
         let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         Ok(self.inner.expired(stored).await?)
     }
 
-    /// Returns the approval for which an effect waits.
+    /// Returns the approval for which an effect of a tenant waits.
     ///
     /// # Errors
     /// The store fails.
-    pub async fn pending_of(&self, effect: &str) -> Result<Option<Approval>, StoreError> {
-        let stored = self.inner.store.of_effect(effect).await?;
+    pub async fn pending_of(
+        &self,
+        tenant: Tenant,
+        effect: &str,
+    ) -> Result<Option<Approval>, StoreError> {
+        let stored = self.inner.store.of_effect(tenant, effect).await?;
         let now = self.inner.clock.now();
         let approval = stored.map(|stored| stored.approval);
         Ok(approval
@@ -302,9 +338,10 @@ impl Approvals {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn withdraw(&self, id: &str) -> Result<(), StoreError> {
-        let _changing = self.inner.changing.lock().await;
-        match self.inner.store.get(id).await? {
+    pub async fn withdraw(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
+        let of_tenant = self.inner.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        match self.inner.store.get(tenant, id).await? {
             Some(stored) if stored.approval.state == State::Pending => {
                 self.inner.end(stored, State::Withdrawn).await.map(drop)
             }
@@ -318,13 +355,15 @@ impl Approvals {
     /// [`DecisionError`], and nothing is changed.
     pub async fn decide(
         &self,
+        tenant: Tenant,
         id: &str,
         decision: Decision<'_>,
         remember: bool,
     ) -> Result<Approval, DecisionError> {
         let inner = &*self.inner;
-        let _changing = inner.changing.lock().await;
-        let stored = inner.store.get(id).await?;
+        let of_tenant = inner.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        let stored = inner.store.get(tenant, id).await?;
         let stored = stored.ok_or_else(|| DecisionError::NotFound(id.to_owned()))?;
         let call_json = stored.call_json.clone();
         let mut approval = inner.expired(stored).await?;
@@ -346,7 +385,7 @@ impl Approvals {
             let conversation = &approval.conversation_id;
             inner
                 .store
-                .remember(conversation, &digest, &approval.id)
+                .remember(tenant, conversation, &digest, &approval.id)
                 .await?;
         }
         inner.store.put(&approval, &call_json).await?;
@@ -354,17 +393,18 @@ impl Approvals {
         Ok(approval)
     }
 
-    /// Returns a page of approvals, the newest first.
+    /// Returns a page of approvals of a tenant, the newest first.
     ///
     /// # Errors
     /// The store fails.
     pub async fn list(
         &self,
+        tenant: Tenant,
         filter: &ApprovalFilter,
         after: Option<(i64, &str)>,
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError> {
-        let stored = self.inner.store.list(filter, after, limit).await?;
+        let stored = self.inner.store.list(tenant, filter, after, limit).await?;
         let now = self.inner.clock.now();
         let mut approvals = Vec::with_capacity(stored.len());
         for mut stored in stored {
@@ -376,12 +416,16 @@ impl Approvals {
         Ok(approvals)
     }
 
-    /// Follows every change.
-    pub fn changes(&self) -> broadcast::Receiver<Arc<Approval>> {
-        self.inner.changes.subscribe()
+    /// Follows every change of the approvals of a tenant.
+    pub fn changes(&self, tenant: Tenant) -> Changes {
+        let of_tenant = self.inner.tenants.of(tenant);
+        Changes {
+            changes: of_tenant.changes.subscribe(),
+            _of_tenant: of_tenant,
+        }
     }
 
-    /// Withdraws approvals whose callers ended with the previous process, and returns the approvals
+    /// Withdraws approvals of all tenants whose callers ended with the previous process, and returns the approvals
     /// whose calls no owner requests again.
     ///
     /// # Errors
@@ -390,30 +434,35 @@ impl Approvals {
         let mut waiting = Vec::new();
         for stored in self.inner.store.unattended().await? {
             match stored.approval.effect_id.as_str() {
-                "" => self.withdraw(&stored.approval.id).await?,
+                "" => {
+                    let tenant = stored.approval.principal.tenant();
+                    self.withdraw(tenant, &stored.approval.id).await?;
+                }
                 _ => waiting.push(stored),
             }
         }
         Ok(waiting)
     }
 
-    /// Ends the approvals whose time has passed.
+    /// Ends the approvals of all tenants whose time has passed.
     ///
     /// # Errors
     /// The store fails.
     pub(crate) async fn expire_overdue(&self) -> Result<(), StoreError> {
         let now = self.now().unix_nanos();
-        for id in self.inner.store.overdue(now, CHANGES).await? {
-            let _changing = self.inner.changing.lock().await;
-            if let Some(stored) = self.inner.store.get(&id).await? {
+        for overdue in self.inner.store.overdue(now, CHANGES).await? {
+            let (tenant, id) = (overdue.approval.principal.tenant(), &overdue.approval.id);
+            let of_tenant = self.inner.tenants.of(tenant);
+            let _changing = of_tenant.changing.lock().await;
+            if let Some(stored) = self.inner.store.get(tenant, id).await? {
                 self.inner.expired(stored).await?;
             }
         }
         Ok(())
     }
 
-    /// Returns at most `limit` approvals that ended before a time, the oldest first, after a time of creation
-    /// in nanoseconds since 1970 and an id, each with the conversation whose later calls it covers.
+    /// Returns at most `limit` approvals of all tenants that ended before a time, the oldest first, after a time of
+    /// creation in nanoseconds since 1970 and an id, each with the conversation whose later calls it covers.
     ///
     /// # Errors
     /// The store fails.
@@ -427,14 +476,30 @@ impl Approvals {
         self.inner.store.ended_before(before, after, limit).await
     }
 
-    /// Deletes approvals that ended, with the permissions that they give later calls of a
+    /// Deletes approvals of a tenant that ended, with the permissions that they give later calls of a
     /// conversation.
     ///
     /// # Errors
     /// The store fails.
-    pub(crate) async fn delete(&self, ids: &[String]) -> Result<(), StoreError> {
-        let _changing = self.inner.changing.lock().await;
-        self.inner.store.delete(ids).await
+    pub(crate) async fn delete(&self, tenant: Tenant, ids: &[String]) -> Result<(), StoreError> {
+        let of_tenant = self.inner.tenants.of(tenant);
+        let _changing = of_tenant.changing.lock().await;
+        self.inner.store.delete(tenant, ids).await
+    }
+
+    /// Deletes at most `limit` approvals and remembered decisions each of a tenant that is being removed. Returns the
+    /// number of those that are left.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn remove_of(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
+        let of_tenant = self.inner.tenants.of(tenant);
+        let changing = of_tenant.changing.lock().await;
+        let left = self.inner.store.remove_of(tenant, limit).await?;
+        drop(changing);
+        drop(of_tenant);
+        self.inner.tenants.forget(tenant);
+        Ok(left)
     }
 
     /// Returns free pages to the file system in one step. Returns the number of bytes; zero when few are free.
@@ -449,8 +514,8 @@ impl Approvals {
     ///
     /// # Errors
     /// The store fails.
-    pub async fn dispatched(&self, id: &str) -> Result<(), StoreError> {
-        self.inner.store.forget_call(id).await
+    pub async fn dispatched(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
+        self.inner.store.forget_call(tenant, id).await
     }
 }
 
@@ -471,8 +536,9 @@ impl Inner {
     }
 
     fn announce(&self, approval: &Approval) {
+        let of_tenant = self.tenants.of(approval.principal.tenant());
         // Without followers the send fails, which is no error.
-        let _ = self.changes.send(Arc::new(approval.clone()));
+        let _ = of_tenant.changes.send(Arc::new(approval.clone()));
     }
 }
 

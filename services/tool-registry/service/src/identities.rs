@@ -18,7 +18,7 @@ use std::{
 };
 
 use contracts::tavern::access::v1::Permission;
-use core_types::{Clock, Principal, Timestamp};
+use core_types::{Clock, Principal, Tenant, Timestamp};
 use sql_store::SqliteDatabase;
 use tokio::sync::{RwLock, RwLockReadGuard};
 use tool_domain::identity::{Account, Accounts, Key, KeyOrigin};
@@ -31,6 +31,7 @@ use crate::store::{
     StoreError,
     identities::{IdentityStore, SealingKey, SqliteIdentities},
 };
+use crate::tenants::Tenants;
 
 /// The life of the token of a login.
 const LOGIN: Duration = Duration::from_secs(12 * 60 * 60);
@@ -55,6 +56,7 @@ struct Inner {
     store: Arc<dyn IdentityStore>,
     sealing_key: SealingKey,
     tickets: Tickets,
+    tenants: Tenants,
     clock: Arc<dyn Clock>,
     one_process: bool,
 }
@@ -70,16 +72,22 @@ pub struct Caller {
     pub expires: Option<Timestamp>,
 }
 
-/// The credential proves no principal.
+/// The reason for which a credential is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the credential proves no principal")]
-pub struct NotProven;
+pub enum NotProven {
+    /// It proves no principal.
+    #[error("the credential proves no principal")]
+    Credential,
+    /// The tenant of the principal is closed.
+    #[error("the tenant `{0}` is closed")]
+    Closed(Tenant),
+}
 
 /// The reason for which there is no ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTicket {
-    /// The credential proves no principal.
-    NotProven,
+    /// The credential is refused.
+    NotProven(NotProven),
     /// So many tickets are open, of all keys or of the key.
     TooMany {
         /// The number.
@@ -104,6 +112,7 @@ impl Identities {
         clock: Arc<dyn Clock>,
         one_process: bool,
     ) -> Result<Self, StoreError> {
+        let tenants = Tenants::load(Arc::new(database.clone()), Arc::clone(&clock)).await?;
         let store = SqliteIdentities::new(database);
         let (accounts, sealing_key) = store.load(core_types::secret_bytes()).await?;
         Ok(Self {
@@ -114,10 +123,16 @@ impl Identities {
                 store: Arc::new(store),
                 sealing_key,
                 tickets: Tickets::default(),
+                tenants,
                 clock,
                 one_process,
             }),
         })
+    }
+
+    /// Returns the tenants of the principals.
+    pub fn tenants(&self) -> &Tenants {
+        &self.inner.tenants
     }
 
     /// Whether no key was ever made, so that everyone is [`Principal::LOCAL`] with every right.
@@ -148,9 +163,9 @@ impl Identities {
         self.inner.dispatching.read().await
     }
 
-    /// Returns the principals that can decide about calls: with the permission `approve`, a key that proves it,
-    /// and a group; an empty group means any.
-    pub(crate) fn approvers(&self, group: &str) -> Vec<Principal> {
+    /// Returns the principals of a tenant that can decide about calls: with the permission `approve`, a key that
+    /// proves it, and a group; an empty group means any.
+    pub(crate) fn approvers(&self, tenant: Tenant, group: &str) -> Vec<Principal> {
         let (accounts, now) = (self.accounts(), self.now());
         let approve = Permission::Approve;
         let is_approver = |account: &&Arc<Account>| {
@@ -159,7 +174,7 @@ impl Identities {
                 && Rights::of(Some(account), &[]).permits(approve)
                 && keys.any(|key| key.permits(approve.name()))
         };
-        let approvers = accounts.all().filter(is_approver);
+        let approvers = accounts.all_of(tenant).filter(is_approver);
         approvers.map(|account| account.name.clone()).collect()
     }
 
@@ -177,7 +192,7 @@ impl Identities {
             true => self.inner.tickets.take(credential, now),
             false => self.proof_of_key_or_token(&accounts, credential, now),
         };
-        caller(&accounts, &proof.ok_or(NotProven)?, now)
+        self.caller(&accounts, &proof.ok_or(NotProven::Credential)?, now)
     }
 
     /// Returns the present rights of a principal, narrowed by the key that proved it; an empty `key_id` narrows
@@ -195,7 +210,8 @@ impl Identities {
         if accounts.is_open() {
             return Ok(Caller::everyone());
         }
-        let account = accounts.active(principal).ok_or(NotProven)?;
+        let account = accounts.active(principal).ok_or(NotProven::Credential)?;
+        self.check_open(account)?;
         if key_id.is_empty() {
             return Ok(Caller {
                 rights: Rights::of(Some(account), &[]),
@@ -203,12 +219,12 @@ impl Identities {
                 expires: None,
             });
         }
-        let key = account.key(key_id).ok_or(NotProven)?;
+        let key = account.key(key_id).ok_or(NotProven::Credential)?;
         let proof = Proof {
             key_id: key_id.to_owned(),
             expires: key.expires,
         };
-        caller(&accounts, &proof, now)
+        self.caller(&accounts, &proof, now)
     }
 
     /// Returns a token that stands for a key for 12 h or until the key ends, and the caller; without a token
@@ -221,11 +237,12 @@ impl Identities {
         if accounts.is_open() {
             return Ok((String::new(), Caller::everyone()));
         }
-        let mut proof = proof_of_key(&accounts, key, now).ok_or(NotProven)?;
+        let mut proof = proof_of_key(&accounts, key, now).ok_or(NotProven::Credential)?;
         // A token has whole seconds.
         let (seconds, _) = proof.expires.min(now.plus(LOGIN)).seconds_and_nanos();
-        proof.expires = Timestamp::from_seconds_and_nanos(seconds, 0).ok_or(NotProven)?;
-        let caller = caller(&accounts, &proof, now)?;
+        let expires = Timestamp::from_seconds_and_nanos(seconds, 0);
+        proof.expires = expires.ok_or(NotProven::Credential)?;
+        let caller = self.caller(&accounts, &proof, now)?;
         let token = credential::seal(&self.inner.sealing_key, &proof.key_id, proof.expires);
         Ok((token, caller))
     }
@@ -238,15 +255,23 @@ impl Identities {
             return Ok((credential::new_ticket(), now.plus(tickets::LIFE)));
         }
         let proof = self.proof_of_key_or_token(&accounts, credential, now);
-        let proof = proof.filter(|proof| caller(&accounts, proof, now).is_ok());
-        let proof = proof.ok_or(NoTicket::NotProven)?;
+        let proof = proof.ok_or(NoTicket::NotProven(NotProven::Credential))?;
+        let caller = self.caller(&accounts, &proof, now);
+        caller.map_err(NoTicket::NotProven)?;
         let ticket = self.inner.tickets.open(proof, now);
         ticket.map_err(|maximum| NoTicket::TooMany { maximum })
     }
 
-    /// Returns every principal in the order of the names.
-    pub(crate) fn list(&self) -> Vec<Arc<Account>> {
-        self.accounts().all().cloned().collect()
+    /// Returns the roles that a principal has in the tenant `system` beside those of its tenant.
+    pub(crate) fn system_roles(&self, principal: &Principal) -> Vec<String> {
+        let accounts = self.accounts();
+        let account = accounts.get(principal);
+        account.map_or(Vec::new(), |account| account.system_roles.clone())
+    }
+
+    /// Returns every principal of a tenant in the order of the names.
+    pub(crate) fn list(&self, tenant: Tenant) -> Vec<Arc<Account>> {
+        self.accounts().all_of(tenant).cloned().collect()
     }
 
     /// Returns the time.
@@ -266,6 +291,33 @@ impl Identities {
             expires,
         });
         token.or_else(|| proof_of_key(accounts, credential, now))
+    }
+
+    /// Returns the caller of a proof whose key has not ended.
+    fn caller(
+        &self,
+        accounts: &Accounts,
+        proof: &Proof,
+        now: Timestamp,
+    ) -> Result<Caller, NotProven> {
+        let key = accounts
+            .key(&proof.key_id)
+            .filter(|(_, key)| key.is_valid(now) && now < proof.expires);
+        let (account, key) = key.ok_or(NotProven::Credential)?;
+        self.check_open(account)?;
+        Ok(Caller {
+            rights: Rights::of(Some(account), &key.scopes),
+            key_id: key.id.clone(),
+            expires: Some(proof.expires.min(key.expires)),
+        })
+    }
+
+    fn check_open(&self, account: &Account) -> Result<(), NotProven> {
+        let tenant = account.name.tenant();
+        match self.inner.tenants.is_open(tenant) {
+            true => Ok(()),
+            false => Err(NotProven::Closed(tenant)),
+        }
     }
 
     fn accounts(&self) -> Arc<Accounts> {
@@ -300,17 +352,4 @@ fn proof_of_key(accounts: &Accounts, text: &str, now: Timestamp) -> Option<Proof
     let stored = found.map_or(NO_DIGEST, |key| &key.sha256);
     let is_proven = credential::is_equal(stored, &credential::digest(secret));
     found.filter(|_| is_proven).map(proof)
-}
-
-/// Returns the caller of a proof whose key has not ended.
-fn caller(accounts: &Accounts, proof: &Proof, now: Timestamp) -> Result<Caller, NotProven> {
-    let key = accounts
-        .key(&proof.key_id)
-        .filter(|(_, key)| key.is_valid(now));
-    let (account, key) = key.filter(|_| now < proof.expires).ok_or(NotProven)?;
-    Ok(Caller {
-        rights: Rights::of(Some(account), &key.scopes),
-        key_id: key.id.clone(),
-        expires: Some(proof.expires.min(key.expires)),
-    })
 }

@@ -9,7 +9,8 @@ use contracts::tavern::common::v1::{
     ApprovalEnded, CallResult, ModelTotal, OutputChunk, OutputStream, PendingWork, Run, RunEvent,
     RunStarted, WorkKind, run_event::Kind,
 };
-use core_types::{CallPath, Clock, Durability};
+use core_types::{CallPath, Clock, Durability, Principal};
+use grpc_kit::CallContext;
 use run_client::pending_run;
 use run_log::{Hash, RunWriter};
 use tokio::sync::watch;
@@ -50,6 +51,7 @@ pub struct InFlightCall {
     tool_id: String,
     effect_id: String,
     body: Hash,
+    owner: Principal,
     path: CallPath,
     stage: watch::Sender<Stage>,
     cancel: CancellationToken,
@@ -73,12 +75,12 @@ impl std::fmt::Debug for InFlightCall {
 }
 
 impl InFlightCall {
-    /// Makes a call that has not begun. `path` are the runs above the call.
+    /// Makes a call that has not begun, for its principal and below the runs of its context.
     pub fn new(
         tool_id: String,
         effect_id: String,
         body: Hash,
-        path: CallPath,
+        context: &CallContext,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let stage = Stage {
@@ -89,7 +91,8 @@ impl InFlightCall {
             tool_id,
             effect_id,
             body,
-            path,
+            owner: context.principal().clone(),
+            path: context.path().clone(),
             stage: watch::Sender::new(stage),
             cancel: CancellationToken::new(),
             reason: OnceLock::new(),
@@ -107,6 +110,11 @@ impl InFlightCall {
     /// Returns the digest of the call's body.
     pub fn body(&self) -> Hash {
         self.body
+    }
+
+    /// Returns the principal that the call acts for.
+    pub fn owner(&self) -> &Principal {
+        &self.owner
     }
 
     /// Returns the runs above the call.

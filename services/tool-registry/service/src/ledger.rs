@@ -9,6 +9,7 @@
 //! A decision about a call in doubt is an entry too, which replaces the entry of that call.
 
 mod codec;
+mod effect;
 mod entry;
 mod list;
 mod long_output;
@@ -20,15 +21,17 @@ use call_wire::MAX_ATTEMPTS;
 use contracts::tavern::common::v1::{
     CallDispatched, CallResult, CallSettled, CallStatus, ErrorReason, RunEvent, run_event::Kind,
 };
-use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner};
-use grpc_kit::{Backoff, Failure};
+use core_types::{Clock, Durability, EffectId, IdSource, RequestId, RunOwner, Tenant};
+use grpc_kit::{Backoff, CallContext, Failure};
 use run_log::{
-    AppendError, CreateError, Created, Hash, NewEvent, NewRun, Order, ReopenError, RequestKey,
-    RunFilter, RunLogs, RunState, RunSummary, RunWriter, StateFilter, StorageError,
+    AppendError, CreateError, Created, DeleteError, Hash, NewEvent, NewRun, Order, Owners,
+    ReopenError, RequestKey, RunFilter, RunLogs, RunState, RunSummary, RunWriter, StateFilter,
+    StorageError,
 };
 use tonic::{Code, Status};
 
 pub use codec::{encode, grant_from_text, grant_to_text};
+pub use effect::Effect;
 pub use entry::{Entry, LedgerEntry, Record, Settled};
 pub use list::CallPage;
 pub use long_output::{MAX_INLINE_BYTES, OutputKeeper, OutputPart};
@@ -86,10 +89,31 @@ impl Ledger {
         &self.logs
     }
 
-    /// Returns an effect id that no call has.
+    /// Returns an effect id that no call of any tenant has.
     pub fn new_effect(&self) -> EffectId {
         let name = format!("call-{}", self.ids.next_uuid().simple());
         EffectId::new(name).expect("it has no character that ids must not have")
+    }
+
+    /// Looks an effect up for a caller: the last of its attempts. A call that the caller cannot see is absent, and
+    /// takes as much work to look up.
+    ///
+    /// # Errors
+    /// A failure when the log cannot be read.
+    pub async fn find(
+        &self,
+        context: &CallContext,
+        effect: &Effect,
+    ) -> Result<LedgerEntry, Status> {
+        self.catch_up().await;
+        let request_id = request_id_of(effect)?;
+        let last = self.last_attempt(effect.tenant(), &request_id, MAX_ATTEMPTS);
+        match last.await? {
+            Some((attempt, summary)) if context.sees(&summary.owner) => {
+                self.as_decided(attempt, summary, &request_id).await
+            }
+            _ => Ok(LedgerEntry::Absent),
+        }
     }
 
     /// Looks an effect up: the last of its attempts up to `attempt`. With a body it is that of a call that is
@@ -99,7 +123,7 @@ impl Ledger {
     /// A failure when the effect id was used with another body, or the log cannot be read.
     pub async fn look_up(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         attempt: u32,
         body: Option<Hash>,
     ) -> Result<LedgerEntry, Status> {
@@ -107,8 +131,8 @@ impl Ledger {
             self.catch_up().await;
         }
         let request_id = request_id_of(effect)?;
-        let last = self.last_attempt(&request_id, attempt).await?;
-        let Some((attempt, summary)) = last else {
+        let last = self.last_attempt(effect.tenant(), &request_id, attempt);
+        let Some((attempt, summary)) = last.await? else {
             return Ok(LedgerEntry::Absent);
         };
         let same_body = summary
@@ -118,38 +142,52 @@ impl Ledger {
         if body.is_some() && !same_body {
             return Err(reused(effect.as_str()));
         }
+        self.as_decided(attempt, summary, &request_id).await
+    }
+
+    /// Reads an attempt, or the decision in its place if it was in doubt.
+    async fn as_decided(
+        &self,
+        attempt: u32,
+        summary: RunSummary,
+        request_id: &RequestId,
+    ) -> Result<LedgerEntry, Status> {
         let in_doubt = RunState::Finished(CallStatus::InDoubt.into());
         let decided = match summary.state == in_doubt {
             true => {
                 let scope = resolve::scope_of(attempt);
-                self.by_request(&scope, &request_id).await?
+                let tenant = summary.owner.tenant();
+                self.by_request(tenant, &scope, request_id).await?
             }
             false => None,
         };
         self.read(decided.unwrap_or(summary)).await
     }
 
-    /// Whether the ledger has an entry of an effect; the empty id names none.
+    /// Whether the ledger has an entry of an effect of a tenant; the empty id names none.
     ///
     /// # Errors
     /// A failure when the log cannot be read.
-    pub async fn has_entry(&self, effect: &str) -> Result<bool, Status> {
+    pub async fn has_entry(&self, tenant: Tenant, effect: &str) -> Result<bool, Status> {
         let Ok(request_id) = RequestId::new(effect) else {
             return Ok(false);
         };
         self.catch_up().await;
-        let last = self.last_attempt(&request_id, MAX_ATTEMPTS).await?;
-        Ok(last.is_some())
+        let last = self.last_attempt(tenant, &request_id, MAX_ATTEMPTS);
+        Ok(last.await?.is_some())
     }
 
     /// Returns the last attempt at an effect up to `attempt`, by its number.
     async fn last_attempt(
         &self,
+        tenant: Tenant,
         request_id: &RequestId,
         attempt: u32,
     ) -> Result<Option<(u32, RunSummary)>, Status> {
         for attempt in (1..=attempt.min(MAX_ATTEMPTS)).rev() {
-            let found = self.by_request(&scope_of(attempt), request_id).await?;
+            let found = self
+                .by_request(tenant, &scope_of(attempt), request_id)
+                .await?;
             if let Some(summary) = found {
                 return Ok(Some((attempt, summary)));
             }
@@ -161,10 +199,12 @@ impl Ledger {
     ///
     /// # Errors
     /// A failure when the log cannot be read.
-    pub async fn attempt(&self, effect: &EffectId, attempt: u32) -> Result<Option<Entry>, Status> {
+    pub async fn attempt(&self, effect: &Effect, attempt: u32) -> Result<Option<Entry>, Status> {
         self.catch_up().await;
         let request_id = request_id_of(effect)?;
-        let Some(summary) = self.by_request(&scope_of(attempt), &request_id).await? else {
+        let scope = scope_of(attempt);
+        let found = self.by_request(effect.tenant(), &scope, &request_id);
+        let Some(summary) = found.await? else {
             return Ok(None);
         };
         Ok(match self.read(summary).await? {
@@ -180,7 +220,7 @@ impl Ledger {
     /// A failure when it cannot be recorded; the call must not leave then.
     pub async fn begin(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         body: Hash,
         record: &Record,
         (durability, beginning): (Durability, Beginning),
@@ -188,6 +228,7 @@ impl Ledger {
     ) -> Result<RunWriter, Status> {
         let now = self.clock.now();
         let mut run = NewRun::new(self.ids.next_run(RunOwner::Registry), KIND, now);
+        run.owner = record.principal.clone();
         run.subject.clone_from(&record.tool_id);
         run.conversation.clone_from(&record.conversation_id);
         run.parent = record.run_id.parse().ok();
@@ -308,7 +349,7 @@ impl Ledger {
         }
     }
 
-    /// Returns every entry that is open, oldest first: calls without an end, and decisions that
+    /// Returns every entry of all tenants that is open, oldest first: calls without an end, and decisions that
     /// were cut off. One that cannot be read is logged and left open, so that a request for its effect
     /// is refused.
     ///
@@ -344,12 +385,44 @@ impl Ledger {
         }
     }
 
+    /// Removes at most `most` entries of a tenant that is being removed. Returns the number of those that are left.
+    ///
+    /// # Errors
+    /// A failure when the log does not work.
+    pub async fn remove_of(&self, tenant: Tenant, most: usize) -> Result<u64, Status> {
+        self.catch_up().await;
+        let filter = RunFilter {
+            owners: Owners::Tenant(tenant),
+            ..RunFilter::default()
+        };
+        let page = self
+            .logs
+            .list(&filter, Order::OldestFirst, None, most)
+            .await;
+        let page = page.map_err(|error| storage_failure(&error))?;
+        for entry in page.runs.iter().filter(|it| it.state != RunState::Open) {
+            match self.logs.forget(entry.id).await {
+                Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => {}
+                Err(DeleteError::Storage(error)) => return Err(storage_failure(&error)),
+            }
+        }
+        let forgotten = self.logs.forget_requests_of(tenant).await;
+        let forgotten = forgotten.map_err(|error| storage_failure(&error))?;
+        let left = self
+            .logs
+            .list(&filter, Order::OldestFirst, None, most)
+            .await;
+        let left = left.map_err(|error| storage_failure(&error))?;
+        Ok(forgotten + left.runs.len() as u64)
+    }
+
     async fn by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunSummary>, Status> {
-        let found = self.logs.by_request(scope, request_id).await;
+        let found = self.logs.by_request(tenant, scope, request_id).await;
         found.map_err(|error| storage_failure(&error))
     }
 
@@ -378,7 +451,7 @@ fn scope_of(attempt: u32) -> String {
     }
 }
 
-fn request_id_of(effect: &EffectId) -> Result<RequestId, Status> {
+fn request_id_of(effect: &Effect) -> Result<RequestId, Status> {
     RequestId::new(effect.as_str()).map_err(|error| {
         Failure::invalid_fields()
             .violation("effect_id", error.to_string())

@@ -9,6 +9,7 @@
 //! - [`workspace`]: the files of conversations.
 //! - [`approvals`]: calls that wait for people.
 //! - [`identities`]: principals, their keys and their rights.
+//! - [`tenants`]: tenants, their limits and their end.
 //! - [`bootstrap_offline`], [`replace_lost_keys`]: keys of an installation that does not run.
 //! - [`ledger`]: the durable record of each effect.
 //! - [`arguments`]: the arguments of a call as one value.
@@ -32,6 +33,7 @@ pub mod runner;
 pub mod service;
 pub mod settings;
 pub mod store;
+pub mod tenants;
 pub mod tools;
 pub mod workspace;
 
@@ -41,3 +43,4 @@ pub use identities::{Identities, Rights};
 pub use peers::Peers;
 pub use service::{SERVICE, ToolRegistry, build, build_with};
 pub use settings::RegistrySettings;
+pub use tenants::Tenants;

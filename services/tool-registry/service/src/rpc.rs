@@ -4,6 +4,7 @@
 //!   whether a tool can be called.
 //! - [`CallRpc`] with `calls`, `call_list`, `call_resource`: starting, following and deciding calls.
 //! - [`IdentityRpc`]: credentials, principals and keys.
+//! - [`TenantRpc`]: tenants, their limits and their end.
 //! - [`ApprovalRpc`]: listing, following and deciding approvals.
 //! - [`convert`]: domain types as messages.
 //! - `page`, `refusal`: the common parts of lists and refusals.
@@ -20,6 +21,7 @@ pub mod convert;
 mod identities;
 mod page;
 mod refusal;
+mod tenants;
 mod tools;
 
 use std::pin::Pin;
@@ -32,6 +34,7 @@ pub use call_service::CallRpc;
 pub use catalogue::CatalogueRpc;
 pub use identities::IdentityRpc;
 pub(crate) use identities::bootstrap;
+pub use tenants::TenantRpc;
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

@@ -5,9 +5,11 @@
 //! - [`rights`]: whether a principal may call a tool.
 //! - [`invocation`]: runs that execute the calls of a text.
 //! - `retention`: the deletion of old entries of the ledger and approvals.
+//! - `tenant_data`: the data of tenants, and their removal.
 
 pub mod agents;
 pub mod calls;
 pub mod invocation;
 pub(crate) mod retention;
 pub mod rights;
+pub(crate) mod tenant_data;

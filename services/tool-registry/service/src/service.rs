@@ -1,20 +1,24 @@
 //! The service put together.
 
 use call_outcome::Violation;
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, OnceLock},
+};
 
-use contracts::tavern::agent::v1::conversation_service_client::ConversationServiceClient;
 use contracts::tavern::registry::v1::{
     approval_service_server::ApprovalServiceServer, call_service_server::CallServiceServer,
-    identity_service_server::IdentityServiceServer,
+    identity_service_server::IdentityServiceServer, tenant_service_server::TenantServiceServer,
     tool_registry_service_server::ToolRegistryServiceServer,
 };
-use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
+use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds, Tenant};
 use documents::{DocumentStore, SqliteDocuments};
-use grpc_kit::{Outbound, Services, Transport};
+use grpc_kit::{Services, Transport};
 use run_events::{Neighbours, RetentionSettings, Runs};
 use run_log::RunLogs;
 use sql_store::{DataDir, SqliteDatabase, SqliteOptions};
+use tenancy::TenantSync;
+use tokio::task::AbortHandle;
 use tonic::Status;
 use tool_domain::{
     catalogue::{AddError, Catalogue},
@@ -36,15 +40,17 @@ use crate::{
     ledger::Ledger,
     peers::Peers,
     plugins::{self, PluginInfo, Plugins, Skipped},
-    rpc::{ApprovalRpc, CallRpc, CatalogueRpc, IdentityRpc},
+    rpc::{ApprovalRpc, CallRpc, CatalogueRpc, IdentityRpc, TenantRpc},
     runner::{
         agents::Agents,
         calls::{Calls, handles},
         invocation::Invocations,
         retention,
+        tenant_data::RegistryData,
     },
     settings::RegistrySettings,
     store::MIGRATIONS,
+    tenants::TenantExchange,
     tools::Tools,
     workspace::Workspaces,
 };
@@ -64,8 +70,12 @@ pub struct ToolRegistry {
     effects: RunLogs,
     retention: RetentionSettings,
     neighbours: Neighbours,
-    conversations: ConversationServiceClient<Outbound>,
+    /// The services that have data of tenants, this one included.
+    tenant_services: Vec<Transport>,
+    exchange: OnceLock<AbortHandle>,
+    agent: Transport,
     store: Arc<dyn DocumentStore>,
+    workspaces: Workspaces,
     skipped: Arc<[Skipped]>,
     plugins: Arc<[PluginInfo]>,
 }
@@ -100,33 +110,28 @@ pub async fn build_with(
 ) -> Result<ToolRegistry, Error> {
     let data = DataDir::open(&settings.data_dir)?;
     let database = open_database(&data).await?;
-    let policy = Policy::load(&settings.approvals_file)?;
     let identities = load_identities(&database, &clock, (&data, peers.one_process)).await?;
-    let approvals = Approvals::new(
-        policy,
-        identities.clone(),
-        database.clone(),
-        Arc::clone(&clock),
-        Arc::clone(&ids),
-    );
+    let parts = (database.clone(), Arc::clone(&clock), Arc::clone(&ids));
+    let approvals = load_approvals(settings, identities.clone(), parts)?;
     let store: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database));
     let effects = open_log(&data, "tool-registry.effects.db").await?;
     let runs = open_log(&data, "tool-registry.runs.db").await?;
-    let (directory, own_ids) = (data.directory("workspaces")?, Arc::clone(&ids));
-    let workspaces = Workspaces::open(&directory, settings.workspace, own_ids);
-    let workspaces = workspaces.map_err(Error::Workspaces)?;
+    let workspaces = open_workspaces(&data, settings, &ids)?;
 
     let mut plugins = load_plugins(&settings.plugins_dir)?;
     let catalogue = first_catalogue(&mut plugins);
 
     let (own, own_slot) = grpc_kit::late();
+    let tenant_services = with_tenants(&peers, own.clone());
     let neighbours = neighbours_of(&peers, own);
-    let conversations = ConversationServiceClient::new(peers.agent.outermost());
+    let agent = peers.agent.clone();
     let (sandbox, sessions) = (peers.sandbox.clone(), Sessions::new(peers.sandbox));
     let sandbox = Sandbox::new(sandbox);
-    let backends = Backends::new(AllowedHosts::new(&settings.backend_hosts));
+    let allowed = AllowedHosts::new(&settings.backend_hosts);
+    let backends = Backends::new(Arc::clone(&store), allowed);
     let agents = Agents::new(peers.agent.clone());
     let workflow_runs = ChildRuns::new(peers.workflow, peers.agent.clone());
+    let plugin_infos = plugins::describe(&plugins, &catalogue);
     let tools = Tools::new(
         catalogue,
         Arc::clone(&store),
@@ -135,10 +140,11 @@ pub async fn build_with(
         backends.clone(),
     );
     tools.restore().await?;
-    report(&approvals, &tools, &settings.approvals_file);
+    let catalogue = tools.catalogue(Tenant::DEFAULT).await?;
+    report(&approvals, &catalogue, &settings.approvals_file);
     let dispatcher = Dispatcher {
         builtins: Builtins::new(
-            workspaces,
+            workspaces.clone(),
             sandbox.clone(),
             sessions,
             peers.agent,
@@ -161,7 +167,7 @@ pub async fn build_with(
     );
     let invocations = Invocations::new(runs, calls.clone(), ids);
     let registry = ToolRegistry {
-        plugins: plugins::describe(&plugins, &tools.catalogue()).into(),
+        plugins: plugin_infos.into(),
         tools,
         agents,
         approvals,
@@ -171,8 +177,11 @@ pub async fn build_with(
         effects,
         retention: settings.retention,
         neighbours,
-        conversations,
+        tenant_services,
+        exchange: OnceLock::new(),
+        agent,
         store,
+        workspaces,
         skipped: plugins.skipped.into(),
     };
     own_slot.fill(grpc_kit::local(&registry.services()));
@@ -182,12 +191,24 @@ pub async fn build_with(
 impl ToolRegistry {
     /// Returns the gRPC services, for a socket or in process.
     pub fn services(&self) -> Services {
+        let runs = self.invocations.runs();
+        let data = RegistryData {
+            runs: runs.clone(),
+            calls: self.calls.clone(),
+            approvals: self.approvals.clone(),
+            documents: Arc::clone(&self.store),
+            workspaces: self.workspaces.clone(),
+            tools: self.tools.clone(),
+            identities: self.identities.clone(),
+            bare: Mutex::default(),
+        };
         self.services_beside_gateway()
-            .add(self.invocations.runs().service())
+            .add(runs.service())
+            .add(TenantSync::service(runs.tenants().clone(), Arc::new(data)))
     }
 
     /// Returns the services of a server that serves the gateway too, whose run service covers these
-    /// runs.
+    /// runs, and which are for clients.
     pub fn services_beside_gateway(&self) -> Services {
         let catalogue = CatalogueRpc::new(
             self.tools.clone(),
@@ -205,6 +226,9 @@ impl ToolRegistry {
             .add(IdentityServiceServer::new(IdentityRpc::new(
                 self.identities.clone(),
                 self.tools.clone(),
+            )))
+            .add(TenantServiceServer::new(TenantRpc::new(
+                self.identities.tenants().clone(),
             )))
     }
 
@@ -225,8 +249,12 @@ impl ToolRegistry {
             self.invocations.runs(),
             (self.calls.ledger(), &self.approvals),
         );
-        let (neighbours, conversations) = (self.neighbours.clone(), self.conversations.clone());
-        retention::begin(self.retention, runs, calls, neighbours, conversations);
+        let tenants = self.identities.tenants().clone();
+        let exchange = TenantExchange::new(tenants, self.tenant_services.clone());
+        // A second start of the same registry exchanges already.
+        let _ = self.exchange.set(exchange.begin().await.abort_handle());
+        let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());
+        retention::begin(self.retention, runs, calls, neighbours, agent);
         if resumed + settled > 0 {
             tracing::info!(
                 resumed,
@@ -245,12 +273,42 @@ impl ToolRegistry {
     /// Gives calls in flight some time, then ends everything and closes the databases. Runs that
     /// are not over resume at the next start.
     pub async fn shutdown(&self) {
+        if let Some(exchange) = self.exchange.get() {
+            exchange.abort();
+        }
         // The tasks of runs wait for calls, so they go first and leave their runs open.
         self.invocations.runs().shutdown().await;
         self.calls.shutdown().await;
         self.effects.close().await;
         self.store.close().await;
     }
+}
+
+/// Loads the file of rules and approvers.
+fn load_approvals(
+    settings: &RegistrySettings,
+    identities: Identities,
+    (database, clock, ids): (SqliteDatabase, Arc<dyn Clock>, Arc<dyn IdSource>),
+) -> Result<Approvals, Error> {
+    let policy = Policy::load(&settings.approvals_file)?;
+    Ok(Approvals::new(policy, identities, database, clock, ids))
+}
+
+/// Returns the services that have data of tenants; `own` leads to this one.
+fn with_tenants(peers: &Peers, own: Transport) -> Vec<Transport> {
+    let others = [&peers.workflow, &peers.agent, &peers.sandbox].map(Transport::clone);
+    [own].into_iter().chain(others).collect()
+}
+
+/// Opens the directory of workspaces.
+fn open_workspaces(
+    data: &DataDir,
+    settings: &RegistrySettings,
+    ids: &Arc<dyn IdSource>,
+) -> Result<Workspaces, Error> {
+    let directory = data.directory("workspaces")?;
+    let opened = Workspaces::open(&directory, settings.workspace, Arc::clone(ids));
+    opened.map_err(Error::Workspaces)
 }
 
 /// Returns the services that know whether a run that ended is still needed; `own` leads to this service.
@@ -260,9 +318,10 @@ fn neighbours_of(peers: &Peers, own: Transport) -> Neighbours {
         .with(RunOwner::Agent, peers.agent.clone())
 }
 
-/// Logs the findings about the file of rules and approvers.
-fn report(approvals: &Approvals, tools: &Tools, file: &Path) {
-    for finding in approvals.findings(&tools.catalogue()) {
+/// Logs the findings about the file of rules and approvers, which all tenants have, against the tools of the default
+/// one.
+fn report(approvals: &Approvals, catalogue: &Catalogue, file: &Path) {
+    for finding in approvals.findings(catalogue) {
         tracing::warn!(path = %file.display(), %finding, "a rule for approvals may have no effect");
     }
     if approvals.refuses_file() {

@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod identities;
+pub(crate) mod tenants;
 
 use core_types::Tenant;
 use documents::Collection;
@@ -14,17 +15,21 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 /// The tables of this service.
 pub const MIGRATIONS: Migrations = Migrations::new("tool_registry", &MIGRATOR);
 
-/// The tools that the operator added, with their definitions as they were given.
-pub(crate) const TOOLS: Collection = Collection {
-    tenant: Tenant::DEFAULT,
-    kind: "tool",
-};
+/// The tools that were put for a tenant, with their definitions as they were written.
+pub(crate) const fn tools_of(tenant: Tenant) -> Collection {
+    Collection {
+        tenant,
+        kind: "tool",
+    }
+}
 
-/// The gRPC servers that the operator added.
-pub(crate) const BACKENDS: Collection = Collection {
-    tenant: Tenant::DEFAULT,
-    kind: "backend",
-};
+/// The gRPC servers that were put for a tenant.
+pub(crate) const fn backends_of(tenant: Tenant) -> Collection {
+    Collection {
+        tenant,
+        kind: "backend",
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -61,9 +66,9 @@ mod tests {
             let row = documents.get(collection, id).await.expect("it is read");
             row.expect("it is there").text
         };
-        assert_eq!(text(TOOLS, "a:b").await, "a definition");
+        assert_eq!(text(tools_of(Tenant::DEFAULT), "a:b").await, "a definition");
         let backend = r#"{"endpoint":"http://localhost:1","descriptors":"0aff"}"#;
-        assert_eq!(text(BACKENDS, "shop").await, backend);
+        assert_eq!(text(backends_of(Tenant::DEFAULT), "shop").await, backend);
         let put = Request::of("PutTool", "r1", BODY).expect("it has an id");
         let seen = documents.seen(Tenant::DEFAULT, put).await;
         assert_eq!(seen.expect("it is read"), Seen::Same(String::new()));

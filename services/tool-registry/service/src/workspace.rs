@@ -1,6 +1,7 @@
 //! The files of conversations.
 //!
-//! Each conversation has a directory beneath the data directory. Everything goes through directory
+//! Each conversation has a directory beneath the data directory; those of tenants other than the default one are in
+//! a directory of their tenant. Everything goes through directory
 //! handles, so that no path and no link leads out of it, whatever a model writes. A file is
 //! written beside the workspaces first, synced, and then renamed into its place: a reader sees the
 //! old content or the new one, and a crash leaves nothing half-written.
@@ -21,7 +22,7 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use core_types::{ConversationId, IdSource};
+use core_types::{ConversationId, IdSource, Tenant};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,8 @@ impl std::fmt::Debug for Workspaces {
 
 /// The name of the staging directory. No conversation's directory begins with a dot.
 const STAGING: &str = ".staging";
+/// The directory of the directories of tenants other than the default one.
+const TENANTS: &str = ".tenants";
 /// The prefix of the directories of single calls.
 const SINGLE_CALL: &str = ".call-";
 const LOCKS: usize = 64;
@@ -122,12 +125,46 @@ impl Workspaces {
         })
     }
 
-    /// Opens the workspace of a conversation and makes it if there is none.
+    /// Opens the workspace of a conversation of a tenant and makes it if there is none.
     ///
     /// # Errors
     /// A failure fit for the caller when the directory cannot be made.
-    pub fn of_conversation(&self, conversation: &ConversationId) -> Result<Workspace, Failure> {
-        self.workspace(conversation.directory_name(), false)
+    pub fn of_conversation(
+        &self,
+        tenant: Tenant,
+        conversation: &ConversationId,
+    ) -> Result<Workspace, Failure> {
+        let name = conversation.directory_name();
+        let place = match tenant.is_default() {
+            true => name,
+            false => format!("{TENANTS}/{tenant}/{name}"),
+        };
+        self.workspace(place, false)
+    }
+
+    /// Removes the workspaces of at most `most` conversations of a tenant. Returns the number of those that are left.
+    ///
+    /// # Errors
+    /// The system's error when a directory cannot be removed; a repeat continues.
+    pub fn remove_of(&self, tenant: Tenant, most: usize) -> io::Result<u64> {
+        let place = format!("{TENANTS}/{tenant}");
+        let directory = match self.shared.root.open_dir(&place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            opened => opened?,
+        };
+        let (mut removed, mut left) = (0, 0);
+        for entry in directory.entries()? {
+            if removed == most {
+                left += 1;
+                continue;
+            }
+            directory.remove_dir_all(entry?.file_name())?;
+            removed += 1;
+        }
+        if left == 0 {
+            self.shared.root.remove_dir(&place)?;
+        }
+        Ok(left)
     }
 
     /// Makes a workspace of one call, which is removed when it is dropped.
@@ -139,14 +176,14 @@ impl Workspaces {
         self.workspace(name, true)
     }
 
-    fn workspace(&self, name: String, temporary: bool) -> Result<Workspace, Failure> {
+    fn workspace(&self, place: String, temporary: bool) -> Result<Workspace, Failure> {
         let dir = self
             .shared
-            .open_or_make(&name)
+            .open_or_make(&place)
             .map_err(|error| failure::of_io("the conversation's workspace", &error))?;
         Ok(Workspace {
             shared: Arc::clone(&self.shared),
-            name,
+            place,
             dir,
             temporary,
         })
@@ -154,23 +191,25 @@ impl Workspaces {
 }
 
 impl SharedWorkspaces {
-    fn open_or_make(&self, name: &str) -> io::Result<Dir> {
-        match self.root.open_dir(name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match self.root.create_dir(name) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(error);
-                    }
-                    _ => files::sync_directory(&self.root)?,
-                }
-                self.root.open_dir(name)
-            }
-            opened => opened,
+    fn open_or_make(&self, place: &str) -> io::Result<Dir> {
+        match self.root.open_dir(place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
         }
+        let mut directory = self.root.try_clone()?;
+        for name in place.split('/') {
+            match directory.create_dir(name) {
+                Ok(()) => files::sync_directory(&directory)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            directory = directory.open_dir(name)?;
+        }
+        Ok(directory)
     }
 
-    fn lock_of(&self, name: &str) -> &Mutex<()> {
-        let slot = self.hasher.hash_one(name) % LOCKS as u64;
+    fn lock_of(&self, place: &str) -> &Mutex<()> {
+        let slot = self.hasher.hash_one(place) % LOCKS as u64;
         &self.locks[usize::try_from(slot).expect("below the number of locks")]
     }
 }
@@ -178,7 +217,8 @@ impl SharedWorkspaces {
 /// The files of one conversation, or of one call.
 pub struct Workspace {
     shared: Arc<SharedWorkspaces>,
-    name: String,
+    /// The path of its directory beneath the root.
+    place: String,
     dir: Dir,
     temporary: bool,
 }
@@ -192,7 +232,7 @@ impl Workspace {
 impl Drop for Workspace {
     fn drop(&mut self) {
         if self.temporary
-            && let Err(error) = self.shared.root.remove_dir_all(&self.name)
+            && let Err(error) = self.shared.root.remove_dir_all(&self.place)
         {
             tracing::warn!(error = %error, "the workspace of a single call could not be removed");
         }

@@ -96,6 +96,7 @@ async fn ask_until_answered(peers: Clients, tool_ids: Vec<String>) -> Result<Set
     let request = BatchGetToolsRequest {
         tool_ids,
         visible_only: true,
+        permitted_only: true,
     };
     let mut tries = Tries::default();
     loop {

@@ -74,6 +74,7 @@ pub(super) async fn run(
     };
     let nodes = RunLoop::new(of_loop, prepared.state);
     let of_run = OfRun {
+        tenant: prepared.tenant,
         runner,
         recorder,
         waits: waits.clone(),
@@ -327,8 +328,13 @@ impl Drive {
         let priority = execution.and_then(|execution| execution.priority);
         let priority = priority.unwrap_or_else(|| self.of_run.place.priority());
         let full_type = planned.definition().full_type;
-        let permits = &self.of_run.runner.permits;
-        let place = QueuePlace { since, priority };
+        let (permits, tenant) = (&self.of_run.runner.permits, self.of_run.tenant);
+        let place = QueuePlace {
+            tenant,
+            weight: self.of_run.runner.tenants.weight(tenant),
+            since,
+            priority,
+        };
         match permits.ask(self.recorder(), full_type, key, place) {
             Admission::Now(permit) => self.answered(node, Requested::Permit(Some(permit))),
             Admission::Later(turn) => {

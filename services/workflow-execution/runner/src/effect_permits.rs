@@ -1,8 +1,9 @@
 //! The limits of an effect's permits: its key, its run, its type and its depth (rule W50).
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
-use core_types::MAX_CALL_DEPTH;
+use core_types::{MAX_CALL_DEPTH, Tenant};
 use run_events::Recorder;
 
 use super::permits::{Admission, Bound, Limit, Permits, QueuePlace};
@@ -51,26 +52,27 @@ impl EffectPermits {
     ) -> Admission {
         let depth = recorder.path().len().min(MAX_CALL_DEPTH);
         let mut bounds = Vec::with_capacity(5);
-        if let Some((key, most)) = key {
-            bounds.extend(self.key(recorder, key, most));
+        if let Some(key) = key {
+            bounds.extend(self.key(recorder, place.tenant, key));
         }
         bounds.push((Limit::EffectsOfRun(recorder.run_id()), self.bounds.per_run));
         if let Some(most) = self.bounds.per_type.get(full_type) {
             bounds.push((Limit::NodeType(depth, full_type), *most));
         }
         bounds.push((Limit::Effects(depth), self.bounds.per_depth));
-        let asked = self.permits.ask(bounds, place, usize::MAX);
-        asked.expect("each run bounds how many nodes of it wait")
+        // Each run bounds the number of its nodes that wait.
+        let Ok(admission) = self.permits.ask(bounds, place, |_| Ok::<_, Infallible>(()));
+        admission
     }
 
     /// A run below the holder of a key is part of it.
-    fn key(&self, recorder: &Recorder, key: String, most: usize) -> Vec<Bound> {
+    fn key(&self, recorder: &Recorder, tenant: Tenant, (key, most): Key) -> Vec<Bound> {
         let of_run = |run: &String| Limit::KeyOfRun(run.clone(), key.clone());
         let mut above = recorder.path().iter().map(of_run);
         if above.any(|limit| self.permits.is_held(&limit)) {
             return Vec::new();
         }
         let own = of_run(&recorder.run_id().to_string());
-        vec![(Limit::Key(key), most), (own, usize::MAX)]
+        vec![(Limit::Key(tenant, key), most), (own, usize::MAX)]
     }
 }

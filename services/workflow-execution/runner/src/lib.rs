@@ -68,10 +68,12 @@ use std::time::Duration;
 
 use call_outcome::{Category, Failure};
 use contracts::tavern::registry::v1::identity_service_client::IdentityServiceClient;
+use core_types::Tenant;
 use grpc_kit::{CallContext, Outbound};
 use run_client::CallClient;
 use run_events::{End, Recorder, RunControl, Waits};
 use run_log::AppendError;
+use tenancy::Tenants;
 use tonic::Status;
 
 use allowance::Allowance;
@@ -83,8 +85,7 @@ use workflow_domain::node_type::Settled;
 
 pub use effect_permits::Concurrency;
 pub use peers::{Clients, Peers};
-pub use permits::QueueFull;
-pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore};
+pub use result_cache::{LastResult, ResultCache, ResultChange, ResultRow, ResultStore, TenantKey};
 pub use run_place::{RunBounds, RunEntry, RunPlace, RunPlaces};
 
 /// The prefix of the id of a conversation that was created for a run alone.
@@ -96,6 +97,8 @@ pub struct Runner {
     peers: Peers,
     cache: Arc<ResultCache>,
     permits: EffectPermits,
+    /// The weights of tenants, by which effects have their turns.
+    tenants: Tenants,
     repeatable: RepeatableTools,
     /// The time for which a run that only waits stays in memory.
     rest_after: Duration,
@@ -104,6 +107,8 @@ pub struct Runner {
 /// A run at some point of its progress.
 #[derive(Debug)]
 pub struct Prepared {
+    /// The tenant of the run.
+    pub tenant: Tenant,
     /// The state of the run.
     pub state: RunState,
     /// The grant and the usage of the run.
@@ -115,18 +120,19 @@ pub struct Prepared {
 }
 
 impl Runner {
-    /// Uses the services, the results that may be reused, the bounds, and the time for which a run
-    /// that only waits stays in memory.
+    /// Uses the services, the results that may be reused, the bounds and the weights of tenants, and the time for which
+    /// a run that only waits stays in memory.
     pub fn new(
         peers: Peers,
         cache: Arc<ResultCache>,
-        concurrency: Concurrency,
+        (concurrency, tenants): (Concurrency, Tenants),
         rest_after: Duration,
     ) -> Self {
         Self {
             peers,
             cache,
             permits: EffectPermits::new(concurrency),
+            tenants,
             repeatable: RepeatableTools::default(),
             rest_after,
         }
@@ -147,6 +153,11 @@ impl Runner {
     /// Waits until all data that outlives the process is written.
     pub async fn flush(&self) {
         self.cache.flush().await;
+    }
+
+    /// Forgets the results of a tenant whose rows are to be removed from the store.
+    pub async fn forget_tenant(&self, tenant: Tenant) {
+        self.cache.forget_tenant(tenant).await;
     }
 
     /// Whether each of these tools is read-only or idempotent.

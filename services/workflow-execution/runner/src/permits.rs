@@ -3,15 +3,16 @@
 mod queue;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use core_types::{RunId, Timestamp};
+use core_types::{RunId, Tenant, Timestamp};
 use tokio::sync::oneshot;
 
-use queue::{Granted, Queue, Rank, Waiter};
+use queue::{Granted, Queue, Ticket, Waiter};
 
 /// A limit of concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,18 +22,25 @@ pub(super) enum Limit {
     Runs(usize),
     /// Runs that only wait.
     WaitingRuns,
-    /// Runs with this key of their own.
-    RunKey(String),
+    /// Runs of a tenant with this key of their own.
+    RunKey(Tenant, String),
     /// Effects of all runs of a depth of nesting.
     Effects(usize),
     /// Effects of a run.
     EffectsOfRun(RunId),
     /// Effects of nodes of this type in all runs of a depth of nesting.
     NodeType(usize, &'static str),
-    /// Effects of nodes with this key.
-    Key(String),
+    /// Effects of nodes of a tenant's runs with this key.
+    Key(Tenant, String),
     /// Effects of the nodes of a run with this key. Runs below them are part of the holder.
     KeyOfRun(String, String),
+}
+
+impl Limit {
+    /// Whether entries of several tenants may wait for it.
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Runs(_) | Self::Effects(_) | Self::NodeType(..))
+    }
 }
 
 /// A limit, and the most holders of it.
@@ -55,15 +63,20 @@ pub(super) struct Permit {
 /// A place in the queue, which becomes a permit. Dropped before, it leaves the queue.
 #[derive(Debug)]
 pub(super) struct Turn {
-    rank: Rank,
+    ticket: Ticket,
     limits: Vec<Limit>,
     granted: oneshot::Receiver<Permit>,
     permits: Permits,
 }
 
-/// The order of the queue: 30 s of waiting count as much as one step of priority (rule W51).
+/// The order of the queue (rule W51): tenants have turns by weight, and in the turn of a tenant its own entries go by
+/// priority, where 30 s of waiting count as much as one step of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueuePlace {
+    /// The tenant.
+    pub(super) tenant: Tenant,
+    /// The weight of the tenant, from 1.
+    pub(super) weight: u32,
     /// The start of the wait.
     pub(super) since: Timestamp,
     /// The priority, 0 to 9.
@@ -79,41 +92,55 @@ pub(super) enum Admission {
     Later(Turn),
 }
 
-/// The queue is full.
+/// The numbers of entries that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull;
+pub(super) struct Waiting {
+    /// The entries of all tenants.
+    pub(super) all: usize,
+    /// The entries of the tenant that asks.
+    pub(super) of_tenant: usize,
+}
 
 impl Permits {
-    /// Acquires a permit of every bound, or a place among at most `most_waiting` waiters.
+    /// Acquires a permit of every bound, or a place in the queue if `may_wait` permits one more. The last bound is
+    /// one that every entry has with which this one competes, save for those of its tenant under the same key.
     ///
     /// # Errors
-    /// [`QueueFull`].
-    pub(super) fn ask(
+    /// The refusal of `may_wait`.
+    pub(super) fn ask<E>(
         &self,
         bounds: Vec<Bound>,
         place: QueuePlace,
-        most_waiting: usize,
-    ) -> Result<Admission, QueueFull> {
+        may_wait: impl FnOnce(Waiting) -> Result<(), E>,
+    ) -> Result<Admission, E> {
         let mut queue = self.lock();
         let limits = limits(&bounds);
         let Some(full) = queue.first_full(&bounds) else {
-            queue.hold(&limits);
+            queue.begin(&limits, place.tenant, place.weight);
             drop(queue);
             return Ok(Admission::Now(self.permit(limits)));
         };
-        if queue.waiting() >= most_waiting {
-            return Err(QueueFull);
-        }
-        let rank = queue.next_rank(place);
+        may_wait(queue.waiting(place.tenant))?;
+        let ticket = queue.next_ticket(place);
         let (sender, granted) = oneshot::channel();
-        queue.park(full, rank, Waiter { bounds, sender });
+        let waiter = Waiter {
+            bounds,
+            weight: place.weight,
+            sender,
+        };
+        queue.park(full, ticket, waiter);
         drop(queue);
         Ok(Admission::Later(Turn {
-            rank,
+            ticket,
             limits,
             granted,
             permits: self.clone(),
         }))
+    }
+
+    /// Returns the number of entries of each tenant that wait.
+    pub(super) fn waiting_by_tenant(&self) -> Vec<(Tenant, usize)> {
+        self.lock().waiting_by_tenant()
     }
 
     /// Whether a limit has a holder.
@@ -163,7 +190,7 @@ impl Future for Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.permits.lock().leave(self.rank, &self.limits);
+        self.permits.lock().leave(self.ticket, &self.limits);
     }
 }
 

@@ -36,6 +36,7 @@ impl Runner {
         now: Timestamp,
     ) -> HashMap<String, NodeCache> {
         let of_run = RunContext {
+            tenant: context.tenant(),
             run_id: String::new(),
             workflow_id: workflow_id.to_owned(),
             conversation_id: String::new(),

@@ -11,7 +11,7 @@ mod store;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use sql_store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,7 +20,7 @@ use workflow_domain::cache_key::{CacheKey, KeyParts};
 pub(super) use flights::Flight;
 use flights::Flights;
 use lru::Lru;
-pub use store::{LastResult, ResultChange, ResultRow, ResultStore};
+pub use store::{LastResult, ResultChange, ResultRow, ResultStore, TenantKey};
 
 /// The most bytes of all results.
 const MAX_BYTES: usize = 1024 * 1024 * 1024;
@@ -67,9 +67,9 @@ enum Change {
 
 #[derive(Debug)]
 struct HeldResults {
-    results: Lru<CacheKey, Kept>,
-    outputs: Lru<CacheKey, Arc<str>>,
-    last: Lru<CacheKey, (CacheKey, KeyParts)>,
+    results: Lru<TenantKey, Kept>,
+    outputs: Lru<TenantKey, Arc<str>>,
+    last: Lru<TenantKey, (CacheKey, KeyParts)>,
 }
 
 #[derive(Clone, Debug)]
@@ -111,12 +111,24 @@ pub(super) enum Miss {
 /// A result that a node wants.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
+    /// The tenant of the run.
+    pub(super) tenant: Tenant,
     /// The name of the node.
     pub(super) node: CacheKey,
     /// The key of the result.
     pub(super) key: CacheKey,
     /// Its dependencies.
     pub(super) parts: KeyParts,
+}
+
+impl Wanted {
+    fn result(&self) -> TenantKey {
+        (self.tenant, self.key)
+    }
+
+    fn node(&self) -> TenantKey {
+        (self.tenant, self.node)
+    }
 }
 
 /// The result of a lookup.
@@ -150,7 +162,9 @@ impl ResultCache {
             dropped.extend(gone.into_iter().map(ResultChange::Dropped));
         }
         for last in store.last().await? {
-            let gone = held.last.put(last.node, (last.key, last.parts), 0);
+            let gone = held
+                .last
+                .put((last.tenant, last.node), (last.key, last.parts), 0);
             dropped.extend(gone.into_iter().map(ResultChange::NodeDropped));
         }
         if !dropped.is_empty() {
@@ -175,6 +189,18 @@ impl ResultCache {
         }
     }
 
+    /// Forgets the results of a tenant whose rows are to be removed from the store, once all earlier changes are written.
+    pub async fn forget_tenant(&self, tenant: Tenant) {
+        {
+            let mut held = self.lock();
+            let of_tenant = |key: &TenantKey| key.0 == tenant;
+            held.results.remove_all(of_tenant);
+            held.outputs.remove_all(of_tenant);
+            held.last.remove_all(of_tenant);
+        }
+        self.flush().await;
+    }
+
     /// Looks up a result that is at most as old as `ttl`. Waits if another node is computing it.
     pub(super) async fn find(
         &self,
@@ -188,7 +214,7 @@ impl ResultCache {
                 Ok(hit) => return CacheLookup::Hit(hit),
                 Err(miss) => miss,
             };
-            let mut under_way = match self.flights.begin(wanted.key) {
+            let mut under_way = match self.flights.begin(wanted.result()) {
                 Ok(flight) => {
                     // Another node may have ended between the lookup and the start of the flight.
                     return match self.look(wanted, ttl, now).await {
@@ -214,20 +240,20 @@ impl ResultCache {
     ) -> Result<Hit, Miss> {
         let (kept, outputs) = {
             let mut held = self.lock();
-            let Some(kept) = held.results.get(&wanted.key) else {
+            let Some(kept) = held.results.get(&wanted.result()) else {
                 return Err(why(&mut held, wanted));
             };
             if now.since(kept.used) > USES_WRITTEN_AFTER {
                 kept.used = now;
                 // A use that is not written only lets the result be dropped earlier.
-                let used = Change::Write(ResultChange::Used(wanted.key, now));
+                let used = Change::Write(ResultChange::Used(wanted.result(), now));
                 self.changes.try_send(used).ok();
             }
             let kept = kept.clone();
             if ttl.is_some_and(|ttl| now.since(kept.at) > ttl) {
                 return Err(Miss::Expired);
             }
-            (kept, held.outputs.get(&wanted.key).cloned())
+            (kept, held.outputs.get(&wanted.result()).cloned())
         };
         let outputs = match outputs {
             Some(outputs) => outputs,
@@ -242,7 +268,7 @@ impl ResultCache {
 
     /// Reads outputs from the database.
     async fn read(&self, wanted: &Wanted) -> Option<Arc<str>> {
-        let read = self.store.outputs(&wanted.key).await;
+        let read = self.store.outputs(&wanted.result()).await;
         let outputs: Option<Arc<str>> = read
             .inspect_err(|error| tracing::warn!(?error, "a result cannot be read"))
             .ok()
@@ -252,9 +278,9 @@ impl ResultCache {
         match &outputs {
             Some(outputs) => {
                 let (outputs, weight) = (Arc::clone(outputs), outputs.len() + OVERHEAD);
-                held.outputs.put(wanted.key, outputs, weight);
+                held.outputs.put(wanted.result(), outputs, weight);
             }
-            None => held.results.remove(&wanted.key),
+            None => held.results.remove(&wanted.result()),
         }
         outputs
     }
@@ -263,6 +289,7 @@ impl ResultCache {
     pub(super) fn keep(&self, wanted: Wanted, outputs: Arc<str>, run_id: &str, now: Timestamp) {
         let change = ResultChange::Kept {
             last: LastResult {
+                tenant: wanted.tenant,
                 node: wanted.node,
                 key: wanted.key,
                 parts: wanted.parts.clone(),
@@ -282,9 +309,9 @@ impl ResultCache {
             used: now,
         };
         let mut held = self.lock();
-        let dropped = held.results.put(wanted.key, kept, weight);
-        held.outputs.put(wanted.key, outputs, weight);
-        let nodes = held.last.put(wanted.node, (wanted.key, wanted.parts), 0);
+        let dropped = held.results.put(wanted.result(), kept, weight);
+        held.outputs.put(wanted.result(), outputs, weight);
+        let nodes = held.last.put(wanted.node(), (wanted.key, wanted.parts), 0);
         for key in dropped {
             held.outputs.remove(&key);
             self.drop_row(ResultChange::Dropped(key));
@@ -307,7 +334,7 @@ impl ResultCache {
 
 /// Returns the reason of a miss.
 fn why(held: &mut HeldResults, wanted: &Wanted) -> Miss {
-    match held.last.get(&wanted.node) {
+    match held.last.get(&wanted.node()) {
         None => Miss::First,
         Some((key, _)) if *key == wanted.key => Miss::Evicted,
         Some((_, before)) => match wanted.parts.changed_since(before) {

@@ -1,13 +1,20 @@
 //! The place of a run among the active ones.
 
+use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use core_types::{MAX_CALL_DEPTH, Timestamp};
+use core_types::{MAX_CALL_DEPTH, Tenant, Timestamp};
+use grpc_kit::Failure;
 use run_events::{Recorder, RunControl};
 use run_log::AppendError;
+use tenancy::{Quantity, Tenants, Use};
 
-use super::permits::{Admission, Limit, Permit, Permits, QueueFull, QueuePlace, Turn};
+use super::permits::{Admission, Limit, Permit, Permits, QueuePlace, Turn, Waiting};
 use super::run_keys::RunKey;
+
+/// The pause before a retry of a run that a full queue refused.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The most runs in each state at once.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +27,11 @@ pub struct RunBounds {
     pub waiting: usize,
 }
 
-/// The depth, the priority and the key of a run, which decide its turn.
+/// The tenant, the depth, the priority and the key of a run, which decide its turn.
 #[derive(Debug)]
 pub struct RunEntry {
+    /// Its tenant.
+    pub tenant: Tenant,
     /// The number of runs above it.
     pub depth: usize,
     /// The start of its wait.
@@ -38,29 +47,53 @@ pub struct RunEntry {
 pub struct RunPlaces {
     permits: Permits,
     bounds: RunBounds,
+    tenants: Tenants,
 }
 
 impl RunPlaces {
-    /// Builds the places within the bounds.
-    pub fn new(bounds: RunBounds) -> Self {
+    /// Builds the places within the bounds, for tenants with weights and limits.
+    pub fn new(bounds: RunBounds, tenants: Tenants) -> Self {
         Self {
             permits: Permits::default(),
             bounds,
+            tenants,
         }
     }
 
     /// Reserves a place for a new run, or a place in the queue.
     ///
     /// # Errors
-    /// [`QueueFull`].
-    pub fn enter(&self, entry: RunEntry) -> Result<RunPlace, QueueFull> {
-        self.ask(entry, self.bounds.queued)
+    /// OVERLOADED if the queue is full. TENANT_LIMIT and TENANT_CLOSED if the tenant may have no more queued runs; a run
+    /// below another belongs to its work, which no limit of the tenant stops.
+    pub fn enter(&self, entry: RunEntry) -> Result<RunPlace, Failure> {
+        let (tenant, is_outermost) = (entry.tenant, entry.depth == 0);
+        self.ask(entry, |waiting: Waiting| {
+            if is_outermost {
+                let queued = u64::try_from(waiting.of_tenant).unwrap_or(u64::MAX);
+                self.tenants.admit(tenant, Quantity::QueuedRuns, queued)?;
+            }
+            match waiting.all >= self.bounds.queued {
+                true => Err(Failure::overloaded(RETRY)),
+                false => Ok(()),
+            }
+        })
     }
 
     /// Reserves the place in the queue that a run had before a restart.
     pub fn enter_again(&self, entry: RunEntry) -> RunPlace {
-        let entered = self.ask(entry, usize::MAX);
-        entered.expect("the queue has no bound here")
+        let Ok(place) = self.ask(entry, |_| Ok::<_, Infallible>(()));
+        place
+    }
+
+    /// Returns the number of queued runs of each tenant.
+    pub fn uses(&self) -> Vec<Use> {
+        let queued = self.permits.waiting_by_tenant().into_iter();
+        let uses = queued.map(|(tenant, queued)| Use {
+            tenant,
+            quantity: Quantity::QueuedRuns,
+            amount: u64::try_from(queued).unwrap_or(u64::MAX),
+        });
+        uses.collect()
     }
 
     /// Reserves a place for a run that had one before a restart, even beyond the bounds.
@@ -70,18 +103,30 @@ impl RunPlaces {
         self.place(entry, Admission::Now(permit))
     }
 
-    fn ask(&self, entry: RunEntry, queued: usize) -> Result<RunPlace, QueueFull> {
-        let place = QueuePlace {
-            since: entry.since,
-            priority: entry.priority,
-        };
-        let admission = self.permits.ask(self.limits(&entry), place, queued)?;
+    fn ask<E>(
+        &self,
+        entry: RunEntry,
+        may_wait: impl FnOnce(Waiting) -> Result<(), E>,
+    ) -> Result<RunPlace, E> {
+        let (bounds, place) = (self.limits(&entry), self.in_queue(&entry));
+        let admission = self.permits.ask(bounds, place, may_wait)?;
         Ok(self.place(entry, admission))
     }
 
+    fn in_queue(&self, entry: &RunEntry) -> QueuePlace {
+        QueuePlace {
+            tenant: entry.tenant,
+            weight: self.tenants.weight(entry.tenant),
+            since: entry.since,
+            priority: entry.priority,
+        }
+    }
+
     fn limits(&self, entry: &RunEntry) -> Vec<(Limit, usize)> {
-        let key = entry.key.as_ref();
-        let key = key.map(|key| (Limit::RunKey(key.name().to_owned()), 1));
+        let key = entry.key.as_ref().map(|key| {
+            let (tenant, key) = key.name().clone();
+            (Limit::RunKey(tenant, key), 1)
+        });
         let active = (depth(entry.depth), self.bounds.active);
         key.into_iter().chain([active]).collect()
     }
@@ -184,11 +229,10 @@ impl RunPlace {
         }
         let (places, entry) = (&self.places, &self.entry);
         let bounds = vec![(Limit::WaitingRuns, places.bounds.waiting)];
-        let place = QueuePlace {
-            since: entry.since,
-            priority: entry.priority,
-        };
-        if let Ok(Admission::Now(resting)) = places.permits.ask(bounds, place, 0) {
+        let asked = places
+            .permits
+            .ask(bounds, places.in_queue(entry), |_| Err(()));
+        if let Ok(Admission::Now(resting)) = asked {
             held.resting = Some(resting);
             if let Some(permit) = &mut held.place {
                 permit.give_back(&depth(entry.depth));

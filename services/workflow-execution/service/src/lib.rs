@@ -10,7 +10,7 @@
 //! - [`library`], [`store`]: definitions from files and stored ones; schedules.
 //! - `runner`: starting runs, resuming open ones, schedules.
 //! - [`peers`], [`service`]: the neighbours, and the parts put together.
-//! - `rpc`: the contract.
+//! - `rpc`, `tenants`: the contract, and the data of tenants.
 //! - [`settings`], [`error`]: the settings and the errors for operators.
 
 pub mod error;
@@ -22,6 +22,7 @@ mod runner;
 pub mod service;
 pub mod settings;
 pub mod store;
+mod tenants;
 
 pub use error::Error;
 pub use peers::Peers;

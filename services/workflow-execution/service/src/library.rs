@@ -1,5 +1,5 @@
-//! All definitions: the files of the workflows directory, and put definitions, which hide files of
-//! their ids.
+//! All definitions: the files of the workflows directory, which belong to the default tenant, and put definitions,
+//! which hide files of their ids.
 
 mod kind;
 mod plans;
@@ -80,23 +80,29 @@ impl Library {
         &self.catalogue
     }
 
-    /// Returns a definition.
+    /// Returns a definition of a tenant, or a shared one.
     ///
     /// # Errors
     /// WORKFLOW_NOT_FOUND, or WORKFLOW_INVALID for a file that is not valid.
-    pub async fn get(&self, id: &str) -> Result<KnownDefinition, Failure> {
-        if let Some(definition) = self.get_valid(id).await? {
+    pub async fn get(&self, tenant: Tenant, id: &str) -> Result<KnownDefinition, Failure> {
+        if let Some(definition) = self.get_valid(tenant, id).await? {
             return Ok(definition);
         }
-        match self.documents.invalid_file(id) {
+        match self.invalid_file(tenant, id) {
             Some(InvalidFile(violations)) => Err(workflow_invalid("definition_json", &violations)),
-            None => Err(self.not_found(id).await),
+            None => Err(self.not_found(tenant, id).await),
         }
     }
 
-    /// Reports that no workflow has this id, with similar ids.
-    pub async fn not_found(&self, id: &str) -> Failure {
-        let known = self.documents.page(Tenant::DEFAULT, "", MOST_COMPARED);
+    /// Returns the mistakes of a file that is not valid: all files belong to the default tenant.
+    fn invalid_file(&self, tenant: Tenant, id: &str) -> Option<InvalidFile> {
+        let of_tenant = tenant.is_default();
+        of_tenant.then(|| self.documents.invalid_file(id)).flatten()
+    }
+
+    /// Reports that no workflow of the tenant has this id, with similar ids.
+    pub async fn not_found(&self, tenant: Tenant, id: &str) -> Failure {
+        let known = self.documents.page(tenant, "", MOST_COMPARED);
         let (known, _) = known.await.unwrap_or_default();
         let ids: Vec<String> = known
             .iter()
@@ -105,58 +111,72 @@ impl Library {
         workflow_not_found(id, &ids)
     }
 
-    /// Returns a definition if it exists and is valid.
+    /// Returns a definition of a tenant, or a shared one, if it exists and is valid.
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn get_valid(&self, id: &str) -> Result<Option<KnownDefinition>, Failure> {
-        let known = self.documents.get(Tenant::DEFAULT, id).await;
+    pub async fn get_valid(
+        &self,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<Option<KnownDefinition>, Failure> {
+        let known = self.documents.get(tenant, id).await;
         known.map_err(|error| store_failure(&error))
     }
 
-    /// Returns a page of the list of definitions; files that are not valid are left out.
+    /// Returns a page of the list of a tenant's definitions and shared ones; files that are not valid are left out.
     ///
     /// # Errors
     /// A token of another list, or a store that does not work.
     pub async fn list(
         &self,
+        tenant: Tenant,
         page_token: &str,
         page_size: i32,
     ) -> Result<Listed<Definition>, Failure> {
-        let listed = self.documents.list(Tenant::DEFAULT, page_token, page_size);
+        let listed = self.documents.list(tenant, page_token, page_size);
         listed.await
     }
 
-    /// Stores a definition. Returns it, and whether the request was seen before.
+    /// Stores a definition of a tenant. Returns it, and whether the request was seen before.
     ///
     /// # Errors
     /// The reason for not storing it.
     pub async fn put(
         &self,
+        tenant: Tenant,
         put: Put<'_>,
     ) -> Result<(KnownDefinition, bool), ChangeError<InvalidFile>> {
-        self.documents.put(Tenant::DEFAULT, put).await
+        self.documents.put(tenant, put).await
     }
 
-    /// Deletes a definition that was put.
+    /// Deletes a definition that a tenant put.
     ///
     /// # Errors
     /// The reason for not deleting it.
-    pub async fn delete(&self, id: &str, etag: &str) -> Result<(), ChangeError<InvalidFile>> {
-        self.documents.delete(Tenant::DEFAULT, id, etag).await
+    pub async fn delete(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        etag: &str,
+    ) -> Result<(), ChangeError<InvalidFile>> {
+        self.documents.delete(tenant, id, etag).await
     }
 
-    /// Returns a finding for each file that is not valid, at most [`LoadDiagnostic::MAX`].
-    pub fn left_out(&self) -> Vec<LoadDiagnostic> {
-        self.documents.left_out()
+    /// Returns a finding for each file of a tenant that is not valid, at most [`LoadDiagnostic::MAX`].
+    pub fn left_out(&self, tenant: Tenant) -> Vec<LoadDiagnostic> {
+        match tenant.is_default() {
+            true => self.documents.left_out(),
+            false => Vec::new(),
+        }
     }
 
-    /// Puts a text together with the workflows that it refers to. Missing workflows and workflows
+    /// Puts a text together with the workflows of the tenant that it refers to. Missing workflows and workflows
     /// beyond the bounds are left out, which are violations once the bundle is compiled.
     ///
     /// # Errors
     /// A store that does not work.
-    pub async fn bundle(&self, text: &Arc<str>) -> Result<Bundle, Failure> {
+    pub async fn bundle(&self, tenant: Tenant, text: &Arc<str>) -> Result<Bundle, Failure> {
         let mut children = Children::new();
         let mut bytes = text.len();
         let mut unread = vec![Arc::clone(text)];
@@ -165,7 +185,7 @@ impl Library {
                 if children.contains_key(&id) || children.len() >= MAX_CHILDREN {
                     continue;
                 }
-                let Some(child) = self.get_valid(&id).await? else {
+                let Some(child) = self.get_valid(tenant, &id).await? else {
                     continue;
                 };
                 bytes += child.document.text.len();
@@ -184,16 +204,20 @@ impl Library {
         })
     }
 
-    /// Compiles a bundle, or finds its earlier plan.
+    /// Compiles a bundle of a tenant, or finds its earlier plan.
     ///
     /// # Errors
     /// All problems of the bundle.
-    pub async fn compile(&self, bundle: &Bundle) -> Result<Arc<Plan>, Vec<Violation>> {
-        if let Some(plan) = self.plans.get(bundle) {
+    pub async fn compile(
+        &self,
+        tenant: Tenant,
+        bundle: &Bundle,
+    ) -> Result<Arc<Plan>, Vec<Violation>> {
+        let for_cache = (tenant, bundle.clone());
+        if let Some(plan) = self.plans.get(&for_cache) {
             return Ok(plan);
         }
         let (bundle, catalogue) = (bundle.clone(), Arc::clone(&self.catalogue));
-        let for_cache = bundle.clone();
         // A large definition takes longer than other tasks should wait.
         let compiled =
             tokio::task::spawn_blocking(move || compile_bundle(&bundle, &catalogue)).await;

@@ -59,7 +59,9 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<GetWorkflowRequest>,
     ) -> Result<Response<GetWorkflowResponse>, Status> {
-        let workflow = definitions::get(&self.inner, &request.into_inner().workflow_id).await?;
+        let tenant = CallContext::of(&request).tenant();
+        let id = request.into_inner().workflow_id;
+        let workflow = definitions::get(&self.inner, tenant, &id).await?;
         Ok(Response::new(GetWorkflowResponse {
             workflow: Some(workflow),
         }))
@@ -69,17 +71,18 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<BatchGetWorkflowsRequest>,
     ) -> Result<Response<BatchGetWorkflowsResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let ids = request.into_inner().workflow_ids;
-        Ok(Response::new(
-            definitions::batch_get(&self.inner, ids).await?,
-        ))
+        let found = definitions::batch_get(&self.inner, tenant, ids).await?;
+        Ok(Response::new(found))
     }
 
     async fn delete_workflow(
         &self,
         request: Request<DeleteWorkflowRequest>,
     ) -> Result<Response<DeleteWorkflowResponse>, Status> {
-        definitions::delete(&self.inner, request.into_inner()).await?;
+        let tenant = CallContext::of(&request).tenant();
+        definitions::delete(&self.inner, tenant, request.into_inner()).await?;
         Ok(Response::new(DeleteWorkflowResponse {}))
     }
 
@@ -103,7 +106,8 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<GetToolChoiceRequest>,
     ) -> Result<Response<GetToolChoiceResponse>, Status> {
-        let choice = tool_ids::choice(&self.inner, request.into_inner()).await?;
+        let tenant = CallContext::of(&request).tenant();
+        let choice = tool_ids::choice(&self.inner, tenant, request.into_inner()).await?;
         Ok(Response::new(choice))
     }
 
@@ -114,8 +118,9 @@ impl WorkflowService for Rpc {
         let context = CallContext::of(&request);
         let request = request.into_inner();
         let text: Arc<str> = request.definition_json.as_str().into();
-        let bundle = self.inner.library.bundle(&text).await?;
-        let compiled = self.inner.library.compile(&bundle).await;
+        let (tenant, library) = (context.tenant(), &self.inner.library);
+        let bundle = library.bundle(tenant, &text).await?;
+        let compiled = library.compile(tenant, &bundle).await;
         let (missing, plan) = match compiled {
             Ok(plan) => (Missing::of(&self.inner, &context, &text).await?, Some(plan)),
             Err(violations) => {
@@ -156,8 +161,10 @@ impl WorkflowService for Rpc {
         &self,
         request: Request<ListNodeTypesRequest>,
     ) -> Result<Response<ListNodeTypesResponse>, Status> {
+        let context = CallContext::of(&request);
+        let list = grpc_kit::list_of(&context, "node_types");
         let request = request.into_inner();
-        let after = read_token("node_types", &request.page_token)?;
+        let after = read_token(&list, &request.page_token)?;
         let all = self
             .inner
             .library
@@ -169,7 +176,7 @@ impl WorkflowService for Rpc {
         let size = page_size(request.page_size);
         let page: Vec<_> = following.by_ref().take(size).collect();
         let next_page_token = match (following.next(), page.last()) {
-            (Some(_), Some(last)) => PageToken::after(last.full_type).encode("node_types"),
+            (Some(_), Some(last)) => PageToken::after(last.full_type).encode(&list),
             _ => String::new(),
         };
         let node_types = page.into_iter().map(node_types::to_proto).collect();

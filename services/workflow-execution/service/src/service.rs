@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contracts::tavern::workflow::v1::schedule_service_server::ScheduleServiceServer;
 use contracts::tavern::workflow::v1::workflow_service_server::WorkflowServiceServer;
 use core_types::{Clock, IdSource, RunOwner, SystemClock, SystemIds};
-use documents::{DocumentParts, SqliteDocuments};
+use documents::{DocumentParts, DocumentStore, SqliteDocuments};
 use grpc_kit::Services;
 use run_events::{Neighbours, RetentionSettings, Runs, retention::RunsOnly};
 use run_log::RunLogs;
@@ -19,6 +19,8 @@ use crate::runner::{self, DefinitionStore, Inner, ScheduleTicker, Schedules};
 use crate::settings::WorkflowSettings;
 use crate::store::schedules::SqliteSchedules;
 use crate::store::{KeptDefinitions, MIGRATIONS, ResultTable};
+use crate::tenants::StoredData;
+use tenancy::TenantSync;
 use workflow_runner::run_keys::RunKeys;
 use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 
@@ -26,6 +28,7 @@ use workflow_runner::{Concurrency, ResultCache, RunBounds, RunPlaces, Runner};
 #[derive(Clone, Debug)]
 pub struct WorkflowExecution {
     inner: Arc<Inner>,
+    documents: Arc<dyn DocumentStore>,
     database: SqliteDatabase,
     retention: RetentionSettings,
     neighbours: Neighbours,
@@ -54,8 +57,9 @@ pub async fn build_with(
     let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await?;
     let cache = ResultCache::open(Arc::new(ResultTable::new(database.clone()))).await?;
     let schedules = Schedules::new(Arc::new(SqliteSchedules::new(database.clone())));
+    let documents: Arc<dyn DocumentStore> = Arc::new(SqliteDocuments::new(database.clone()));
     let parts = DocumentParts {
-        store: Arc::new(SqliteDocuments::new(database.clone())),
+        store: Arc::clone(&documents),
         runs: None,
         clock: Arc::clone(&clock),
     };
@@ -80,18 +84,25 @@ pub async fn build_with(
     );
     runs.pause_below(peers.agent.clone());
     let neighbours = peers.neighbours.clone();
+    let bounds = RunBounds {
+        active: settings.max_active_runs,
+        queued: settings.max_queued_runs,
+        waiting: settings.max_waiting_runs,
+    };
+    let tenants = runs.tenants().clone();
     let inner = Inner {
         library,
         runs,
-        runner: Arc::new(Runner::new(peers, cache, concurrency, settings.rest_after)),
+        runner: Arc::new(Runner::new(
+            peers,
+            cache,
+            (concurrency, tenants.clone()),
+            settings.rest_after,
+        )),
         clock,
         ids,
         keys: RunKeys::default(),
-        places: RunPlaces::new(RunBounds {
-            active: settings.max_active_runs,
-            queued: settings.max_queued_runs,
-            waiting: settings.max_waiting_runs,
-        }),
+        places: RunPlaces::new(bounds, tenants),
         definitions: DefinitionStore::new(Arc::new(KeptDefinitions::new(database.clone()))),
         schedules,
         ticker: ScheduleTicker::default(),
@@ -100,6 +111,7 @@ pub async fn build_with(
     runner::resume_what_rests(&inner);
     Ok(WorkflowExecution {
         inner,
+        documents,
         database,
         retention: settings.retention,
         neighbours,
@@ -109,12 +121,19 @@ pub async fn build_with(
 impl WorkflowExecution {
     /// Returns the services of a server of its own.
     pub fn services(&self) -> Services {
+        let stored = StoredData {
+            inner: Arc::clone(&self.inner),
+            documents: Arc::clone(&self.documents),
+            database: self.database.clone(),
+        };
+        let tenants = self.inner.runs.tenants().clone();
         self.services_beside_gateway()
             .add(self.inner.runs.service())
+            .add(TenantSync::service(tenants, Arc::new(stored)))
     }
 
     /// Returns the services of a server that serves the gateway too, whose run service covers these
-    /// runs.
+    /// runs. Tenants arrive in memory there.
     pub fn services_beside_gateway(&self) -> Services {
         let rpc = Rpc::new(Arc::clone(&self.inner));
         let schedules = ScheduleRpc::new(Arc::clone(&self.inner));

@@ -1,7 +1,7 @@
 //! Stores the definitions that open runs execute, results and schedules. Put definitions are
 //! [`documents`].
 //!
-//! A text is stored once, by its digest. That way a run continues after a restart with the
+//! A text is stored once for each tenant, by its digest. That way a run continues after a restart with the
 //! definition that it was started with, whatever happened to the workflow since.
 
 mod results;
@@ -9,21 +9,22 @@ pub(crate) mod schedules;
 mod sqlite;
 
 use async_trait::async_trait;
+use core_types::Tenant;
 use run_log::Hash;
 
 pub use results::ResultTable;
 pub use sql_store::StoreError;
-pub use sqlite::{KeptDefinitions, MIGRATIONS};
+pub use sqlite::{KeptDefinitions, MIGRATIONS, TABLES};
 
 /// Stores the definitions that runs execute.
 #[async_trait]
 pub trait DefinitionTexts: Send + Sync + std::fmt::Debug {
-    /// Stores a text for a run.
-    async fn keep(&self, text: &str) -> Result<Hash, StoreError>;
-    /// Returns a stored text.
-    async fn kept(&self, hash: &Hash) -> Result<Option<String>, StoreError>;
-    /// Deletes every text that `used` does not name. Returns the number of deleted texts.
-    async fn forget(&self, used: &[Hash]) -> Result<u64, StoreError>;
+    /// Stores a text for a run of a tenant.
+    async fn keep(&self, tenant: Tenant, text: &str) -> Result<Hash, StoreError>;
+    /// Returns a stored text of a tenant.
+    async fn kept(&self, tenant: Tenant, hash: &Hash) -> Result<Option<String>, StoreError>;
+    /// Deletes every text of every tenant that `used` does not name. Returns the number of deleted texts.
+    async fn forget(&self, used: &[(Tenant, Hash)]) -> Result<u64, StoreError>;
 }
 
 /// Returns the etag of a definition.

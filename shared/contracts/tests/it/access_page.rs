@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use contracts::access::{Access, Role, methods};
-use contracts::tavern::access::v1::{Peer, Permission, Route};
+use contracts::tavern::access::v1::{Peer, Permission, Route, Scope};
 
 const HEAD: &str = "\
 # Access to methods
@@ -11,6 +11,10 @@ const HEAD: &str = "\
 The page for an operator who gives roles, and for a client that was refused: the permission that each method needs, and
 the roles that have it. It is made from the options `tavern.access.v1.access` of the contract;
 `BLESS=1 cargo test -p contracts` makes it anew. [The guide](guide.md#keys-and-roles) explains keys and roles.
+
+A method *reaches* the caller's own objects (*own*), for which a caller with the permission `operate` reaches those of
+its tenant; or the objects of the caller's tenant; or the installation, for which the caller needs the permission in the
+tenant `system`.
 
 `peer` methods belong to services among themselves, `public` ones to everyone. *Peers* are the services that call a
 method for their own work, beside the gateway, which passes on the calls of clients. *Holder* marks a method that the
@@ -52,7 +56,7 @@ fn page() -> String {
         let (of, name) = method.split_once('/').unwrap_or_default();
         if of != service {
             service = of;
-            let head = "| method | permission | roles | peers | holder |\n|---|---|---|---|---|";
+            let head = "| method | permission | reaches | roles | peers | holder |\n|---|---|---|---|---|---|";
             page.push_str(&format!("\n## {service}\n\n{head}\n"));
         }
         let permission = access.permission();
@@ -61,8 +65,14 @@ fn page() -> String {
         } else {
             ""
         };
+        let reach = match (permission, access.scope()) {
+            (Permission::Peer | Permission::Public, _) => "",
+            (_, Scope::Own) => "own",
+            (_, Scope::Tenant) => "tenant",
+            (_, Scope::Cluster | Scope::Unspecified) => "installation",
+        };
         let (roles, peers) = (roles(permission), peers(access));
-        let cells = [name, permission.name(), &roles, &peers, holder];
+        let cells = [name, permission.name(), reach, &roles, &peers, holder];
         page.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
     page

@@ -73,10 +73,11 @@ impl<K: Kind> Documents<K> {
                 .store
                 .get(collection::<K>(tenant), id)
                 .await?;
-            if stored.and_then(|row| self.parse(&row)).is_none() {
+            if stored.and_then(|row| self.parse(tenant, &row)).is_none() {
                 new.push(Known {
                     document: Arc::clone(document),
                     from_file: true,
+                    is_shared: false,
                     revision: None,
                 });
             }

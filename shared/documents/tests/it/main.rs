@@ -2,6 +2,7 @@
 
 mod overlay;
 mod store;
+mod tenants;
 
 use std::{path::Path, sync::Arc};
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use http::Request;
+use http::HeaderMap;
 use telemetry::{
     attributes::{PEER_ADDRESS, RPC_METHOD, RPC_SERVICE, RPC_STATUS_CODE, RPC_SYSTEM},
     context, spans,
 };
-use tonic::{Code, body::Body};
+use tonic::Code;
 use tracing::Span;
 
 use super::Origin;
@@ -37,7 +37,7 @@ struct Measured {
 impl ObservedRpc {
     /// Begins to observe an RPC.
     pub(super) fn begin(
-        request: &Request<Body>,
+        headers: &HeaderMap,
         method: Option<&Method>,
         origin: &Origin,
         trust: TraceTrust,
@@ -50,7 +50,7 @@ impl ObservedRpc {
         }
         let unknown = || Arc::from("unknown");
         Self {
-            span: begin(request, method, origin, trust),
+            span: begin(headers, method, origin, trust),
             measured: Some(Measured {
                 service: method.map_or_else(unknown, |method| Arc::clone(&method.service)),
                 full_name: method.map_or_else(unknown, |method| Arc::clone(&method.full_name)),
@@ -94,12 +94,7 @@ impl Drop for ObservedRpc {
 }
 
 /// Begins the span, below the caller's if the caller is trusted with that, else linked to it.
-fn begin(
-    request: &Request<Body>,
-    method: Option<&Method>,
-    origin: &Origin,
-    trust: TraceTrust,
-) -> Span {
+fn begin(headers: &HeaderMap, method: Option<&Method>, origin: &Origin, trust: TraceTrust) -> Span {
     // A path that is no method of ours must not become a name: names are few.
     let (name, service) = method.map_or(("unknown", "unknown"), |method| {
         (&*method.full_name, &*method.service)
@@ -118,7 +113,7 @@ fn begin(
         { PEER_ADDRESS } = peer,
         trace_id = tracing::field::Empty,
     );
-    if let Some(caller) = context::extract(request.headers()) {
+    if let Some(caller) = context::extract(headers) {
         let trusted = match (origin.peer, trust) {
             (None, _) | (_, TraceTrust::Anyone) => true,
             (Some(peer), TraceTrust::Loopback) => peer.ip().to_canonical().is_loopback(),

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use tokio_util::{sync::CancellationToken, task::task_tracker::TaskTrackerToken};
 use tonic::{Status, body::Body};
 use tower::Service;
@@ -17,7 +17,7 @@ use tower::Service;
 use super::gate::ConnectionPermit;
 use crate::{
     Drain,
-    rpc::{Origin, Stack},
+    rpc::{Entry, Origin, Stack},
 };
 
 /// The services of a server, as a handler of plain HTTP calls them: on behalf of the peer of the HTTP
@@ -55,12 +55,33 @@ impl Calls {
 
     /// Answers a gRPC request. Whatever goes wrong becomes a response with a status.
     pub async fn serve(self, request: Request<Body>) -> Response<Body> {
-        let large_message = self.origin.large_message.as_ref();
-        let origin = Origin {
-            large_message: large_message.map(|bound| bound.of_another_stream()),
-            ..self.origin
-        };
-        self.stack.serve(request, origin).await
+        self.stack.serve(request, self.origin.of_a_call()).await
+    }
+
+    /// Has the door decide about a call of the method at `path`, whose request is read only afterwards.
+    ///
+    /// # Errors
+    /// The status that refuses the call.
+    pub async fn enter(&self, path: &str, headers: &HeaderMap) -> Result<EnteredCall, Status> {
+        let entry = self.stack.enter(path, headers, &self.origin).await?;
+        Ok(EnteredCall {
+            calls: self.clone(),
+            path: path.to_owned(),
+            entry: Some(entry),
+        })
+    }
+
+    /// Has the door decide whether `headers` prove any caller, for a request that names its method in its
+    /// body. `name` stands for the method in the log.
+    ///
+    /// # Errors
+    /// The status that refuses the request.
+    pub async fn knock(&self, name: &str, headers: &HeaderMap) -> Result<(), Status> {
+        let admission = self
+            .stack
+            .knock_as((name, false), headers, &self.origin)
+            .await;
+        admission.map(drop)
     }
 
     /// Returns the size in bytes of the largest message that the method at `path` reads.
@@ -103,5 +124,53 @@ impl Service<Request<Body>> for Calls {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let calls = self.clone();
         Box::pin(async move { Ok(calls.serve(request).await) })
+    }
+}
+
+/// A call that the door has admitted, as a service that answers its one request.
+#[derive(Debug)]
+pub struct EnteredCall {
+    calls: Calls,
+    path: String,
+    /// Missing once the call is answered.
+    entry: Option<Entry>,
+}
+
+impl EnteredCall {
+    /// Reads the request of the call, which takes as long as its client likes.
+    ///
+    /// # Errors
+    /// The failure of `read`, and the status that ends the call of a caller who may have it no longer.
+    pub async fn read<T>(
+        &mut self,
+        read: impl Future<Output = Result<T, Status>>,
+    ) -> Result<T, Status> {
+        match &mut self.entry {
+            Some(entry) => entry.read(read).await,
+            None => read.await,
+        }
+    }
+}
+
+impl Service<Request<Body>> for EnteredCall {
+    type Response = Response<Body>;
+    type Error = Status;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Status>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let calls = self.calls.clone();
+        // The door has decided about one request of this method, and about no other.
+        let is_admitted = request.uri().path() == self.path;
+        let entry = self.entry.take().filter(|_| is_admitted);
+        Box::pin(async move {
+            let another = || Status::internal("the request is not the one that was admitted");
+            let entry = entry.ok_or_else(another)?;
+            let origin = calls.origin.of_a_call();
+            Ok(calls.stack.serve_entered(entry, request, origin).await)
+        })
     }
 }

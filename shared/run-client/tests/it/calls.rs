@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{CallStatus, ErrorReason};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_client::{CallEnd, CallTerms, carry_out, policy::TRIES};
 use tonic::{Code, Status};
 
@@ -48,7 +48,10 @@ async fn end(terms: CallTerms, answers: Vec<Answer>, cancel: Cancel) -> (String,
             if cancel != Cancel::Never {
                 let runs = runs.clone();
                 // The run ends after its call, so its end is not waited for here.
-                tokio::spawn(async move { runs.cancel(&run_id, "enough").await });
+                tokio::spawn(async move {
+                    runs.cancel(&CallContext::outermost(), &run_id, "enough")
+                        .await
+                });
                 control.cancelled().await;
             }
         };

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::error::Error;
 
 use async_trait::async_trait;
-use core_types::{RunId, Timestamp};
-use run_log::{Order, PassReport, RetentionGuard, RunFilter, RunState, RunSummary};
+use core_types::{RunId, Tenant, Timestamp};
+use run_log::{Order, Owners, PassReport, RetentionGuard, RunFilter, RunState, RunSummary};
 use tokio::sync::OnceCell;
 use tonic::Status;
 
@@ -83,18 +83,20 @@ impl<'a> RunGuard<'a> {
         }
     }
 
-    /// Whether all runs of a conversation ended before a time and none must stay, so that they can be deleted
+    /// Whether all runs of a conversation of a tenant ended before a time and none must stay, so that they can be deleted
     /// together.
     ///
     /// # Errors
     /// A status when that cannot be known.
     pub async fn can_end_conversation(
         &self,
+        tenant: Tenant,
         conversation_id: &str,
         before: Timestamp,
     ) -> Result<bool, Status> {
         let logs = &self.runs.store().logs;
         let filter = RunFilter {
+            owners: Owners::Tenant(tenant),
             conversation: Some(conversation_id.to_owned()),
             ..RunFilter::default()
         };

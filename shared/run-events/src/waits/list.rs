@@ -2,7 +2,7 @@
 
 use contracts::tavern::run::v1::{ListWaitsRequest, ListWaitsResponse};
 use core_types::{PageToken, page::page_size};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure, list_of};
 use prost::Message;
 
 use super::Waits;
@@ -18,11 +18,12 @@ impl Waits {
     /// INVALID_FIELDS for the token of another list.
     pub(crate) async fn list(
         &self,
+        context: &CallContext,
         request: &ListWaitsRequest,
     ) -> Result<ListWaitsResponse, Failure> {
         let mut board = self.inner.board.lock().await;
         board.forget_dropped();
-        board.page(request)
+        board.page(context, request)
     }
 }
 
@@ -31,8 +32,13 @@ impl RecordedWaits {
     ///
     /// # Errors
     /// INVALID_FIELDS for the token of another list.
-    pub(crate) fn page(&self, request: &ListWaitsRequest) -> Result<ListWaitsResponse, Failure> {
+    pub(crate) fn page(
+        &self,
+        context: &CallContext,
+        request: &ListWaitsRequest,
+    ) -> Result<ListWaitsResponse, Failure> {
         let list = format!("ListWaits/{}", request.run_id);
+        let list = list_of(context, &list);
         let token = grpc_kit::page_token(&list, &request.page_token)?;
         let after = token.as_ref().map(PageToken::last_key);
         let size = page_size(request.page_size);

@@ -4,7 +4,9 @@ use core_types::{RunId, RunOwner, Timestamp};
 use uuid::Uuid;
 
 use super::*;
-use crate::{CreateError, Created, NewEvent, ReadError, RunWriter, engine::Engine, log::in_memory};
+use crate::{
+    CreateError, Created, NewEvent, Owners, ReadError, RunWriter, engine::Engine, log::in_memory,
+};
 
 fn run_id(number: u128) -> RunId {
     RunId::new(RunOwner::Workflow, Uuid::from_u128(number))
@@ -44,8 +46,13 @@ async fn a_full_log_drops_the_runs_that_ended_first() {
     }
     let mut behind = log.follow(run_id(2), 0).await.unwrap();
     let also_open = start(&log, 4).await;
-    assert_eq!(log.summary(run_id(2)).await.unwrap(), None);
-    assert!(log.summary(run_id(3)).await.unwrap().is_some());
+    assert_eq!(log.summary(run_id(2), &Owners::All).await.unwrap(), None);
+    assert!(
+        log.summary(run_id(3), &Owners::All)
+            .await
+            .unwrap()
+            .is_some()
+    );
     let ended = behind.next_batch().await;
     assert!(matches!(ended, Err(ReadError::NoSuchRun)), "{ended:?}");
 

@@ -181,11 +181,14 @@ async fn insert_run(
 ) -> Result<bool, sqlx::Error> {
     let request = run.request.as_ref();
     let inserted = sqlx::query(
-        "INSERT INTO runs (key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
-         forks, created, deadline, meta, batched) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO runs (key, id, tenant, principal, kind, subject, conversation, scope, request_id, \
+         body_hash, parent, forks, created, deadline, meta, batched) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
     )
     .bind(key)
     .bind(run.id.to_string())
+    .bind(run.owner.tenant().to_string())
+    .bind(run.owner.as_str())
     .bind(&run.kind)
     .bind(&run.subject)
     .bind(&run.conversation)

@@ -1,7 +1,7 @@
 //! Maintenance of the file, for which no run waits. The committing task does it between two groups, a short
 //! transaction at a time, so that neither waits for the lock of the other.
 
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use sqlx::SqliteConnection;
 use tokio::sync::{mpsc, oneshot};
 
@@ -24,6 +24,8 @@ pub(super) enum Work {
     ForgetRequests {
         /// The time.
         before: Timestamp,
+        /// The tenant of the runs; `None` for all.
+        tenant: Option<Tenant>,
     },
     /// Returns free pages to the file system.
     Reclaim,
@@ -46,10 +48,12 @@ pub(super) async fn carry_out(
     work: Work,
 ) -> Result<u64, sqlx::Error> {
     match work {
-        Work::ForgetRequests { before } => {
+        Work::ForgetRequests { before, tenant } => {
             let sql = "DELETE FROM runs WHERE key IN (SELECT key FROM runs \
-                       WHERE deleted AND NOT hidden AND finished < ? LIMIT ?)";
-            let deleted = sqlx::query(sql).bind(before.unix_nanos()).bind(REQUESTS);
+                       WHERE deleted AND NOT hidden AND finished < ? AND (? IS NULL OR tenant = ?) LIMIT ?)";
+            let tenant = tenant.map(|tenant| tenant.to_string());
+            let deleted = sqlx::query(sql).bind(before.unix_nanos());
+            let deleted = deleted.bind(tenant.clone()).bind(tenant).bind(REQUESTS);
             Ok(deleted.execute(connection).await?.rows_affected())
         }
         Work::Reclaim => sql_store::vacuum::reclaim(connection).await,

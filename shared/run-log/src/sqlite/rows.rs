@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use core_types::{Durability, RequestId, RunId, Timestamp};
+use core_types::{Durability, Principal, RequestId, RunId, Tenant, Timestamp};
 use futures::TryStreamExt;
 use futures::stream::BoxStream;
 use sql_store::SqliteDatabase;
@@ -18,7 +18,7 @@ use super::{
     maintenance::{self, MaintenanceTask, Work},
 };
 use crate::{
-    Event, Hash, Order, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
+    Event, Hash, Order, Owners, RequestKey, RunCursor, RunFilter, RunPage, RunState, RunSummary,
     StateFilter, StorageError,
     cell::{Registry, lock},
     event::Head,
@@ -36,7 +36,7 @@ pub(super) struct SqliteStore {
 }
 
 /// The columns of [`StoredRun`]; the index on events makes the subquery one look-up.
-const SELECT_COLUMNS: &str = "SELECT key, id, kind, subject, conversation, scope, request_id, body_hash, parent, \
+const SELECT_COLUMNS: &str = "SELECT key, id, principal, kind, subject, conversation, scope, request_id, body_hash, parent, \
      forks, state, phase, batched, deleted, created, finished, deadline, due, meta, end_sequence, end_hash, \
      (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.key) AS last_sequence";
 
@@ -44,6 +44,7 @@ const SELECT_COLUMNS: &str = "SELECT key, id, kind, subject, conversation, scope
 struct StoredRun {
     key: i64,
     id: String,
+    principal: String,
     kind: String,
     subject: String,
     conversation: String,
@@ -97,6 +98,7 @@ impl TryFrom<StoredRun> for RunRow {
             u64::try_from(stored.last_sequence).map_err(|_| corrupt("last_sequence"))?;
         let summary = RunSummary {
             id: stored.id.parse().map_err(|_| corrupt("id"))?,
+            owner: Principal::new(&stored.principal).map_err(|_| corrupt("principal"))?,
             kind: stored.kind,
             subject: stored.subject,
             conversation: stored.conversation,
@@ -171,12 +173,28 @@ pub(super) async fn hidden(database: &SqliteDatabase) -> Result<Vec<HiddenRun>, 
         .await
 }
 
+/// Returns the number of open runs of each tenant that has some.
+pub(super) async fn open_runs(
+    database: &SqliteDatabase,
+) -> Result<Vec<(Tenant, u64)>, sqlx::Error> {
+    let counted = sqlx::query_as::<_, (String, i64)>(
+        "SELECT tenant, count(*) FROM runs WHERE state IS NULL GROUP BY tenant",
+    );
+    let counted = counted.fetch_all(database.reader()).await?.into_iter();
+    let counted = counted.filter_map(|(tenant, runs)| {
+        let tenant = Tenant::new(&tenant).ok()?;
+        Some((tenant, u64::try_from(runs).unwrap_or_default()))
+    });
+    Ok(counted.collect())
+}
+
 #[async_trait]
 impl Store for SqliteStore {
-    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StorageError> {
+    async fn row(&self, run: RunId, owners: &Owners) -> Result<Option<RunRow>, StorageError> {
         let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
         query.push(" FROM runs WHERE NOT deleted AND id = ");
         query.push_bind(run.to_string());
+        push_owners(&mut query, owners);
         let stored: Option<StoredRun> = query
             .build_query_as()
             .fetch_optional(self.database.reader())
@@ -205,13 +223,15 @@ impl Store for SqliteStore {
 
     async fn row_by_request(
         &self,
+        tenant: Tenant,
         scope: &str,
         request_id: &RequestId,
     ) -> Result<Option<RunRow>, StorageError> {
         let mut query = QueryBuilder::<Sqlite>::new(SELECT_COLUMNS);
         query
-            .push(" FROM runs WHERE scope = ")
-            .push_bind(scope.to_owned());
+            .push(" FROM runs WHERE tenant = ")
+            .push_bind(tenant.to_string());
+        query.push(" AND scope = ").push_bind(scope.to_owned());
         query
             .push(" AND request_id = ")
             .push_bind(request_id.to_string());
@@ -239,6 +259,7 @@ impl Store for SqliteStore {
                 " WHERE NOT deleted AND state IS NOT NULL"
             }
         });
+        push_owners(&mut query, &filter.owners);
         if let StateFilter::OpenIn(phases) = filter.state {
             let mut list = query.push(" AND phase IN (").separated(", ");
             for phase in phases {
@@ -374,8 +395,13 @@ impl Store for SqliteStore {
         read_page(rows.fetch(self.database.reader()), max_bytes).await
     }
 
-    async fn forget_requests(&self, before: Timestamp) -> Result<u64, StorageError> {
-        maintenance::ask(&self.maintenance, Work::ForgetRequests { before }).await
+    async fn forget_requests(
+        &self,
+        before: Timestamp,
+        tenant: Option<Tenant>,
+    ) -> Result<u64, StorageError> {
+        let work = Work::ForgetRequests { before, tenant };
+        maintenance::ask(&self.maintenance, work).await
     }
 
     async fn reclaim(&self) -> Result<u64, StorageError> {
@@ -392,6 +418,21 @@ impl Store for SqliteStore {
         }
         runs.close();
         self.database.close().await;
+    }
+}
+
+/// Adds the condition that a run belongs to some owners.
+fn push_owners(query: &mut QueryBuilder<Sqlite>, owners: &Owners) {
+    let tenant = match owners {
+        Owners::All => return,
+        Owners::Tenant(tenant) => *tenant,
+        Owners::One(principal) => principal.tenant(),
+    };
+    query.push(" AND tenant = ").push_bind(tenant.to_string());
+    if let Owners::One(principal) = owners {
+        query
+            .push(" AND principal = ")
+            .push_bind(principal.to_string());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use core_types::{Durability, RequestId};
+use core_types::{Durability, RequestId, Tenant};
 use run_log::{AppendError, Hash, NewRun, RequestKey, RunLogs, RunState, RunWriter};
 use sql_store::SqliteOptions;
 
@@ -111,7 +111,9 @@ async fn begin_and_end_in_a_batch(log: &RunLogs, durability: Durability) {
         (summary.last_sequence, summary.state),
         (2, RunState::Finished(7))
     );
-    let found = log.by_request("call", &RequestId::new("a").unwrap()).await;
+    let found = log
+        .by_request(Tenant::DEFAULT, "call", &RequestId::new("a").unwrap())
+        .await;
     assert_eq!(found.unwrap().unwrap().id, run_id(1));
     let nothing = writer.finish_in_batch(7, Vec::new()).await;
     assert!(matches!(nothing.err(), Some(AppendError::Invalid(_))));

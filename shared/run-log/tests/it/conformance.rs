@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use core_types::Durability;
+use core_types::{Durability, Tenant};
 use run_log::{
     AppendError, CreateError, Created, DeleteError, NewEvent, NewRun, Order, ReadError,
     ReopenError, RunFilter, RunState, StateFilter, StorageError, Verification, Violation, limits,
@@ -242,14 +242,14 @@ async fn a_repeated_request_finds_its_run(on: Fixture) {
     let key = request("r", "body");
     let found = on
         .log
-        .by_request(&key.scope, &key.request_id)
+        .by_request(Tenant::DEFAULT, &key.scope, &key.request_id)
         .await
         .unwrap();
     assert_eq!(found.map(|run| run.id), Some(run_id(1)));
     let other = request("unheard of", "body");
     assert_eq!(
         on.log
-            .by_request(&other.scope, &other.request_id)
+            .by_request(Tenant::DEFAULT, &other.scope, &other.request_id)
             .await
             .unwrap(),
         None
@@ -446,7 +446,10 @@ async fn a_deleted_run_keeps_its_request_id(on: Fixture) {
         "{refused}"
     );
     let request_id = request("r", "body").request_id;
-    let found = on.log.by_request("tenant/start", &request_id).await;
+    let found = on
+        .log
+        .by_request(Tenant::DEFAULT, "tenant/start", &request_id)
+        .await;
     assert_eq!(found.unwrap(), None);
 }
 

@@ -336,6 +336,8 @@ async fn g902_the_card_of_an_agent_is_its_profile() -> anyhow::Result<()> {
     let skills: Vec<&str> = card.skills.iter().map(|skill| skill.id.as_str()).collect();
     ensure!(skills == ["system:get_current_time"], "{skills:?}");
     ensure!(!card.skills[0].description.is_empty() && card.skills[0].tags == ["tool"]);
+    // No key exists, so none is needed.
+    ensure!(card.security_schemes.is_empty() && card.security_requirements.is_empty());
     let interfaces = card.supported_interfaces.iter();
     let interfaces: Vec<_> = interfaces
         .map(|one| {

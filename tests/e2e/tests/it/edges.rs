@@ -51,24 +51,28 @@ async fn a_chat_client_gets_an_agent_of_five_processes() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_clients_send_a_key() -> anyhow::Result<()> {
-    let stack = Stack::builder().with_keys().start().await?;
-    for name in ["openai", "session", "cuts"] {
-        play_with_a_key(&stack, part(&stack.address(), name)?).await?;
-    }
     let deploy = tempfile::tempdir()?;
     a2a::prepare(deploy.path())?;
-    let stack = Stack::builder().deploy(deploy.path()).with_keys();
-    let stack = stack.start().await?;
-    play_with_a_key(&stack, a2a::official_client(&stack.address())?).await
+    let agents = Stack::builder().deploy(deploy.path()).with_keys();
+    let (stack, agents) = tokio::try_join!(Stack::builder().with_keys().start(), agents.start())?;
+    let address = stack.address();
+    tokio::try_join!(
+        play_with_a_key(&stack, part(&address, "openai")?),
+        play_with_a_key(&stack, part(&address, "session")?),
+        play_with_a_key(&stack, part(&address, "cuts")?),
+        play_with_a_key(&agents, a2a::official_client(&agents.address())?),
+    )?;
+    Ok(())
 }
 
 /// Runs a client, which fails without the key of the stack and has everything with it.
 async fn play_with_a_key(stack: &Stack, mut client: Command) -> anyhow::Result<()> {
     client.env("TAVERN_TEST_CUTS", "3");
-    let without = run(client_without_a_key(&client)).await;
-    ensure!(without.is_err(), "a client without a key is served");
+    let without = client_without_a_key(&client);
     client.env("TAVERN_KEY_FILE", stack.key_file());
-    run(client).await.map(drop)
+    let (without, with) = tokio::join!(run(without), run(client));
+    ensure!(without.is_err(), "a client without a key is served");
+    with.map(drop)
 }
 
 /// Returns the same client again.

@@ -53,6 +53,7 @@ mod secrets;
 mod shortening;
 mod streams;
 mod sub_agents;
+mod tenants;
 mod text;
 mod trace;
 mod transcripts;

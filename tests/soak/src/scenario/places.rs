@@ -14,6 +14,7 @@ use std::{
 
 use anyhow::{Context, ensure};
 use blob_store::{BlobSettings, BlobStore, Caller};
+use core_types::Tenant;
 use rustix::fs::{CWD, RenameFlags};
 use sandbox_engine::{
     domain::collect::{Caps, CollectSpec, Collected, RefusedReason},
@@ -151,7 +152,7 @@ pub(crate) fn collecting(times: u32) -> anyhow::Result<String> {
         },
         placed: Placed::new(),
         blobs: BlobStore::open(&BlobSettings::default())?,
-        caller: Caller::named("soak"),
+        caller: Caller::named(Tenant::DEFAULT, "soak"),
     };
     let work = scene.open()?;
     let rearranger = scene.rearrange();

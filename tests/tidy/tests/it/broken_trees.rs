@@ -4,7 +4,8 @@ mod edges;
 mod pages;
 
 use tidy::{
-    Finding, Tree, circles, layout, manifests, once, prose, sentences, sizes, unsafe_code, words,
+    Finding, Tree, circles, layout, manifests, once, prose, sentences, sizes, tenants, unsafe_code,
+    words,
 };
 
 const GOOD: &str = r#"
@@ -552,5 +553,21 @@ fn a_second_store_of_documents_or_request_ids_is_found() {
                 "Documents::delete",
             ),
         ],
+    );
+}
+
+#[test]
+fn a_statement_without_the_tenant_is_found() {
+    let migration = "CREATE TABLE notes (\n    tenant TEXT NOT NULL,\n    id TEXT NOT NULL\n);\n\
+                     CREATE TABLE plain (\n    id TEXT NOT NULL\n);\n";
+    let code = "fn f() {\n    q(\"SELECT id FROM notes WHERE id = ?1\");\n    q(\"SELECT id FROM plain\");\n    \
+                q(\"SELECT id FROM notes WHERE tenant = ?1\");\n}\n";
+    check(
+        tenants::in_statements,
+        &[
+            ("services/a/migrations/sqlite/0001_notes.sql", migration),
+            ("services/a/src/store.rs", code),
+        ],
+        &[("services/a/src/store.rs:2", "`notes`", "tenant = ?")],
     );
 }

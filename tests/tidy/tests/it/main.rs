@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tidy::{
     Finding, Tree, circles, edges, error_page, finding, layout, manifests, once, pages, prose,
-    purity, sentences, sizes, unsafe_code, words,
+    purity, sentences, sizes, tenants, unsafe_code, words,
 };
 
 #[track_caller]
@@ -30,6 +30,11 @@ fn the_top_level_is_fixed() {
 #[test]
 fn every_service_has_the_same_files() {
     check(layout::services);
+}
+
+#[test]
+fn statements_about_tables_of_tenants_name_the_tenant() {
+    check(tenants::in_statements);
 }
 
 #[test]

@@ -7,16 +7,19 @@ use std::{
 };
 
 use agent_domain::message::{ChatMessage, Role};
+use core_types::Tenant;
 use futures::StreamExt;
 use model_client::{
     EndpointSettings, Model, ModelError, ModelRequest, ModelSettings, Models, Piece,
 };
+use tenancy::Tenants;
 
 use crate::endpoint::{Endpoint, Step, end, event, settings, status, stream_head, text};
 
 pub(crate) fn request() -> ModelRequest {
     let messages = vec![ChatMessage::new(Role::User, "hello")];
-    ModelRequest::new(messages, Instant::now() + Duration::from_secs(60))
+    let deadline = Instant::now() + Duration::from_secs(60);
+    ModelRequest::new(Tenant::DEFAULT, messages, deadline)
 }
 
 /// Sets models up; the variable `KEY` holds a key.
@@ -26,7 +29,7 @@ pub(crate) fn models<const N: usize>(named: [(&str, ModelSettings); N]) -> Model
         .map(|(name, settings)| (name.to_owned(), settings))
         .collect();
     let variables = HashMap::from([("KEY".to_owned(), "sk-secret".to_owned())]);
-    Models::build(&named, Path::new("."), &variables).unwrap()
+    Models::build(&named, Path::new("."), &variables, &Tenants::default()).unwrap()
 }
 
 pub(crate) fn model(settings: ModelSettings) -> Model {
@@ -283,7 +286,7 @@ fn an_address_that_is_none_is_refused() {
             ..EndpointSettings::default()
         };
         let named = BTreeMap::from([("house".to_owned(), ModelSettings::Openai(settings))]);
-        let built = Models::build(&named, Path::new("."), &HashMap::new());
+        let built = Models::build(&named, Path::new("."), &HashMap::new(), &Tenants::default());
         assert!(built.is_err(), "{base_url}");
     }
 }

@@ -117,13 +117,13 @@ impl A2aRpc {
     }
 
     /// Returns the run of a task of `tenant`.
-    async fn run(&self, tenant: &str, task_id: &str) -> Result<Run, Status> {
+    async fn run(&self, context: &CallContext, tenant: &str, task_id: &str) -> Result<Run, Status> {
         let tenant = tenant_of(tenant)?;
         let id: Result<RunId, _> = task_id.parse();
         if !id.is_ok_and(|id| id.owner() == RunOwner::Agent) {
             return Err(no_such_task(task_id));
         }
-        match self.runs.get(task_id).await {
+        match self.runs.get(context, task_id).await {
             Ok(run) if run.subject == tenant => Ok(run),
             Ok(_) => Err(no_such_task(task_id)),
             Err(status) if status.code() == Code::NotFound => Err(no_such_task(task_id)),
@@ -198,7 +198,8 @@ impl A2aService for A2aRpc {
         let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
         let view = View::of_one(request.history_length)?;
-        let run = self.run(&request.tenant, &request.id).await?;
+        let run = self.run(&caller.context, &request.tenant, &request.id);
+        let run = run.await?;
         Ok(Response::new(self.task(run, view, caller).await?))
     }
 
@@ -217,11 +218,15 @@ impl A2aService for A2aRpc {
     ) -> Result<Response<Task>, Status> {
         let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
-        let run = self.run(&request.tenant, &request.id).await?;
+        let run = self.run(&caller.context, &request.tenant, &request.id);
+        let run = run.await?;
         if run.outcome.is_some() {
             return Err(not_cancelable(&run.run_id));
         }
-        let cancelled = self.runs.cancel(&run.run_id, "cancelled by A2A").await?;
+        let cancelled = self
+            .runs
+            .cancel(&caller.context, &run.run_id, "cancelled by A2A")
+            .await?;
         let task = self
             .task(cancelled.run, View::of_one(None)?, caller)
             .await?;
@@ -236,7 +241,8 @@ impl A2aService for A2aRpc {
     ) -> Result<Response<Self::SubscribeToTaskStream>, Status> {
         let caller = TaskReader::of(&request);
         let request = of_this_version(request)?;
-        let run = self.run(&request.tenant, &request.id).await?;
+        let run = self.run(&caller.context, &request.tenant, &request.id);
+        let run = run.await?;
         if run.outcome.is_some() {
             return Err(unsupported("the task has ended; read it with GetTask"));
         }

@@ -173,7 +173,8 @@ impl AgentService for AgentRpc {
         request: Request<GetToolScopeRequest>,
     ) -> Result<Response<GetToolScopeResponse>, Status> {
         let Inner { runs, turns, .. } = &*self.inner;
-        let scope = tool_scope::get(runs, turns.profiles(), request.into_inner()).await?;
+        let (context, request) = (CallContext::of(&request), request.into_inner());
+        let scope = tool_scope::get(runs, &context, turns.profiles(), request).await?;
         Ok(Response::new(scope))
     }
 }

@@ -54,9 +54,12 @@ impl ConversationRpc {
     ) -> Result<CompactConversationResponse, Failure> {
         let body_hash = request_hash(context, &request);
         let conversation_id = checked_id(&request.conversation_id)?;
-        self.conversations.get(&conversation_id).await?;
+        self.conversations.get(context, &conversation_id).await?;
         let profile_id = match request.profile_id.as_str() {
-            "" => self.conversations.last_agent(&conversation_id).await?,
+            "" => {
+                let (tenant, conversations) = (context.tenant(), &self.conversations);
+                conversations.last_agent(tenant, &conversation_id).await?
+            }
             named => Some(named.to_owned()),
         };
         let Some(profile_id) = profile_id else {
@@ -95,15 +98,17 @@ impl ConversationRpc {
 
     async fn list(
         &self,
+        context: &CallContext,
         request: &ListConversationsRequest,
     ) -> Result<ListConversationsResponse, Failure> {
-        const LIST: &str = "conversations";
-        let before = super::page_after(LIST, &request.page_token)?;
+        let list = grpc_kit::list_of(context, "conversations");
+        let before = super::page_after(&list, &request.page_token)?;
         let before = before.as_deref().map(place).transpose()?;
+        let before = before.map(|(time, id)| (time, context.tenant(), id));
         let size = core_types::page::page_size(request.page_size);
-        let conversations = self.conversations.list(before, size + 1).await?;
+        let conversations = self.conversations.list(context, before, size + 1).await?;
         let (conversations, next_page_token) =
-            super::page(LIST, conversations, size, |last: &Conversation| {
+            super::page(&list, conversations, size, |last: &Conversation| {
                 format!("{}/{}", last.row.created.unix_nanos(), last.row.id)
             });
         Ok(ListConversationsResponse {
@@ -114,20 +119,23 @@ impl ConversationRpc {
 
     async fn messages(
         &self,
+        context: &CallContext,
         request: &ListMessagesRequest,
     ) -> Result<ListMessagesResponse, Failure> {
         let conversation_id = checked_id(&request.conversation_id)?;
         let list = format!("messages\0{conversation_id}");
+        let list = grpc_kit::list_of(context, &list);
         let after = super::page_after(&list, &request.page_token)?;
         let skip = match after.map(|after| after.parse::<usize>()) {
             None => 0,
             Some(Ok(last)) => last + 1,
             Some(Err(_)) => return Err(damaged_token()),
         };
-        self.conversations.get(&conversation_id).await?;
+        self.conversations.get(context, &conversation_id).await?;
+        let tenant = context.tenant();
         let history = self
             .conversations
-            .history(&conversation_id, None, usize::MAX);
+            .history(tenant, &conversation_id, None, usize::MAX);
         let size = core_types::page::page_size(request.page_size);
         let said = history.await?.into_iter().flat_map(|part| {
             let run_id = part.run_id;
@@ -185,7 +193,7 @@ impl ConversationRpc {
         let key = branch_key(self.ids.as_ref(), &from, &request.request_id);
         let new_id = format!("conv_{key}");
         self.conversations
-            .branch(&from, count, &new_id, named)
+            .branch(context, &from, count, &new_id, named)
             .await
     }
 
@@ -208,6 +216,7 @@ impl ConversationRpc {
             return Err(failure);
         }
         let appended = self.conversations.append(
+            context,
             &request.conversation_id,
             request.expected_revision,
             messages,
@@ -236,6 +245,7 @@ fn write(conversation: Conversation) -> proto::Conversation {
         revision: conversation.revision,
         active_run_id: conversation.active_run_id.unwrap_or_default(),
         queued_run_ids: conversation.queued_run_ids,
+        principal: conversation.row.owner.to_string(),
     }
 }
 
@@ -264,8 +274,9 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<GetConversationRequest>,
     ) -> Result<Response<GetConversationResponse>, Status> {
+        let context = CallContext::of(&request);
         let id = checked_id(&request.into_inner().conversation_id)?;
-        let conversation = Some(write(self.conversations.get(&id).await?));
+        let conversation = Some(write(self.conversations.get(&context, &id).await?));
         Ok(Response::new(GetConversationResponse { conversation }))
     }
 
@@ -273,15 +284,18 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<ListConversationsRequest>,
     ) -> Result<Response<ListConversationsResponse>, Status> {
-        Ok(Response::new(self.list(&request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.list(&context, &request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn delete_conversation(
         &self,
         request: Request<DeleteConversationRequest>,
     ) -> Result<Response<DeleteConversationResponse>, Status> {
+        let context = CallContext::of(&request);
         let id = checked_id(&request.into_inner().conversation_id)?;
-        self.conversations.delete(&id).await?;
+        self.conversations.delete(&context, &id).await?;
         Ok(Response::new(DeleteConversationResponse {}))
     }
 
@@ -289,7 +303,9 @@ impl ConversationService for ConversationRpc {
         &self,
         request: Request<ListMessagesRequest>,
     ) -> Result<Response<ListMessagesResponse>, Status> {
-        Ok(Response::new(self.messages(&request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.messages(&context, &request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn compact_conversation(

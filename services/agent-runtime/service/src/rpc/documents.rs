@@ -16,6 +16,14 @@ pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::L
         .collect()
 }
 
+/// Returns the findings about files that a tenant is shown: all files belong to [`Tenant::DEFAULT`].
+pub(super) fn left_out<K: Kind>(documents: &Documents<K>, tenant: Tenant) -> Vec<LoadDiagnostic> {
+    match tenant.is_default() {
+        true => documents.left_out(),
+        false => Vec::new(),
+    }
+}
+
 /// Writes the findings about a document, with the finding about its revision, if any.
 pub(super) fn diagnostics_of(
     findings: &[LoadDiagnostic],
@@ -38,18 +46,26 @@ pub(super) fn revision_to_proto(row: &RevisionRow) -> DocumentRevision {
     }
 }
 
-/// Returns a page of the revisions of a document, the newest first, and the token of the next page; none if
+/// Returns a page of the revisions of a document of a tenant or a shared one, the newest first, and the token of the next page; none if
 /// no revision is kept.
 pub(super) async fn revisions_page<K: Kind>(
     documents: &Documents<K>,
+    tenant: Tenant,
     id: &str,
     (page_size, page_token): (i32, &str),
 ) -> Result<Option<(Vec<DocumentRevision>, String)>, Failure> {
     let list = format!("{}-revisions\0{id}", K::NAME);
+    let list = grpc_kit::list_of_tenant(tenant, &list);
     let before = super::page_after(&list, page_token)?;
     let before = before.and_then(|before| before.parse().ok());
     let size = core_types::page::page_size(page_size);
-    let kept = documents.revisions(Tenant::DEFAULT, id, before, size + 1);
+    let known = documents.get(tenant, id).await;
+    let known = known.map_err(|error| store_failure(&error))?;
+    let home = match known.is_some_and(|known| known.is_shared) {
+        true => Tenant::SYSTEM,
+        false => tenant,
+    };
+    let kept = documents.revisions(home, id, before, size + 1);
     let kept = kept.await.map_err(|error| store_failure(&error))?;
     if kept.is_empty() && before.is_none() {
         return Ok(None);

@@ -50,21 +50,27 @@ impl KnowledgeRpc {
     }
 
     /// Returns the reader: the agent of a conversation, or an operator.
-    async fn reader(&self, conversation_id: &str) -> Result<Reader, Failure> {
+    async fn reader(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Reader, Failure> {
+        let tenant = context.tenant();
         if conversation_id.is_empty() {
-            return Ok(Reader::Operator);
+            return Ok(Reader::Operator(tenant));
         }
-        let owner = self.states.owner(conversation_id, "").await?;
+        let owner = self.states.owner(context, conversation_id, "").await?;
         let id = &owner.profile_id;
-        let known = self.profiles.get(Tenant::DEFAULT, id).await;
+        let known = self.profiles.get(tenant, id).await;
         match known.map_err(|error| store_failure(&error))? {
-            Some(known) => Ok(Reader::Agent(known.document)),
-            None => Err(no_such_profile(id, &self.profiles).await),
+            Some(known) => Ok(Reader::Agent(tenant, known.document)),
+            None => Err(no_such_profile(tenant, id, &self.profiles).await),
         }
     }
 
     async fn put(
         &self,
+        tenant: Tenant,
         request: PutKnowledgeBaseRequest,
     ) -> Result<PutKnowledgeBaseResponse, Failure> {
         let PutKnowledgeBaseRequest {
@@ -72,7 +78,9 @@ impl KnowledgeRpc {
             etag,
             validate_only,
         } = request;
-        let put = self.knowledge.put(&knowledge_json, &etag, validate_only);
+        let put = self
+            .knowledge
+            .put(tenant, &knowledge_json, &etag, validate_only);
         let row = put.await;
         let row = row.map_err(|error| change_failure("knowledge", "", "", error))?;
         Ok(PutKnowledgeBaseResponse {
@@ -82,24 +90,27 @@ impl KnowledgeRpc {
 
     async fn list(
         &self,
+        tenant: Tenant,
         request: ListKnowledgeBasesRequest,
     ) -> Result<ListKnowledgeBasesResponse, Failure> {
-        const LIST: &str = "knowledge-bases";
-        let after = super::page_after(LIST, &request.page_token)?;
+        let list = grpc_kit::list_of_tenant(tenant, "knowledge-bases");
+        let after = super::page_after(&list, &request.page_token)?;
         let size = core_types::page::page_size(request.page_size);
-        let all = self.knowledge.all().await;
+        let all = self.knowledge.all(tenant).await;
         let all = all.map_err(|error| store_failure(&error))?;
         let later = all
             .into_iter()
             .filter(|row| after.as_ref().is_none_or(|after| row.id > *after));
         let bases = later.take(size + 1).map(base_to_proto).collect();
         let (knowledge_bases, next_page_token) =
-            super::page(LIST, bases, size, |base: &KnowledgeBase| base.kb_id.clone());
+            super::page(&list, bases, size, |base: &KnowledgeBase| {
+                base.kb_id.clone()
+            });
         Ok(ListKnowledgeBasesResponse {
             knowledge_bases,
             next_page_token,
             diagnostics: match after {
-                None => diagnostics_to_proto(&self.knowledge.left_out()),
+                None => diagnostics_to_proto(&self.knowledge.left_out(tenant)),
                 Some(_) => Vec::new(),
             },
         })
@@ -107,13 +118,16 @@ impl KnowledgeRpc {
 
     async fn entries(
         &self,
+        tenant: Tenant,
         request: ListKnowledgeEntriesRequest,
     ) -> Result<ListKnowledgeEntriesResponse, Failure> {
         let list = format!("knowledge-entries\0{}", request.kb_id);
+        let list = grpc_kit::list_of_tenant(tenant, &list);
         let after = super::page_after(&list, &request.page_token)?;
         let after = after.unwrap_or_default();
         let size = core_types::page::page_size(request.page_size).min(MAX_PAGE);
-        let entries = self.knowledge.entries(&request.kb_id, &after, size + 1);
+        let kb_id = &request.kb_id;
+        let entries = self.knowledge.entries(tenant, kb_id, &after, size + 1);
         let entries = entries.await?.into_iter().map(entry_to_proto).collect();
         let (entries, next_page_token) =
             super::page(&list, entries, size, |entry: &KnowledgeEntry| {
@@ -127,9 +141,10 @@ impl KnowledgeRpc {
 
     async fn query(
         &self,
+        context: &CallContext,
         request: QueryKnowledgeRequest,
     ) -> Result<QueryKnowledgeResponse, Failure> {
-        let reader = self.reader(&request.conversation_id).await?;
+        let reader = self.reader(context, &request.conversation_id).await?;
         let limit = match request.limit {
             0 => DEFAULT_FOUND,
             limit => limit,
@@ -157,7 +172,7 @@ impl KnowledgeRpc {
             let problem = format!("exceeds {MAX_TEXT_BYTES} bytes; shorten it");
             return Err(Failure::invalid_fields().violation("text", problem));
         }
-        let writer = self.reader(&request.conversation_id).await?;
+        let writer = self.reader(context, &request.conversation_id).await?;
         let named = |id: String| NamedRequest { id, body };
         let new = NewEntry {
             kb: request.kb,
@@ -191,6 +206,7 @@ fn base_to_proto(row: KnowledgeRow) -> KnowledgeBase {
         entry_count: row.entries,
         etag: row.etag,
         from_file: row.from_file,
+        shared: row.is_shared,
     }
 }
 
@@ -215,23 +231,31 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<PutKnowledgeBaseRequest>,
     ) -> Result<Response<PutKnowledgeBaseResponse>, Status> {
-        Ok(Response::new(self.put(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let answer = self.put(tenant, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn list_knowledge_bases(
         &self,
         request: Request<ListKnowledgeBasesRequest>,
     ) -> Result<Response<ListKnowledgeBasesResponse>, Status> {
-        Ok(Response::new(self.list(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let answer = self.list(tenant, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn delete_knowledge_base(
         &self,
         request: Request<DeleteKnowledgeBaseRequest>,
     ) -> Result<Response<DeleteKnowledgeBaseResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteKnowledgeBaseRequest { kb_id: id, etag } = request.into_inner();
-        let deleted = self.knowledge.delete(&id, &etag).await;
-        match deleted.map_err(|error| change_failure("knowledge", "", "", error))? {
+        let deleted = self.knowledge.delete(tenant, &id, &etag).await;
+        let gone = || missing(&id, &[]);
+        let refused = deleted
+            .map_err(|error| error.into_failure("kb_id", "", |_| Failure::invalid_fields(), gone));
+        match refused? {
             true => Ok(Response::new(DeleteKnowledgeBaseResponse {})),
             false => Err(missing(&id, &[]).into()),
         }
@@ -241,14 +265,18 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<ListKnowledgeEntriesRequest>,
     ) -> Result<Response<ListKnowledgeEntriesResponse>, Status> {
-        Ok(Response::new(self.entries(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let answer = self.entries(tenant, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn query_knowledge(
         &self,
         request: Request<QueryKnowledgeRequest>,
     ) -> Result<Response<QueryKnowledgeResponse>, Status> {
-        Ok(Response::new(self.query(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let found = self.query(&context, request.into_inner()).await?;
+        Ok(Response::new(found))
     }
 
     async fn write_knowledge_entry(
@@ -264,9 +292,10 @@ impl KnowledgeService for KnowledgeRpc {
         &self,
         request: Request<DeleteKnowledgeEntryRequest>,
     ) -> Result<Response<DeleteKnowledgeEntryResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteKnowledgeEntryRequest { kb_id, caiu_id } = request.into_inner();
-        let deleted = self.knowledge.delete_entry(&kb_id, &caiu_id).await;
-        match deleted.map_err(|error| store_failure(&error))? {
+        let deleted = self.knowledge.delete_entry(tenant, &kb_id, &caiu_id);
+        match deleted.await? {
             true => Ok(Response::new(DeleteKnowledgeEntryResponse {})),
             false => Err(missing(&caiu_id, &[]).into()),
         }

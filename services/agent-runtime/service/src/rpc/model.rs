@@ -168,7 +168,7 @@ fn checked(context: &CallContext, request: GenerateRequest) -> Result<ModelReque
         top_p: request.top_p,
         seed: request.seed,
         tools,
-        ..ModelRequest::new(messages, Instant::now() + timeout)
+        ..ModelRequest::new(context.tenant(), messages, Instant::now() + timeout)
     })
 }
 
@@ -233,6 +233,9 @@ fn to_wire(piece: Piece) -> WirePiece {
 }
 
 fn model_failed(name: &str, error: &ModelError) -> Status {
+    if let ModelError::TenantLimit(reached) = error {
+        return Failure::from(*reached).into_status();
+    }
     let code = match error {
         ModelError::TimedOut { .. } => Code::DeadlineExceeded,
         ModelError::Refused(Refusal { status: 429, .. })

@@ -19,7 +19,8 @@ use tonic::{Code, Request, Response, Status};
 
 use super::{
     documents::{
-        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
+        change_failure, diagnostics_of, diagnostics_to_proto, left_out, revision_to_proto,
+        revisions_page,
     },
     references::{Neighbours, Surroundings},
 };
@@ -56,12 +57,17 @@ impl ProfileRpc {
     }
 
     /// Writes a profile with the findings about it, as far as the neighbours have answered.
-    fn write(&self, known: &KnownProfile, neighbours: &Neighbours) -> proto::Profile {
+    fn write(
+        &self,
+        tenant: Tenant,
+        known: &KnownProfile,
+        neighbours: &Neighbours,
+    ) -> proto::Profile {
         let profile = &known.document;
         let model = profile.tavern.model.as_ref();
         let mut diagnostics = profile.diagnostics.clone();
         let named = profile.references();
-        diagnostics.extend(self.surroundings.missing(&named, neighbours));
+        diagnostics.extend(self.surroundings.missing(tenant, &named, neighbours));
         diagnostics.extend(neighbours.of_deliberation(profile));
         proto::Profile {
             profile_id: profile.id.to_string(),
@@ -73,43 +79,52 @@ impl ProfileRpc {
             diagnostics: diagnostics_of(&diagnostics, known.revision.as_ref()),
             etag: profile.etag(),
             from_file: known.from_file,
+            shared: known.is_shared,
             deliberation_workflow_id: profile.deliberation.clone().unwrap_or_default(),
             revision: known.revision.as_ref().map(revision_to_proto),
         }
     }
 
     /// Writes a profile with the findings of this service about it.
-    async fn write_alone(&self, known: &KnownProfile) -> proto::Profile {
+    async fn write_alone(&self, tenant: Tenant, known: &KnownProfile) -> proto::Profile {
         let named = known.document.references();
-        self.write(known, &self.surroundings.own(&named).await)
+        let own = self.surroundings.own(tenant, &named).await;
+        self.write(tenant, known, &own)
     }
 
-    async fn at(&self, id: &str, revision: u64) -> Result<KnownProfile, Failure> {
-        let found = self.profiles.at(Tenant::DEFAULT, id, revision).await;
+    async fn at(
+        &self,
+        context: &CallContext,
+        id: &str,
+        revision: u64,
+    ) -> Result<KnownProfile, Failure> {
+        let tenant = context.tenant();
+        let found = self.profiles.at(tenant, id, revision).await;
         let mut known = found.map_err(|error| store_failure(&error))?;
         if revision == 0
             && known.is_none()
-            && let Some(agent) = self.running_scenes.instance(id)
+            && let Some(agent) = self.running_scenes.instance(context, id)
         {
-            let found = of_instance(&self.profiles, &agent.instance).await;
+            let found = of_instance(&self.profiles, tenant, &agent.instance).await;
             known = found.map_err(|error| store_failure(&error))?;
         }
         match (known, revision) {
             (Some(known), _) => Ok(known),
-            (None, 0) => Err(no_such_profile(id, &self.profiles).await),
+            (None, 0) => Err(no_such_profile(tenant, id, &self.profiles).await),
             (None, kept) => Err(no_such_document(PROFILE, id, kept)),
         }
     }
 
     async fn revisions(
         &self,
+        tenant: Tenant,
         request: ListProfileRevisionsRequest,
     ) -> Result<ListProfileRevisionsResponse, Failure> {
         let id = request.profile_id;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(&self.profiles, &id, place).await?;
+        let page = revisions_page(&self.profiles, tenant, &id, place).await?;
         let Some((revisions, next_page_token)) = page else {
-            return Err(no_such_profile(&id, &self.profiles).await);
+            return Err(no_such_profile(tenant, &id, &self.profiles).await);
         };
         Ok(ListProfileRevisionsResponse {
             revisions,
@@ -124,9 +139,11 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<GetProfileRequest>,
     ) -> Result<Response<GetProfileResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
-        let known = self.at(&request.profile_id, request.revision).await?;
-        let profile = Some(self.write_alone(&known).await);
+        let known = self.at(&context, &request.profile_id, request.revision);
+        let known = known.await?;
+        let profile = Some(self.write_alone(context.tenant(), &known).await);
         Ok(Response::new(GetProfileResponse { profile }))
     }
 
@@ -134,7 +151,9 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<ListProfileRevisionsRequest>,
     ) -> Result<Response<ListProfileRevisionsResponse>, Status> {
-        Ok(Response::new(self.revisions(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let revisions = self.revisions(tenant, request.into_inner()).await?;
+        Ok(Response::new(revisions))
     }
 
     async fn list_profiles(
@@ -142,17 +161,18 @@ impl ProfileService for ProfileRpc {
         request: Request<ListProfilesRequest>,
     ) -> Result<Response<ListProfilesResponse>, Status> {
         let context = CallContext::of(&request);
+        let tenant = context.tenant();
         let request = request.into_inner();
         let profiles = &self.profiles;
-        let listed = profiles.list(Tenant::DEFAULT, &request.page_token, request.page_size);
+        let listed = profiles.list(tenant, &request.page_token, request.page_size);
         let listed = listed.await?;
         let named = listed.entries.iter();
         let named = named.flat_map(|known| known.document.references());
         let named: Vec<_> = named.collect();
         let neighbours = self.surroundings.ask(&context, &named).await;
-        let write = |known: &KnownProfile| self.write(known, &neighbours);
+        let write = |known: &KnownProfile| self.write(tenant, known, &neighbours);
         let diagnostics = match listed.is_first {
-            true => diagnostics_to_proto(&self.profiles.left_out()),
+            true => diagnostics_to_proto(&left_out(&self.profiles, tenant)),
             false => Vec::new(),
         };
         Ok(Response::new(ListProfilesResponse {
@@ -189,13 +209,14 @@ impl ProfileService for ProfileRpc {
             validate_only: request.validate_only,
             request: documents::Request::of("PutProfile", request_id, body_hash),
         };
+        let tenant = context.tenant();
         let (known, replayed) = self
             .profiles
-            .put(Tenant::DEFAULT, put)
+            .put(tenant, put)
             .await
             .map_err(|error| change_failure(PROFILE, "", request_id, error))?;
         Ok(Response::new(PutProfileResponse {
-            profile: Some(self.write(&known, &neighbours)),
+            profile: Some(self.write(tenant, &known, &neighbours)),
             replayed,
         }))
     }
@@ -204,9 +225,10 @@ impl ProfileService for ProfileRpc {
         &self,
         request: Request<DeleteProfileRequest>,
     ) -> Result<Response<DeleteProfileResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteProfileRequest { profile_id, etag } = request.into_inner();
         self.profiles
-            .delete(Tenant::DEFAULT, &profile_id, &etag)
+            .delete(tenant, &profile_id, &etag)
             .await
             .map_err(|error| change_failure(PROFILE, &profile_id, "", error))?;
         Ok(Response::new(DeleteProfileResponse {}))

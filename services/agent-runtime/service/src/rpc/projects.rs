@@ -40,13 +40,14 @@ impl ProjectRpc {
         }
     }
 
-    async fn write(&self, known: KnownProject) -> Result<proto::Project, Failure> {
+    async fn write(&self, tenant: Tenant, known: KnownProject) -> Result<proto::Project, Failure> {
         let project = known.document.as_ref().clone();
-        let remarks = self.parts.remarks(&project).await;
+        let remarks = self.parts.remarks(tenant, &project).await;
         let remarks = remarks.map_err(|error| store_failure(&error))?;
         Ok(proto::Project {
             diagnostics: diagnostics_of(&remarks, known.revision.as_ref()),
             etag: project.etag(),
+            shared: known.is_shared,
             revision: known.revision.as_ref().map(revision_to_proto),
             project_id: project.id,
             name: project.name,
@@ -58,13 +59,17 @@ impl ProjectRpc {
         })
     }
 
-    async fn find(&self, id: &str, revision: u64) -> Result<KnownProject, Failure> {
-        let found = self.projects.at(Tenant::DEFAULT, id, revision).await;
+    async fn find(&self, tenant: Tenant, id: &str, revision: u64) -> Result<KnownProject, Failure> {
+        let found = self.projects.at(tenant, id, revision).await;
         let found = found.map_err(|error| store_failure(&error))?;
         found.ok_or_else(|| no_such_document(PROJECT, id, revision))
     }
 
-    async fn put(&self, request: PutProjectRequest) -> Result<PutProjectResponse, Failure> {
+    async fn put(
+        &self,
+        tenant: Tenant,
+        request: PutProjectRequest,
+    ) -> Result<PutProjectResponse, Failure> {
         let put = Put {
             id: "",
             text: &request.project_json,
@@ -72,21 +77,25 @@ impl ProjectRpc {
             validate_only: request.validate_only,
             request: None,
         };
-        let put = self.projects.put(Tenant::DEFAULT, put).await;
+        let put = self.projects.put(tenant, put).await;
         let (known, _) = put.map_err(|error| change_failure(PROJECT, "", "", error))?;
         Ok(PutProjectResponse {
-            project: Some(self.write(known).await?),
+            project: Some(self.write(tenant, known).await?),
         })
     }
 
-    async fn list(&self, request: ListProjectsRequest) -> Result<ListProjectsResponse, Failure> {
+    async fn list(
+        &self,
+        tenant: Tenant,
+        request: ListProjectsRequest,
+    ) -> Result<ListProjectsResponse, Failure> {
         let listed = self
             .projects
-            .list(Tenant::DEFAULT, &request.page_token, request.page_size);
+            .list(tenant, &request.page_token, request.page_size);
         let listed = listed.await?;
         let mut projects = Vec::with_capacity(listed.entries.len());
         for known in listed.entries {
-            projects.push(self.write(known).await?);
+            projects.push(self.write(tenant, known).await?);
         }
         Ok(ListProjectsResponse {
             projects,
@@ -96,11 +105,12 @@ impl ProjectRpc {
 
     async fn revisions(
         &self,
+        tenant: Tenant,
         request: ListProjectRevisionsRequest,
     ) -> Result<ListProjectRevisionsResponse, Failure> {
         let id = request.project_id;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(&self.projects, &id, place).await?;
+        let page = revisions_page(&self.projects, tenant, &id, place).await?;
         let (revisions, next_page_token) = page.ok_or_else(|| no_such_document(PROJECT, &id, 0))?;
         Ok(ListProjectRevisionsResponse {
             revisions,
@@ -113,7 +123,7 @@ impl ProjectRpc {
         context: CallContext,
         request: StartProjectRequest,
     ) -> Result<StartProjectResponse, Failure> {
-        let known = self.find(&request.project_id, 0).await?;
+        let known = self.find(context.tenant(), &request.project_id, 0).await?;
         let scene = StartSceneRequest {
             request_id: request.request_id,
             scene_id: known.document.default_scene_id.clone(),
@@ -133,16 +143,20 @@ impl ProjectService for ProjectRpc {
         &self,
         request: Request<PutProjectRequest>,
     ) -> Result<Response<PutProjectResponse>, Status> {
-        Ok(Response::new(self.put(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        Ok(Response::new(self.put(tenant, request.into_inner()).await?))
     }
 
     async fn get_project(
         &self,
         request: Request<GetProjectRequest>,
     ) -> Result<Response<GetProjectResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let request = request.into_inner();
-        let known = self.find(&request.project_id, request.revision).await?;
-        let project = Some(self.write(known).await?);
+        let known = self
+            .find(tenant, &request.project_id, request.revision)
+            .await?;
+        let project = Some(self.write(tenant, known).await?);
         Ok(Response::new(GetProjectResponse { project }))
     }
 
@@ -150,25 +164,30 @@ impl ProjectService for ProjectRpc {
         &self,
         request: Request<ListProjectsRequest>,
     ) -> Result<Response<ListProjectsResponse>, Status> {
-        Ok(Response::new(self.list(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let listed = self.list(tenant, request.into_inner()).await?;
+        Ok(Response::new(listed))
     }
 
     async fn list_project_revisions(
         &self,
         request: Request<ListProjectRevisionsRequest>,
     ) -> Result<Response<ListProjectRevisionsResponse>, Status> {
-        Ok(Response::new(self.revisions(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let revisions = self.revisions(tenant, request.into_inner()).await?;
+        Ok(Response::new(revisions))
     }
 
     async fn delete_project(
         &self,
         request: Request<DeleteProjectRequest>,
     ) -> Result<Response<DeleteProjectResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteProjectRequest {
             project_id: id,
             etag,
         } = request.into_inner();
-        let deleted = self.projects.delete(Tenant::DEFAULT, &id, &etag).await;
+        let deleted = self.projects.delete(tenant, &id, &etag).await;
         deleted.map_err(|error| change_failure(PROJECT, &id, "", error))?;
         Ok(Response::new(DeleteProjectResponse {}))
     }

@@ -5,8 +5,13 @@ use agent_domain::{
     scene::conversation::copied_world,
     scene::{self, Instance, Scene},
 };
-use agent_store::{conversations, history::plan_of};
-use grpc_kit::Failure;
+use agent_store::{
+    conversations::{self, Conversations},
+    history::plan_of,
+    store::ConversationRow,
+};
+use contracts::tavern::common::v1::ErrorReason;
+use grpc_kit::{CallContext, Failure};
 use run_events::Runs;
 
 use crate::{
@@ -18,6 +23,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Publishers {
     running_scenes: RunningScenes,
+    conversations: Conversations,
     runs: Runs,
 }
 
@@ -34,30 +40,39 @@ pub(super) struct Publisher {
 }
 
 impl Publishers {
-    /// Uses the running scenes and all runs.
-    pub fn new(running_scenes: RunningScenes, runs: Runs) -> Self {
+    /// Uses the running scenes, the conversations of their agents and all runs.
+    pub fn new(running_scenes: RunningScenes, conversations: Conversations, runs: Runs) -> Self {
         Self {
             running_scenes,
+            conversations,
             runs,
         }
     }
 
-    /// Returns a running scene.
+    /// Returns a running scene that a call can see.
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING.
-    pub(super) fn scene(&self, run_id: &str) -> Result<RunningScene, Failure> {
-        let running = self.running_scenes.get(run_id);
+    pub(super) fn scene(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<RunningScene, Failure> {
+        let running = self.running_scenes.get(context, run_id);
         let missing = || not_running("the run is not a running scene; start one with StartScene");
         running.ok_or_else(missing)
     }
 
-    /// Returns the agent of a conversation.
+    /// Returns the agent of a conversation that a call can see.
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING.
-    pub(super) fn instance(&self, conversation_id: &str) -> Result<SceneInstance, Failure> {
-        let known = self.running_scenes.instance(conversation_id);
+    pub(super) fn instance(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<SceneInstance, Failure> {
+        let known = self.running_scenes.instance(context, conversation_id);
         known.ok_or_else(|| {
             not_running("the conversation is not that of an agent in a scene that runs")
         })
@@ -67,9 +82,14 @@ impl Publishers {
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING.
-    pub(super) fn caller(&self, run_id: &str, name: String) -> Result<Publisher, Failure> {
+    pub(super) fn caller(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+        name: String,
+    ) -> Result<Publisher, Failure> {
         Ok(Publisher {
-            running: self.scene(run_id)?,
+            running: self.scene(context, run_id)?,
             instance: None,
             source: Source {
                 kind: SourceKind::Caller,
@@ -84,6 +104,38 @@ impl Publishers {
         })
     }
 
+    /// Returns the stored row of a conversation; none for a missing one, and for one that a call cannot see.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub(super) async fn seen(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Option<ConversationRow>, Failure> {
+        let row = self.conversations.seen(context, conversation_id).await;
+        row.or_else(|failure| match failure.reason() {
+            ErrorReason::ConversationNotFound => Ok(None),
+            _ => Err(failure),
+        })
+    }
+
+    /// Whether a run is a scene that a call can see, also after its end.
+    ///
+    /// # Errors
+    /// A storage that does not work.
+    pub(super) async fn sees_scene(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<bool, Failure> {
+        match self.runs.meta(context, run_id).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.reason() == ErrorReason::RunNotFound => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Returns the fork that a conversation began with; none if the conversation belongs to no fork
     /// of a turn in a scene.
     ///
@@ -91,19 +143,26 @@ impl Publishers {
     /// RUN_NOT_FOUND if the run of the scene was deleted, or a storage that does not work.
     pub(super) async fn fork_in_scene(
         &self,
+        context: &CallContext,
         conversation_id: &str,
     ) -> Result<Option<ForkInScene>, Failure> {
         let Some(world) = copied_world(conversation_id) else {
             return Ok(None);
         };
-        let runs = self.runs.by_conversation(conversation_id).await?;
+        if self.seen(context, conversation_id).await?.is_none() {
+            return Ok(None);
+        }
+        let tenant = context.tenant();
+        let runs = self.conversations.turns(tenant, conversation_id).await?;
         let first = runs.into_iter().next();
         let plan = first.map(|(_, meta)| plan_of(meta)).transpose()?;
         let Some(turn) = plan.and_then(|plan| plan.scene) else {
             return Ok(None);
         };
         let run_id = turn.copy_of.unwrap_or_default();
-        let meta = self.runs.meta(&run_id).await?;
+        // The caller has the fork, and with it a copy of the scene's state.
+        let own = CallContext::of_tenant(tenant);
+        let meta = self.runs.meta(&own, &run_id).await?;
         let text = meta.data["scene"].as_str().unwrap_or_default();
         let scene = scene::read(text).ok();
         let found = scene.and_then(|scene| {
@@ -121,9 +180,14 @@ impl Publishers {
     ///
     /// # Errors
     /// SCENE_NOT_RUNNING, or a storage that does not work.
-    pub(super) async fn agent(&self, conversation_id: &str) -> Result<Publisher, Failure> {
-        let known = self.instance(conversation_id)?;
-        let runs = self.runs.by_conversation(conversation_id).await?;
+    pub(super) async fn agent(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Publisher, Failure> {
+        let known = self.instance(context, conversation_id)?;
+        let tenant = context.tenant();
+        let runs = self.conversations.turns(tenant, conversation_id).await?;
         let present = conversations::present(runs);
         let (run_id, turn) = match present {
             Some((run, meta)) => (run.run_id, plan_of(meta)?.scene),

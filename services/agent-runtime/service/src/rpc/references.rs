@@ -53,13 +53,13 @@ pub(super) struct Neighbours {
 }
 
 impl Surroundings {
-    /// Looks up the references that this service resolves itself.
-    pub(super) async fn own(&self, named: &[Reference]) -> Neighbours {
+    /// Looks up the references that this service resolves itself, in a tenant.
+    pub(super) async fn own(&self, tenant: Tenant, named: &[Reference]) -> Neighbours {
         let mut found = Neighbours::default();
         let profiles = named.iter();
         for reference in profiles.filter(|named| named.kind == ReferenceKind::Profile) {
             // If the storage does not work, no reference is missing.
-            let known = self.profiles.get(Tenant::DEFAULT, &reference.id).await;
+            let known = self.profiles.get(tenant, &reference.id).await;
             if known.is_ok_and(|known| known.is_none()) {
                 found.missing_profiles.insert(reference.id.clone());
             }
@@ -76,6 +76,7 @@ impl Surroundings {
         };
         let tools = ids(ReferenceKind::Tool);
         let workflows = ids(ReferenceKind::Workflow);
+        let tenant = context.tenant();
         let context = context.clone().without_deadline().with_timeout(PATIENCE);
         let (missing_tools, workflows) = tokio::join!(
             self.missing_tools(&context, &tools),
@@ -84,13 +85,14 @@ impl Surroundings {
         Neighbours {
             missing_tools,
             workflows,
-            ..self.own(named).await
+            ..self.own(tenant, named).await
         }
     }
 
-    /// Returns a finding for each reference that cannot be resolved.
+    /// Returns a finding for each reference that cannot be resolved in a tenant.
     pub(super) fn missing(
         &self,
+        tenant: Tenant,
         named: &[Reference],
         neighbours: &Neighbours,
     ) -> Vec<LoadDiagnostic> {
@@ -104,7 +106,7 @@ impl Surroundings {
                 }
                 ReferenceKind::Model => self.models.get(id).is_none(),
                 ReferenceKind::Profile => neighbours.missing_profiles.contains(id),
-                ReferenceKind::Knowledge => !self.knowledge.is_known(id),
+                ReferenceKind::Knowledge => !self.knowledge.is_known(tenant, id),
                 ReferenceKind::Scene
                 | ReferenceKind::Language
                 | ReferenceKind::Backend

@@ -35,7 +35,8 @@ use tonic::{Request, Response, Status};
 
 use super::{
     documents::{
-        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
+        change_failure, diagnostics_of, diagnostics_to_proto, left_out, revision_to_proto,
+        revisions_page,
     },
     publishers::Publishers,
     references::Surroundings,
@@ -87,11 +88,14 @@ impl SceneRpc {
     async fn write(&self, context: &CallContext, known: &KnownScene) -> proto::Scene {
         let named = known.document.references();
         let neighbours = self.surroundings.ask(context, &named).await;
-        write(known, self.surroundings.missing(&named, &neighbours))
+        let missing = self
+            .surroundings
+            .missing(context.tenant(), &named, &neighbours);
+        write(known, missing)
     }
 
-    async fn find(&self, id: &str, revision: u64) -> Result<KnownScene, Failure> {
-        let found = self.scenes.at(Tenant::DEFAULT, id, revision).await;
+    async fn find(&self, tenant: Tenant, id: &str, revision: u64) -> Result<KnownScene, Failure> {
+        let found = self.scenes.at(tenant, id, revision).await;
         let found = found.map_err(|error| store_failure(&error))?;
         found.ok_or_else(|| no_such_document(SCENE, id, revision))
     }
@@ -101,8 +105,8 @@ impl SceneRpc {
         context: &CallContext,
         request: ListScenesRequest,
     ) -> Result<ListScenesResponse, Failure> {
-        let scenes = &self.scenes;
-        let listed = scenes.list(Tenant::DEFAULT, &request.page_token, request.page_size);
+        let (scenes, tenant) = (&self.scenes, context.tenant());
+        let listed = scenes.list(tenant, &request.page_token, request.page_size);
         let listed = listed.await?;
         let named = listed.entries.iter();
         let named = named.flat_map(|known| known.document.references());
@@ -110,13 +114,16 @@ impl SceneRpc {
         let neighbours = self.surroundings.ask(context, &named).await;
         let scenes = listed.entries.iter().map(|known| {
             let named = known.document.references();
-            write(known, self.surroundings.missing(&named, &neighbours))
+            write(
+                known,
+                self.surroundings.missing(tenant, &named, &neighbours),
+            )
         });
         Ok(ListScenesResponse {
             scenes: scenes.collect(),
             next_page_token: listed.next_page_token,
             diagnostics: match listed.is_first {
-                true => diagnostics_to_proto(&self.scenes.left_out()),
+                true => diagnostics_to_proto(&left_out(&self.scenes, tenant)),
                 false => Vec::new(),
             },
         })
@@ -124,12 +131,13 @@ impl SceneRpc {
 
     async fn revisions(
         &self,
+        tenant: Tenant,
         request: ListSceneRevisionsRequest,
     ) -> Result<ListSceneRevisionsResponse, Failure> {
         let id = request.scene_id;
-        self.find(&id, 0).await?;
+        self.find(tenant, &id, 0).await?;
         let place = (request.page_size, request.page_token.as_str());
-        let page = revisions_page(&self.scenes, &id, place).await?;
+        let page = revisions_page(&self.scenes, tenant, &id, place).await?;
         let (revisions, next_page_token) = page.ok_or_else(|| no_such_document(SCENE, &id, 0))?;
         Ok(ListSceneRevisionsResponse {
             revisions,
@@ -149,7 +157,7 @@ impl SceneRpc {
             validate_only: request.validate_only,
             request: None,
         };
-        let put = self.scenes.put(Tenant::DEFAULT, put).await;
+        let put = self.scenes.put(context.tenant(), put).await;
         let (known, _) = put.map_err(|error| change_failure(SCENE, "", "", error))?;
         Ok(PutSceneResponse {
             scene: Some(self.write(context, &known).await),
@@ -165,7 +173,7 @@ impl SceneRpc {
         let body_hash = request_hash(&context, &request);
         let before = self
             .runner
-            .started_before(&request.request_id, body_hash)
+            .started_before(&context, &request.request_id, body_hash)
             .await?;
         if before.is_some() {
             return Ok(StartSceneResponse {
@@ -173,7 +181,7 @@ impl SceneRpc {
                 replayed: true,
             });
         }
-        let known = self.find(&request.scene_id, 0).await?;
+        let known = self.find(context.tenant(), &request.scene_id, 0).await?;
         let new = NewScene {
             revision: known.revision_number(),
             scene: known.document.as_ref().clone(),
@@ -191,23 +199,32 @@ impl SceneRpc {
         })
     }
 
-    async fn end(&self, request: EndSceneRequest) -> Result<EndSceneResponse, Failure> {
-        let running = self.publishers.scene(&request.run_id)?;
+    async fn end(
+        &self,
+        context: &CallContext,
+        request: EndSceneRequest,
+    ) -> Result<EndSceneResponse, Failure> {
+        let running = self.publishers.scene(context, &request.run_id)?;
         let (answer, answered) = oneshot::channel();
         ask(&running, Asked::End(request.reason, answer), answered).await?;
         Ok(EndSceneResponse {})
     }
 
-    async fn status(&self, run_id: &str) -> Result<GetSceneStatusResponse, Failure> {
-        let running = self.publishers.scene(run_id)?;
+    async fn status(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<GetSceneStatusResponse, Failure> {
+        let running = self.publishers.scene(context, run_id)?;
         let (answer, answered) = oneshot::channel();
         let status = ask(&running, Asked::Status(answer), answered).await?;
-        let profiles = self.runner.profiles_of(&running.scene).await?;
+        let tenant = context.tenant();
+        let profiles = self.runner.profiles_of(tenant, &running.scene).await?;
         let mut instances = Vec::new();
         for (status, profile) in status.into_iter().zip(profiles) {
             let instance = running.scene.instance(&status.instance_id);
             let conversation_id = conversation_of(run_id, &status.instance_id);
-            let conversation = self.conversations.get(&conversation_id).await?;
+            let conversation = self.conversations.get(context, &conversation_id).await?;
             let active = conversation.active_run_id.unwrap_or_default();
             let state = self.state(&status, &active).await;
             instances.push(proto::InstanceStatus {
@@ -237,7 +254,8 @@ impl SceneRpc {
     async fn state(&self, status: &InstanceStatus, active: &str) -> InstanceState {
         let run = match active {
             "" => None,
-            active => self.runs.get(active).await.ok(),
+            // The caller can see the scene, of which this turn is a part.
+            active => self.runs.get(&CallContext::outermost(), active).await.ok(),
         };
         match run.map(|run| run.state()) {
             Some(RunState::Paused) => InstanceState::Paused,
@@ -267,7 +285,9 @@ impl SceneRpc {
             return Err(failure);
         }
         super::check_request_id(&request.request_id)?;
-        let known = self.publishers.instance(&request.conversation_id)?;
+        let known = self
+            .publishers
+            .instance(context, &request.conversation_id)?;
         let until = (request.seconds > 0).then(|| {
             let seconds = Duration::from_secs(request.seconds.into());
             self.clock.now().plus(seconds)
@@ -303,9 +323,9 @@ impl SceneRpc {
         let publisher = match request.scene {
             Some(Named::RunId(run_id)) => {
                 let name = context.caller_name("source_id", request.source_id)?;
-                self.publishers.caller(&run_id, name)?
+                self.publishers.caller(context, &run_id, name)?
             }
-            Some(Named::ConversationId(id)) => self.publishers.agent(&id).await?,
+            Some(Named::ConversationId(id)) => self.publishers.agent(context, &id).await?,
             None => return Err(super::publishers::unnamed()),
         };
         let seconds = |seconds: u32| Duration::from_secs(seconds.into());
@@ -409,6 +429,7 @@ fn write(known: &KnownScene, missing: Vec<LoadDiagnostic>) -> proto::Scene {
         diagnostics: diagnostics_of(&findings, known.revision.as_ref()),
         etag: scene.etag(),
         from_file: known.from_file,
+        shared: known.is_shared,
         revision: known.revision.as_ref().map(revision_to_proto),
     }
 }
@@ -421,7 +442,9 @@ impl SceneService for SceneRpc {
     ) -> Result<Response<GetSceneResponse>, Status> {
         let context = CallContext::of(&request);
         let request = request.into_inner();
-        let known = self.find(&request.scene_id, request.revision).await?;
+        let known = self
+            .find(context.tenant(), &request.scene_id, request.revision)
+            .await?;
         let scene = Some(self.write(&context, &known).await);
         Ok(Response::new(GetSceneResponse { scene }))
     }
@@ -430,7 +453,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<ListSceneRevisionsRequest>,
     ) -> Result<Response<ListSceneRevisionsResponse>, Status> {
-        Ok(Response::new(self.revisions(request.into_inner()).await?))
+        let tenant = CallContext::of(&request).tenant();
+        let revisions = self.revisions(tenant, request.into_inner()).await?;
+        Ok(Response::new(revisions))
     }
 
     async fn list_scenes(
@@ -455,8 +480,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<DeleteSceneRequest>,
     ) -> Result<Response<DeleteSceneResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteSceneRequest { scene_id: id, etag } = request.into_inner();
-        let deleted = self.scenes.delete(Tenant::DEFAULT, &id, &etag).await;
+        let deleted = self.scenes.delete(tenant, &id, &etag).await;
         deleted.map_err(|error| change_failure(SCENE, &id, "", error))?;
         Ok(Response::new(DeleteSceneResponse {}))
     }
@@ -474,14 +500,17 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<EndSceneRequest>,
     ) -> Result<Response<EndSceneResponse>, Status> {
-        Ok(Response::new(self.end(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let ended = self.end(&context, request.into_inner()).await?;
+        Ok(Response::new(ended))
     }
 
     async fn get_scene_status(
         &self,
         request: Request<GetSceneStatusRequest>,
     ) -> Result<Response<GetSceneStatusResponse>, Status> {
-        let status = self.status(&request.into_inner().run_id).await?;
+        let context = CallContext::of(&request);
+        let status = self.status(&context, &request.into_inner().run_id).await?;
         Ok(Response::new(status))
     }
 
@@ -498,8 +527,9 @@ impl SceneService for SceneRpc {
         &self,
         request: Request<WakeInstanceRequest>,
     ) -> Result<Response<WakeInstanceResponse>, Status> {
+        let context = CallContext::of(&request);
         let id = request.into_inner().conversation_id;
-        let known = self.publishers.instance(&id)?;
+        let known = self.publishers.instance(&context, &id)?;
         let slept = known.wake(WakeCause::Caller).await;
         Ok(Response::new(WakeInstanceResponse { slept }))
     }

@@ -36,6 +36,7 @@ impl StateRpc {
 
     async fn get(
         &self,
+        context: &CallContext,
         request: GetPrivateStateRequest,
     ) -> Result<GetPrivateStateResponse, Failure> {
         let path = match request.path.as_str() {
@@ -44,7 +45,7 @@ impl StateRpc {
         };
         let owner = self
             .states
-            .owner(&request.conversation_id, &request.profile_id)
+            .owner(context, &request.conversation_id, &request.profile_id)
             .await?;
         let version = (request.version > 0).then_some(request.version);
         let snapshot = self.states.get(&owner, version).await?;
@@ -69,7 +70,7 @@ impl StateRpc {
         let operations = operations(&request.request_id, &request.operations)?;
         let owner = self
             .states
-            .owner(&request.conversation_id, &request.profile_id)
+            .owner(context, &request.conversation_id, &request.profile_id)
             .await?;
         let update = Update {
             request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
@@ -85,15 +86,19 @@ impl StateRpc {
         })
     }
 
-    async fn goals(&self, request: ListGoalsRequest) -> Result<ListGoalsResponse, Failure> {
+    async fn goals(
+        &self,
+        context: &CallContext,
+        request: ListGoalsRequest,
+    ) -> Result<ListGoalsResponse, Failure> {
         let states = &self.states;
-        let agent = states.owner(&request.conversation_id, &request.profile_id);
+        let agent = states.owner(context, &request.conversation_id, &request.profile_id);
         let agent = agent.await?;
-        let owner = StateOwner::goals(&agent.conversation_id, &agent.profile_id);
+        let owner = StateOwner::goals(agent.tenant, &agent.conversation_id, &agent.profile_id);
         let snapshot = states.snapshot(owner, None).await?;
         if snapshot.is_none() {
             // A known conversation may have no goals; an unknown one is an error.
-            states.owner(&request.conversation_id, "").await?;
+            states.owner(context, &request.conversation_id, "").await?;
         }
         let goals = snapshot.as_ref().map(|known| goals::listed(&known.value));
         let goals = goals.unwrap_or_default().into_iter().map(goal_to_proto);
@@ -120,7 +125,7 @@ impl StateRpc {
         let operation =
             operation.map_err(|problem| Failure::invalid_fields().violation("goal_id", problem))?;
         let states = &self.states;
-        let agent = states.owner(&request.conversation_id, &request.profile_id);
+        let agent = states.owner(context, &request.conversation_id, &request.profile_id);
         let agent = agent.await?;
         let update = Update {
             request: (!request.request_id.is_empty()).then_some((request.request_id, hash)),
@@ -137,13 +142,15 @@ impl StateRpc {
 
     async fn list(
         &self,
+        context: &CallContext,
         request: ListPrivateStateVersionsRequest,
     ) -> Result<ListPrivateStateVersionsResponse, Failure> {
         let owner = self
             .states
-            .owner(&request.conversation_id, &request.profile_id)
+            .owner(context, &request.conversation_id, &request.profile_id)
             .await?;
         let list = format!("states\0{}\0{}", owner.conversation_id, owner.profile_id);
+        let list = grpc_kit::list_of(context, &list);
         let before = super::page_after(&list, &request.page_token)?;
         let before = before.and_then(|before| before.parse().ok());
         let size = core_types::page::page_size(request.page_size);
@@ -205,7 +212,9 @@ impl StateService for StateRpc {
         &self,
         request: Request<ListGoalsRequest>,
     ) -> Result<Response<ListGoalsResponse>, Status> {
-        Ok(Response::new(self.goals(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.goals(&context, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn update_goal(
@@ -221,7 +230,9 @@ impl StateService for StateRpc {
         &self,
         request: Request<GetPrivateStateRequest>,
     ) -> Result<Response<GetPrivateStateResponse>, Status> {
-        Ok(Response::new(self.get(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.get(&context, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn update_private_state(
@@ -237,14 +248,18 @@ impl StateService for StateRpc {
         &self,
         request: Request<ListPrivateStateVersionsRequest>,
     ) -> Result<Response<ListPrivateStateVersionsResponse>, Status> {
-        Ok(Response::new(self.list(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.list(&context, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn get_world_state(
         &self,
         request: Request<GetWorldStateRequest>,
     ) -> Result<Response<GetWorldStateResponse>, Status> {
-        Ok(Response::new(self.worlds.get(request.into_inner()).await?))
+        let context = CallContext::of(&request);
+        let answer = self.worlds.get(&context, request.into_inner()).await?;
+        Ok(Response::new(answer))
     }
 
     async fn update_world_state(

@@ -51,8 +51,8 @@ pub(super) async fn steer(
         accepted,
         in_force,
     };
-    give(runner, runs, &request.run_id, directive).await?;
-    let accepted = answer(runs, &request.run_id, was_accepted).await?;
+    give(runner, runs, context, &request.run_id, directive).await?;
+    let accepted = answer(runs, context, &request.run_id, was_accepted).await?;
     let accepted_sequence = accepted.map_err(|refusal| refused(refusal, &request_id))?;
     let in_force = timeout_at(until, is_in_force).await;
     Ok(SteerTurnResponse {
@@ -77,8 +77,8 @@ pub(super) async fn edit_budgets(
         limits: limits(&request.budgets.unwrap_or_default()),
         in_force,
     };
-    give(runner, runs, &request.run_id, directive).await?;
-    let edited = answer(runs, &request.run_id, is_in_force).await?;
+    give(runner, runs, context, &request.run_id, directive).await?;
+    let edited = answer(runs, context, &request.run_id, is_in_force).await?;
     let (effect_sequence, budgets) = edited.map_err(|refusal| refused(refusal, &request_id))?;
     Ok(EditBudgetsResponse {
         effect_sequence,
@@ -108,31 +108,38 @@ fn check_request_id(request_id: &str) -> Result<(), Failure> {
 async fn give(
     runner: &Runner,
     runs: &Runs,
+    context: &CallContext,
     run_id: &str,
     directive: Directive,
 ) -> Result<(), Status> {
     expect_turn(run_id)?;
+    runs.get(context, run_id).await?;
     let Some(turn): Option<mpsc::Sender<Directive>> = runner.directives_to(run_id) else {
-        return Err(not_running(runs, run_id).await);
+        return Err(not_running(runs, context, run_id).await);
     };
     match tokio::time::timeout(ACCEPT_WAIT, turn.send(directive)).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(not_running(runs, run_id).await),
+        Ok(Err(_)) => Err(not_running(runs, context, run_id).await),
         Err(_) => Err(busy()),
     }
 }
 
 /// Waits for the answer of the turn. A turn that ends meanwhile does not answer.
-async fn answer<T>(runs: &Runs, run_id: &str, answer: oneshot::Receiver<T>) -> Result<T, Status> {
+async fn answer<T>(
+    runs: &Runs,
+    context: &CallContext,
+    run_id: &str,
+    answer: oneshot::Receiver<T>,
+) -> Result<T, Status> {
     match tokio::time::timeout(ACCEPT_WAIT, answer).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) => Err(not_running(runs, run_id).await),
+        Ok(Err(_)) => Err(not_running(runs, context, run_id).await),
         Err(_) => Err(busy()),
     }
 }
 
-async fn not_running(runs: &Runs, run_id: &str) -> Status {
-    let run = match runs.get(run_id).await {
+async fn not_running(runs: &Runs, context: &CallContext, run_id: &str) -> Status {
+    let run = match runs.get(context, run_id).await {
         Ok(run) => run,
         Err(status) => return status,
     };

@@ -5,32 +5,33 @@ use agent_store::{history::plan_of, profiles::Profiles};
 use contracts::tavern::agent::v1::{
     GetToolScopeRequest, GetToolScopeResponse, get_tool_scope_request::Agent,
 };
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::Runs;
 use serde_json::Value;
 
 use crate::error::{expect_turn, no_such_profile, store_failure};
-use core_types::Tenant;
 
 /// Returns the scope of a turn, as it was started, or of the present profile.
 pub(super) async fn get(
     runs: &Runs,
+    context: &CallContext,
     profiles: &Profiles,
     request: GetToolScopeRequest,
 ) -> Result<GetToolScopeResponse, Failure> {
     let (profile_id, names, tool_ids, approvals) = match request.agent {
         Some(Agent::RunId(run_id)) => {
             expect_turn(&run_id)?;
-            let meta = runs.meta(&run_id).await?;
+            let meta = runs.meta(context, &run_id).await?;
             let profile_id = meta.subject.clone();
             let plan = plan_of(meta)?;
             let tool_ids = plan.inventory_ids();
             (profile_id, plan.inventory, tool_ids, plan.approvals)
         }
         Some(Agent::ProfileId(id)) => {
-            let found = profiles.get(Tenant::DEFAULT, &id).await;
+            let tenant = context.tenant();
+            let found = profiles.get(tenant, &id).await;
             let Some(known) = found.map_err(|error| store_failure(&error))? else {
-                return Err(no_such_profile(&id, profiles).await);
+                return Err(no_such_profile(tenant, &id, profiles).await);
             };
             let profile = known.document;
             let approvals = profile.tavern.approvals.clone();

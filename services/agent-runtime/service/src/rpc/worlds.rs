@@ -14,6 +14,7 @@ use contracts::tavern::{
     },
     common::v1::ErrorReason,
 };
+use core_types::Tenant;
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use tonic::Code;
@@ -42,20 +43,29 @@ impl Worlds {
 
     pub(super) async fn get(
         &self,
+        context: &CallContext,
         request: GetWorldStateRequest,
     ) -> Result<GetWorldStateResponse, Failure> {
         let path = match request.path.as_str() {
             "" => None,
             written => Some(path("path", written)?),
         };
-        let run_id = match &request.scene {
-            Some(Read::RunId(run_id)) => run_id.as_str(),
-            Some(Read::ConversationId(id)) => scene_of(id).unwrap_or_default(),
+        let publishers = &self.publishers;
+        let (run_id, is_seen) = match &request.scene {
+            Some(Read::RunId(run_id)) => {
+                let seen = publishers.sees_scene(context, run_id);
+                (run_id.as_str(), seen.await?)
+            }
+            Some(Read::ConversationId(id)) => {
+                let seen = publishers.seen(context, id).await?;
+                (scene_of(id).unwrap_or_default(), seen.is_some())
+            }
             None => return Err(unnamed()),
         };
         let version = (request.version > 0).then_some(request.version);
-        let world = StateOwner::world(run_id);
+        let world = StateOwner::world(context.tenant(), run_id);
         let world = self.states.snapshot(world, version).await?;
+        let world = world.filter(|_| is_seen);
         let world = world.ok_or_else(|| {
             not_running(
                 "the run or the conversation belongs to no scene, or the version is no longer kept",
@@ -85,22 +95,24 @@ impl Worlds {
             operations,
         };
         if let Some(Written::ConversationId(id)) = &request.scene
-            && let Some(fork) = self.publishers.fork_in_scene(id).await?
+            && let Some(fork) = self.publishers.fork_in_scene(context, id).await?
         {
             let instance = Some(&fork.instance);
-            let changed = self.change(&fork.world, &fork.scene, instance, update);
+            let world = StateOwner::world(context.tenant(), &fork.world);
+            let changed = self.change(&world, &fork.scene, instance, update);
             return changed.await.map(written);
         }
         let publisher = match &request.scene {
             Some(Written::RunId(run_id)) => {
                 let name = context.principal().recorded().to_owned();
-                self.publishers.caller(run_id, name)?
+                self.publishers.caller(context, run_id, name)?
             }
-            Some(Written::ConversationId(id)) => self.publishers.agent(id).await?,
+            Some(Written::ConversationId(id)) => self.publishers.agent(context, id).await?,
             None => return Err(unnamed()),
         };
         let (running, instance) = (publisher.running, publisher.instance.as_ref());
-        let changed = self.change(&running.run_id, &running.scene, instance, update);
+        let world = StateOwner::world(context.tenant(), &running.run_id);
+        let changed = self.change(&world, &running.scene, instance, update);
         let changed = changed.await?;
         // A scene that ends at this moment has no more agents to inform.
         let change = Change {
@@ -111,31 +123,33 @@ impl Worlds {
         Ok(written(changed))
     }
 
-    /// Changes the world state under the key `world`, for an agent of the scene or for a caller.
+    /// Changes a world state, for an agent of the scene or for a caller.
     async fn change(
         &self,
-        world: &str,
+        world: &StateOwner,
         scene: &Scene,
         instance: Option<&Instance>,
         update: Update,
     ) -> Result<(StateRow, bool), Failure> {
         if let Some(instance) = instance {
-            self.check_allowed(instance, &update.operations).await?;
+            self.check_allowed(world.tenant, instance, &update.operations)
+                .await?;
         }
-        let (world, schema) = (StateOwner::world(world), scene.world_schema.as_ref());
+        let schema = scene.world_schema.as_ref();
         let states = &self.states;
         states
-            .update_within(&world, update, schema, MAX_WORLD_BYTES)
+            .update_within(world, update, schema, MAX_WORLD_BYTES)
             .await
     }
 
     /// Rejects changes that the profile of an agent does not allow.
     async fn check_allowed(
         &self,
+        tenant: Tenant,
         instance: &Instance,
         operations: &[Operation],
     ) -> Result<(), Failure> {
-        let settings = self.states.settings_of(instance).await?;
+        let settings = self.states.settings_of(tenant, instance).await?;
         let Some(patterns) = settings.world_write else {
             return Ok(());
         };

@@ -10,7 +10,7 @@ use agent_domain::{
 };
 use agent_store::store::{OpenQuestion, QuestionStore};
 use contracts::tavern::common::v1::ErrorReason;
-use core_types::{CallPath, Principal};
+use core_types::{CallPath, Principal, Reach};
 use grpc_kit::{Backoff, CallContext, FailureClass};
 use run_client::ChildRun;
 use run_events::Runs;
@@ -90,33 +90,44 @@ impl Answers {
     /// Waits for an answer and opens its turn.
     async fn follow(&self, question: OpenQuestion) {
         // The service itself follows the question; the turn of the answer acts for the question's principal.
-        let context = CallContext::outermost();
+        let context = CallContext::of_tenant(question.tenant);
         let run = ChildRun::of(&self.peers.workflow, &context, &question.run_id);
         let run = run.end_at_last(LONGEST).await;
         // A question that was cancelled or deleted has no answer.
         let answer = run.as_ref().and_then(call_wire::question_ended);
         if let Some((mut answer, run)) = answer.zip(run) {
             answer["prompt"] = question.prompt.clone().into();
-            match Principal::new(&run.principal) {
-                Ok(principal) => self.deliver(&question, &answer, &principal).await,
+            let asker = match question.asker.clone() {
+                Some(asker) => Ok(asker),
+                None => Principal::new(&run.principal).map(|asker| (asker, Reach::Tenant)),
+            };
+            match asker {
+                Ok((principal, reach)) => {
+                    let context = CallContext::new(principal, CallPath::default()).reaching(reach);
+                    self.deliver(&question, &answer, &context).await;
+                }
                 Err(error) => {
                     let (run, principal) = (question.run_id.as_str(), run.principal.as_str());
                     tracing::error!(run, principal, %error, "an answer opens no turn: its principal is unknown");
                 }
             }
         }
-        if let Err(error) = self.store.close_question(&question.run_id).await {
+        if let Err(error) = self
+            .store
+            .close_question(question.tenant, &question.run_id)
+            .await
+        {
             tracing::error!(%error, "an answered question is looked at again at the next start");
         }
     }
 
     /// Delivers an answer, as soon as it can be accepted; a rejected answer is lost.
-    async fn deliver(&self, question: &OpenQuestion, answer: &Value, principal: &Principal) {
+    async fn deliver(&self, question: &OpenQuestion, answer: &Value, context: &CallContext) {
         let mut backoff = Backoff::default();
         loop {
             let delivered = match scene_of(&question.conversation_id) {
-                Some(scene_run) => self.publish(scene_run, question, answer).await,
-                None => self.open_turn(question, answer, principal).await,
+                Some(scene_run) => self.publish(scene_run, question, answer, context).await,
+                None => self.open_turn(question, answer, context).await,
             };
             let Err(status) = delivered else { return };
             // Too many turns wait.
@@ -139,8 +150,10 @@ impl Answers {
         scene_run: &str,
         question: &OpenQuestion,
     ) -> Result<Option<SceneInstance>, Status> {
-        let known = self.running_scenes.instance(&question.conversation_id);
-        match self.runs.get(scene_run).await {
+        let own = CallContext::of_tenant(question.tenant);
+        let scenes = &self.running_scenes;
+        let known = scenes.instance(&own, &question.conversation_id);
+        match self.runs.get(&own, scene_run).await {
             Ok(run) if known.is_none() && run.outcome.is_none() => Err(not_resumed()),
             Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::RunNotFound) => Ok(None),
             found => found.map(|_| known),
@@ -154,6 +167,7 @@ impl Answers {
         scene_run: &str,
         question: &OpenQuestion,
         answer: &Value,
+        context: &CallContext,
     ) -> Result<(), Status> {
         let Some(known) = self.instance(scene_run, question).await? else {
             return Ok(());
@@ -169,7 +183,7 @@ impl Answers {
             chain: Vec::new(),
             correlation_id: question.run_id.clone(),
             request_id: question.run_id.clone(),
-            principal: Principal::LOCAL,
+            principal: context.principal().clone(),
         };
         let (reply, published) = oneshot::channel();
         let request = Request::Publish(Box::new(draft), reply);
@@ -187,7 +201,7 @@ impl Answers {
         &self,
         question: &OpenQuestion,
         answer: &Value,
-        principal: &Principal,
+        context: &CallContext,
     ) -> Result<(), Status> {
         let source = source(question);
         let event = json!({
@@ -215,8 +229,7 @@ impl Answers {
             refuse_if_busy: false,
             scene: None,
         };
-        let context = CallContext::new(principal.clone(), CallPath::default());
-        self.turns.start(&context, turn).await?;
+        self.turns.start(context, turn).await?;
         Ok(())
     }
 }

@@ -209,10 +209,11 @@ impl Driver {
     /// Reads the states that the model is shown: as in its last request, if it has not answered.
     async fn read_state(&mut self) -> Result<(), TurnStop> {
         let (conversation, profile) = (&self.meta.conversation_id, &self.meta.subject);
-        let own = StateOwner::agent(conversation, profile);
-        let goals = StateOwner::goals(conversation, profile);
+        let tenant = self.meta.principal.tenant();
+        let own = StateOwner::agent(tenant, conversation, profile);
+        let goals = StateOwner::goals(tenant, conversation, profile);
         let scene = self.plan.scene.as_ref();
-        let world = scene.map(|scene| StateOwner::world(&scene.run_id));
+        let world = scene.map(|scene| StateOwner::world(tenant, &scene.run_id));
         let owners = Owners {
             private: Some(own),
             world,
@@ -261,6 +262,8 @@ impl Driver {
             conversation_id: self.meta.conversation_id.clone(),
             asker: Asker {
                 questions: self.shared.questions.clone(),
+                principal: self.meta.principal.clone(),
+                reach: self.meta.reach,
                 conversation_id: self.meta.conversation_id.clone(),
                 profile_id: self.meta.subject.clone(),
                 interaction: self.plan.interaction,
@@ -285,6 +288,7 @@ impl Driver {
             }
         }
         let earlier = self.shared.conversations.context(
+            self.meta.principal.tenant(),
             &self.meta.conversation_id,
             self.log.recorder().run_id(),
             self.shared.history_bytes,

@@ -33,14 +33,18 @@ impl Runner {
     /// # Errors
     /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is not a turn, or a storage that does not
     /// work.
-    pub(crate) async fn ended_turn(&self, run_id: &str) -> Result<EndedTurn, Status> {
+    pub(crate) async fn ended_turn(
+        &self,
+        context: &CallContext,
+        run_id: &str,
+    ) -> Result<EndedTurn, Status> {
         if let Some(problem) = other_than_turn(run_id) {
             let refused = Failure::invalid_fields().violation("run_id", problem);
             return Err(refused.into());
         }
         let runs = &self.inner.runs;
-        let run = runs.get(run_id).await?;
-        let meta = runs.meta(run_id).await?;
+        let run = runs.get(context, run_id).await?;
+        let meta = runs.meta(context, run_id).await?;
         let plan = plan_of(meta.clone()).map_err(Failure::from)?;
         let id = run_id.parse().expect("the run was found by its id");
         if run.outcome.is_none() {
@@ -50,7 +54,7 @@ impl Runner {
             id,
             meta,
             plan,
-            events: runs.events(id).await?,
+            events: runs.events(context, run_id).await?,
         })
     }
 
@@ -65,13 +69,21 @@ impl Runner {
             meta,
             plan,
             events,
-        } = self.ended_turn(run_id).await?;
-        let tools = inventory::fetch_tools(inner.peers.tools(context), &plan).await;
+        } = self.ended_turn(context, run_id).await?;
+        // The tools that the principal of the turn may call, which need not be the caller.
+        let mut own =
+            CallContext::new(meta.principal.clone(), context.path().clone()).reaching(meta.reach);
+        if let Some(deadline) = context.deadline() {
+            own = own.with_deadline(deadline);
+        }
+        let tools = inventory::fetch_tools(inner.peers.tools(&own), &plan).await;
         let tools = tools.map_err(|error| match error {
             InventoryError::Registry(status) => status,
             InventoryError::Unusable(error) => Status::failed_precondition(error.message),
         })?;
+        let tenant = meta.principal.tenant();
         let context = inner.conversations.context(
+            tenant,
             &meta.conversation_id,
             id,
             inner.history_bytes,
@@ -91,12 +103,12 @@ impl Runner {
             let Kind::ModelRequested(asked) = kind else {
                 continue;
             };
-            let private = StateOwner::agent(&meta.conversation_id, &meta.subject);
+            let private = StateOwner::agent(tenant, &meta.conversation_id, &meta.subject);
             let world = plan
                 .scene
                 .as_ref()
-                .map(|scene| StateOwner::world(&scene.run_id));
-            let goals = StateOwner::goals(&meta.conversation_id, &meta.subject);
+                .map(|scene| StateOwner::world(tenant, &scene.run_id));
+            let goals = StateOwner::goals(tenant, &meta.conversation_id, &meta.subject);
             for (kind, version, owner) in [
                 (StateKind::Private, asked.state_version, Some(private)),
                 (StateKind::World, asked.world_version, world),

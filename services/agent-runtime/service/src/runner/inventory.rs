@@ -94,7 +94,7 @@ impl Tools {
     }
 }
 
-/// Requests the tools of a turn from the registry.
+/// Requests the tools of a turn from the registry: those of its plan that its principal may call.
 pub(super) async fn fetch(
     registry: ToolRegistryServiceClient<Outbound>,
     plan: &Plan,
@@ -159,7 +159,7 @@ fn catalogue_of(
         .map_err(|error| unusable(grpc_kit::failure::chain(&error)))
 }
 
-/// Returns the tools of these names, and the names that no tool has.
+/// Returns the tools of these names that the principal may call, and the names that no tool has.
 async fn named(
     mut registry: ToolRegistryServiceClient<Outbound>,
     names: &[String],
@@ -168,6 +168,7 @@ async fn named(
     for names in names.chunks(MAX_BATCH) {
         let request = registry::BatchGetToolsRequest {
             tool_ids: names.to_vec(),
+            permitted_only: true,
             ..Default::default()
         };
         let response = registry.batch_get_tools(request).await;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use agent_domain::scene::conversation::scene_of;
 use agent_store::{
     conversations::Conversations,
-    store::{AgentStore, ConversationStore},
+    store::{AgentStore, ConversationRow, ConversationStore, Owned},
 };
 use async_trait::async_trait;
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use futures::{StreamExt, TryStreamExt, stream};
 use grpc_kit::Failure;
 use run_events::retention::{RunGuard, ServiceRetention};
@@ -37,7 +37,7 @@ pub(crate) struct IdleConversations {
     age: Option<Duration>,
     /// The place at which the next pass continues. Locked for a lookup or a change, never across an
     /// await.
-    before: Mutex<Option<(Timestamp, String)>>,
+    before: Mutex<Option<(Timestamp, Tenant, String)>>,
 }
 
 impl IdleConversations {
@@ -51,22 +51,26 @@ impl IdleConversations {
         }
     }
 
-    /// Deletes the conversations without changes since a time. Returns the number of their turns.
+    /// Deletes the conversations of all tenants without changes since a time. Returns the number of their turns.
     async fn delete_idle(&self, since: Timestamp, guard: &RunGuard<'_>) -> Result<u64, Status> {
         let asking = self.conversations.with_open_questions().await?;
         let (mut kept, mut turns) = (0, 0);
         while kept < MOST_KEPT {
             let begun = Instant::now();
-            let place = { self.place().take() }.unwrap_or((since, String::new()));
-            let page = self.store.conversations(Some((place.0, &place.1)), PAGE);
+            let (time, tenant, id) =
+                { self.place().take() }.unwrap_or((since, Tenant::DEFAULT, String::new()));
+            let place = Some((time, tenant, id.as_str()));
+            let page = self.store.conversations(&Owned::All, place, PAGE);
             let page = page.await.map_err(|error| store_failure(&error))?;
             let Some(last) = page.last() else {
                 return Ok(turns);
             };
-            let next = (last.created, last.id.clone());
+            let next = (last.created, last.owner.tenant(), last.id.clone());
             let mut deletions = Vec::new();
-            for row in page.iter().filter(|row| !asking.contains(&row.id)) {
-                deletions.push(self.delete_if_idle(&row.id, since, guard));
+            for row in &page {
+                if !asking.contains(&(row.owner.tenant(), row.id.clone())) {
+                    deletions.push(self.delete_if_idle(row, since, guard));
+                }
             }
             let deleted = stream::iter(deletions).buffer_unordered(AT_ONCE);
             let deleted: Vec<Option<u64>> = deleted.try_collect().await?;
@@ -82,12 +86,12 @@ impl IdleConversations {
     /// the number of its turns; none if it is kept.
     async fn delete_if_idle(
         &self,
-        conversation_id: &str,
+        row: &ConversationRow,
         since: Timestamp,
         guard: &RunGuard<'_>,
     ) -> Result<Option<u64>, Status> {
         // An agent of a scene that sleeps for long remembers its conversation.
-        let scene = scene_of(conversation_id).and_then(|scene| scene.parse().ok());
+        let scene = scene_of(&row.id).and_then(|scene| scene.parse().ok());
         if let Some(scene) = scene
             && guard.is_open(scene).await?
         {
@@ -95,11 +99,11 @@ impl IdleConversations {
         }
         let conversations = &self.conversations;
         conversations
-            .delete_if_idle(conversation_id, since, guard)
+            .delete_if_idle(row.owner.tenant(), &row.id, since, guard)
             .await
     }
 
-    fn place(&self) -> std::sync::MutexGuard<'_, Option<(Timestamp, String)>> {
+    fn place(&self) -> std::sync::MutexGuard<'_, Option<(Timestamp, Tenant, String)>> {
         self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +113,9 @@ impl ServiceRetention for IdleConversations {
     async fn must_stay(&self, run: &RunSummary) -> Result<bool, Status> {
         // A turn goes with its conversation, whose history it is.
         let is_history = !run.conversation.is_empty();
-        Ok(is_history && self.conversations.is_stored(&run.conversation).await?)
+        let tenant = run.owner.tenant();
+        let stored = self.conversations.is_stored(tenant, &run.conversation);
+        Ok(is_history && stored.await?)
     }
 
     async fn sweep(&self, now: Timestamp, guard: &RunGuard<'_>) -> Result<PassReport, Status> {

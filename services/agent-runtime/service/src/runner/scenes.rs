@@ -19,7 +19,7 @@ mod world;
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use contracts::tavern::common::v1::{CallError, ErrorCategory, Run, RunOptions, WorkKind};
-use core_types::{Clock, IdSource, RunOwner};
+use core_types::{Clock, IdSource, Principal, RunOwner, Tenant};
 use futures::StreamExt;
 use grpc_kit::{CallContext, Failure, FailureClass, Services, Transport};
 use json_schema::Schema;
@@ -172,11 +172,13 @@ impl SceneRunner {
     /// REQUEST_ID_REUSED, or a storage that does not work.
     pub(crate) async fn started_before(
         &self,
+        context: &CallContext,
         request_id: &str,
         body_hash: run_log::Hash,
     ) -> Result<Option<Run>, Failure> {
         let runs = &self.inner.runs;
-        runs.started_before(SCOPE, request_id, body_hash).await
+        let found = runs.started_before(context, SCOPE, request_id, body_hash);
+        found.await
     }
 
     /// Starts a scene, or finds the scene that the same request started. Returns its run, and
@@ -195,7 +197,7 @@ impl SceneRunner {
 
     async fn begin(&self, context: &CallContext, new: NewScene) -> Result<(Run, bool), Failure> {
         let inner = &self.inner;
-        let profiles = self.profiles_of(&new.scene).await?;
+        let profiles = self.profiles_of(context.tenant(), &new.scene).await?;
         let first = first_states(&new.scene, &profiles)?;
         if inner.running_scenes.len() >= inner.max_scenes {
             return Err(Failure::overloaded(RETRY_AFTER));
@@ -224,12 +226,14 @@ impl SceneRunner {
             Started::Replayed(run) => Ok((run, true)),
             Started::New(recorder, _) => {
                 let run_id = recorder.run_id().to_string();
-                let run = inner.runs.get(&run_id).await;
+                let run = inner.runs.get(context, &run_id).await;
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let scene = Arc::new(new.scene);
                 let replayed = Replayed::new(&scene, &profiles, inner.clock.now());
-                match self.prepare(&run_id, &scene, &profiles, first).await {
-                    Ok(()) => self.execute(recorder, scene, new.revision, replayed),
+                let owner = context.principal().clone();
+                let prepared = self.prepare(&owner, &run_id, &scene, &profiles, first);
+                match prepared.await {
+                    Ok(()) => self.execute(recorder, owner, scene, new.revision, replayed),
                     Err(failure) => self.end_unprepared(recorder, failure),
                 }
                 Ok((run, false))
@@ -247,7 +251,8 @@ impl SceneRunner {
                 tracing::info!(%run, events = open.events.len(), "a scene continues");
                 let scene = Arc::new(scene);
                 let own = run.to_string();
-                let profiles = match self.prepare_again(&own, &scene).await {
+                let owner = open.meta.principal;
+                let profiles = match self.prepare_again(&owner, &own, &scene).await {
                     Ok(profiles) => profiles,
                     Err(failure) => return self.end_unprepared(open.recorder, failure),
                 };
@@ -256,7 +261,8 @@ impl SceneRunner {
                 for kind in events.filter_map(|event| event.kind.as_ref()) {
                     replayed.apply(&scene, kind);
                 }
-                self.execute(open.recorder, scene, revision.unwrap_or_default(), replayed);
+                let revision = revision.unwrap_or_default();
+                self.execute(open.recorder, owner, scene, revision, replayed);
             }
             Err(error) => {
                 tracing::error!(%run, %error, "a scene cannot continue");
@@ -271,27 +277,29 @@ impl SceneRunner {
     /// Begins the conversations, the private states and then the world state.
     async fn prepare(
         &self,
+        owner: &Principal,
         run_id: &str,
         scene: &Scene,
         profiles: &[Option<KnownProfile>],
         first: Vec<Option<Value>>,
     ) -> Result<(), Failure> {
-        let inner = &self.inner;
+        let (inner, tenant) = (&self.inner, owner.tenant());
         let agents = scene.instances.iter().zip(profiles).zip(first);
         for ((instance, known), first) in agents {
             let conversation = conversation_of(run_id, &instance.id);
-            inner.conversations.begin(&conversation).await?;
+            inner.conversations.begin(owner, &conversation).await?;
             if let Some(known) = known {
                 let (profile, goals) = (&known.document, &instance.goals);
                 let states = &inner.states;
-                states.begin_goals(&conversation, profile, goals).await?;
+                let begun = states.begin_goals(tenant, &conversation, profile, goals);
+                begun.await?;
             }
             if let Some(first) = first {
-                let owner = StateOwner::agent(&conversation, &instance.profile_id);
+                let owner = StateOwner::agent(tenant, &conversation, &instance.profile_id);
                 inner.states.begin(&owner, &first).await?;
             }
         }
-        let world = StateOwner::world(run_id);
+        let world = StateOwner::world(tenant, run_id);
         inner.states.begin(&world, &scene.first_world).await
     }
 
@@ -299,27 +307,29 @@ impl SceneRunner {
     /// world state is the last of them. Returns the profiles of the agents.
     async fn prepare_again(
         &self,
+        owner: &Principal,
         run_id: &str,
         scene: &Scene,
     ) -> Result<Vec<Option<KnownProfile>>, Failure> {
-        let profiles = self.profiles_of(scene).await?;
-        let world = StateOwner::world(run_id);
+        let profiles = self.profiles_of(owner.tenant(), scene).await?;
+        let world = StateOwner::world(owner.tenant(), run_id);
         if self.inner.states.snapshot(world, None).await?.is_none() {
             let first = first_states(scene, &profiles)?;
-            self.prepare(run_id, scene, &profiles, first).await?;
+            self.prepare(owner, run_id, scene, &profiles, first).await?;
         }
         Ok(profiles)
     }
 
-    /// Returns the profiles of the agents of a scene, in their order.
+    /// Returns the profiles of the agents of a tenant's scene, in their order.
     ///
     /// # Errors
     /// A storage that does not work.
     pub(crate) async fn profiles_of(
         &self,
+        tenant: Tenant,
         scene: &Scene,
     ) -> Result<Vec<Option<KnownProfile>>, Failure> {
-        let profiles = of_scene(&self.inner.profiles, scene).await;
+        let profiles = of_scene(&self.inner.profiles, tenant, scene).await;
         profiles.map_err(|error| store_failure(&error))
     }
 
@@ -338,13 +348,21 @@ impl SceneRunner {
     }
 
     /// Carries out a scene whose states have begun.
-    fn execute(&self, recorder: Recorder, scene: Arc<Scene>, revision: u64, replayed: Replayed) {
+    fn execute(
+        &self,
+        recorder: Recorder,
+        owner: Principal,
+        scene: Arc<Scene>,
+        revision: u64,
+        replayed: Replayed,
+    ) {
         let inner = Arc::clone(&self.inner);
         let writer = recorder.clone();
         // A caller that reads that the scene was started can send it requests at once.
         let run_id = recorder.run_id().to_string();
         let connected = Arc::clone(&scene);
-        let inbox = inner.running_scenes.connect(run_id, connected, revision);
+        let scenes = &inner.running_scenes;
+        let inbox = scenes.connect(run_id, owner, connected, revision);
         let work = move |control| Actor::new(inner, writer, control, inbox, scene, replayed).run();
         self.inner.runs.execute(recorder, work);
     }

@@ -18,11 +18,10 @@ use agent_store::{
 };
 use call_catalogue::Dialect;
 use contracts::tavern::common::v1::{Run, RunOptions};
-use core_types::{RequestId, Tenant};
+use core_types::RequestId;
 use grpc_kit::{CallContext, Failure};
 use model_client::Models;
 use run_events::{Runs, StartRun, Started, to_its_end};
-use tokio::sync::Mutex;
 
 use crate::{
     error::{no_such_model, no_such_profile, run_lost, store_failure},
@@ -50,9 +49,6 @@ struct Inner {
     running_scenes: RunningScenes,
     budgets: Budgets,
     default_model: String,
-    /// One agent of a scene calls another at a time: the check for a cycle of waits and the start
-    /// of the turn are one step. Held across the commit.
-    asking: Mutex<()>,
 }
 
 /// A turn that was started, now or before.
@@ -122,7 +118,6 @@ impl Turns {
                 running_scenes,
                 budgets: settings.budgets,
                 default_model: settings.default_model.clone(),
-                asking: Mutex::default(),
             }),
         }
     }
@@ -140,7 +135,7 @@ impl Turns {
     /// Starts a turn, or finds the turn that the same request started.
     ///
     /// # Errors
-    /// CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
+    /// CONVERSATION_NOT_FOUND for a conversation that the caller cannot see, CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
     /// that does not work.
     pub async fn start(
         &self,
@@ -159,8 +154,10 @@ impl Inner {
         mut turn: NewTurn,
     ) -> Result<StartedTurn, Failure> {
         let inner = self;
-        let instance = inner.running_scenes.instance(&turn.conversation_id);
-        let known = inner.profile(&turn.profile_id, instance.as_ref()).await?;
+        let scenes = &inner.running_scenes;
+        let instance = scenes.instance(context, &turn.conversation_id);
+        let known = inner.profile(context, &turn.profile_id, instance.as_ref());
+        let known = known.await?;
         let _one_asks_at_a_time = match &instance {
             Some(instance) => inner.refuse_cycle(context, instance).await?,
             None => None,
@@ -184,11 +181,13 @@ impl Inner {
         }
         inner.check_model(&plan)?;
         let conversation_id = turn.conversation_id.as_str();
-        let _one_at_a_time = inner.conversations.lock(conversation_id).await;
+        let tenant = context.tenant();
+        let _one_at_a_time = inner.conversations.lock(tenant, conversation_id).await;
+        inner.conversations.seen(context, conversation_id).await?;
         let is_queued = inner.queues(context, &turn).await?;
         let room = inner.runner.admit()?;
         if !turn.ephemeral {
-            inner.begin(conversation_id, &profile).await?;
+            inner.begin(context, conversation_id, &profile).await?;
         }
         let input = turn.input;
         let start = StartRun {
@@ -205,7 +204,7 @@ impl Inner {
         };
         match inner.runs.start(context, start).await? {
             Started::Replayed(run) => {
-                let meta = inner.runs.meta(&run.run_id).await?;
+                let meta = inner.runs.meta(context, &run.run_id).await?;
                 let revision = meta.data["profile_revision"].as_u64();
                 Ok(StartedTurn {
                     run,
@@ -219,7 +218,7 @@ impl Inner {
                     // The turn waits all the same, and the storage is tried again.
                     tracing::warn!(run = run_id, %error, "that a turn waits is not recorded");
                 }
-                let run = inner.runs.get(&run_id).await;
+                let run = inner.runs.get(context, &run_id).await;
                 let run = run.map_err(|_| run_lost(&run_id))?;
                 let profile_revision = plan.profile_revision;
                 inner.runner.start(recorder, meta, plan, &input, room);
@@ -261,13 +260,15 @@ impl Inner {
     /// Returns the profile of a turn: its agent's profile in a scene, or the newest.
     async fn profile(
         &self,
+        context: &CallContext,
         id: &str,
         instance: Option<&SceneInstance>,
     ) -> Result<KnownProfile, Failure> {
+        let tenant = context.tenant();
         let known = match instance.map(|known| &known.instance) {
-            None => self.profiles.get(Tenant::DEFAULT, id).await,
+            None => self.profiles.get(tenant, id).await,
             Some(instance) if instance.profile_id == id => {
-                of_instance(&self.profiles, instance).await
+                of_instance(&self.profiles, tenant, instance).await
             }
             Some(instance) => {
                 let owner = &instance.profile_id;
@@ -277,29 +278,39 @@ impl Inner {
         };
         match known.map_err(|error| store_failure(&error))? {
             Some(known) => Ok(known),
-            None => Err(no_such_profile(id, &self.profiles).await),
+            None => Err(no_such_profile(tenant, id, &self.profiles).await),
         }
     }
 
     /// Returns whether a turn has to wait for others of its conversation.
     async fn queues(&self, context: &CallContext, turn: &NewTurn) -> Result<bool, Failure> {
         let (conversations, id) = (&self.conversations, turn.conversation_id.as_str());
-        match self.is_known(turn.scope, &turn.request_id).await? {
+        match self.is_known(context, turn.scope, &turn.request_id).await? {
             true => Ok(false),
-            false if turn.refuse_if_busy => conversations.refuse_if_busy(id).await.map(|()| false),
+            false if turn.refuse_if_busy => conversations
+                .refuse_if_busy(context.tenant(), id)
+                .await
+                .map(|()| false),
             false => conversations.queues(context, id).await,
         }
     }
 
     /// Begins a conversation with the state and the goals of its agent, unless they have begun.
-    async fn begin(&self, conversation_id: &str, profile: &Profile) -> Result<(), Failure> {
-        self.conversations.begin(conversation_id).await?;
+    async fn begin(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+        profile: &Profile,
+    ) -> Result<(), Failure> {
+        let (owner, tenant) = (context.principal(), context.tenant());
+        self.conversations.begin(owner, conversation_id).await?;
         let states = self.runner.states();
         if let Some(first) = &profile.first_state {
-            let owner = StateOwner::agent(conversation_id, profile.id.as_str());
+            let owner = StateOwner::agent(tenant, conversation_id, profile.id.as_str());
             states.begin(&owner, first).await?;
         }
-        states.begin_goals(conversation_id, profile, &[]).await
+        let begun = states.begin_goals(tenant, conversation_id, profile, &[]);
+        begun.await
     }
 
     /// Makes the plan from which the turn is resumed.
@@ -371,10 +382,16 @@ impl Inner {
         }
     }
 
-    async fn is_known(&self, scope: &str, request_id: &str) -> Result<bool, Failure> {
+    async fn is_known(
+        &self,
+        context: &CallContext,
+        scope: &str,
+        request_id: &str,
+    ) -> Result<bool, Failure> {
         let Ok(request_id) = RequestId::new(request_id) else {
             return Ok(false);
         };
-        Ok(self.runs.by_request(scope, &request_id).await?.is_some())
+        let found = self.runs.by_request(context, scope, &request_id);
+        Ok(found.await?.is_some())
     }
 }

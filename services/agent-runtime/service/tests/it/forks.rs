@@ -414,18 +414,17 @@ async fn g1003_a_fork_of_a_turn_in_a_scene_changes_a_copy_of_the_world() {
         running.world_at(&scene, "flags.warned").await.unwrap(),
         "false"
     );
-    let (name, _) = copy.split_once('.').unwrap();
     assert_eq!(
-        running.world_at(name, "flags.warned").await.unwrap(),
+        running.world_of(&copy, "flags.warned").await.unwrap(),
         "true"
     );
     assert_eq!(
-        running.world_at(name, "weather").await.unwrap(),
+        running.world_of(&copy, "weather").await.unwrap(),
         "\"clear\""
     );
 
     running.delete_conversation(&copy).await.unwrap();
-    let gone = running.world_at(name, "weather").await.unwrap_err();
+    let gone = running.world_of(&copy, "weather").await.unwrap_err();
     assert_eq!(grpc_kit::reason(&gone), Some(ErrorReason::SceneNotRunning));
 }
 

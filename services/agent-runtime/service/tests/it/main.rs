@@ -25,6 +25,7 @@ mod scenes;
 mod shipped;
 mod sleeping;
 mod states;
+mod tenants;
 mod tool_scope;
 mod turns;
 mod turns_budgets;

@@ -16,7 +16,7 @@ use contracts::tavern::{
         AnswerWaitRequest, ListRunsRequest, ListWaitsRequest, run_service_client::RunServiceClient,
     },
 };
-use core_types::{CallPath, Principal};
+use core_types::{CallPath, Principal, Reach};
 use doubles::{Behaviour, TestRegistry};
 use grpc_kit::{CallContext, Outbound};
 use serde_json::{Value, json};
@@ -189,6 +189,13 @@ async fn a_sub_agent_acts_for_the_starter_of_the_turn_above() {
 
 #[tokio::test]
 async fn the_turn_of_an_answer_acts_for_the_principal_that_asked_not_for_the_one_that_answers() {
+    for [asker, answerer] in [["mara", "bob"], ["acme/mara", "acme/bob"]] {
+        ask_and_answer(asker, answerer).await;
+    }
+}
+
+/// Lets a turn of a principal that sees only its own ask, and another principal answer after a restart.
+async fn ask_and_answer(asker: &str, answerer: &str) {
     let ask = "<ACTION><ui:RequestUserInteraction><prompt>Which herb?</prompt>\
                <options>sage</options></ui:RequestUserInteraction></ACTION>";
     let turns = json!({"turns": [
@@ -204,8 +211,12 @@ async fn the_turn_of_an_answer_acts_for_the_principal_that_asked_not_for_the_one
     let world = World::of(registry, &[("ada.json", &profile)], &turns);
     let running = world.build().await;
     running.runtime.recover().await.unwrap();
-    let first = running.by("mara").start(says("cough")).await.unwrap();
-    assert_eq!(running.follow(&first.run_id, 0).await.text(), "I will see.");
+    if !Principal::new(asker).unwrap().tenant().is_default() {
+        // Files belong to another tenant.
+        running.operator(answerer).put_profile(&profile).await;
+    }
+    let first = running.invoker(asker).start(says("cough")).await.unwrap();
+    assert_eq!(running.follow(&first, 0).await.text(), "I will see.");
     // The service that follows the question is another one when it is answered.
     running.runtime.shutdown().await;
     let running = world.build().await;
@@ -215,13 +226,13 @@ async fn the_turn_of_an_answer_acts_for_the_principal_that_asked_not_for_the_one
         .registry
         .connect(grpc_kit::local(&running.runtime.services()))
         .await;
-    let mut questions = RunServiceClient::new(workflows.with(&context("bob")));
+    let mut questions = RunServiceClient::new(workflows.with(&context(answerer)));
     let listed = questions
         .list_runs(ListRunsRequest::default())
         .await
         .unwrap();
     let question = listed.into_inner().runs.remove(0);
-    assert_eq!(question.principal, "mara");
+    assert_eq!(question.principal, asker);
     let request = ListWaitsRequest {
         run_id: question.run_id.clone(),
         ..ListWaitsRequest::default()
@@ -242,14 +253,14 @@ async fn the_turn_of_an_answer_acts_for_the_principal_that_asked_not_for_the_one
             .await;
         let runs = list.unwrap().into_inner().runs;
         if let [second, _] = &runs[..] {
-            assert_eq!(second.principal, "mara");
+            assert_eq!(second.principal, asker);
             running.follow(&second.run_id, 0).await;
             break;
         }
         tokio::task::yield_now().await;
     }
-    let callers = world.registry.callers_of("Look");
-    assert_eq!(callers, [Principal::new("mara").unwrap()]);
+    let callers = world.registry.reaching_callers_of("Look");
+    assert_eq!(callers, [(Principal::new(asker).unwrap(), Reach::Own)]);
 }
 
 #[tokio::test]
@@ -456,4 +467,24 @@ async fn a_message_and_budgets_for_a_turn_are_those_of_their_caller() {
         _ => None,
     });
     assert_eq!(by.collect::<Vec<_>>(), ["ada", "bob"]);
+}
+
+#[tokio::test]
+async fn a_model_is_offered_no_tool_that_its_principal_may_not_call() {
+    let registry = TestRegistry::default()
+        .gives("Look", &["at"], json!("dust"))
+        .gives("Take", &["what"], json!("a key"));
+    let turns = json!([
+        {"answer": {"text": call("Take", "what", "key")}},
+        {"answer": {"text": call("Look", "at", "shelf")}},
+        {"answer": {"text": "Dust."}},
+    ]);
+    let world = World::new(registry, &["Look", "Take"], &turns);
+    let running = world.build().await;
+    world.registry.deny("ada", "Take").await;
+    let run = running.by("ada").start(says("look")).await.unwrap();
+    let ended = running.follow(&run.run_id, 0).await;
+    assert_eq!(ended.text(), "Dust.");
+    assert!(world.registry.callers_of("Take").is_empty());
+    assert_eq!(world.registry.callers_of("Look").len(), 1);
 }

@@ -3,8 +3,9 @@
 use contracts::tavern::{
     agent::v1::{
         DeleteConversationRequest, GetPrivateStateRequest, GetPrivateStateResponse,
-        ListPrivateStateVersionsRequest, PutProfileRequest, StartTurnRequest, StateOperation,
-        UpdatePrivateStateRequest, UpdatePrivateStateResponse, state_operation::Kind as Change,
+        GetWorldStateRequest, ListPrivateStateVersionsRequest, PutProfileRequest, StartTurnRequest,
+        StateOperation, UpdatePrivateStateRequest, UpdatePrivateStateResponse,
+        get_world_state_request::Scene, state_operation::Kind as Change,
         state_service_client::StateServiceClient,
     },
     common::v1::{ErrorReason, run_event::Kind},
@@ -59,6 +60,17 @@ fn set(path: &str, value: &Value) -> StateOperation {
 impl Running {
     fn states(&self) -> StateServiceClient<Outbound> {
         StateServiceClient::new(grpc_kit::local(&self.runtime.services()).outermost())
+    }
+
+    /// Returns the value at a path of the world state that an agent has in a conversation.
+    pub(crate) async fn world_of(&self, id: &str, path: &str) -> Result<String, Status> {
+        let request = GetWorldStateRequest {
+            scene: Some(Scene::ConversationId(id.to_owned())),
+            path: path.to_owned(),
+            ..GetWorldStateRequest::default()
+        };
+        let read = self.states().get_world_state(request).await?;
+        Ok(read.into_inner().value_json)
     }
 
     async fn state(&self, path: &str, version: u64) -> Result<GetPrivateStateResponse, Status> {

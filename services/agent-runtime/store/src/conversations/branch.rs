@@ -2,12 +2,12 @@
 
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{IdSource, RunId};
-use grpc_kit::Failure;
+use grpc_kit::{CallContext, Failure};
 use run_events::store_failure;
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
-use super::{Conversation, Conversations};
+use super::{Conversation, Conversations, not_found};
 use crate::{
     history::{Batch, Earlier},
     store::NamedRequest,
@@ -37,36 +37,40 @@ impl Conversations {
     /// fewer messages, REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn branch(
         &self,
+        context: &CallContext,
         from: &str,
         count: usize,
         new_id: &str,
         request: Option<NamedRequest>,
     ) -> Result<Branched, Failure> {
+        let tenant = context.tenant();
         // A repeated request has the same origin, so that it waits here.
-        let _one_at_a_time = self.lock(from).await;
+        let _one_at_a_time = self.lock(tenant, from).await;
+        let origin = self.seen(context, from).await?;
         if let Some(request) = &request
-            && self.appended_by(new_id, request).await?.is_some()
+            && self.appended_by(tenant, new_id, request).await?.is_some()
         {
-            let begun = self.inner.store.first_messages(new_id).await;
+            let begun = self.inner.store.first_messages(tenant, new_id).await;
             let begun = begun.map_err(|error| store_failure(&error))?;
             return Ok(Branched {
-                conversation: self.get(new_id).await?,
+                conversation: self.get(context, new_id).await?,
                 messages: usize::try_from(begun).unwrap_or(usize::MAX),
                 replayed: true,
             });
         }
-        self.get(from).await?;
-        self.refuse_if_busy(from).await?;
-        let parts = self.history(from, None, usize::MAX).await?;
+        origin.ok_or_else(|| not_found(from))?;
+        self.refuse_if_busy(tenant, from).await?;
+        let parts = self.history(tenant, from, None, usize::MAX).await?;
         let all: usize = parts.iter().map(|part| part.messages.len()).sum();
         if count > all {
             let problem = format!("is {count}; the conversation has {all} messages");
             return Err(Failure::invalid_fields().violation("message_count", problem));
         }
         let count = if count > 0 { count } else { all };
-        self.begin_with(new_id, parts, count, request).await?;
+        self.begin_with(context, new_id, parts, count, request)
+            .await?;
         Ok(Branched {
-            conversation: self.get(new_id).await?,
+            conversation: self.get(context, new_id).await?,
             messages: count,
             replayed: false,
         })
@@ -79,25 +83,29 @@ impl Conversations {
     /// LIMIT_EXCEEDED, REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn branch_before(
         &self,
+        context: &CallContext,
         from: &str,
         turn: RunId,
         new_id: &str,
         request: Option<NamedRequest>,
     ) -> Result<(), Failure> {
-        let _one_at_a_time = self.lock(from).await;
+        let tenant = context.tenant();
+        let _one_at_a_time = self.lock(tenant, from).await;
         if let Some(request) = &request
-            && self.appended_by(new_id, request).await?.is_some()
+            && self.appended_by(tenant, new_id, request).await?.is_some()
         {
             return Ok(());
         }
-        let parts = self.history(from, Some(turn), usize::MAX).await?;
-        self.begin_with(new_id, parts, usize::MAX, request).await
+        let parts = self.history(tenant, from, Some(turn), usize::MAX).await?;
+        self.begin_with(context, new_id, parts, usize::MAX, request)
+            .await
     }
 
     /// Begins a conversation with the first `count` messages of parts of another, at their original
     /// times.
     async fn begin_with(
         &self,
+        context: &CallContext,
         new_id: &str,
         parts: Vec<Earlier>,
         count: usize,
@@ -129,8 +137,8 @@ impl Conversations {
         }
         let request = request.as_ref().map(|request| (request, 1));
         let (store, now) = (&self.inner.store, self.inner.clock.now());
-        let stored = store.append(new_id, now, &parts, request).await;
-        stored.map_err(|error| store_failure(&error))
+        let stored = store.append(context.principal(), new_id, now, &parts, request);
+        stored.await.map_err(|error| store_failure(&error))
     }
 }
 

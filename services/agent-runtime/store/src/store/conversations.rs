@@ -3,7 +3,7 @@
 use crate::history::Batch;
 use agent_domain::message::{ChatMessage, Role};
 use async_trait::async_trait;
-use core_types::{Tenant, Timestamp};
+use core_types::{Principal, Tenant, Timestamp};
 use documents::{RequestStore, sqlite::requests};
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
@@ -14,62 +14,105 @@ use super::{AgentStore, NamedRequest, StoreError};
 /// The method whose requests append messages to a conversation.
 pub(crate) const APPEND: &str = "AppendMessages";
 
+/// Reads the columns of [`conversation_row`].
+const SELECT: &str = "SELECT c.conversation_id, c.tenant, c.principal, c.created, \
+                      (SELECT coalesce(max(batch), 0) FROM appended_messages a \
+                      WHERE a.tenant = c.tenant AND a.conversation_id = c.conversation_id) FROM conversations c";
+
 /// A stored conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConversationRow {
-    /// The id.
+    /// The id, unique within the tenant of the owner.
     pub id: String,
+    /// The principal that began it.
+    pub owner: Principal,
     /// The time at which it began.
     pub created: Timestamp,
     /// The number of batches of messages that were appended.
     pub batches: u64,
 }
 
+/// The conversations of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owned {
+    /// Those of a principal.
+    By(Principal),
+    /// Those of a tenant.
+    In(Tenant),
+    /// Those of every tenant.
+    All,
+}
+
+/// The last conversation of a page: its creation, its tenant and its id.
+pub type Place<'a> = (Timestamp, Tenant, &'a str);
+
 /// Stores conversations with the messages that were appended to them.
 #[async_trait]
 pub trait ConversationStore: RequestStore {
-    /// Begins a conversation, unless it has begun.
+    /// Begins a conversation of a principal, unless one of its tenant has the id.
     ///
     /// # Errors
     /// A database that does not work.
-    async fn begin_conversation(&self, id: &str, now: Timestamp) -> Result<(), StoreError>;
+    async fn begin_conversation(
+        &self,
+        owner: &Principal,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// Returns a conversation.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
-    async fn conversation(&self, id: &str) -> Result<Option<ConversationRow>, StoreError>;
+    async fn conversation(
+        &self,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<Option<ConversationRow>, StoreError>;
 
-    /// Returns at most `limit` conversations before `before`, the newest first; `before` is the
-    /// time of creation and the id of the last one of the previous page.
+    /// Returns at most `limit` conversations before `before`, the last one of the previous page, the newest first.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
     async fn conversations(
         &self,
-        before: Option<(Timestamp, &str)>,
+        owned: &Owned,
+        before: Option<Place<'_>>,
         limit: usize,
     ) -> Result<Vec<ConversationRow>, StoreError>;
+
+    /// Returns at most `limit` conversations of an earlier version, whose owners are not known, by their ids.
+    ///
+    /// # Errors
+    /// A database that does not work, or a damaged row.
+    async fn conversations_without_owner(&self, limit: usize) -> Result<Vec<String>, StoreError>;
+
+    /// Stores the owner of a conversation of an earlier version, unless it is known. These are in the tenant `default`.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn set_owner(&self, id: &str, owner: &Principal) -> Result<(), StoreError>;
 
     /// Returns the last time at which messages were appended to a conversation or a state of it was changed.
     ///
     /// # Errors
     /// A database that does not work.
-    async fn last_change(&self, id: &str) -> Result<Option<Timestamp>, StoreError>;
+    async fn last_change(&self, tenant: Tenant, id: &str) -> Result<Option<Timestamp>, StoreError>;
 
     /// Deletes a conversation and the messages appended to it.
     ///
     /// # Errors
     /// A database that does not work.
-    async fn delete_conversation(&self, id: &str) -> Result<(), StoreError>;
+    async fn delete_conversation(&self, tenant: Tenant, id: &str) -> Result<(), StoreError>;
 
-    /// Appends messages to a conversation, which begins now unless it has begun, as one change of it, and
-    /// stores the request with the new revision. The messages may have earlier times.
+    /// Appends messages to a conversation, which begins now as one of `owner` unless its tenant has one of the id, as
+    /// one change of it, and stores the request with the new revision. The messages may have earlier times.
     ///
     /// # Errors
     /// A database that does not work.
     async fn append(
         &self,
+        owner: &Principal,
         id: &str,
         now: Timestamp,
         parts: &[Batch],
@@ -80,13 +123,13 @@ pub trait ConversationStore: RequestStore {
     ///
     /// # Errors
     /// A database that does not work.
-    async fn first_messages(&self, id: &str) -> Result<u64, StoreError>;
+    async fn first_messages(&self, tenant: Tenant, id: &str) -> Result<u64, StoreError>;
 
     /// Returns the batches that were appended to a conversation, the oldest first.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
-    async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError>;
+    async fn appended(&self, tenant: Tenant, id: &str) -> Result<Vec<Batch>, StoreError>;
 
     /// Returns free pages to the file system in one step. Returns the number of bytes; zero if few
     /// are free.
@@ -98,84 +141,134 @@ pub trait ConversationStore: RequestStore {
 
 #[async_trait]
 impl ConversationStore for AgentStore {
-    async fn begin_conversation(&self, id: &str, now: Timestamp) -> Result<(), StoreError> {
-        if self.conversation(id).await?.is_some() {
+    async fn begin_conversation(
+        &self,
+        owner: &Principal,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.conversation(owner.tenant(), id).await?.is_some() {
             return Ok(());
         }
         let mut transaction = self.database.begin_write().await?;
-        begin(&mut transaction, id, now).await?;
+        begin(&mut transaction, owner, id, now).await?;
         Ok(transaction.commit().await?)
     }
 
-    async fn conversation(&self, id: &str) -> Result<Option<ConversationRow>, StoreError> {
-        let row = sqlx::query(
-            "SELECT conversation_id, created, (SELECT coalesce(max(batch), 0) \
-             FROM appended_messages a WHERE a.conversation_id = c.conversation_id) \
-             FROM conversations c WHERE conversation_id = ?1",
-        );
-        let row = row.bind(id).fetch_optional(self.database.reader()).await?;
+    async fn conversation(
+        &self,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<Option<ConversationRow>, StoreError> {
+        let query = format!("{SELECT} WHERE c.tenant = ?1 AND c.conversation_id = ?2");
+        let row = sqlx::query(sqlx::AssertSqlSafe(query))
+            .bind(tenant.as_str())
+            .bind(id)
+            .fetch_optional(self.database.reader())
+            .await?;
         row.as_ref().map(conversation_row).transpose()
     }
 
     async fn conversations(
         &self,
-        before: Option<(Timestamp, &str)>,
+        owned: &Owned,
+        before: Option<Place<'_>>,
         limit: usize,
     ) -> Result<Vec<ConversationRow>, StoreError> {
-        let (time, id) = before.map_or((i64::MAX, ""), |(time, id)| (time.unix_nanos(), id));
-        let rows = sqlx::query(
-            "SELECT conversation_id, created, (SELECT coalesce(max(batch), 0) \
-             FROM appended_messages a WHERE a.conversation_id = c.conversation_id) \
-             FROM conversations c WHERE (created, conversation_id) < (?1, ?2) \
-             ORDER BY created DESC, conversation_id DESC LIMIT ?3",
+        let (time, tenant, id) = match &before {
+            Some((time, tenant, id)) => (time.unix_nanos(), tenant.as_str(), *id),
+            None => (i64::MAX, "", ""),
+        };
+        let (condition, of) = match owned {
+            Owned::By(principal) => {
+                let of = (principal.tenant(), principal.as_str());
+                ("c.tenant = ?4 AND c.principal = ?5 AND", of)
+            }
+            Owned::In(tenant) => ("c.tenant = ?4 AND ?5 = ?5 AND", (*tenant, "")),
+            // Retention goes over all tenants.
+            Owned::All => ("?4 = ?4 AND ?5 = ?5 AND", (Tenant::DEFAULT, "")),
+        };
+        let query = format!(
+            "{SELECT} WHERE {condition} (c.created, c.tenant, c.conversation_id) < (?1, ?2, ?3) \
+             ORDER BY c.created DESC, c.tenant DESC, c.conversation_id DESC LIMIT ?6"
         );
-        let rows = rows
+        let rows = sqlx::query(sqlx::AssertSqlSafe(query))
             .bind(time)
+            .bind(tenant)
             .bind(id)
+            .bind(of.0.as_str())
+            .bind(of.1)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(self.database.reader())
             .await?;
         rows.iter().map(conversation_row).collect()
     }
 
-    async fn last_change(&self, id: &str) -> Result<Option<Timestamp>, StoreError> {
-        let last: Option<i64> = sqlx::query_scalar(
-            "SELECT max(created) FROM (SELECT created FROM appended_messages WHERE conversation_id = ?1 \
-             UNION ALL SELECT created FROM private_states WHERE conversation_id = ?1)",
+    async fn conversations_without_owner(&self, limit: usize) -> Result<Vec<String>, StoreError> {
+        let ids = sqlx::query_scalar(
+            "SELECT conversation_id FROM conversations WHERE tenant = 'default' AND principal IS NULL LIMIT ?1",
+        );
+        let ids = ids.bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        Ok(ids.fetch_all(self.database.reader()).await?)
+    }
+
+    async fn set_owner(&self, id: &str, owner: &Principal) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        sqlx::query(
+            "UPDATE conversations SET principal = ?2 \
+             WHERE tenant = 'default' AND conversation_id = ?1 AND principal IS NULL",
         )
+        .bind(id)
+        .bind(owner.as_str())
+        .execute(&mut *transaction)
+        .await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn last_change(&self, tenant: Tenant, id: &str) -> Result<Option<Timestamp>, StoreError> {
+        let last: Option<i64> = sqlx::query_scalar(
+            "SELECT max(created) FROM (SELECT created FROM appended_messages \
+             WHERE tenant = ?1 AND conversation_id = ?2 \
+             UNION ALL SELECT created FROM private_states WHERE tenant = ?1 AND conversation_id = ?2)",
+        )
+        .bind(tenant.as_str())
         .bind(id)
         .fetch_one(self.database.reader())
         .await?;
         Ok(last.map(Timestamp::from_unix_nanos))
     }
 
-    async fn delete_conversation(&self, id: &str) -> Result<(), StoreError> {
+    async fn delete_conversation(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         for statement in [
-            "DELETE FROM appended_messages WHERE conversation_id = ?1",
-            "DELETE FROM conversations WHERE conversation_id = ?1",
+            "DELETE FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2",
+            "DELETE FROM conversations WHERE tenant = ?1 AND conversation_id = ?2",
         ] {
             sqlx::query(statement)
+                .bind(tenant.as_str())
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
         }
-        requests::forget(&mut transaction, Tenant::DEFAULT, APPEND, id).await?;
+        requests::forget(&mut transaction, tenant, APPEND, id).await?;
         Ok(transaction.commit().await?)
     }
 
     async fn append(
         &self,
+        owner: &Principal,
         id: &str,
         now: Timestamp,
         parts: &[Batch],
         request: Option<(&NamedRequest, u64)>,
     ) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
-        begin(&mut transaction, id, now).await?;
+        let tenant = owner.tenant();
+        begin(&mut transaction, owner, id, now).await?;
         let last: i64 = sqlx::query_scalar(
-            "SELECT coalesce(max(batch), 0) FROM appended_messages WHERE conversation_id = ?1",
+            "SELECT coalesce(max(batch), 0) FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .fetch_one(&mut *transaction)
         .await?;
@@ -186,9 +279,10 @@ impl ConversationStore for AgentStore {
         for ((created, message), position) in parts.zip(0_i64..) {
             sqlx::query(
                 "INSERT INTO appended_messages \
-                 (conversation_id, batch, position, created, role, text, calls, result_of, reasoning) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                 (tenant, conversation_id, batch, position, created, role, text, calls, result_of, reasoning) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )
+            .bind(tenant.as_str())
             .bind(id)
             .bind(last + 1)
             .bind(position)
@@ -203,27 +297,29 @@ impl ConversationStore for AgentStore {
         }
         if let Some((request, revision)) = request {
             let (request, revision) = (request.within(APPEND, id), revision.to_string());
-            requests::note(&mut transaction, Tenant::DEFAULT, &request, &revision, now).await?;
+            requests::note(&mut transaction, tenant, &request, &revision, now).await?;
         }
         Ok(transaction.commit().await?)
     }
 
-    async fn first_messages(&self, id: &str) -> Result<u64, StoreError> {
+    async fn first_messages(&self, tenant: Tenant, id: &str) -> Result<u64, StoreError> {
         let count: i64 = sqlx::query_scalar(
-            "SELECT count(*) FROM appended_messages WHERE conversation_id = ?1 AND batch = 1",
+            "SELECT count(*) FROM appended_messages WHERE tenant = ?1 AND conversation_id = ?2 AND batch = 1",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .fetch_one(self.database.reader())
         .await?;
         Ok(count.unsigned_abs())
     }
 
-    async fn appended(&self, id: &str) -> Result<Vec<Batch>, StoreError> {
+    async fn appended(&self, tenant: Tenant, id: &str) -> Result<Vec<Batch>, StoreError> {
         let rows = sqlx::query(
             "SELECT batch, created, role, text, calls, result_of, reasoning FROM appended_messages \
-             WHERE conversation_id = ?1 ORDER BY batch, position",
+             WHERE tenant = ?1 AND conversation_id = ?2 ORDER BY batch, position",
         );
-        let rows = rows.bind(id).fetch_all(self.database.reader()).await?;
+        let rows = rows.bind(tenant.as_str()).bind(id);
+        let rows = rows.fetch_all(self.database.reader()).await?;
         let mut batches: Vec<Batch> = Vec::new();
         let mut current = None;
         for row in &rows {
@@ -269,14 +365,17 @@ fn damaged(column: &'static str) -> StoreError {
 
 async fn begin(
     transaction: &mut Transaction<'static, Sqlite>,
+    owner: &Principal,
     id: &str,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO conversations (conversation_id, created) VALUES (?1, ?2) \
+        "INSERT INTO conversations (tenant, conversation_id, principal, created) VALUES (?1, ?2, ?3, ?4) \
          ON CONFLICT DO NOTHING",
     )
+    .bind(owner.tenant().as_str())
     .bind(id)
+    .bind(owner.as_str())
     .bind(now.unix_nanos())
     .execute(&mut **transaction)
     .await?;
@@ -284,10 +383,24 @@ async fn begin(
 }
 
 fn conversation_row(row: &SqliteRow) -> Result<ConversationRow, StoreError> {
-    let batches: i64 = row.try_get(2)?;
+    let damaged = |column| StoreError::Damaged {
+        table: "conversations",
+        column,
+    };
+    let (tenant, owner): (&str, Option<&str>) = (row.try_get(1)?, row.try_get(2)?);
+    let tenant = Tenant::new(tenant).map_err(|_| damaged("tenant"))?;
+    let owner = match owner {
+        Some(owner) => Principal::new(owner).map_err(|_| damaged("principal"))?,
+        None => Principal::local_of(tenant),
+    };
+    if owner.tenant() != tenant {
+        return Err(damaged("principal"));
+    }
+    let batches: i64 = row.try_get(4)?;
     Ok(ConversationRow {
         id: row.try_get(0)?,
-        created: Timestamp::from_unix_nanos(row.try_get(1)?),
+        owner,
+        created: Timestamp::from_unix_nanos(row.try_get(3)?),
         batches: batches.unsigned_abs(),
     })
 }

@@ -1,13 +1,19 @@
 //! Questions to people whose answer opens a turn.
 
 use async_trait::async_trait;
-use sqlx::Row;
+use core_types::{Principal, Reach, Tenant};
+use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{AgentStore, StoreError};
 
 /// A question whose answer opens a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenQuestion {
+    /// The tenant of the conversation.
+    pub tenant: Tenant,
+    /// The principal for which the turn of the answer acts, and the objects that its calls can see; none for a question
+    /// of an earlier version, whose turn acts for the principal of the run.
+    pub asker: Option<(Principal, Reach)>,
     /// The run that waits for the answer.
     pub run_id: String,
     /// The conversation of the question.
@@ -21,7 +27,7 @@ pub struct OpenQuestion {
 /// Stores questions to people whose answer opens a turn.
 #[async_trait]
 pub trait QuestionStore: Send + Sync + std::fmt::Debug {
-    /// Returns the questions whose answer has not opened a turn.
+    /// Returns the questions of all tenants whose answer has not opened a turn.
     ///
     /// # Errors
     /// A database that does not work.
@@ -37,48 +43,67 @@ pub trait QuestionStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// A database that does not work.
-    async fn close_question(&self, run_id: &str) -> Result<(), StoreError>;
+    async fn close_question(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError>;
 }
 
 #[async_trait]
 impl QuestionStore for AgentStore {
     async fn open_questions(&self) -> Result<Vec<OpenQuestion>, StoreError> {
-        let rows =
-            sqlx::query("SELECT run_id, conversation_id, profile_id, prompt FROM open_questions");
+        let rows = sqlx::query(
+            "SELECT tenant, run_id, conversation_id, profile_id, prompt, principal, reach FROM open_questions",
+        );
         let rows = rows.fetch_all(self.database.reader()).await?;
-        let question = |row: &sqlx::sqlite::SqliteRow| {
-            Ok(OpenQuestion {
-                run_id: row.try_get(0)?,
-                conversation_id: row.try_get(1)?,
-                profile_id: row.try_get(2)?,
-                prompt: row.try_get(3)?,
-            })
-        };
-        rows.iter().map(question).collect()
+        rows.iter().map(read).collect()
     }
 
     async fn open_question(&self, question: &OpenQuestion) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
+        let asker = question.asker.as_ref();
         let stored = sqlx::query(
-            "INSERT INTO open_questions (run_id, conversation_id, profile_id, prompt) \
-             VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
+            "INSERT INTO open_questions (tenant, run_id, conversation_id, profile_id, prompt, principal, reach) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
         )
+        .bind(question.tenant.as_str())
         .bind(&question.run_id)
         .bind(&question.conversation_id)
         .bind(&question.profile_id)
         .bind(&question.prompt)
+        .bind(asker.map(|(principal, _)| principal.as_str()))
+        .bind(asker.map(|(_, reach)| reach.name()))
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
         Ok(stored.rows_affected() > 0)
     }
 
-    async fn close_question(&self, run_id: &str) -> Result<(), StoreError> {
+    async fn close_question(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
-        sqlx::query("DELETE FROM open_questions WHERE run_id = ?1")
+        sqlx::query("DELETE FROM open_questions WHERE tenant = ?1 AND run_id = ?2")
+            .bind(tenant.as_str())
             .bind(run_id)
             .execute(&mut *transaction)
             .await?;
         Ok(transaction.commit().await?)
     }
+}
+
+fn read(row: &SqliteRow) -> Result<OpenQuestion, StoreError> {
+    let damaged = |column| StoreError::Damaged {
+        table: "open_questions",
+        column,
+    };
+    let (principal, reach): (Option<&str>, Option<&str>) = (row.try_get(5)?, row.try_get(6)?);
+    let asker = principal.zip(reach).map(|(principal, reach)| {
+        let principal = Principal::new(principal).map_err(|_| damaged("principal"))?;
+        let reach = Reach::of_name(reach).ok_or_else(|| damaged("reach"))?;
+        Ok::<_, StoreError>((principal, reach))
+    });
+    Ok(OpenQuestion {
+        tenant: Tenant::new(row.try_get(0)?).map_err(|_| damaged("tenant"))?,
+        asker: asker.transpose()?,
+        run_id: row.try_get(1)?,
+        conversation_id: row.try_get(2)?,
+        profile_id: row.try_get(3)?,
+        prompt: row.try_get(4)?,
+    })
 }

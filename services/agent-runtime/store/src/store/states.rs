@@ -20,6 +20,8 @@ const UPDATE: &str = "UpdateState";
 /// The owner of a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateOwner {
+    /// The tenant of the conversation.
+    pub tenant: Tenant,
     /// The conversation; the run of the scene for a world state.
     pub conversation_id: String,
     /// The agent; empty for a world state.
@@ -28,8 +30,9 @@ pub struct StateOwner {
 
 impl StateOwner {
     /// The private state of an agent in a conversation.
-    pub fn agent(conversation_id: &str, profile_id: &str) -> Self {
+    pub fn agent(tenant: Tenant, conversation_id: &str, profile_id: &str) -> Self {
         Self {
+            tenant,
             conversation_id: conversation_id.to_owned(),
             profile_id: profile_id.to_owned(),
         }
@@ -37,13 +40,13 @@ impl StateOwner {
 
     /// The goals of an agent in a conversation, which are stored like its state. No profile has an
     /// id with a control character.
-    pub fn goals(conversation_id: &str, profile_id: &str) -> Self {
-        Self::agent(conversation_id, &format!("{profile_id}\u{1f}goals"))
+    pub fn goals(tenant: Tenant, conversation_id: &str, profile_id: &str) -> Self {
+        Self::agent(tenant, conversation_id, &format!("{profile_id}\u{1f}goals"))
     }
 
     /// The world state of a scene, by its run.
-    pub fn world(run_id: &str) -> Self {
-        Self::agent(run_id, "")
+    pub fn world(tenant: Tenant, run_id: &str) -> Self {
+        Self::agent(tenant, run_id, "")
     }
 }
 
@@ -127,7 +130,13 @@ pub trait StateStore: RequestStore {
     ///
     /// # Errors
     /// A database that does not work.
-    async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError>;
+    async fn delete_states(&self, tenant: Tenant, conversation_id: &str) -> Result<(), StoreError>;
+
+    /// Deletes the world state of a scene by its run, which no other tenant has.
+    ///
+    /// # Errors
+    /// A database that does not work.
+    async fn delete_world(&self, run_id: &str) -> Result<(), StoreError>;
 }
 
 #[async_trait]
@@ -138,13 +147,15 @@ impl StateStore for AgentStore {
         version: Option<u64>,
     ) -> Result<Option<StateRow>, StoreError> {
         let row = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
-             AND (?3 IS NULL OR version = ?3) ORDER BY version DESC LIMIT 1",
+            "SELECT version, created, state, paths, previous, request_id FROM private_states \
+             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
+             AND (?4 IS NULL OR version = ?4) ORDER BY version DESC LIMIT 1",
         )
-            .bind(&owner.conversation_id)
-            .bind(&owner.profile_id)
-            .bind(version.map(number))
-            .fetch_optional(self.database.reader());
+        .bind(owner.tenant.as_str())
+        .bind(&owner.conversation_id)
+        .bind(&owner.profile_id)
+        .bind(version.map(number))
+        .fetch_optional(self.database.reader());
         row.await?.as_ref().map(read).transpose()
     }
 
@@ -155,9 +166,10 @@ impl StateStore for AgentStore {
     ) -> Result<Option<StateRow>, StoreError> {
         let row = sqlx::query(
             "SELECT version, created, state, paths, previous, request_id FROM private_states \
-             WHERE conversation_id = ?1 AND profile_id = ?2 AND created <= ?3 \
+             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 AND created <= ?4 \
              ORDER BY version DESC LIMIT 1",
         )
+        .bind(owner.tenant.as_str())
         .bind(&owner.conversation_id)
         .bind(&owner.profile_id)
         .bind(time.unix_nanos())
@@ -172,14 +184,16 @@ impl StateStore for AgentStore {
         limit: usize,
     ) -> Result<Vec<StateRow>, StoreError> {
         let rows = sqlx::query(
-            "SELECT version, created, state, paths, previous, request_id FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
-             AND version < ?3 ORDER BY version DESC LIMIT ?4",
+            "SELECT version, created, state, paths, previous, request_id FROM private_states \
+             WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
+             AND version < ?4 ORDER BY version DESC LIMIT ?5",
         )
-            .bind(&owner.conversation_id)
-            .bind(&owner.profile_id)
-            .bind(before.map_or(i64::MAX, number))
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.database.reader());
+        .bind(owner.tenant.as_str())
+        .bind(&owner.conversation_id)
+        .bind(&owner.profile_id)
+        .bind(before.map_or(i64::MAX, number))
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(self.database.reader());
         rows.await?.iter().map(read).collect()
     }
 
@@ -191,23 +205,26 @@ impl StateStore for AgentStore {
     ) -> Result<bool, StoreError> {
         let mut transaction = self.database.begin_write().await?;
         let stored = sqlx::query(
-            "INSERT INTO private_states (conversation_id, profile_id, version, created, state, paths, previous, request_id) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+            "INSERT INTO private_states \
+             (tenant, conversation_id, profile_id, version, created, state, paths, previous, request_id) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
         )
-            .bind(&owner.conversation_id)
-            .bind(&owner.profile_id)
-            .bind(number(row.version))
-            .bind(row.created.unix_nanos())
-            .bind(&row.state)
-            .bind(&row.paths)
-            .bind(&row.previous)
-            .bind(&row.request_id)
-            .execute(&mut *transaction)
-            .await?;
+        .bind(owner.tenant.as_str())
+        .bind(&owner.conversation_id)
+        .bind(&owner.profile_id)
+        .bind(number(row.version))
+        .bind(row.created.unix_nanos())
+        .bind(&row.state)
+        .bind(&row.paths)
+        .bind(&row.previous)
+        .bind(&row.request_id)
+        .execute(&mut *transaction)
+        .await?;
         sqlx::query(
-            "DELETE FROM private_states WHERE conversation_id = ?1 AND profile_id = ?2 \
-             AND (version <= ?3 OR (created < ?4 AND version < ?5))",
+            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ?3 \
+             AND (version <= ?4 OR (created < ?5 AND version < ?6))",
         )
+        .bind(owner.tenant.as_str())
         .bind(&owner.conversation_id)
         .bind(&owner.profile_id)
         .bind(number(row.version).saturating_sub(KEPT_VERSIONS))
@@ -216,27 +233,36 @@ impl StateStore for AgentStore {
         .execute(&mut *transaction)
         .await?;
         if let Some(request) = request {
-            let (request, version) = (owner.request(request), row.version.to_string());
-            requests::note(
-                &mut transaction,
-                Tenant::DEFAULT,
-                &request,
-                &version,
-                row.created,
-            )
-            .await?;
+            let (tenant, request) = (owner.tenant, owner.request(request));
+            let version = row.version.to_string();
+            requests::note(&mut transaction, tenant, &request, &version, row.created).await?;
         }
         transaction.commit().await?;
         Ok(stored.rows_affected() > 0)
     }
 
-    async fn delete_states(&self, conversation_id: &str) -> Result<(), StoreError> {
+    async fn delete_states(&self, tenant: Tenant, conversation_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
-        sqlx::query("DELETE FROM private_states WHERE conversation_id = ?1")
+        sqlx::query("DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2")
+            .bind(tenant.as_str())
             .bind(conversation_id)
             .execute(&mut *transaction)
             .await?;
-        requests::forget(&mut transaction, Tenant::DEFAULT, UPDATE, conversation_id).await?;
+        requests::forget(&mut transaction, tenant, UPDATE, conversation_id).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    async fn delete_world(&self, run_id: &str) -> Result<(), StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        let tenants: Vec<String> = sqlx::query_scalar(
+            "DELETE FROM private_states WHERE conversation_id = ?1 AND profile_id = '' RETURNING tenant",
+        )
+        .bind(run_id)
+        .fetch_all(&mut *transaction)
+        .await?;
+        if let Some(tenant) = tenants.first().and_then(|name| Tenant::new(name).ok()) {
+            requests::forget(&mut transaction, tenant, UPDATE, run_id).await?;
+        }
         Ok(transaction.commit().await?)
     }
 }

@@ -1,4 +1,6 @@
-//! Databases of earlier versions.
+//! Databases of earlier versions, and the rows of several tenants.
+
+mod tenants;
 
 use documents::{Collection, DocumentStore, Request, RequestStore, Seen, SqliteDocuments};
 use sql_store::SqliteOptions;
@@ -60,7 +62,7 @@ async fn documents_and_requests_of_an_earlier_version_are_there() {
     assert_eq!(numbers.map(|row| row.number).collect::<Vec<_>>(), [2, 1]);
 
     let put = Request::of("PutProfile", "r1", BODY).expect("it has an id");
-    let owner = StateOwner::agent("conv", "elara");
+    let owner = StateOwner::agent(tenant, "conv", "elara");
     let (append, update) = (
         NamedRequest {
             id: "r1".to_owned(),

@@ -39,6 +39,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<ImportApproversRequest> {
         key_sha256: approver.key_sha256,
     });
     Ok(ImportApproversRequest {
+        tenant: String::new(),
         approvers: approvers.collect(),
     })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::response::{IntoResponse, Response};
 use contracts::tavern::agent::v1::ListProfilesRequest;
+use core_types::Tenant;
 use grpc_kit::CallContext;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ const VERSION: HeaderName = HeaderName::from_static("a2a-version");
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The cards of agents, which are public: a client reads one to learn that it needs a credential. So the
-/// gateway itself calls the agents for them.
+/// gateway itself calls the agents for them. Only those of the default tenant have public ones.
 #[derive(Clone, Debug)]
 pub(super) struct Cards {
     /// The agent whose card is served at the root; empty for the first agent by id.
@@ -75,7 +76,7 @@ impl Cards {
     }
 
     fn context() -> CallContext {
-        CallContext::outermost().with_timeout(LONGEST)
+        CallContext::of_tenant(Tenant::DEFAULT).with_timeout(LONGEST)
     }
 }
 

@@ -40,6 +40,10 @@ pub(super) async fn answer(
         let line = "send JSON with content-type: application/json, as curl --json '{...}' does\n";
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, line).into_response();
     }
+    // The method is in the body, which only a caller may have read.
+    if let Err(status) = calls.knock("/a2a", &parts.headers).await {
+        return refused(&Value::Null, &status);
+    }
     let maximum = calls.max_request_message(&format!("/{SERVICE}/SendMessage"));
     let bytes = match body::read(body, maximum.saturating_add(ENVELOPE)).await {
         Ok(bytes) => bytes,
@@ -55,7 +59,7 @@ pub(super) async fn answer(
     answered.unwrap_or_else(|status| refused(&id, &status))
 }
 
-async fn perform(caller: A2aCaller, asked: Asked) -> Result<Response, Status> {
+async fn perform(caller: A2aCaller<Calls>, asked: Asked) -> Result<Response, Status> {
     let Asked {
         id,
         method,

@@ -30,36 +30,40 @@ pub(super) async fn answer(
     {
         return cards.of_agent(agent, &address).await;
     }
-    let caller = A2aCaller::of(calls, request.headers(), address);
     let (method, values) = match rules::find(request.method(), &path) {
         Found::Method(method, values) => (method, values),
         Found::OtherVerbs => return error::other_verb(),
         Found::Nothing => return error::no_such_path(),
     };
-    let answered = match read(&caller.calls, &method, values, request).await {
-        Ok(asked) => perform(caller, method, &asked).await,
-        Err(status) => Err(status),
-    };
+    let answered = perform(calls, address, method, values, request).await;
     answered.unwrap_or_else(|status| error::of_rest(&status))
 }
 
 async fn perform(
-    caller: A2aCaller,
+    calls: Calls,
+    address: PublicAddress,
     method: MethodDescriptor,
-    request: &Value,
+    values: Map<String, Value>,
+    request: Request,
 ) -> Result<Response, Status> {
+    let path = contract::path_of(&method);
+    let mut call = calls.enter(&path, request.headers()).await?;
+    let headers = request.headers().clone();
+    let maximum = calls.max_request_message(&path);
+    let asked = call.read(read(maximum, &method, values, request)).await?;
+    let caller = A2aCaller::of(call, &headers, address);
     if method.is_server_streaming() {
-        let call = caller.call(method, request).await?;
+        let call = caller.call(method, &asked).await?;
         return stream::answer(call, Binding::Rest).await;
     }
-    let text = caller.ask(method, request).await?;
+    let text = caller.ask(method, &asked).await?;
     let kind = [(header::CONTENT_TYPE, "application/a2a+json")];
     Ok((StatusCode::OK, kind, text).into_response())
 }
 
 /// Reads the request of a method from its body or its parameters; the address comes before both.
 async fn read(
-    calls: &Calls,
+    maximum: usize,
     method: &MethodDescriptor,
     values: Map<String, Value>,
     request: Request,
@@ -67,7 +71,6 @@ async fn read(
     let (parts, body) = request.into_parts();
     let mut asked = match parts.method {
         Method::POST => {
-            let maximum = calls.max_request_message(&contract::path_of(method));
             let bytes = body::read(body, maximum).await?;
             match bytes.is_empty() {
                 true => Map::new(),

@@ -139,20 +139,25 @@ async fn start(
     let path = path_of(method);
     let maximum = calls.max_request_message(&path);
     let (parts, body) = request.into_parts();
-    let mut metadata = call::metadata(&parts.headers);
-    timeout::translate(&parts.headers, &mut metadata)?;
-    let requests = Requests {
-        frames: Frames::new(tonic::body::Body::new(body), maximum),
-        encoding,
-        input: method.input(),
-        compressed: compression::is_used(&parts.headers, &COMPRESSION)?,
-        maximum,
+    let mut call = calls.enter(&path, &parts.headers).await?;
+    let read = async {
+        let mut metadata = call::metadata(&parts.headers);
+        timeout::translate(&parts.headers, &mut metadata)?;
+        let requests = Requests {
+            frames: Frames::new(tonic::body::Body::new(body), maximum),
+            encoding,
+            input: method.input(),
+            compressed: compression::is_used(&parts.headers, &COMPRESSION)?,
+            maximum,
+        };
+        let body = match method.is_client_streaming() {
+            true => requests.into_body(),
+            false => tonic::body::Body::new(http_body_util::Full::new(requests.only().await?)),
+        };
+        Ok((metadata, body))
     };
-    let body = match method.is_client_streaming() {
-        true => requests.into_body(),
-        false => tonic::body::Body::new(http_body_util::Full::new(requests.only().await?)),
-    };
-    Ok(Answer::of(calls, &path, metadata, body).await)
+    let (metadata, body) = call.read(read).await?;
+    Ok(Answer::of(call, &path, metadata, body).await)
 }
 
 /// Writes an answer.

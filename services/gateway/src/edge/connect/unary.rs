@@ -22,7 +22,18 @@ pub(in crate::edge) async fn answer(
     calls: Calls,
     request: Request,
 ) -> Response {
-    let answered = run(method, encoding, calls, request).await;
+    let (parts, body) = request.into_parts();
+    let maximum = calls.max_request_message(&path_of(method));
+    let read = async {
+        let compressed = compression::is_used(&parts.headers, &header::CONTENT_ENCODING)?;
+        let bytes = body::read(body, maximum).await?;
+        let bytes = match compressed {
+            true => compression::decompress(bytes, maximum)?,
+            false => bytes,
+        };
+        Ok((encoding, bytes))
+    };
+    let answered = perform(method, &calls, &parts.headers, read).await;
     answered.unwrap_or_else(|status| http_error(&status))
 }
 
@@ -35,10 +46,8 @@ pub(in crate::edge) async fn visit(
 ) -> Response {
     let (parts, _) = request.into_parts();
     let maximum = calls.max_request_message(&path_of(method));
-    let answered = match query::read(&parts.uri, maximum) {
-        Ok((encoding, bytes)) => perform(method, encoding, calls, &parts.headers, bytes).await,
-        Err(status) => Err(status),
-    };
+    let read = async { query::read(&parts.uri, maximum) };
+    let answered = perform(method, &calls, &parts.headers, read).await;
     let mut response = answered.unwrap_or_else(|status| http_error(&status));
     // The answer may differ the next moment.
     let no_store = HeaderValue::from_static("no-store");
@@ -48,37 +57,26 @@ pub(in crate::edge) async fn visit(
     response
 }
 
-async fn run(
-    method: &MethodDescriptor,
-    encoding: Encoding,
-    calls: Calls,
-    request: Request,
-) -> Result<Response, Status> {
-    let maximum = calls.max_request_message(&path_of(method));
-    let (parts, body) = request.into_parts();
-    let compressed = compression::is_used(&parts.headers, &header::CONTENT_ENCODING)?;
-    let mut bytes = body::read(body, maximum).await?;
-    if compressed {
-        bytes = compression::decompress(bytes, maximum)?;
-    }
-    perform(method, encoding, calls, &parts.headers, bytes).await
-}
-
-/// Calls the method with a message as it arrived.
+/// Calls the method with a message as it arrived, which is read once the call has entered.
 async fn perform(
     method: &MethodDescriptor,
-    encoding: Encoding,
-    calls: Calls,
+    calls: &Calls,
     headers: &HeaderMap,
-    bytes: Bytes,
+    read: impl Future<Output = Result<(Encoding, Bytes), Status>>,
 ) -> Result<Response, Status> {
     let path = path_of(method);
-    let mut metadata = call::metadata(headers);
-    timeout::translate(headers, &mut metadata)?;
-    let message = encoding.read(&method.input(), bytes)?;
-    let message = tonic::body::Body::new(http_body_util::Full::new(frames::frame(0, &message)?));
+    let mut call = calls.enter(&path, headers).await?;
+    let read = async {
+        let (encoding, bytes) = read.await?;
+        let mut metadata = call::metadata(headers);
+        timeout::translate(headers, &mut metadata)?;
+        let message = encoding.read(&method.input(), bytes)?;
+        Ok((encoding, metadata, frames::frame(0, &message)?))
+    };
+    let (encoding, metadata, message) = call.read(read).await?;
+    let message = tonic::body::Body::new(http_body_util::Full::new(message));
 
-    let mut answer = Answer::of(calls, &path, metadata, message).await;
+    let mut answer = Answer::of(call, &path, metadata, message).await;
     let message = answer.next().await?;
     let message = message.ok_or_else(without_message)?;
     // The status comes after the message.

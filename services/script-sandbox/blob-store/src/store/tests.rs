@@ -1,5 +1,7 @@
 use std::{fs, path::Path, time::SystemTime};
 
+use core_types::Tenant;
+
 use super::*;
 
 fn settings(directory: &Path) -> BlobSettings {
@@ -17,7 +19,7 @@ fn open(directory: &Path) -> BlobStore {
 }
 
 fn caller() -> Caller {
-    Caller::named("alice")
+    Caller::named(Tenant::DEFAULT, "alice")
 }
 
 fn put(blobs: &BlobStore, caller: &Caller, content: &[u8]) -> BlobDigest {
@@ -72,12 +74,34 @@ fn a_digest_means_nothing_to_another_caller() {
     let directory = tempfile::tempdir().unwrap();
     let blobs = open(directory.path());
     let digest = put(&blobs, &caller(), b"mine");
-    let other = Caller::named("bob");
+    let other = Caller::named(Tenant::DEFAULT, "bob");
     assert_eq!(blobs.stat(&other, digest), None);
     assert!(matches!(
         content(&blobs, &other, digest),
         Err(BlobError::NotFound(_))
     ));
+}
+
+#[test]
+fn equal_bytes_of_two_tenants_are_two_blobs_also_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let acme = Caller::named(Tenant::new("acme").unwrap(), "alice");
+    let blobs = open(directory.path());
+    let digest = put(&blobs, &caller(), b"equal");
+    assert_eq!(blobs.stat(&acme, digest), None);
+    let mut incoming = blobs.take(&acme).unwrap();
+    incoming.write(b"equal").unwrap();
+    assert!(!incoming.finish(Some(digest)).unwrap().existed);
+    drop(blobs);
+    // The directories of the default tenant are those of the versions before there were others.
+    let digest_of_name = BlobDigest::of(b"alice").to_string();
+    let kept = format!("{}/{digest}-5", &digest_of_name[..40]);
+    assert!(directory.path().join(&kept).is_file());
+    assert!(directory.path().join(format!("acme.{kept}")).is_file());
+    fs::remove_file(directory.path().join(kept)).unwrap();
+    let blobs = open(directory.path());
+    assert_eq!(blobs.stat(&caller(), digest), None);
+    assert_eq!(content(&blobs, &acme, digest).unwrap(), b"equal");
 }
 
 #[test]
@@ -235,4 +259,35 @@ fn many_writers_of_the_same_content_make_one_blob() {
         assert_eq!(writer.join().unwrap(), BlobDigest::of(&[9; 3000]));
     }
     assert_eq!(files(directory.path()).len(), 1);
+}
+
+#[test]
+fn the_blobs_of_a_tenant_are_removed_step_by_step_and_no_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let blobs = open(directory.path());
+    let acme = Tenant::new("acme").unwrap();
+    // A tenant whose name is the beginning of another's.
+    let others = [Tenant::DEFAULT, Tenant::new("acme-2").unwrap()];
+    let named = |tenant| [Caller::named(tenant, "alice"), Caller::named(tenant, "")];
+    for caller in [acme, others[0], others[1]].into_iter().flat_map(named) {
+        put(&blobs, &caller, b"a");
+        put(&blobs, &caller, b"b");
+    }
+    let held = blobs.hold(&named(acme)[0], BlobDigest::of(b"a")).unwrap();
+    assert_eq!(blobs.remove_of(acme, 2).unwrap(), 2);
+    // One that is in use stays, and is counted.
+    assert_eq!(blobs.remove_of(acme, 2).unwrap(), 1);
+    assert_eq!(blobs.remove_of(acme, 2).unwrap(), 1);
+    drop(held);
+    assert_eq!(blobs.remove_of(acme, 2).unwrap(), 0);
+    assert_eq!(files(directory.path()).len(), 8);
+    let mut bytes = blobs.bytes_by_tenant();
+    bytes.sort();
+    bytes.reverse();
+    assert_eq!(bytes, others.map(|tenant| (tenant, 4 * 4096)));
+    for caller in others.into_iter().flat_map(named) {
+        assert!(blobs.stat(&caller, BlobDigest::of(b"a")).is_some());
+    }
+    drop(blobs);
+    assert_eq!(open(directory.path()).bytes_by_tenant().len(), 2);
 }

@@ -39,7 +39,7 @@ impl ScriptRoot {
                 wanted,
                 placed: Placed::new(),
                 blobs: BlobStore::open(&BlobSettings::default()).unwrap(),
-                caller: Caller::named("alice"),
+                caller: Caller::named(core_types::Tenant::DEFAULT, "alice"),
             },
         }
     }

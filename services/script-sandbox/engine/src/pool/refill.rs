@@ -86,7 +86,8 @@ fn next(inner: &SharedPool, now: Instant) -> Option<PoolKey> {
 
 fn shelve(inner: &SharedPool, order: &PoolKey, warmed: Result<WarmInterpreter, String>) {
     let mut entries = inner.entries();
-    let is_it = |entry: &&mut PoolEntry| entry.is(&order.profile.name, &order.script_path);
+    let is_it =
+        |entry: &&mut PoolEntry| entry.is(&order.profile.name, &order.script_path, order.tenant);
     let Some(entry) = entries.iter_mut().find(is_it) else {
         // An entry is not removed while an interpreter of it is being started.
         return;

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use core_types::Tenant;
 use sandbox_protocol::{
     channel,
     plan::{Area, DeliveredFile, Delivery, Start},
@@ -74,9 +75,12 @@ pub struct Assignment {
     pub(crate) missing: Vec<Layer>,
 }
 
-/// The kind of a waiting interpreter: runtime and script path.
+/// The kind of a waiting interpreter: runtime and script path, and for a chosen path the tenant.
 #[derive(Clone, Debug)]
 pub(super) struct PoolKey {
+    /// The tenant whose scripts have the path; `None` for the path of scripts that choose none. A chosen path is a name
+    /// of a client, which no other tenant notices.
+    pub(super) tenant: Option<Tenant>,
     pub(super) profile: Profile,
     pub(super) warm: WarmProfile,
     pub(super) interpreter: Interpreter,

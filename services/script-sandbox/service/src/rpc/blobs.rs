@@ -1,6 +1,6 @@
 //! The contract: `tavern.sandbox.v1.BlobService`.
 
-use std::{error::Error, io, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use blob_store::{BlobDigest, BlobError, BlobStore, Caller, PinnedBlob, Stored};
 use contracts::tavern::{
@@ -11,19 +11,21 @@ use contracts::tavern::{
         upload_blob_request::Part,
     },
 };
+use core_types::Tenant;
 use futures::stream::{BoxStream, unfold};
 use grpc_kit::{CallContext, Failure};
 use sandbox_engine::domain::{owner::Owner, script::identifier_problems};
+use tenancy::{FairSlots, Quantity, Slot};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
-use crate::runner::admission::{Admission, Permit};
+use crate::runner::sandbox::Sandbox;
 
 /// The longest time of one transfer.
 pub(crate) const LONGEST: Duration = Duration::from_secs(600);
 
 /// The most uploads and downloads in progress. Each holds a piece in memory.
-const MAX_TRANSFERS: u32 = 64;
+const MAX_TRANSFERS: usize = 64;
 
 /// The size of a piece of a download, in bytes.
 const PIECE: usize = 256 << 10;
@@ -31,19 +33,26 @@ const PIECE: usize = 256 << 10;
 /// Serves the RPCs about blobs.
 #[derive(Clone, Debug)]
 pub(crate) struct BlobRpc {
+    sandbox: Arc<Sandbox>,
     blobs: BlobStore,
-    transfers: Admission,
+    transfers: FairSlots,
 }
 
 impl BlobRpc {
-    /// Serves these blobs.
-    pub(crate) fn new(blobs: BlobStore) -> Self {
-        let transfers = Admission::new(MAX_TRANSFERS, 0);
-        Self { blobs, transfers }
+    /// Serves the blobs of a sandbox.
+    pub(crate) fn new(sandbox: Arc<Sandbox>) -> Self {
+        let transfers = FairSlots::new(MAX_TRANSFERS, 0);
+        let blobs = sandbox.blobs().clone();
+        Self {
+            sandbox,
+            blobs,
+            transfers,
+        }
     }
 
-    async fn transfer(&self) -> Result<Permit, Status> {
-        self.transfers.acquire().await.map_err(refused)
+    async fn transfer(&self, tenant: Tenant) -> Result<Slot, Status> {
+        let slot = self.sandbox.turn(&self.transfers, tenant).await;
+        slot.map_err(refused)
     }
 }
 
@@ -72,7 +81,10 @@ impl BlobService for BlobRpc {
             return Err(status(BlobError::TooLarge { maximum, observed }));
         }
         let caller = caller_of(&context, header.caller_id);
-        let _permit = self.transfer().await?;
+        self.sandbox
+            .still_serves(context.tenant())
+            .map_err(refused)?;
+        let _slot = self.transfer(context.tenant()).await?;
         if let Some(digest) = digest
             && let Some(answer) = self.known(&caller, digest, size).await?
         {
@@ -103,7 +115,7 @@ impl BlobService for BlobRpc {
         let (Some(digest), true) = (digest, problems.is_empty()) else {
             return Err(invalid(problems));
         };
-        let permit = self.transfer().await?;
+        let slot = self.transfer(context.tenant()).await?;
         let blobs = self.blobs.clone();
         let caller = caller_of(&context, caller_id);
         let held = blocking(move || blobs.hold(&caller, digest)).await?;
@@ -115,7 +127,7 @@ impl BlobService for BlobRpc {
             held,
             offset: offset_bytes,
             ended: false,
-            _permit: permit,
+            _slot: slot,
         };
         Ok(Response::new(Box::pin(unfold(download, Download::next))))
     }
@@ -204,7 +216,7 @@ struct Download {
     held: PinnedBlob,
     offset: u64,
     ended: bool,
-    _permit: Permit,
+    _slot: Slot,
 }
 
 impl Download {
@@ -240,7 +252,8 @@ impl Download {
 
 /// Returns the owner that a request names, among those of its principal.
 fn caller_of(context: &CallContext, caller_id: String) -> Caller {
-    Caller::named(&Owner::new(context.principal(), caller_id).name())
+    let owner = Owner::new(context.principal(), caller_id);
+    Caller::named(context.tenant(), &owner.name())
 }
 
 fn stat(blobs: &BlobStore, caller: &Caller, digest: BlobDigest) -> BlobStat {
@@ -261,7 +274,7 @@ fn other_size(observed: u64) -> Status {
 }
 
 /// Runs work on a thread that may block.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
 ) -> Result<T, Status> {
     match tokio::task::spawn_blocking(work).await {
@@ -304,9 +317,16 @@ fn failure(error: &BlobError) -> Failure {
         BlobError::NotFound(digest) => about(Code::NotFound, ErrorReason::BlobNotFound, digest),
         BlobError::Corrupt(digest) => about(Code::DataLoss, ErrorReason::DataCorrupt, digest),
         BlobError::TooLarge { maximum, observed } => limit("blob bytes", *maximum, *observed),
-        BlobError::NoRoom {
-            maximum, observed, ..
-        } => limit("blob bytes in use", *maximum, *observed),
+        BlobError::NoRoom { maximum, observed } => limit("blob bytes in use", *maximum, *observed),
+        BlobError::Full { maximum } => {
+            let full = Code::ResourceExhausted;
+            Failure::new(full, ErrorReason::LimitExceeded, error.to_string())
+                .metadata("limit", "blob bytes in use by all")
+                .metadata("maximum", maximum.to_string())
+        }
+        BlobError::TenantFull { maximum } => {
+            tenancy::limit_reached(Quantity::StoredBytes, *maximum)
+        }
         BlobError::OtherContent { observed } => Failure::invalid_fields().violation(
             "header.sha256",
             format!("must be the digest of the content, which is {observed}"),

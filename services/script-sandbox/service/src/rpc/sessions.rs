@@ -46,7 +46,7 @@ impl SessionService for Rpc {
         let mut request = request.into_inner();
         let digest = digest(&mut request);
         let request = read_request(&self.sandbox, &context, request).map_err(invalid)?;
-        let made = self.sandbox.create_session(digest, request);
+        let made = self.sandbox.create_session(&context, digest, request);
         let (view, origin) = made.await.map_err(refused)?;
         let predecessor = match &origin {
             SessionOrigin::New { predecessor } => predecessor.as_ref(),
@@ -69,10 +69,10 @@ impl SessionService for Rpc {
         let deadline = super::deadline_of(&request, self.sandbox.longest_request());
         let context = CallContext::of(&request);
         let request = request.into_inner();
-        let owner = Owner::new(context.principal(), request.caller_id);
-        let name = named(&owner, &request.session_id);
+        let name = named(&context, &request.caller_id, &request.session_id);
         let session = self.sandbox.sessions().get(name);
-        let mut limits = session.map_err(refused)?.limits;
+        let session = session.map_err(refused)?;
+        let mut limits = session.limits;
         let (_, maximum) = self.sandbox.session_limits();
         let mut problems = Vec::new();
         if request.source_text.contains('\0') {
@@ -95,6 +95,7 @@ impl SessionService for Rpc {
         if !problems.is_empty() {
             return Err(invalid(problems));
         }
+        self.sandbox.admit_cell(&session).map_err(refused)?;
         let cell = CellRequest {
             source: request.source_text.clone(),
             limits,
@@ -109,14 +110,13 @@ impl SessionService for Rpc {
         &self,
         request: Request<InterruptCellRequest>,
     ) -> Result<Response<InterruptCellResponse>, Status> {
-        let principal = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let InterruptCellRequest {
             session_id,
             grace,
             caller_id,
         } = request.into_inner();
-        let owner = Owner::new(&principal, caller_id);
-        let name = named(&owner, &session_id);
+        let name = named(&context, &caller_id, &session_id);
         let mut problems = Vec::new();
         let grace = grace.map(inward::span);
         let grace = time_within("grace", grace, DEFAULT_GRACE, MAXIMUM_GRACE, &mut problems);
@@ -139,8 +139,7 @@ impl SessionService for Rpc {
     ) -> Result<Response<GetSessionResponse>, Status> {
         let context = CallContext::of(&request);
         let request = request.into_inner();
-        let owner = Owner::new(context.principal(), request.caller_id);
-        let name = named(&owner, &request.session_id);
+        let name = named(&context, &request.caller_id, &request.session_id);
         let session = self.sandbox.sessions().get(name).map_err(refused)?;
         Ok(Response::new(GetSessionResponse {
             session: Some(outward::session(&session)),
@@ -151,22 +150,22 @@ impl SessionService for Rpc {
         &self,
         request: Request<ListSessionsRequest>,
     ) -> Result<Response<ListSessionsResponse>, Status> {
-        let principal = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let ListSessionsRequest {
             page_size: asked,
             page_token,
             caller_id,
         } = request.into_inner();
         // A token of another caller's list is invalid here.
-        let by = principal.recorded();
+        let by = context.principal().recorded();
         let list = format!("SessionService/ListSessions {by}{caller_id:?}");
         let token = PageToken::decode(&list, &page_token);
         let token = token.map_err(|error| wrong("page_token", error.to_string()))?;
         let after = token.as_ref().map(PageToken::last_key);
         let sessions = self.sandbox.sessions();
-        let listed = |owner: &Owner| match &caller_id {
-            Some(caller_id) => *owner == Owner::new(&principal, caller_id),
-            None => principal.is_local() || *owner.principal() == principal,
+        let listed = |owner: &Owner| {
+            let named = caller_id.as_ref();
+            context.sees(owner.principal()) && named.is_none_or(|id| id == owner.caller_id())
         };
         let (found, more) = sessions.list(listed, after, page_size(asked));
         let next_page_token = match found.last().filter(|_| more) {
@@ -185,8 +184,7 @@ impl SessionService for Rpc {
     ) -> Result<Response<DeleteSessionResponse>, Status> {
         let context = CallContext::of(&request);
         let request = request.into_inner();
-        let owner = Owner::new(context.principal(), request.caller_id);
-        let name = named(&owner, &request.session_id);
+        let name = named(&context, &request.caller_id, &request.session_id);
         let deleted = self.sandbox.sessions().delete(name).await;
         Ok(Response::new(DeleteSessionResponse {
             session: Some(outward::session(&deleted.map_err(refused)?)),
@@ -194,8 +192,12 @@ impl SessionService for Rpc {
     }
 }
 
-fn named<'a>(owner: &'a Owner, id: &'a str) -> SessionName<'a> {
-    SessionName { owner, id }
+fn named<'a>(context: &'a CallContext, caller_id: &'a str, id: &'a str) -> SessionName<'a> {
+    SessionName {
+        context,
+        caller_id,
+        id,
+    }
 }
 
 /// Returns the digest that distinguishes two requests of the same id: of everything in them, independent of

@@ -6,6 +6,7 @@ use std::{
 };
 
 use blob_store::BlobStore;
+use core_types::Tenant;
 use sandbox_engine::{
     Engine, Report,
     domain::{
@@ -20,6 +21,7 @@ use sandbox_engine::{
     runtimes::{Interpreter, Runtime},
     slot::HostResources,
 };
+use tenancy::{FairSlots, QueueFull, Slot, Tenants, slots::Ask};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 
@@ -27,8 +29,8 @@ use crate::{
     audit::{Record, SCRIPT},
     error::Refusal,
     runner::{
-        admission::{Admission, Permit},
         session::Sessions,
+        shares::{Share, Shares},
     },
     settings::SandboxSettings,
 };
@@ -38,29 +40,49 @@ mod gauges;
 mod sessions;
 mod streaming;
 
+use ending::Ending;
+
 /// Runs scripts; shared by everything that serves it.
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
     blobs: BlobStore,
     engine: Engine,
-    /// Admits scripts.
-    slots: Admission,
+    tenants: Tenants,
+    /// Bounds scripts and sessions of tenants.
+    shares: Shares,
+    /// Admits scripts, of tenants in turn.
+    slots: FairSlots,
     sessions: Sessions,
-    /// Whether every script has to end.
-    ending: watch::Sender<bool>,
+    ending: watch::Sender<Ending>,
+}
+
+/// The place of a script that is admitted.
+#[derive(Debug)]
+struct Permit {
+    share: Share,
+    _slot: Slot,
 }
 
 impl Sandbox {
     /// Makes a sandbox of an engine, and observes its levels from now on.
-    pub(crate) fn new(settings: SandboxSettings, blobs: BlobStore, engine: Engine) -> Arc<Self> {
+    pub(crate) fn new(
+        settings: SandboxSettings,
+        blobs: BlobStore,
+        engine: Engine,
+        tenants: Tenants,
+    ) -> Arc<Self> {
+        let room = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let (running, waiting) = (settings.concurrent_scripts, settings.waiting_scripts);
         let sandbox = Arc::new(Self {
             blobs,
             engine,
-            slots: Admission::new(settings.concurrent_scripts, settings.waiting_scripts),
+            shares: Shares::new(tenants.clone()),
+            tenants,
+            slots: FairSlots::new(room(running), room(waiting)),
             sessions: Sessions::new(settings.sessions),
             settings,
-            ending: watch::Sender::new(false),
+            ending: watch::Sender::default(),
         });
         gauges::observe(&sandbox);
         sandbox
@@ -86,15 +108,20 @@ impl Sandbox {
         &self.blobs
     }
 
-    /// The state of the waiting interpreters of a runtime.
-    pub fn pool_state(&self, runtime: &Runtime) -> PoolState {
+    /// The state of the waiting interpreters of a runtime as a tenant sees it; of all tenants if none is named.
+    pub fn pool_state(&self, runtime: &Runtime, tenant: Option<Tenant>) -> PoolState {
         let pool = self.engine.pool.as_ref();
-        pool.map(|pool| pool.state(&runtime.profile.name))
+        pool.map(|pool| pool.state(&runtime.profile.name, tenant))
             .unwrap_or_default()
     }
 
-    /// The number of running scripts, and of requests that wait for a permit.
-    pub fn load(&self) -> (u32, u32) {
+    /// The tenants.
+    pub(crate) fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// The number of running scripts, and of requests that wait for a place.
+    pub fn load(&self) -> (usize, usize) {
         (self.slots.running(), self.slots.waiting())
     }
 
@@ -117,11 +144,13 @@ impl Sandbox {
     /// when it was run and has no answer.
     pub async fn execute(&self, script: Script) -> Result<Outcome, Refusal> {
         let record = Record::of_script(SCRIPT, &script);
+        let tenant = script.owner.principal().tenant();
         let (tools, job, slot, record) = self.admit(script, record).await?;
         let (cancel, cancelled) = oneshot::channel();
         let span = tracing::info_span!("sandbox.script.run", runtime = job.profile.name);
         let running = async move {
             let outcome = run::run(&tools, job, Box::new(Collector), cancelled).await;
+            slot.share.spend(outcome.usage.wall_time);
             drop(slot);
             record.ended(&outcome);
             outcome
@@ -129,12 +158,12 @@ impl Sandbox {
         let mut running = tokio::spawn(running.instrument(span));
         let outcome = tokio::select! {
             outcome = &mut running => outcome,
-            () = self.asked_to_end() => {
+            () = self.asked_to_end(tenant) => {
                 drop(cancel);
                 running.await
             }
         };
-        self.unless_shut_down(outcome.map_err(|_| Refusal::Lost)?)
+        self.unless_shut_down(tenant, outcome.map_err(|_| Refusal::Lost)?)
     }
 
     /// Admits a script, and records whether it was admitted.
@@ -155,8 +184,13 @@ impl Sandbox {
     async fn prepare(&self, script: Script) -> Result<(HostResources, Job, Permit), Refusal> {
         let accepted = Instant::now();
         let (tools, runtime, interpreter) = self.means_for(&script)?;
-        let slot = self.slots.acquire().await?;
-        self.still_serves()?;
+        let tenant = script.owner.principal().tenant();
+        self.shares.check_seconds(tenant)?;
+        let permit = Permit {
+            share: self.shares.take(tenant)?,
+            _slot: self.turn(&self.slots, tenant).await?,
+        };
+        self.still_serves(tenant)?;
         let script = Arc::new(script);
         let blobs = self.hold_blobs(&script).await?;
         let pool = self.engine.pool.as_ref();
@@ -172,7 +206,21 @@ impl Sandbox {
             blobs,
             accepted,
         };
-        Ok((tools.clone(), job, slot))
+        Ok((tools.clone(), job, permit))
+    }
+
+    /// Takes a place for a tenant, for which it waits where the queue has room.
+    ///
+    /// # Errors
+    /// Fails when no place is free and the queue is full.
+    pub(crate) async fn turn(&self, slots: &FairSlots, tenant: Tenant) -> Result<Slot, Refusal> {
+        let ask = Ask {
+            tenant,
+            weight: self.tenants.weight(tenant),
+            cost: 1,
+        };
+        let slot = slots.acquire(ask).await;
+        slot.map_err(|QueueFull { waiting }| Refusal::Busy { waiting })
     }
 
     /// The refusal of a request when the queue is full.
@@ -203,7 +251,7 @@ impl Sandbox {
         &self,
         script: &Script,
     ) -> Result<(&HostResources, &Runtime, &Interpreter), Refusal> {
-        self.still_serves()?;
+        self.still_serves(script.owner.principal().tenant())?;
         let tools = self.tools_for(script)?;
         let runtime = self.runtime(&script.runtime)?;
         let interpreter = runtime.interpreter.as_ref();

@@ -5,11 +5,14 @@
 //! driver is data of the runtime's profile; [`frames`] reads its messages.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use core_types::Tenant;
+use futures::future::join_all;
+use grpc_kit::CallContext;
 use sandbox_engine::domain::{limits::Limits, outcome::Captured, owner::Owner, script::Script};
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -29,7 +32,10 @@ use crate::{
         CellOutcome, EndReason, Interruption, SessionEnd, SessionInfo, SessionState,
     },
     error::Refusal,
-    runner::streaming::{StreamHandle, output_queue::OutputQueue},
+    runner::{
+        shares::Share,
+        streaming::{StreamHandle, output_queue::OutputQueue},
+    },
     settings::SessionSettings,
 };
 pub(crate) use actor::{Actor, session_io};
@@ -57,10 +63,19 @@ pub struct SessionRequest {
 /// The name of a session in a request.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionName<'a> {
-    /// The owner.
-    pub owner: &'a Owner,
+    /// The context of the request, which sees the sessions of some principals.
+    pub context: &'a CallContext,
+    /// The name of the caller among those of the session's principal.
+    pub caller_id: &'a str,
     /// The id.
     pub id: &'a str,
+}
+
+impl SessionName<'_> {
+    /// Whether the request reaches the session of this owner.
+    fn reaches(&self, owner: &Owner) -> bool {
+        self.context.sees(owner.principal()) && owner.caller_id() == self.caller_id
+    }
 }
 
 /// An event of a cell, except its output.
@@ -134,6 +149,7 @@ pub struct Sessions {
 pub(crate) struct Admitted {
     pub(crate) view: watch::Sender<SessionInfo>,
     pub(crate) orders: mpsc::Receiver<SessionOrder>,
+    pub(crate) share: Share,
     /// The end of the previous session of the same key, if it is remembered.
     pub(crate) predecessor: Option<SessionEnd>,
 }
@@ -141,7 +157,7 @@ pub(crate) struct Admitted {
 /// The result of looking up a session.
 pub(crate) enum SessionLookup {
     /// The session is new.
-    New(Admitted),
+    New(Box<Admitted>),
     /// The same request made it before; its id.
     Replayed(String),
     /// A session of the same key lives; its id.
@@ -165,6 +181,9 @@ pub enum SessionOrigin {
 /// The limit on the sessions of one caller, as refusals name it.
 const OF_CALLER: &str = "sessions_of_caller";
 
+/// The limit on all sessions, as refusals name it.
+pub(crate) const OF_ALL: &str = "sessions";
+
 impl Sessions {
     pub(crate) fn new(settings: SessionSettings) -> Self {
         Self {
@@ -173,12 +192,12 @@ impl Sessions {
         }
     }
 
-    /// Claims a place for a session.
+    /// Claims a place for a session, for which `share` takes one of the tenant.
     pub(crate) fn look_up(
         &self,
-        request_id: &str,
-        digest: [u8; 32],
+        (request_id, digest): (&str, [u8; 32]),
         view: SessionInfo,
+        share: impl FnOnce() -> Result<Share, Refusal>,
     ) -> Result<SessionLookup, Refusal> {
         let mut entries = self.lock();
         if !request_id.is_empty() {
@@ -209,13 +228,14 @@ impl Sessions {
         }
         for (limit, maximum, owner) in [
             (OF_CALLER, self.settings.per_caller, Some(&view.owner)),
-            ("sessions", self.settings.maximum, None),
+            (OF_ALL, self.settings.maximum, None),
         ] {
             let maximum = maximum as usize;
             if alive(&entries, owner) >= maximum {
                 return Err(Refusal::Quota { limit, maximum });
             }
         }
+        let share = share()?;
         forget(&mut entries, self.settings.remembered as usize);
         let (id, view) = (view.id.clone(), watch::Sender::new(view));
         let (send, orders) = mpsc::channel(1);
@@ -225,18 +245,23 @@ impl Sessions {
             request: (!request_id.is_empty()).then(|| (request_id.to_owned(), digest)),
         };
         entries.insert(id, entry);
-        Ok(SessionLookup::New(Admitted {
+        Ok(SessionLookup::New(Box::new(Admitted {
             view,
             orders,
+            share,
             predecessor,
-        }))
+        })))
     }
 
     /// Makes room below the limit that a request of `owner` has reached: ends the evictable
-    /// session that has been idle longest, of that owner or of all, and waits for its end. Returns
+    /// session that has been idle longest, of that owner or of its tenant, and waits for its end. Returns
     /// false if there is none.
     pub(crate) async fn make_room(&self, limit: &str, owner: &Owner) -> bool {
-        let counts = |view: &SessionInfo| limit != OF_CALLER || view.owner == *owner;
+        let tenant = owner.principal().tenant();
+        let counts = |view: &SessionInfo| match limit {
+            OF_CALLER => view.owner == *owner,
+            _ => view.owner.principal().tenant() == tenant,
+        };
         loop {
             let longest = {
                 let entries = self.lock();
@@ -375,6 +400,33 @@ impl Sessions {
         }
     }
 
+    /// Ends every session of a tenant and waits until no process of any is left.
+    pub(crate) async fn end_of(&self, tenant: Tenant) {
+        let ids = |entries: &BTreeMap<String, SessionEntry>| -> Vec<String> {
+            let alive = entries.iter().filter(|(_, entry)| {
+                let view = entry.view.borrow();
+                view.end().is_none() && view.owner.principal().tenant() == tenant
+            });
+            alive.map(|(id, _)| id.clone()).collect()
+        };
+        let ids = ids(&self.lock());
+        let ends = ids.iter().map(|id| {
+            let (answer, done) = oneshot::channel();
+            let command = Command::End(EndReason::Deleted);
+            self.order(id, SessionOrder { command, answer }, done)
+        });
+        // A session that has ended meanwhile needs no order.
+        drop(join_all(ends).await);
+    }
+
+    /// Forgets the ended sessions of a tenant.
+    pub(crate) fn forget_of(&self, tenant: Tenant) {
+        self.lock().retain(|_, entry| {
+            let view = entry.view.borrow();
+            view.end().is_none() || view.owner.principal().tenant() != tenant
+        });
+    }
+
     /// Sends an order and waits for its answer.
     async fn order(
         &self,
@@ -407,7 +459,7 @@ impl Sessions {
     fn view(&self, name: SessionName<'_>) -> Result<watch::Receiver<SessionInfo>, Refusal> {
         let entries = self.lock();
         let entry = entries.get(name.id);
-        let own = entry.filter(|entry| entry.view.borrow().owner == *name.owner);
+        let own = entry.filter(|entry| name.reaches(&entry.view.borrow().owner));
         Ok(own.ok_or_else(|| unknown(name.id))?.view.clone())
     }
 
@@ -435,16 +487,25 @@ fn alive(entries: &BTreeMap<String, SessionEntry>, owner: Option<&Owner>) -> usi
     entries.values().filter(counts).count()
 }
 
-/// Forgets ended sessions until there is room for one more; the first to end is forgotten first.
+/// Forgets ended sessions until there is room for one more, of the tenant that has most of them; the first to end is
+/// forgotten first.
 fn forget(entries: &mut BTreeMap<String, SessionEntry>, most: usize) {
-    let ended = entries.iter().filter_map(|(id, entry)| {
+    let mut ended: BTreeMap<Tenant, BTreeSet<(i64, String)>> = BTreeMap::new();
+    for (id, entry) in entries.iter() {
         let view = entry.view.borrow();
-        Some((view.end()?.at, id.clone()))
-    });
-    let mut ended: Vec<(i64, String)> = ended.collect();
-    ended.sort();
-    let surplus = (ended.len() + 1).saturating_sub(most.max(1));
-    for (_, id) in ended.into_iter().take(surplus) {
-        entries.remove(&id);
+        if let Some(end) = view.end() {
+            let tenant = view.owner.principal().tenant();
+            ended
+                .entry(tenant)
+                .or_default()
+                .insert((end.at, id.clone()));
+        }
+    }
+    let remembered: usize = ended.values().map(BTreeSet::len).sum();
+    for _ in 0..(remembered + 1).saturating_sub(most.max(1)) {
+        let of_one = ended.values_mut().max_by_key(|of_one| of_one.len());
+        if let Some((_, id)) = of_one.and_then(BTreeSet::pop_first) {
+            entries.remove(&id);
+        }
     }
 }

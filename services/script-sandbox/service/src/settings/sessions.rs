@@ -8,13 +8,14 @@ use settings::Problems;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SessionSettings {
-    /// The most sessions that live at once. One more replaces an evictable idle one, or is refused.
+    /// The most sessions that live at once. One more replaces an evictable idle one of the same tenant, or is refused.
     /// They do not count in `concurrent_scripts`. 0: none. Default 16.
     pub maximum: u32,
     /// The most sessions of one caller at once. One more replaces an evictable idle session of the
     /// same caller, or is refused. Default 8.
     pub per_caller: u32,
-    /// The most ended sessions that are remembered; the oldest is forgotten first. Default 256.
+    /// The most ended sessions that are remembered; the oldest of the tenant with most of them is forgotten first.
+    /// Default 256.
     pub remembered: u32,
 }
 

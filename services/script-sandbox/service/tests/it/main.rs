@@ -23,4 +23,5 @@ mod rounds;
 mod sessions;
 mod stream;
 mod support;
+mod tenants;
 mod warm;

@@ -293,7 +293,9 @@ fn e25_a_blob_larger_than_the_memory_has_an_honest_verdict() {
         on_every_host(async |host| {
             let blobs = host.sandbox.blobs().clone();
             let stored = tokio::task::spawn_blocking(move || {
-                let mut incoming = blobs.take(&Caller::named("")).unwrap();
+                let mut incoming = blobs
+                    .take(&Caller::named(core_types::Tenant::DEFAULT, ""))
+                    .unwrap();
                 incoming.write(&vec![b'\n'; 40 << 20]).unwrap();
                 incoming.finish(None).unwrap()
             });

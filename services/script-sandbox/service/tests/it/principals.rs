@@ -10,7 +10,7 @@ use contracts::tavern::{
         upload_blob_request::Part,
     },
 };
-use core_types::{CallPath, Principal};
+use core_types::{CallPath, Principal, Reach};
 use grpc_kit::{CallContext, Outbound, Services};
 use script_sandbox::SandboxSettings;
 use tonic::Status;
@@ -18,21 +18,30 @@ use tonic::Status;
 use crate::support::{Client, python};
 
 /// The clients of one principal.
-struct Caller {
+pub(crate) struct Caller {
     blobs: BlobServiceClient<Outbound>,
-    scripts: Client,
+    pub(crate) scripts: Client,
     sessions: SessionServiceClient<Outbound>,
 }
 
-async fn sandbox() -> Services {
+pub(crate) async fn sandbox() -> Services {
     crate::audit::listen();
     let sandbox = script_sandbox::build(SandboxSettings::default());
     script_sandbox::services(sandbox.await.unwrap())
 }
 
-fn by(services: &Services, principal: &str) -> Caller {
+pub(crate) fn by(services: &Services, principal: &str) -> Caller {
     let principal = Principal::new(principal).unwrap();
-    let context = CallContext::new(principal, CallPath::default());
+    // `local` is the caller of everything while no key exists; others see their own objects.
+    let reach = match principal.is_local() {
+        true => Reach::Tenant,
+        false => Reach::Own,
+    };
+    reaching(services, principal, reach)
+}
+
+fn reaching(services: &Services, principal: Principal, reach: Reach) -> Caller {
+    let context = CallContext::new(principal, CallPath::default()).reaching(reach);
     let to = grpc_kit::local(services);
     Caller {
         blobs: BlobServiceClient::new(to.with(&context)),
@@ -42,7 +51,11 @@ fn by(services: &Services, principal: &str) -> Caller {
 }
 
 impl Caller {
-    async fn upload(&self, caller_id: &str, text: &str) -> String {
+    pub(crate) async fn upload(&self, caller_id: &str, text: &str) -> String {
+        self.try_upload(caller_id, text).await.unwrap()
+    }
+
+    pub(crate) async fn try_upload(&self, caller_id: &str, text: &str) -> Result<String, Status> {
         let header = UploadBlobHeader {
             caller_id: caller_id.to_owned(),
             ..UploadBlobHeader::default()
@@ -51,10 +64,10 @@ impl Caller {
         let messages = parts.map(|part| UploadBlobRequest { part: Some(part) });
         let mut blobs = self.blobs.clone();
         let stored = blobs.upload_blob(futures::stream::iter(messages)).await;
-        stored.unwrap().into_inner().sha256
+        Ok(stored?.into_inner().sha256)
     }
 
-    async fn has(&self, caller_id: &str, sha256: &str) -> bool {
+    pub(crate) async fn has(&self, caller_id: &str, sha256: &str) -> bool {
         let request = StatBlobsRequest {
             caller_id: caller_id.to_owned(),
             sha256: vec![sha256.to_owned()],
@@ -71,7 +84,33 @@ impl Caller {
         exists
     }
 
-    async fn session(&self, caller_id: &str, request_id: &str) -> Session {
+    pub(crate) async fn try_session(&self, key: &str) -> Result<(), Status> {
+        let request = CreateSessionRequest {
+            runtime: "python3".to_owned(),
+            session_key: key.to_owned(),
+            ..CreateSessionRequest::default()
+        };
+        self.sessions
+            .clone()
+            .create_session(request)
+            .await
+            .map(drop)
+    }
+
+    /// Runs a cell to its end.
+    pub(crate) async fn cell(&self, session: &Session, source: &str) -> Result<(), Status> {
+        let request = RunCellRequest {
+            session_id: session.session_id.clone(),
+            caller_id: session.caller_id.clone(),
+            source_text: source.to_owned(),
+            ..RunCellRequest::default()
+        };
+        let mut answers = self.sessions.clone().run_cell(request).await?.into_inner();
+        while answers.message().await?.is_some() {}
+        Ok(())
+    }
+
+    pub(crate) async fn session(&self, caller_id: &str, request_id: &str) -> Session {
         let request = CreateSessionRequest {
             caller_id: caller_id.to_owned(),
             request_id: request_id.to_owned(),
@@ -91,6 +130,20 @@ impl Caller {
         let page = self.sessions.clone().list_sessions(request).await.unwrap();
         let sessions = page.into_inner().sessions.into_iter();
         sessions.map(|session| session.session_id).collect()
+    }
+
+    pub(crate) async fn get(&self, session: &Session) -> Result<Session, Status> {
+        let request = GetSessionRequest {
+            session_id: session.session_id.clone(),
+            caller_id: session.caller_id.clone(),
+        };
+        let got = self.sessions.clone().get_session(request).await?;
+        Ok(got.into_inner().session.unwrap())
+    }
+
+    async fn reads(&self, session: &Session) -> bool {
+        let got = self.get(session).await;
+        got.is_ok_and(|got| got.session_id == session.session_id)
     }
 
     /// Names a session in each request about one; returns the reasons of the refusals.
@@ -180,5 +233,49 @@ async fn a_session_is_listed_and_used_only_by_the_principal_that_made_it() {
         2,
         "`local` operates"
     );
-    assert_eq!(by(&services, "local").refusals(&own).await, [unknown; 4]);
+    // A caller that operates reaches each session of its tenant.
+    let operator = reaching(&services, Principal::new("eve").unwrap(), Reach::Tenant);
+    assert_eq!(operator.list(Some("c")).await.len(), 2);
+    assert!(operator.reads(&own).await && operator.reads(&other).await);
+}
+
+#[tokio::test]
+async fn equal_names_of_two_tenants_are_two_callers_also_for_those_who_operate() {
+    let services = sandbox().await;
+    let (ours, theirs) = (by(&services, "ada"), by(&services, "acme/ada"));
+    // Bytes of another tenant are uploaded like new ones.
+    let sha256 = ours.upload("c", "equal").await;
+    assert!(!theirs.has("c", &sha256).await);
+    assert_eq!(theirs.upload("c", "equal").await, sha256);
+    let (own, other) = (
+        ours.session("c", "once").await,
+        theirs.session("c", "once").await,
+    );
+    assert_ne!(own.session_id, other.session_id);
+    let unknown = Some(ErrorReason::SessionNotFound);
+    for principal in ["acme/ada", "acme/eve", "acme/local", "system/ada"] {
+        for reach in [Reach::Own, Reach::Tenant] {
+            let caller = reaching(&services, Principal::new(principal).unwrap(), reach);
+            assert_eq!(caller.refusals(&own).await, [unknown; 4], "{principal}");
+            let listed = caller.list(None).await;
+            assert!(!listed.contains(&own.session_id), "{principal}");
+            let of_acme =
+                principal == "acme/ada" || principal != "system/ada" && reach == Reach::Tenant;
+            assert_eq!(listed.contains(&other.session_id), of_acme, "{principal}");
+        }
+    }
+    let missing = Session {
+        session_id: "sess_0".to_owned(),
+        ..own.clone()
+    };
+    let masked = |status: Status, id: &str| {
+        let text = status.message().replace(id, "ID");
+        (status.code(), text, grpc_kit::metadata(&status).len())
+    };
+    let foreign = masked(theirs.get(&own).await.unwrap_err(), &own.session_id);
+    assert_eq!(
+        foreign,
+        masked(theirs.get(&missing).await.unwrap_err(), "sess_0")
+    );
+    assert!(ours.reads(&own).await && theirs.reads(&other).await);
 }

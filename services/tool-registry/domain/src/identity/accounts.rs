@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use core_types::{Principal, Timestamp};
+use core_types::{Principal, Tenant, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -31,8 +31,11 @@ pub const MAX_KEYS: usize = 64;
 pub struct Account {
     /// The name.
     pub name: Principal,
-    /// The names of its roles.
+    /// The names of its roles in its tenant.
     pub roles: Vec<String>,
+    /// The names of its roles in the tenant `system`, beside those that a principal of that tenant has.
+    #[serde(default)]
+    pub system_roles: Vec<String>,
     /// Its groups, as rules for approvals name them.
     pub groups: Vec<String>,
     /// The tools that it may call.
@@ -108,8 +111,8 @@ pub enum Regain {
 /// The keys that a change is about.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen<'a> {
-    /// The key with this id.
-    Key(&'a str),
+    /// The key with this id, of a principal of the tenant.
+    Key(&'a str, Tenant),
     /// The keys of this principal.
     Of(&'a Principal),
 }
@@ -120,6 +123,7 @@ impl Account {
         Self {
             name,
             roles: Vec::new(),
+            system_roles: Vec::new(),
             groups: Vec::new(),
             tools: ToolRights::default(),
             created: now,
@@ -138,9 +142,28 @@ impl Account {
         !self.keys.is_empty() && self.keys.iter().all(|key| key.revoked.is_some())
     }
 
+    /// Returns the names of the roles for the installation.
+    pub fn roles_in_system(&self) -> impl Iterator<Item = &String> {
+        let own = match self.name.tenant() == Tenant::SYSTEM {
+            true => self.roles.as_slice(),
+            false => &[],
+        };
+        own.iter().chain(&self.system_roles)
+    }
+
+    /// Whether it administers its tenant, and can prove it.
     fn is_administrator(&self, now: Timestamp) -> bool {
+        self.roles.iter().any(|role| role == ADMIN) && self.has_administering_key(now)
+    }
+
+    /// Whether it administers the installation, and can prove it.
+    fn is_system_administrator(&self, now: Timestamp) -> bool {
+        self.roles_in_system().any(|role| role == ADMIN) && self.has_administering_key(now)
+    }
+
+    fn has_administering_key(&self, now: Timestamp) -> bool {
         let administers = |key: &Key| key.is_valid(now) && key.permits(ADMINISTER);
-        self.roles.iter().any(|role| role == ADMIN) && self.keys.iter().any(administers)
+        self.keys.iter().any(administers)
     }
 
     /// Adds a key, and forgets those that ended long ago.
@@ -192,6 +215,14 @@ impl Accounts {
         self
     }
 
+    /// Returns these accounts without those of a tenant.
+    #[must_use]
+    pub fn without(self, tenant: Tenant) -> Self {
+        let others = self.all().filter(|account| account.name.tenant() != tenant);
+        let others: Vec<Account> = others.map(|account| Account::clone(account)).collect();
+        Self::new(self.heir, others)
+    }
+
     /// Returns these accounts as they are after the first key.
     #[must_use]
     pub fn inherited_by(mut self, heir: Principal) -> Self {
@@ -239,9 +270,16 @@ impl Accounts {
         self.by_name.values()
     }
 
-    /// Whether an administrator has a valid key.
+    /// Returns every principal of a tenant in the order of the names.
+    pub fn all_of(&self, tenant: Tenant) -> impl Iterator<Item = &Arc<Account>> {
+        self.all()
+            .filter(move |account| account.name.tenant() == tenant)
+    }
+
+    /// Whether an administrator of the installation has a valid key.
     pub fn has_administrator(&self, now: Timestamp) -> bool {
-        self.all().any(|account| account.is_administrator(now))
+        self.all()
+            .any(|account| account.is_system_administrator(now))
     }
 
     /// Decides about the first key, or the key by which an installation regains an administrator.
@@ -268,8 +306,10 @@ impl Accounts {
             let valid = account.keys.iter_mut().filter(|key| key.is_valid(now));
             valid.for_each(|key| key.revoke(now));
         }
-        if !account.roles.iter().any(|role| role == ADMIN) {
-            account.roles.push(ADMIN.to_owned());
+        for roles in [&mut account.roles, &mut account.system_roles] {
+            if !roles.iter().any(|role| role == ADMIN) {
+                roles.push(ADMIN.to_owned());
+            }
         }
         account.with_key(key, now)
     }
@@ -299,7 +339,7 @@ impl Accounts {
                 Account::clone(account)
             }
             None if roles.is_empty() => {
-                return Err(Refusal::NoPrincipal(name.as_str().to_owned()));
+                return Err(Refusal::NoPrincipal(name.name().to_owned()));
             }
             None => Account {
                 roles: roles.to_vec(),
@@ -322,14 +362,11 @@ impl Accounts {
         now: Timestamp,
     ) -> Result<(Account, String), Refusal> {
         let (account, replaced) = match chosen {
-            Chosen::Key(id) => {
-                let found = self.key(id);
-                found.ok_or_else(|| Refusal::NoKey(id.to_owned()))?
-            }
+            Chosen::Key(id, tenant) => self.key_of(id, tenant)?,
             Chosen::Of(name) => {
                 let account = self.existing(name)?;
                 let key = account.keys.iter().find(|key| key.is_valid(now));
-                let missing = || Refusal::NoValidKey(name.as_str().to_owned());
+                let missing = || Refusal::NoValidKey(name.name().to_owned());
                 (account, key.ok_or_else(missing)?)
             }
         };
@@ -363,9 +400,8 @@ impl Accounts {
         now: Timestamp,
     ) -> Result<(Account, Vec<String>), Refusal> {
         let (account, ids) = match chosen {
-            Chosen::Key(id) => {
-                let found = self.key(id);
-                let (account, _) = found.ok_or_else(|| Refusal::NoKey(id.to_owned()))?;
+            Chosen::Key(id, tenant) => {
+                let (account, _) = self.key_of(id, tenant)?;
                 (account, vec![id.to_owned()])
             }
             Chosen::Of(name) => {
@@ -381,13 +417,22 @@ impl Accounts {
     }
 
     /// Decides about the roles, groups and tools of a principal, which is made if it does not exist. The keys of
-    /// `account` are not read.
+    /// `account` are not read, nor are its roles for the installation unless `for_installation`.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn put(&self, account: Account, really: bool, now: Timestamp) -> Result<Account, Refusal> {
+    pub fn put(
+        &self,
+        account: Account,
+        (for_installation, really): (bool, bool),
+        now: Timestamp,
+    ) -> Result<Account, Refusal> {
         let stored = self.get_or_new(&account.name, now)?;
         let account = Account {
+            system_roles: match for_installation {
+                true => account.system_roles,
+                false => stored.system_roles,
+            },
             created: stored.created,
             keys: stored.keys,
             ..account
@@ -395,8 +440,16 @@ impl Accounts {
         self.unless_last(account, really, now)
     }
 
+    /// Returns a key of a tenant and its principal.
+    fn key_of(&self, id: &str, tenant: Tenant) -> Result<(&Arc<Account>, &Key), Refusal> {
+        let found = self
+            .key(id)
+            .filter(|(account, _)| account.name.tenant() == tenant);
+        found.ok_or_else(|| Refusal::NoKey(id.to_owned()))
+    }
+
     fn existing(&self, name: &Principal) -> Result<&Arc<Account>, Refusal> {
-        let missing = || Refusal::NoPrincipal(name.as_str().to_owned());
+        let missing = || Refusal::NoPrincipal(name.name().to_owned());
         self.by_name.get(name.as_str()).ok_or_else(missing)
     }
 
@@ -411,20 +464,27 @@ impl Accounts {
         }
     }
 
-    /// Refuses a change that leaves no administrator where there was one.
+    /// Refuses a change that leaves no administrator where there was one, of the tenant or of the installation.
     fn unless_last(
         &self,
         account: Account,
         really: bool,
         now: Timestamp,
     ) -> Result<Account, Refusal> {
-        let others = || {
-            let mut others = self.all().filter(|other| other.name != account.name);
-            others.any(|other| other.is_administrator(now))
+        let before = self.by_name.get(account.name.as_str());
+        let is_last = |is_administrator: fn(&Account, Timestamp) -> bool,
+                       tenant: Option<Tenant>| {
+            let mut others = self.all().filter(|other| {
+                other.name != account.name && tenant.is_none_or(|it| other.name.tenant() == it)
+            });
+            before.is_some_and(|before| is_administrator(before, now))
+                && !is_administrator(&account, now)
+                && !others.any(|other| is_administrator(other, now))
         };
-        let is_last = self.has_administrator(now) && !account.is_administrator(now) && !others();
+        let is_last = is_last(Account::is_administrator, Some(account.name.tenant()))
+            || is_last(Account::is_system_administrator, None);
         match is_last && !really {
-            true => Err(Refusal::LastAdministrator(account.name.as_str().to_owned())),
+            true => Err(Refusal::LastAdministrator(account.name.name().to_owned())),
             false => Ok(account),
         }
     }

@@ -64,7 +64,7 @@ impl Approvals {
             return Err(NotDecider::OfFile(approver.name.clone()));
         }
         // The work of the program itself is not a person.
-        if principal.is_local() {
+        if principal.is_nameless() {
             return Err(NotDecider::NoPrincipal);
         }
         if !rights.permits(Permission::Approve) {
@@ -88,7 +88,7 @@ impl Inner {
             return (!could).then(|| lacking.to_owned());
         }
         let starter = rights.principal().unwrap_or(starter);
-        let approvers = self.identities.approvers(&ask.role);
+        let approvers = self.identities.approvers(starter.tenant(), &ask.role);
         let others = approvers.iter().filter(|approver| *approver != starter);
         let group = match ask.role.as_str() {
             "" => String::new(),

@@ -8,14 +8,13 @@ mod codec;
 mod exchange;
 mod reflection;
 mod refusal;
+mod servers;
 mod streaming;
 
 use call_outcome::{CallOutcome, Category, Failure, Violation};
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use core_types::Tenant;
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 use prost_types::method_options::IdempotencyLevel;
@@ -28,15 +27,20 @@ use tonic::{
 };
 
 use super::ResolvedCall;
+use crate::store::StoreError;
 pub use allowed::AllowedHosts;
 use codec::DynamicCodec;
 use exchange::Exchange;
+pub use servers::{Backends, Found, Servers};
 use tool_domain::definition::Flags;
 
 /// The metadata key of the effect id; an id that is not plain ASCII has `-bin` behind the key.
 pub const EFFECT_ID: &str = "tavern-effect-id";
 /// The metadata key of the conversation id; an id that is not plain ASCII has `-bin` behind the key.
 pub const CONVERSATION_ID: &str = "tavern-conversation-id";
+/// The metadata key of the tenant of a call, which the default one does not have. Equal effect and conversation ids of
+/// two tenants are two things.
+pub const TENANT: &str = "tavern-tenant";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// The most times that a request is sent while connections drop it before any of it was taken.
@@ -125,65 +129,10 @@ impl Backend {
         })
     }
 
-    /// Returns the methods that take one message as `package.Service/Method`, sorted.
-    pub fn methods(&self) -> Vec<String> {
-        let mut methods: Vec<String> = self.methods.keys().cloned().collect();
-        methods.sort();
-        methods
-    }
-}
-
-/// All registered servers.
-#[derive(Clone, Debug, Default)]
-pub struct Backends {
-    /// Read on every call and written on registration only; never held across an await.
-    by_name: Arc<RwLock<BTreeMap<String, Arc<Backend>>>>,
-    allowed: AllowedHosts,
-}
-
-impl Backends {
-    /// Begins without servers, and dials loopback and these hosts only.
-    pub fn new(allowed: AllowedHosts) -> Self {
-        Self {
-            by_name: Arc::default(),
-            allowed,
-        }
-    }
-
-    /// Reads the services of a server by reflection.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the address is not allowed or not valid, or the server does not answer.
-    pub async fn discover(&self, name: &str, endpoint: &str) -> Result<Backend, BackendError> {
-        let channel = channel_to(endpoint, &self.allowed)?;
-        let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
-            BackendError::Unreadable {
-                endpoint: endpoint.to_owned(),
-                problem,
-            }
-        })?;
-        Backend::known(name, endpoint, descriptors, channel)
-    }
-
-    /// Takes a server whose descriptors are known.
-    ///
-    /// # Errors
-    /// [`BackendError`] when the address is not allowed, or it or the descriptors are not valid.
-    pub fn known(
-        &self,
-        name: &str,
-        endpoint: &str,
-        descriptors: Vec<u8>,
-    ) -> Result<Backend, BackendError> {
-        let channel = channel_to(endpoint, &self.allowed)?;
-        Backend::known(name, endpoint, descriptors, channel)
-    }
-
     /// Returns the effects that a method declares by its `idempotency_level`; none if the method is
     /// not known or declares none.
-    pub fn flags_of(&self, service: &str, method: &str) -> Option<Flags> {
-        let backend = self.get(service)?;
-        let descriptor = backend.methods.get(method)?.method_descriptor_proto();
+    pub fn flags_of(&self, method: &str) -> Option<Flags> {
+        let descriptor = self.methods.get(method)?.method_descriptor_proto();
         let level = descriptor.options.as_ref()?.idempotency_level();
         let read_only = match level {
             IdempotencyLevel::IdempotencyUnknown => return None,
@@ -199,31 +148,28 @@ impl Backends {
         })
     }
 
-    /// Adds a server or replaces the one of the same name.
-    pub fn put(&self, backend: Arc<Backend>) {
-        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        by_name.insert(backend.name.clone(), backend);
+    /// Returns the methods that take one message as `package.Service/Method`, sorted.
+    pub fn methods(&self) -> Vec<String> {
+        let mut methods: Vec<String> = self.methods.keys().cloned().collect();
+        methods.sort();
+        methods
     }
+}
 
-    /// Removes a server; calls that are in flight continue.
-    pub fn remove(&self, name: &str) {
-        let mut by_name = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
-        by_name.remove(name);
-    }
-
-    /// Returns every server by name.
-    pub fn all(&self) -> Vec<Arc<Backend>> {
-        let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
-        by_name.values().cloned().collect()
-    }
-
-    /// Returns a server.
-    pub fn get(&self, name: &str) -> Option<Arc<Backend>> {
-        self.by_name
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
+impl Backends {
+    /// Reads the services of a server by reflection.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the address is not allowed or not valid, or the server does not answer.
+    pub async fn discover(&self, name: &str, endpoint: &str) -> Result<Backend, BackendError> {
+        let channel = channel_to(endpoint, self.allowed())?;
+        let descriptors = reflection::read(channel.clone()).await.map_err(|problem| {
+            BackendError::Unreadable {
+                endpoint: endpoint.to_owned(),
+                problem,
+            }
+        })?;
+        Backend::known(name, endpoint, descriptors, channel)
     }
 
     /// Calls a method with JSON arguments.
@@ -233,7 +179,10 @@ impl Backends {
         method: &str,
         resolved: &ResolvedCall,
     ) -> CallOutcome {
-        let (backend, descriptor) = match self.find(service, method) {
+        let backend = self.of_tool(resolved.context.tenant(), &resolved.tool, service);
+        let backend = backend.await.map_err(|error| unreadable(&error));
+        let found = backend.and_then(|backend| find(backend, service, method));
+        let (backend, descriptor) = match found {
             Ok(found) => found,
             Err(failure) => return CallOutcome::Rejected(failure),
         };
@@ -277,40 +226,63 @@ impl Backends {
         in_time.unwrap_or_else(|_| refusal::out_of_time(service, resolved, &exchange))
     }
 
-    /// Returns the violation of a tool that names an unknown `service` or `method`.
-    pub fn check(&self, service: &str, method: &str) -> Option<Violation> {
-        let failure = self.find(service, method).err()?;
+    /// Returns the violation of a tool that a tenant puts and that names an unknown `service` or `method`.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn check(
+        &self,
+        tenant: Tenant,
+        service: &str,
+        method: &str,
+    ) -> Result<Option<Violation>, StoreError> {
+        let found = self.get(tenant, service).await?;
+        let found = found.map(|found| found.backend);
+        let Err(failure) = find(found, service, method) else {
+            return Ok(None);
+        };
         let pointer = if failure.code == "unknown_backend" {
             "service"
         } else {
             "method"
         };
-        Some(Violation::new(
+        Ok(Some(Violation::new(
             format!("/implementation/{pointer}"),
             failure.code.clone(),
             failure.message.clone(),
-        ))
+        )))
     }
+}
 
-    fn find(
-        &self,
-        service: &str,
-        method: &str,
-    ) -> Result<(Arc<Backend>, MethodDescriptor), Failure> {
-        let Some(backend) = self.get(service) else {
-            let message = format!(
-                "no gRPC server is registered under the name '{service}'; add it by PutBackend"
-            );
-            return Err(Failure::new(
-                Category::Dependency,
-                "unknown_backend",
-                message,
-            ));
-        };
-        let descriptor = backend.methods.get(method).cloned();
-        let descriptor = descriptor.ok_or_else(|| unknown_method(&backend, method))?;
-        Ok((backend, descriptor))
-    }
+/// Returns the method of a server that was looked for under the name `service`.
+fn find(
+    backend: Option<Arc<Backend>>,
+    service: &str,
+    method: &str,
+) -> Result<(Arc<Backend>, MethodDescriptor), Failure> {
+    let Some(backend) = backend else {
+        let message = format!(
+            "no gRPC server is registered under the name '{service}'; add it by PutBackend"
+        );
+        return Err(Failure::new(
+            Category::Dependency,
+            "unknown_backend",
+            message,
+        ));
+    };
+    let descriptor = backend.methods.get(method).cloned();
+    let descriptor = descriptor.ok_or_else(|| unknown_method(&backend, method))?;
+    Ok((backend, descriptor))
+}
+
+/// Makes the failure of a call whose server cannot be looked up.
+fn unreadable(error: &StoreError) -> Failure {
+    tracing::error!(
+        error = grpc_kit::failure::chain(error),
+        "the gRPC servers cannot be read"
+    );
+    let message = "the registered gRPC servers cannot be read now; call the tool again later";
+    Failure::new(Category::Dependency, "backends_unavailable", message).retryable()
 }
 
 /// Sends one request. Returns the outcome of the call, or the status of a request without an
@@ -375,6 +347,10 @@ fn request_for(message: DynamicMessage, resolved: &ResolvedCall) -> Request<Dyna
     request.set_timeout(resolved.remaining());
     let metadata = request.metadata_mut();
     telemetry::context::inject(metadata.as_mut());
+    let tenant = resolved.context.tenant();
+    if !tenant.is_default() {
+        insert(metadata, TENANT, tenant.as_str());
+    }
     if let Some(effect) = &resolved.effect_id {
         insert(metadata, EFFECT_ID, effect.as_str());
     }

@@ -54,13 +54,13 @@ impl ChildRuns {
     }
 
     /// Returns the client of the profiles of agents.
-    pub fn profiles(&self) -> ProfileServiceClient<Outbound> {
-        ProfileServiceClient::new(self.agent.outermost())
+    pub fn profiles(&self, context: &CallContext) -> ProfileServiceClient<Outbound> {
+        ProfileServiceClient::new(self.agent.with(context))
     }
 
     /// Returns the client of workflows.
-    pub fn client(&self) -> WorkflowServiceClient<Outbound> {
-        WorkflowServiceClient::new(self.workflow.outermost())
+    pub fn client(&self, context: &CallContext) -> WorkflowServiceClient<Outbound> {
+        WorkflowServiceClient::new(self.workflow.with(context))
     }
 
     /// Executes one call as a run.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use core_types::{Principal, Timestamp};
+use core_types::{Principal, Tenant, Timestamp};
 use tool_domain::identity::{
     Account, Accounts, Key, KeyOrigin, Refusal,
     accounts::{Chosen, Regain},
@@ -129,13 +129,18 @@ impl Identities {
     }
 
     /// Sets roles, groups and tools of a principal, which is made if it does not exist. The keys of `account` are
-    /// not read.
+    /// not read, nor are its roles for the installation unless `for_installation`.
     ///
     /// # Errors
     /// [`NotChanged`].
-    pub async fn put(&self, account: Account, really: bool) -> Result<Account, NotChanged> {
+    pub async fn put(
+        &self,
+        account: Account,
+        for_installation: bool,
+        really: bool,
+    ) -> Result<Account, NotChanged> {
         self.change(|accounts, now| {
-            let account = accounts.put(account, really, now)?;
+            let account = accounts.put(account, (for_installation, really), now)?;
             Ok((vec![account.clone()], account))
         })
         .await
@@ -184,6 +189,33 @@ impl Identities {
         .await
     }
 
+    /// Removes every principal of a tenant that is being removed, and its amounts: its keys prove no one then. Returns
+    /// the number of rows that are left.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn remove_of(&self, tenant: Tenant) -> Result<u64, StoreError> {
+        self.tenants().remove_amounts(tenant).await?;
+        let changing = self.inner.changing.lock().await;
+        let accounts = self.accounts();
+        if accounts.all_of(tenant).next().is_some() {
+            self.inner.store.remove_of(tenant).await?;
+            self.put_in_force(Accounts::clone(&accounts).without(tenant))
+                .await;
+        }
+        drop(changing);
+        self.count_of(tenant).await
+    }
+
+    /// Returns the number of principals and amounts of a tenant.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub(crate) async fn count_of(&self, tenant: Tenant) -> Result<u64, StoreError> {
+        let amounts = self.tenants().count_amounts(tenant).await?;
+        Ok(amounts + self.accounts().all_of(tenant).count() as u64)
+    }
+
     /// Makes a key by a decision about its id and digest, which returns the principal and the replaced key.
     async fn make(
         &self,
@@ -229,10 +261,16 @@ impl Identities {
             Some(heir) => next.inherited_by(heir),
             None => next,
         };
-        let accounts = self.inner.accounts.write();
-        *accounts.unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.put_in_force(next).await;
+        Ok(answer)
+    }
+
+    async fn put_in_force(&self, next: Accounts) {
+        {
+            let accounts = self.inner.accounts.write();
+            *accounts.unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        }
         // Calls that leave with the earlier rights have left when the change is answered.
         drop(self.inner.dispatching.write().await);
-        Ok(answer)
     }
 }

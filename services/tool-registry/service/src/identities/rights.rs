@@ -1,6 +1,6 @@
 //! The present rights of a principal.
 
-use std::sync::Arc;
+use std::{iter, sync::Arc};
 
 use contracts::{access::Role, tavern::access::v1::Permission};
 use core_types::Principal;
@@ -61,18 +61,38 @@ impl Rights {
 
     /// Whether a role has the permission, within the scopes.
     pub fn permits(&self, permission: Permission) -> bool {
-        let name = permission.name();
-        let is_in_scope = self.scopes.is_empty() || self.scopes.iter().any(|scope| scope == name);
-        let is_of_clients = Permission::OF_CLIENTS.contains(&permission);
-        let mut roles = self.roles().iter().filter_map(|role| Role::of_name(role));
-        let has = self.is_open() || roles.any(|role| role.permissions().contains(&permission));
-        is_of_clients && is_in_scope && has
+        self.has(permission, self.roles().iter())
     }
 
-    /// Returns the permissions.
+    /// Whether a role in the tenant `system` has the permission, within the scopes.
+    pub fn permits_in_system(&self, permission: Permission) -> bool {
+        match &self.holder {
+            Holder::Everyone => self.has(permission, iter::empty()),
+            Holder::Known(account) => self.has(permission, account.roles_in_system()),
+            Holder::Unknown => false,
+        }
+    }
+
+    /// Returns the permissions in the tenant.
     pub fn permissions(&self) -> impl Iterator<Item = Permission> {
         let all = Permission::OF_CLIENTS.into_iter();
         all.filter(|permission| self.permits(*permission))
+    }
+
+    /// Returns the permissions in the tenant `system`.
+    pub fn system_permissions(&self) -> impl Iterator<Item = Permission> {
+        let all = Permission::OF_CLIENTS.into_iter();
+        all.filter(|permission| self.permits_in_system(*permission))
+    }
+
+    /// Whether one of the roles has the permission, within the scopes.
+    fn has<'a>(&self, permission: Permission, roles: impl Iterator<Item = &'a String>) -> bool {
+        let name = permission.name();
+        let is_in_scope = self.scopes.is_empty() || self.scopes.iter().any(|scope| scope == name);
+        let is_of_clients = Permission::OF_CLIENTS.contains(&permission);
+        let mut roles = roles.filter_map(|role| Role::of_name(role));
+        let has = self.is_open() || roles.any(|role| role.permissions().contains(&permission));
+        is_of_clients && is_in_scope && has
     }
 
     /// Judges a tool by the patterns of the principal. The permission to call any is

@@ -4,12 +4,13 @@ use contracts::tavern::{
     common::v1::{CallGrant, CallResult},
     registry::v1::{CallDecision, CallResolution},
 };
-use core_types::{Durability, Principal, RunId, Timestamp};
+use core_types::{Durability, EffectId, Principal, Reach, RunId, Timestamp};
 use run_log::{Event, Hash, RunState, RunSummary};
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 use tool_domain::tool::Tool;
 
+use super::Effect;
 use super::codec::{self, Recorded};
 
 /// The data that the ledger keeps alongside the events, to dispatch a call again unchanged.
@@ -34,9 +35,12 @@ pub struct Record {
     pub conversation_id: String,
     /// The timeout of the call, in milliseconds; `None` leaves it to its run.
     pub timeout_ms: Option<u64>,
-    /// The principal that the call acts for.
-    #[serde(default, skip_serializing_if = "Principal::is_local")]
+    /// The principal that the call acts for: the owner of the entry in the log.
+    #[serde(skip)]
     pub principal: Principal,
+    /// The objects that the call can see.
+    #[serde(default, skip_serializing_if = "Reach::is_tenant")]
+    pub reach: Reach,
     /// The run that made the call; empty if none did.
     #[serde(default)]
     pub run_id: String,
@@ -114,6 +118,20 @@ impl Entry {
             .map_or("", |request| request.request_id.as_str())
     }
 
+    /// Returns the name of the effect.
+    ///
+    /// # Errors
+    /// INTERNAL if the entry has no effect id.
+    pub fn effect(&self) -> Result<Effect, Status> {
+        let id = EffectId::new(self.effect_id()).map_err(|error| grpc_kit::internal(&error))?;
+        Ok(Effect::of(self.owner(), id))
+    }
+
+    /// Returns the principal that the call acts for.
+    pub fn owner(&self) -> &Principal {
+        &self.summary.owner
+    }
+
     /// Returns the digest of the request for the entry: the call's body, or the decision.
     pub fn body(&self) -> Option<Hash> {
         let request = self.summary.request.as_ref();
@@ -150,8 +168,9 @@ enum Damaged {
 /// Reads the record kept alongside the events.
 pub(super) fn record_of(summary: &RunSummary) -> Result<Record, Status> {
     let run = summary.id;
-    let record: Record = serde_json::from_slice(&summary.meta)
+    let mut record: Record = serde_json::from_slice(&summary.meta)
         .map_err(|source| grpc_kit::internal(&Damaged::Record { run, source }))?;
+    record.principal = summary.owner.clone();
     // Without its grant a call would have more rights than it was given.
     if record.granted.is_some() && record.grant().is_none() {
         return Err(grpc_kit::internal(&Damaged::Grant(run)));

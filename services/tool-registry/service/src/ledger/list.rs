@@ -76,8 +76,8 @@ impl Ledger {
             return Ok(false);
         };
         let record = super::entry::record_of(summary)?;
-        let scope = resolve::scope_of(record.attempt);
-        let found = self.by_request(&scope, &request.request_id).await?;
+        let (tenant, scope) = (summary.owner.tenant(), resolve::scope_of(record.attempt));
+        let found = self.by_request(tenant, &scope, &request.request_id).await?;
         Ok(found.is_some())
     }
 }

@@ -7,11 +7,11 @@ use contracts::tavern::{
     common::v1::{CallResult, CallSettled, run_event::Kind},
     registry::v1::CallResolution,
 };
-use core_types::{EffectId, RunOwner};
+use core_types::RunOwner;
 use run_log::{CreateError, Created, Hash, NewEvent, NewRun, RequestKey, RunWriter};
 use tonic::Status;
 
-use super::{Ledger, LedgerEntry, Settled, codec, encode, request_id_of, storage_failure};
+use super::{Effect, Ledger, LedgerEntry, Settled, codec, encode, request_id_of, storage_failure};
 
 const SCOPE: &str = "resolution";
 const KIND: &str = "resolution";
@@ -37,13 +37,13 @@ impl Ledger {
         let now = self.clock.now();
         let (summary, record) = (&doubtful.entry.summary, &doubtful.entry.record);
         let mut run = NewRun::new(self.ids.next_run(RunOwner::Registry), KIND, now);
+        run.owner = summary.owner.clone();
         run.subject.clone_from(&summary.subject);
         run.conversation.clone_from(&summary.conversation);
         run.parent = summary.parent;
         run.durability = summary.durability;
         run.meta = summary.meta.clone();
-        let effect = EffectId::new(doubtful.entry.effect_id());
-        let effect = effect.map_err(|error| grpc_kit::internal(&error))?;
+        let effect = doubtful.entry.effect()?;
         run.request = Some(RequestKey {
             scope: scope_of(record.attempt),
             request_id: request_id_of(&effect)?,
@@ -90,12 +90,14 @@ impl Ledger {
     /// A failure when the log cannot be read.
     pub async fn resolution_of(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         request_id: &str,
     ) -> Result<Option<Box<Settled>>, Status> {
         let key = request_id_of(effect)?;
         for attempt in 1..=call_wire::MAX_ATTEMPTS {
-            let Some(summary) = self.by_request(&scope_of(attempt), &key).await? else {
+            let scope = scope_of(attempt);
+            let found = self.by_request(effect.tenant(), &scope, &key);
+            let Some(summary) = found.await? else {
                 continue;
             };
             if let LedgerEntry::Settled(settled) = self.read(summary).await?

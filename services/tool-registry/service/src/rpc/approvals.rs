@@ -13,15 +13,14 @@ use contracts::tavern::{
         approval_service_server::ApprovalService, watch_approvals_response::Record,
     },
 };
-use core_types::{PageToken, Timestamp, page::page_size};
+use core_types::{PageToken, Tenant, Timestamp, page::page_size};
 use grpc_kit::{CallContext, Drain, Failure};
 use run_events::{timestamp_to_proto, to_its_end};
-use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tonic::{Code, Request, Response, Status};
 
 use super::{Answer, StreamOf, refusal};
 use crate::{
-    approvals::{ApprovalFilter, Approvals, Decider, DecisionError, NotDecider},
+    approvals::{ApprovalFilter, Approvals, Changes, Decider, DecisionError, NotDecider},
     runner::calls::Calls,
     store::StoreError,
 };
@@ -59,8 +58,10 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<ListApprovalsRequest>,
     ) -> Answer<ListApprovalsResponse> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let list = list_name(&request);
+        let list = grpc_kit::list_of(&context, &list);
         let after = place_of(&list, &request.page_token)?;
         let filter = ApprovalFilter {
             state: state_from_proto(request.state()),
@@ -71,7 +72,7 @@ impl ApprovalService for ApprovalRpc {
         let after = after.as_ref().map(|(created, id)| (*created, id.as_str()));
         let mut found = self
             .approvals()
-            .list(&filter, after, size + 1)
+            .list(context.tenant(), &filter, after, size + 1)
             .await
             .map_err(|error| failed(&error))?;
         let more = found.len() > size;
@@ -90,8 +91,9 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<GetApprovalRequest>,
     ) -> Answer<GetApprovalResponse> {
+        let tenant = CallContext::of(&request).tenant();
         let id = request.into_inner().approval_id;
-        let approval = self.approvals().get(&id).await;
+        let approval = self.approvals().get(tenant, &id).await;
         let approval = approval.map_err(|error| not_decided(&error, &id))?;
         Ok(Response::new(GetApprovalResponse {
             approval: Some(to_proto(&approval)),
@@ -102,9 +104,9 @@ impl ApprovalService for ApprovalRpc {
         &self,
         request: Request<WatchApprovalsRequest>,
     ) -> Answer<Self::WatchApprovalsStream> {
-        let drain = Drain::of(&request);
+        let (drain, tenant) = (Drain::of(&request), CallContext::of(&request).tenant());
         let conversation = request.into_inner().conversation_id;
-        let stream = watch(self.approvals().clone(), conversation, drain);
+        let stream = watch(self.approvals().clone(), tenant, conversation, drain);
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -113,8 +115,9 @@ impl ApprovalService for ApprovalRpc {
         request: Request<DecideApprovalRequest>,
     ) -> Answer<DecideApprovalResponse> {
         let approver = decider(self.approvals(), &request)?;
+        let tenant = CallContext::of(&request).tenant();
         let (service, request) = (self.clone(), request.into_inner());
-        let decided = to_its_end(async move { service.decide(&approver, &request).await });
+        let decided = to_its_end(async move { service.decide(tenant, &approver, &request).await });
         let approval = decided.await?;
         Ok(Response::new(DecideApprovalResponse {
             approval: Some(to_proto(&approval)),
@@ -125,6 +128,7 @@ impl ApprovalService for ApprovalRpc {
 impl ApprovalRpc {
     async fn decide(
         &self,
+        tenant: Tenant,
         approver: &Decider,
         request: &DecideApprovalRequest,
     ) -> Result<domain::Approval, Status> {
@@ -138,7 +142,9 @@ impl ApprovalRpc {
         }
         failure.refuse_if_any()?;
         let id = &request.approval_id;
-        let edited = self.edited(id, &request.edited_arguments_json).await?;
+        let edited = self
+            .edited(tenant, id, &request.edited_arguments_json)
+            .await?;
         let decision = Decision {
             approver: &approver.name,
             roles: &approver.roles,
@@ -149,7 +155,9 @@ impl ApprovalRpc {
             reason: &request.reason,
             edited,
         };
-        let decided = self.approvals().decide(id, decision, request.remember);
+        let decided = self
+            .approvals()
+            .decide(tenant, id, decision, request.remember);
         let approval = decided.await.map_err(|error| not_decided(&error, id))?;
         tracing::info!(
             approval = id,
@@ -162,7 +170,7 @@ impl ApprovalRpc {
     }
 
     /// Reads edited arguments and checks them as those of a call.
-    async fn edited(&self, id: &str, json: &str) -> Result<Option<String>, Status> {
+    async fn edited(&self, tenant: Tenant, id: &str, json: &str) -> Result<Option<String>, Status> {
         if json.is_empty() {
             return Ok(None);
         }
@@ -173,7 +181,7 @@ impl ApprovalRpc {
         };
         let arguments = json_schema::parse_json_strict(json);
         let arguments = arguments.map_err(|error| wrong(error.to_string()))?;
-        let approval = self.approvals().get(id).await;
+        let approval = self.approvals().get(tenant, id).await;
         let approval = approval.map_err(|error| not_decided(&error, id))?;
         let checked = self.calls.check_edited(&approval, &arguments).await;
         checked
@@ -205,6 +213,7 @@ fn decider(
 
 fn watch(
     approvals: Approvals,
+    tenant: Tenant,
     conversation: String,
     drain: Drain,
 ) -> impl futures::Stream<Item = Result<WatchApprovalsResponse, Status>> + Send {
@@ -213,13 +222,13 @@ fn watch(
     };
     async_stream::try_stream! {
         loop {
-            let mut changes = approvals.changes();
+            let mut changes = approvals.changes(tenant);
             let pending = ApprovalFilter {
                 state: Some(State::Pending),
                 conversation: conversation.clone(),
                 ..ApprovalFilter::default()
             };
-            let pending = approvals.list(&pending, None, MAX_PENDING).await;
+            let pending = approvals.list(tenant, &pending, None, MAX_PENDING).await;
             for approval in pending.map_err(|error| failed(&error))? {
                 yield record(Record::Approval(to_proto(&approval)));
             }
@@ -263,13 +272,9 @@ enum Next {
     Drain,
 }
 
-async fn next(changes: &mut Receiver<Arc<domain::Approval>>, drain: &Drain) -> Next {
+async fn next(changes: &mut Changes, drain: &Drain) -> Next {
     tokio::select! {
-        changed = changes.recv() => match changed {
-            Ok(changed) => Next::Change(changed),
-            Err(RecvError::Lagged(_)) => Next::Missed,
-            Err(RecvError::Closed) => Next::Drain,
-        },
+        changed = changes.next() => changed.map_or(Next::Missed, Next::Change),
         () = drain.started() => Next::Drain,
         () = tokio::time::sleep(HEARTBEAT) => Next::Silence,
     }

@@ -13,6 +13,7 @@ use contracts::tavern::{
 };
 use core_types::Principal;
 use grpc_kit::{CallContext, Failure};
+use run_events::store_failure;
 use tonic::{Code, Status};
 
 use super::refusal;
@@ -56,10 +57,12 @@ pub(super) async fn explain(
         agent,
         workflow,
     };
-    let catalogue = tools.catalogue();
+    let tenant = context.tenant();
+    let catalogue = tools.catalogue(tenant).await;
+    let catalogue = catalogue.map_err(|error| store_failure(&error))?;
     let mut explained = Vec::with_capacity(request.tool_ids.len());
     for tool_id in request.tool_ids {
-        let verdict = match tools.find(resolved.tool_named(&tool_id)).await {
+        let verdict = match tools.find(tenant, resolved.tool_named(&tool_id)).await {
             Ok(tool) => resolved.of_tool(&tool, &catalogue, approvals),
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
             Err(Missing::Unknown { suggestions }) => resolved.of_unknown(suggestions, &catalogue),
@@ -106,13 +109,16 @@ async fn resolve(
     };
     let workflow = match scope.workflow_id.as_str() {
         "" => None,
-        workflow_id => Some(tools.workflow_tools(workflow_id, &scope.node_path).await?),
+        workflow_id => {
+            let found = tools.workflow_tools(context.tenant(), workflow_id, &scope.node_path);
+            Some(found.await?)
+        }
     };
     let agent = agent.transpose().map_err(Unknown::into_status)?;
     Ok((agent, workflow))
 }
 
-/// Returns the principal that would call: the caller, or the one that an administrator names.
+/// Returns the principal that would call: the caller, or the one of its tenant that an administrator names.
 fn principal_of(
     identities: &Identities,
     caller: &Principal,
@@ -126,11 +132,16 @@ fn principal_of(
         let message = format!("`{caller}` may see the rights of no principal but its own");
         return Err(refusal::not_permitted(caller, administer, message).into_status());
     }
-    let principal = Principal::new(named).map_err(|error| {
+    let tenant = caller.tenant();
+    let principal = match named.contains('/') {
+        true => Principal::new(named),
+        false => Principal::of(tenant, named),
+    };
+    let principal = principal.map_err(|error| {
         let failure = Failure::invalid_fields().violation("principal", error.to_string());
         failure.into_status()
     })?;
-    if !identities.knows(&principal) {
+    if !identities.knows(&principal) || principal.tenant() != tenant {
         let message = format!("no principal has the name `{named}`");
         let (code, reason) = (Code::NotFound, ErrorReason::PrincipalNotFound);
         let failure = Failure::new(code, reason, message).metadata("principal", named);

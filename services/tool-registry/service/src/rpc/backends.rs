@@ -5,7 +5,7 @@ use contracts::tavern::registry::v1::{
     ListBackendsResponse, PutBackendRequest, PutBackendResponse,
 };
 use grpc_kit::{CallContext, Failure};
-use run_events::request_hash;
+use run_events::{request_hash, store_failure};
 use tonic::Status;
 
 use super::{
@@ -13,7 +13,10 @@ use super::{
     page::page_after,
     refusal::{self, Resource, check_request_id},
 };
-use crate::tools::{Change, Tools};
+use crate::{
+    dispatch::backend::Found,
+    tools::{Change, Tools},
+};
 
 /// Adds or replaces a backend.
 pub(super) async fn put(
@@ -36,10 +39,15 @@ pub(super) async fn put(
         failure.add_violation("name", "is the platform's own; take another name");
     }
     failure.refuse_if_any()?;
-    let put = tools.put_backend(name, &request.endpoint, &change).await;
+    let put = tools.put_backend(context.tenant(), (name, &request.endpoint), &change);
+    let put = put.await;
     let put = put.map_err(|error| refusal::of_change(error, &Resource::Backend(name), &change))?;
+    let own = |backend| Found {
+        backend,
+        is_shared: false,
+    };
     Ok(PutBackendResponse {
-        backend: put.backend.as_deref().map(backend_to_proto),
+        backend: put.backend.map(own).as_ref().map(backend_to_proto),
         replayed: put.replayed,
     })
 }
@@ -57,7 +65,9 @@ pub(super) async fn delete(
         validate_only: false,
     };
     check_request_id(&change.request_id)?;
-    let deleted = tools.delete_backend(&request.name, &change).await;
+    let deleted = tools
+        .delete_backend(context.tenant(), &request.name, &change)
+        .await;
     let replayed = deleted.map_err(|error| {
         let resource = Resource::Backend(&request.name);
         refusal::of_change(error, &resource, &change)
@@ -66,8 +76,13 @@ pub(super) async fn delete(
 }
 
 /// Returns one backend.
-pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Status> {
-    let backend = tools.backend(name);
+pub(super) async fn get(
+    tools: &Tools,
+    context: &CallContext,
+    name: &str,
+) -> Result<GetBackendResponse, Status> {
+    let backend = tools.backend(context.tenant(), name).await;
+    let backend = backend.map_err(|error| store_failure(&error))?;
     let backend = backend.ok_or_else(|| refusal::backend_not_found(name).into_status())?;
     Ok(GetBackendResponse {
         backend: Some(backend_to_proto(&backend)),
@@ -75,23 +90,22 @@ pub(super) fn get(tools: &Tools, name: &str) -> Result<GetBackendResponse, Statu
 }
 
 /// Lists backends.
-pub(super) fn list(
+pub(super) async fn list(
     tools: &Tools,
+    context: &CallContext,
     request: &ListBackendsRequest,
 ) -> Result<ListBackendsResponse, Status> {
-    let all = tools.backends();
+    let all = tools.backends(context.tenant()).await;
+    let all = all.map_err(|error| store_failure(&error))?;
     let (page, next_page_token) = page_after(
-        "ListBackends",
+        &grpc_kit::list_of(context, "ListBackends"),
         &request.page_token,
         request.page_size,
         &all,
-        |backend| &backend.name,
+        |found| &found.backend.name,
     )?;
     Ok(ListBackendsResponse {
-        backends: page
-            .iter()
-            .map(|backend| backend_to_proto(backend))
-            .collect(),
+        backends: page.iter().map(backend_to_proto).collect(),
         next_page_token,
     })
 }

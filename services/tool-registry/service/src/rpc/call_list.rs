@@ -1,11 +1,12 @@
-//! Listing calls, a page at a time.
+//! Listing the calls that a caller can see, a page at a time.
 
 use contracts::tavern::{
     common::v1::CallStatus,
     registry::v1::{CallState, ListCallsRequest, ListCallsResponse},
 };
 use core_types::{PageToken, RunCursor, RunId, Timestamp, page::page_size};
-use grpc_kit::{Failure, run_list::timestamp_from_proto};
+use grpc_kit::{CallContext, Failure, list_of, run_list::timestamp_from_proto};
+use run_events::seen_by;
 use run_log::{RunFilter, StateFilter};
 use tonic::Status;
 
@@ -15,11 +16,16 @@ use crate::runner::calls::Calls;
 /// Lists calls.
 pub(super) async fn list(
     calls: &Calls,
+    context: &CallContext,
     request: &ListCallsRequest,
 ) -> Result<ListCallsResponse, Status> {
     let mut failure = Failure::invalid_fields();
-    let filter = filter_of(request, &mut failure);
+    let filter = RunFilter {
+        owners: seen_by(context),
+        ..filter_of(request, &mut failure)
+    };
     let list = list_name(request);
+    let list = list_of(context, &list);
     let after = place_of(&list, &request.page_token).unwrap_or_else(|problem| {
         failure.add_violation("page_token", problem);
         None

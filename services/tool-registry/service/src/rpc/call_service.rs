@@ -46,13 +46,15 @@ impl CallService for CallRpc {
     }
 
     async fn get_call(&self, request: Request<GetCallRequest>) -> Answer<GetCallResponse> {
-        calls::get(&self.calls, &request.into_inner().effect_id)
+        let context = CallContext::of(&request);
+        calls::get(&self.calls, &context, &request.into_inner().effect_id)
             .await
             .map(Response::new)
     }
 
     async fn list_calls(&self, request: Request<ListCallsRequest>) -> Answer<ListCallsResponse> {
-        call_list::list(&self.calls, &request.into_inner())
+        let context = CallContext::of(&request);
+        call_list::list(&self.calls, &context, &request.into_inner())
             .await
             .map(Response::new)
     }
@@ -68,7 +70,8 @@ impl CallService for CallRpc {
     }
 
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Answer<ReadOutputResponse> {
-        calls::read_output(&self.calls, request.into_inner())
+        let context = CallContext::of(&request);
+        calls::read_output(&self.calls, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -84,7 +87,8 @@ impl CallService for CallRpc {
     }
 
     async fn cancel_call(&self, request: Request<CancelCallRequest>) -> Answer<CancelCallResponse> {
-        calls::cancel(&self.calls, request.into_inner())
+        let context = CallContext::of(&request);
+        calls::cancel(&self.calls, &context, request.into_inner())
             .await
             .map(Response::new)
     }

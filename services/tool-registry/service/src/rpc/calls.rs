@@ -78,10 +78,10 @@ pub(super) async fn start(
     let effect = call.effect_id.take().unwrap_or_else(|| calls.new_effect());
     call.effect_id = Some(effect.clone());
     call.detached = true;
-    let started = calls.start(context, call, &effect).await?;
+    let started = calls.start(context.clone(), call, &effect).await?;
     let call = match started_to_proto(&started) {
         Some(call) => Some(call),
-        None => waiting(calls, &effect).await?,
+        None => waiting(calls, &context, &effect).await?,
     };
     Ok(StartCallResponse {
         call,
@@ -90,11 +90,15 @@ pub(super) async fn start(
 }
 
 /// Returns a call.
-pub(super) async fn get(calls: &Calls, effect_id: &str) -> Result<GetCallResponse, Status> {
+pub(super) async fn get(
+    calls: &Calls,
+    context: &CallContext,
+    effect_id: &str,
+) -> Result<GetCallResponse, Status> {
     let effect = effect_of(effect_id)?;
-    let call = match entry_to_proto(&calls.find(&effect).await?, View::Full) {
+    let call = match entry_to_proto(&calls.find(context, &effect).await?, View::Full) {
         Some(call) => Some(call),
-        None => waiting(calls, &effect).await?,
+        None => waiting(calls, context, &effect).await?,
     };
     match call {
         Some(call) => Ok(GetCallResponse { call: Some(call) }),
@@ -102,10 +106,17 @@ pub(super) async fn get(calls: &Calls, effect_id: &str) -> Result<GetCallRespons
     }
 }
 
-/// Returns a call that is not in the ledger, because it waits for people.
-async fn waiting(calls: &Calls, effect: &EffectId) -> Result<Option<RegistryCall>, Status> {
-    let approval = calls.approvals().pending_of(effect.as_str()).await;
-    let approval = approval.map_err(|error| grpc_kit::internal(&error))?;
+/// Returns a call that the caller can see and that is not in the ledger, because it waits for people.
+async fn waiting(
+    calls: &Calls,
+    context: &CallContext,
+    effect: &EffectId,
+) -> Result<Option<RegistryCall>, Status> {
+    let approval = calls
+        .approvals()
+        .pending_of(context.tenant(), effect.as_str());
+    let approval = approval.await.map_err(|error| grpc_kit::internal(&error))?;
+    let approval = approval.filter(|approval| context.sees(&approval.principal));
     Ok(approval.as_ref().map(waiting_to_proto))
 }
 
@@ -149,9 +160,10 @@ pub(super) async fn watch(
 /// Reads a part of the output of a settled call.
 pub(super) async fn read_output(
     calls: &Calls,
+    context: &CallContext,
     request: ReadOutputRequest,
 ) -> Result<ReadOutputResponse, Status> {
-    let settled = match find(calls, &request.effect_id).await? {
+    let settled = match find(calls, context, &request.effect_id).await? {
         LedgerEntry::Settled(settled) => settled,
         LedgerEntry::InFlight(_) | LedgerEntry::Absent => {
             let message = "the call has not settled yet; follow it by WatchCall";
@@ -221,8 +233,9 @@ pub(super) async fn resolve(
             },
         },
     };
-    let calls = calls.clone();
-    let decided = to_its_end(async move { calls.resolve(&effect, &decision).await }).await?;
+    let (calls, context) = (calls.clone(), context.clone());
+    let decided = to_its_end(async move { calls.resolve(&context, &effect, &decision).await });
+    let decided = decided.await?;
     Ok(ResolveCallResponse {
         call: entry_to_proto(&decided.entry, View::Full),
         replayed: decided.replayed,
@@ -232,17 +245,22 @@ pub(super) async fn resolve(
 /// Cancels a call.
 pub(super) async fn cancel(
     calls: &Calls,
+    context: &CallContext,
     request: CancelCallRequest,
 ) -> Result<CancelCallResponse, Status> {
     let effect = effect_of(&request.effect_id)?;
     let reason: String = request.reason.chars().take(MAX_REASON_CHARS).collect();
-    let still_running = calls.cancel(&effect, &reason).await?;
+    let still_running = calls.cancel(context, &effect, &reason).await?;
     let still_running = still_running.ok_or_else(|| refusal_of_missing(&request.effect_id))?;
     Ok(CancelCallResponse { still_running })
 }
 
-async fn find(calls: &Calls, effect_id: &str) -> Result<LedgerEntry, Status> {
-    match calls.find(&effect_of(effect_id)?).await? {
+async fn find(
+    calls: &Calls,
+    context: &CallContext,
+    effect_id: &str,
+) -> Result<LedgerEntry, Status> {
+    match calls.find(context, &effect_of(effect_id)?).await? {
         LedgerEntry::Absent => Err(refusal_of_missing(effect_id)),
         entry => Ok(entry),
     }

@@ -11,9 +11,11 @@ use contracts::tavern::registry::v1::{
     PutBackendResponse, PutToolRequest, PutToolResponse, ValidateCallRequest, ValidateCallResponse,
     tool_registry_service_server::ToolRegistryService,
 };
-use futures::future::join_all;
+use core_types::Tenant;
+use futures::future::{join_all, try_join_all};
 use grpc_kit::CallContext;
-use tonic::{Request, Response};
+use run_events::store_failure;
+use tonic::{Request, Response, Status};
 
 use super::{Answer, availability, backends, convert, refusal, tools};
 use crate::{
@@ -49,21 +51,23 @@ impl CatalogueRpc {
         }
     }
 
-    /// Writes a plugin, with the findings about the targets of its tools.
-    async fn write_plugin(&self, plugin: &PluginInfo) -> Plugin {
+    /// Writes a plugin, with the findings about the targets that its tools have for a tenant.
+    async fn write_plugin(&self, tenant: Tenant, plugin: &PluginInfo) -> Result<Plugin, Status> {
         let mut written = convert::plugin_to_proto(plugin);
-        let catalogue = self.tools.catalogue();
+        let catalogue = self.tools.catalogue(tenant).await;
+        let catalogue = catalogue.map_err(|error| store_failure(&error))?;
         let definitions = plugin.definition_files.iter();
         let findings = definitions.filter_map(|(id, file)| {
             let tool = catalogue.get(id)?;
-            Some(async move { (file, self.tools.findings(tool.definition()).await) })
+            let tools = &self.tools;
+            Some(async move { (file, tools.findings(tenant, tool.definition()).await) })
         });
         for (file, findings) in join_all(findings).await {
             let findings = findings.into_iter();
             let findings = findings.map(|found| convert::diagnostic_to_proto(&found.in_file(file)));
             written.diagnostics.extend(findings);
         }
-        written
+        Ok(written)
     }
 }
 
@@ -84,7 +88,8 @@ impl ToolRegistryService for CatalogueRpc {
     }
 
     async fn get_tool(&self, request: Request<GetToolRequest>) -> Answer<GetToolResponse> {
-        tools::get(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::get(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -94,13 +99,15 @@ impl ToolRegistryService for CatalogueRpc {
         request: Request<BatchGetToolsRequest>,
     ) -> Answer<BatchGetToolsResponse> {
         let context = CallContext::of(&request);
-        tools::batch_get(&self.tools, &self.agents, &context, request.into_inner())
+        let bounds = (&self.agents, &self.identities);
+        tools::batch_get(&self.tools, bounds, &context, request.into_inner())
             .await
             .map(Response::new)
     }
 
     async fn list_tools(&self, request: Request<ListToolsRequest>) -> Answer<ListToolsResponse> {
-        tools::list(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::list(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }
@@ -123,17 +130,22 @@ impl ToolRegistryService for CatalogueRpc {
     }
 
     async fn get_backend(&self, request: Request<GetBackendRequest>) -> Answer<GetBackendResponse> {
-        backends::get(&self.tools, &request.into_inner().name).map(Response::new)
+        let context = CallContext::of(&request);
+        let got = backends::get(&self.tools, &context, &request.get_ref().name);
+        got.await.map(Response::new)
     }
 
     async fn list_backends(
         &self,
         request: Request<ListBackendsRequest>,
     ) -> Answer<ListBackendsResponse> {
-        backends::list(&self.tools, &request.into_inner()).map(Response::new)
+        let context = CallContext::of(&request);
+        let listed = backends::list(&self.tools, &context, request.get_ref());
+        listed.await.map(Response::new)
     }
 
     async fn get_plugin(&self, request: Request<GetPluginRequest>) -> Answer<GetPluginResponse> {
+        let tenant = CallContext::of(&request).tenant();
         let directory = request.into_inner().directory;
         let plugin = self
             .plugins
@@ -141,13 +153,18 @@ impl ToolRegistryService for CatalogueRpc {
             .find(|plugin| plugin.directory == directory)
             .ok_or_else(|| refusal::plugin_not_found(&directory))?;
         Ok(Response::new(GetPluginResponse {
-            plugin: Some(self.write_plugin(plugin).await),
+            plugin: Some(self.write_plugin(tenant, plugin).await?),
         }))
     }
 
-    async fn list_plugins(&self, _: Request<ListPluginsRequest>) -> Answer<ListPluginsResponse> {
-        let plugins = self.plugins.iter().map(|plugin| self.write_plugin(plugin));
-        let plugins = join_all(plugins).await;
+    async fn list_plugins(
+        &self,
+        request: Request<ListPluginsRequest>,
+    ) -> Answer<ListPluginsResponse> {
+        let tenant = CallContext::of(&request).tenant();
+        let plugins = self.plugins.iter();
+        let plugins = plugins.map(|plugin| self.write_plugin(tenant, plugin));
+        let plugins = try_join_all(plugins).await?;
         Ok(Response::new(ListPluginsResponse { plugins }))
     }
 
@@ -155,7 +172,8 @@ impl ToolRegistryService for CatalogueRpc {
         &self,
         request: Request<ValidateCallRequest>,
     ) -> Answer<ValidateCallResponse> {
-        tools::validate(&self.tools, request.into_inner())
+        let context = CallContext::of(&request);
+        tools::validate(&self.tools, &context, request.into_inner())
             .await
             .map(Response::new)
     }

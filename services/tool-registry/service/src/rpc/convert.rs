@@ -10,7 +10,7 @@ use tool_domain::{
     tool::{Origin, Tool},
 };
 
-use crate::{dispatch::backend::Backend, plugins::PluginInfo};
+use crate::{dispatch::backend::Found, plugins::PluginInfo};
 
 /// Writes a tool.
 pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
@@ -53,16 +53,19 @@ pub fn tool_to_proto(tool: &Tool) -> registry::Tool {
             .map(diagnostic_to_proto)
             .collect(),
         plugin: plugin.to_owned(),
+        shared: tool.is_shared(),
     }
 }
 
 /// Converts a backend to its message.
-pub fn backend_to_proto(backend: &Backend) -> registry::Backend {
+pub fn backend_to_proto(found: &Found) -> registry::Backend {
+    let backend = &found.backend;
     registry::Backend {
         name: backend.name.clone(),
         endpoint: backend.endpoint.clone(),
         methods: backend.methods(),
         etag: backend.etag.clone(),
+        shared: found.is_shared,
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use contracts::{
     access::Role,
+    tavern::access::v1::Permission,
     tavern::registry::v1::{
         BootstrapRequest, BootstrapResponse, Caller, CreateKeyRequest, CreateKeyResponse,
         GetCallerRequest, GetCallerResponse, ImportApproversRequest, ImportApproversResponse,
@@ -20,17 +21,18 @@ use contracts::{
         RotateKeyRequest, RotateKeyResponse, identity_service_server::IdentityService,
     },
 };
+use core_types::Tenant;
 use grpc_kit::{CallContext, Failure};
-use run_events::{timestamp_to_proto, to_its_end};
+use run_events::{store_failure, timestamp_to_proto, to_its_end};
 use tonic::{Request, Response, Status};
 use tool_domain::identity::{self as domain, accounts::Regain};
 
-use super::{Answer, page::page_after};
+use super::{Answer, page::page_after, tenants};
 use crate::{
     identities::{self, Identities, Made, NoTicket},
     tools::Tools,
 };
-use refusal::unauthenticated;
+use refusal::{not_proven, unauthenticated};
 
 /// The time for which a replaced key works where a request gives none.
 const OVERLAP_HOURS: u32 = 24;
@@ -53,6 +55,36 @@ impl IdentityRpc {
     pub fn new(identities: Identities, tools: Tools) -> Self {
         Self { identities, tools }
     }
+
+    /// Returns the tenant that a request is about: the caller's own if it names none. Another one needs the
+    /// permission to administer the installation.
+    fn within(&self, context: &CallContext, written: &str) -> Result<Tenant, Status> {
+        let own = context.tenant();
+        if written.is_empty() || written == own.as_str() {
+            return Ok(own);
+        }
+        self.check_in_system(context)?;
+        let named = Tenant::new(written)
+            .map_err(|error| Failure::invalid_fields().violation("tenant", error.to_string()))?;
+        let records = self.identities.tenants().records();
+        let found = records
+            .open(named)
+            .map_err(|error| tenants::of_refusal(&error))?;
+        Ok(found.name)
+    }
+
+    /// Checks that a caller administers the installation.
+    fn check_in_system(&self, context: &CallContext) -> Result<(), Status> {
+        let (principal, administer) = (context.principal(), Permission::Administer);
+        let caller = self
+            .identities
+            .resolve_principal(principal, context.key_id());
+        let caller = caller.map_err(not_proven)?;
+        match caller.rights.permits_in_system(administer) {
+            true => Ok(()),
+            false => Err(refusal::denied_in_system(principal, administer)),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -62,9 +94,9 @@ impl IdentityService for IdentityRpc {
         request: Request<ResolveCredentialRequest>,
     ) -> Answer<ResolveCredentialResponse> {
         let caller = self.identities.resolve(&request.get_ref().credential);
-        let caller = caller.map_err(|_| unauthenticated())?;
+        let caller = caller.map_err(not_proven)?;
         Ok(Response::new(ResolveCredentialResponse {
-            caller: Some(caller_to_proto(&caller)),
+            caller: Some(caller_to_proto(&self.identities, &caller)),
         }))
     }
 
@@ -78,18 +110,18 @@ impl IdentityService for IdentityRpc {
         let caller = self
             .identities
             .resolve_principal(&principal, &request.key_id)
-            .map_err(|_| unauthenticated())?;
+            .map_err(not_proven)?;
         Ok(Response::new(ResolvePrincipalResponse {
-            caller: Some(caller_to_proto(&caller)),
+            caller: Some(caller_to_proto(&self.identities, &caller)),
         }))
     }
 
     async fn login(&self, request: Request<LoginRequest>) -> Answer<LoginResponse> {
         let login = self.identities.login(&request.get_ref().key);
-        let (token, caller) = login.map_err(|_| unauthenticated())?;
+        let (token, caller) = login.map_err(not_proven)?;
         Ok(Response::new(LoginResponse {
             token,
-            caller: Some(caller_to_proto(&caller)),
+            caller: Some(caller_to_proto(&self.identities, &caller)),
         }))
     }
 
@@ -99,7 +131,7 @@ impl IdentityService for IdentityRpc {
     ) -> Answer<IssueTicketResponse> {
         let issued = self.identities.issue_ticket(&request.get_ref().credential);
         let (ticket, expires) = issued.map_err(|reason| match reason {
-            NoTicket::NotProven => unauthenticated(),
+            NoTicket::NotProven(reason) => not_proven(reason),
             NoTicket::TooMany { maximum } => {
                 Failure::limit_exceeded("open tickets", maximum, maximum + 1).into_status()
             }
@@ -115,9 +147,9 @@ impl IdentityService for IdentityRpc {
         let caller = self
             .identities
             .resolve_principal(context.principal(), context.key_id());
-        let caller = caller.map_err(|_| unauthenticated())?;
+        let caller = caller.map_err(not_proven)?;
         Ok(Response::new(GetCallerResponse {
-            caller: Some(caller_to_proto(&caller)),
+            caller: Some(caller_to_proto(&self.identities, &caller)),
         }))
     }
 
@@ -128,16 +160,17 @@ impl IdentityService for IdentityRpc {
     }
 
     async fn create_key(&self, request: Request<CreateKeyRequest>) -> Answer<CreateKeyResponse> {
-        let by = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let (identities, request) = (self.identities.clone(), request.into_inner());
-        let (name, days) = read::new_key(&request, DAYS)?;
+        let tenant = self.within(&context, &request.tenant)?;
+        let (name, days) = read::new_key(&request, tenant, DAYS)?;
         let made = to_its_end(async move {
             let (roles, scopes) = (read::unique(request.roles), read::unique(request.scopes));
             let made = identities.create_key(&name, &roles, &scopes, days).await;
             made.map_err(|error| refusal::of_change(error, "roles"))
         });
         let made = made.await?;
-        let (key, _) = announced(&made, &by);
+        let (key, _) = announced(&made, context.principal());
         Ok(Response::new(CreateKeyResponse {
             key,
             principal: Some(principal_to_proto(&made.account)),
@@ -146,9 +179,10 @@ impl IdentityService for IdentityRpc {
     }
 
     async fn rotate_key(&self, request: Request<RotateKeyRequest>) -> Answer<RotateKeyResponse> {
-        let by = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let (identities, request) = (self.identities.clone(), request.into_inner());
-        let chosen = read::chosen(&request.key_id, &request.principal)?;
+        let tenant = self.within(&context, &request.tenant)?;
+        let chosen = read::chosen(&request.key_id, &request.principal, tenant)?;
         let hours = match request.overlap_hours {
             0 => OVERLAP_HOURS,
             hours => hours,
@@ -159,7 +193,7 @@ impl IdentityService for IdentityRpc {
             made.map_err(|error| refusal::of_change(error, "key_id"))
         });
         let made = made.await?;
-        let (key, replaced) = announced(&made, &by);
+        let (key, replaced) = announced(&made, context.principal());
         Ok(Response::new(RotateKeyResponse {
             key,
             replaced,
@@ -168,14 +202,16 @@ impl IdentityService for IdentityRpc {
     }
 
     async fn revoke_keys(&self, request: Request<RevokeKeysRequest>) -> Answer<RevokeKeysResponse> {
-        let by = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let (identities, request) = (self.identities.clone(), request.into_inner());
-        let chosen = read::chosen(&request.key_id, &request.principal)?;
+        let tenant = self.within(&context, &request.tenant)?;
+        let chosen = read::chosen(&request.key_id, &request.principal, tenant)?;
         let revoked = to_its_end(async move {
             let revoked = identities.revoke(chosen.as_domain(), request.really).await;
             revoked.map_err(|error| refusal::of_change(error, "key_id"))
         });
         let (account, ids) = revoked.await?;
+        let by = context.principal();
         tracing::info!(principal = %account.name, keys = ?ids, %by, "keys are revoked");
         let keys = account.keys.iter().filter(|key| ids.contains(&key.id));
         Ok(Response::new(RevokeKeysResponse {
@@ -187,16 +223,25 @@ impl IdentityService for IdentityRpc {
         &self,
         request: Request<PutPrincipalRequest>,
     ) -> Answer<PutPrincipalResponse> {
-        let by = CallContext::of(&request).principal().clone();
+        let context = CallContext::of(&request);
         let (identities, request) = (self.identities.clone(), request.into_inner());
         let principal = request.principal.unwrap_or_default();
+        let tenant = self.within(&context, &principal.tenant)?;
         let now = identities.now();
-        let account = read::principal(principal, &self.tools.catalogue(), now)?;
+        let catalogue = self.tools.catalogue(tenant).await;
+        let catalogue = catalogue.map_err(|error| store_failure(&error))?;
+        let account = read::principal(principal, tenant, &catalogue, now)?;
+        let for_installation = request.set_system_roles;
+        if for_installation && identities.system_roles(&account.name) != account.system_roles {
+            self.check_in_system(&context)?;
+        }
         let put = to_its_end(async move {
-            let put = identities.put(account, request.really).await;
+            let put = identities.put(account, for_installation, request.really);
+            let put = put.await;
             put.map_err(|error| refusal::of_change(error, "principal"))
         });
         let account = put.await?;
+        let by = context.principal();
         tracing::info!(principal = %account.name, roles = ?account.roles, %by, "a principal is set");
         Ok(Response::new(PutPrincipalResponse {
             principal: Some(principal_to_proto(&account)),
@@ -207,8 +252,11 @@ impl IdentityService for IdentityRpc {
         &self,
         request: Request<ListPrincipalsRequest>,
     ) -> Answer<ListPrincipalsResponse> {
+        let context = CallContext::of(&request);
         let request = request.get_ref();
-        let all = self.identities.list();
+        let all = self
+            .identities
+            .list(self.within(&context, &request.tenant)?);
         let (page, next_page_token) = page_after(
             "ListPrincipals",
             &request.page_token,
@@ -231,8 +279,11 @@ impl IdentityService for IdentityRpc {
         &self,
         request: Request<ImportApproversRequest>,
     ) -> Answer<ImportApproversResponse> {
-        let by = CallContext::of(&request).principal().clone();
-        let approvers = read::approvers(request.into_inner().approvers)?;
+        let context = CallContext::of(&request);
+        let by = context.principal();
+        let request = request.into_inner();
+        let tenant = self.within(&context, &request.tenant)?;
+        let approvers = read::approvers(request.approvers, tenant)?;
         let identities = self.identities.clone();
         let imported = to_its_end(async move {
             let imported = identities.import(&approvers, Role::Approver.name()).await;
@@ -273,20 +324,22 @@ fn announced(made: &Made, by: &core_types::Principal) -> (Option<Key>, Option<Ke
     (of_id(key_id), of_id(replaced))
 }
 
-fn caller_to_proto(caller: &identities::Caller) -> Caller {
+fn caller_to_proto(identities: &Identities, caller: &identities::Caller) -> Caller {
     let rights = &caller.rights;
     let roles = match rights.is_open() {
         true => vec![Role::Admin.name().to_owned()],
         false => rights.roles().to_vec(),
     };
     let permissions = rights.permissions().map(|it| it.name().to_owned());
+    let system_permissions = rights.system_permissions().map(|it| it.name().to_owned());
+    let principal = rights.principal();
     Caller {
-        principal: rights
-            .principal()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        principal: principal.map(ToString::to_string).unwrap_or_default(),
+        tenant: principal.map_or(String::new(), |it| it.tenant().to_string()),
         roles,
         permissions: permissions.collect(),
+        system_permissions: system_permissions.collect(),
+        limits: principal.and_then(|it| identities.tenants().door_limits(it.tenant())),
         groups: rights.groups().to_vec(),
         key_id: caller.key_id.clone(),
         expire_time: caller.expires.map(timestamp_to_proto),
@@ -296,8 +349,10 @@ fn caller_to_proto(caller: &identities::Caller) -> Caller {
 
 fn principal_to_proto(account: &domain::Account) -> Principal {
     Principal {
-        name: account.name.to_string(),
+        name: account.name.name().to_owned(),
+        tenant: account.name.tenant().to_string(),
         roles: account.roles.clone(),
+        system_roles: account.system_roles.clone(),
         groups: account.groups.clone(),
         allowed_tools: account.tools.allowed.clone(),
         denied_tools: account.tools.denied.clone(),

@@ -3,7 +3,7 @@
 use call_outcome::Violation;
 use contracts::tavern::{access::v1::Permission, common::v1::ErrorReason};
 use core_types::Principal;
-use documents::change::request_id_reused;
+use documents::change::{request_id_reused, shared_document};
 use grpc_kit::Failure;
 use run_events::store_failure;
 use tonic::{Code, Status};
@@ -104,6 +104,7 @@ pub(super) fn of_change(error: ChangeError, resource: &Resource<'_>, change: &Ch
     match error {
         ChangeError::Invalid(violations) => invalid(&violations, resource.field()),
         ChangeError::NotFound => resource.not_found().into_status(),
+        ChangeError::IsShared => shared_document(resource.field()).into_status(),
         ChangeError::NotOwned(origin) => {
             let message = format!(
                 "the tool is of origin {origin}; only tools added by PutTool can be replaced or deleted"

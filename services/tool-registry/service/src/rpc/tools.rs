@@ -6,9 +6,10 @@ use contracts::tavern::registry::v1::{
     PutToolResponse, ValidateCallRequest, ValidateCallResponse,
 };
 use grpc_kit::{CallContext, Failure};
-use run_events::request_hash;
+use run_events::{request_hash, store_failure};
 use serde_json::Value;
 use tonic::Status;
+use tool_domain::tool::Tool;
 
 use super::{
     convert,
@@ -16,7 +17,11 @@ use super::{
     refusal::{self, Resource, check_request_id},
 };
 use crate::{
-    runner::agents::{Agents, AgentsAbove, Unknown},
+    identities::Identities,
+    runner::{
+        agents::{Agents, AgentsAbove, Unknown},
+        rights,
+    },
     tools::{Change, Missing, Tools},
 };
 
@@ -33,12 +38,15 @@ pub(super) async fn put(
         validate_only: request.validate_only,
     };
     check_request_id(&change.request_id)?;
-    let put = tools.put_tool(&request.definition_json, &change).await;
+    let put = tools.put_tool(context.tenant(), &request.definition_json, &change);
+    let put = put.await;
     let put = put.map_err(|error| refusal::of_change(error, &Resource::Definition, &change))?;
     let mut tool = convert::tool_to_proto(&put.tool);
     let case_twin = put.case_twin.as_ref().map(convert::diagnostic_to_proto);
     tool.diagnostics.extend(case_twin);
-    let findings = tools.findings(put.tool.definition()).await;
+    let findings = tools
+        .findings(context.tenant(), put.tool.definition())
+        .await;
     let findings = findings.iter().map(convert::diagnostic_to_proto);
     tool.diagnostics.extend(findings);
     Ok(PutToolResponse {
@@ -60,7 +68,9 @@ pub(super) async fn delete(
         validate_only: false,
     };
     check_request_id(&change.request_id)?;
-    let deleted = tools.delete_tool(&request.tool_id, &change).await;
+    let deleted = tools
+        .delete_tool(context.tenant(), &request.tool_id, &change)
+        .await;
     let replayed = deleted.map_err(|error| {
         let resource = Resource::Tool(&request.tool_id);
         refusal::of_change(error, &resource, &change)
@@ -69,8 +79,12 @@ pub(super) async fn delete(
 }
 
 /// Returns one tool.
-pub(super) async fn get(tools: &Tools, request: GetToolRequest) -> Result<GetToolResponse, Status> {
-    let tool = tools.find(&request.tool_id).await;
+pub(super) async fn get(
+    tools: &Tools,
+    context: &CallContext,
+    request: GetToolRequest,
+) -> Result<GetToolResponse, Status> {
+    let tool = tools.find(context.tenant(), &request.tool_id).await;
     let tool = tool.map_err(|missing| refusal::tool_not_found(missing, &request.tool_id))?;
     Ok(GetToolResponse {
         tool: Some(convert::tool_to_proto(&tool)),
@@ -80,7 +94,7 @@ pub(super) async fn get(tools: &Tools, request: GetToolRequest) -> Result<GetToo
 /// Returns the tools with the given ids.
 pub(super) async fn batch_get(
     tools: &Tools,
-    agents: &Agents,
+    (agents, identities): (&Agents, &Identities),
     context: &CallContext,
     request: BatchGetToolsRequest,
 ) -> Result<BatchGetToolsResponse, Status> {
@@ -89,16 +103,22 @@ pub(super) async fn batch_get(
         false => Ok(AgentsAbove::default()),
     };
     let above = above.map_err(Unknown::into_status)?;
-    let catalogue = tools.catalogue();
+    let of_caller = || identities.rights(context.principal());
+    let rights = request.permitted_only.then(of_caller);
+    let catalogue = tools.catalogue(context.tenant()).await;
+    let catalogue = catalogue.map_err(|error| store_failure(&error))?;
+    let is_hidden = |tool: &Tool| {
+        let agent = above.nearest();
+        agent.is_some_and(|agent| !agent.has(tool.id(), &catalogue))
+            || rights
+                .as_ref()
+                .is_some_and(|rights| !rights::permit(rights, tool))
+    };
     let mut response = BatchGetToolsResponse::default();
     for id in request.tool_ids {
-        match tools.find(&id).await {
-            Ok(tool) => match above.nearest() {
-                Some(agent) if !agent.has(tool.id(), &catalogue) => {
-                    response.hidden_tool_ids.push(id)
-                }
-                _ => response.tools.push(convert::tool_to_proto(&tool)),
-            },
+        match tools.find(context.tenant(), &id).await {
+            Ok(tool) if is_hidden(&tool) => response.hidden_tool_ids.push(id),
+            Ok(tool) => response.tools.push(convert::tool_to_proto(&tool)),
             Err(Missing::Unavailable(status)) => return Err(refusal::unavailable(&status)),
             Err(missing) => {
                 let reason = missing.into_failure(&id).message.clone();
@@ -113,11 +133,12 @@ pub(super) async fn batch_get(
 /// Lists tools.
 pub(super) async fn list(
     tools: &Tools,
+    context: &CallContext,
     request: ListToolsRequest,
 ) -> Result<ListToolsResponse, Status> {
-    let all = tools.list().await?;
+    let all = tools.list(context.tenant()).await?;
     let (page, next_page_token) = page_after(
-        "ListTools",
+        &grpc_kit::list_of(context, "ListTools"),
         &request.page_token,
         request.page_size,
         &all,
@@ -135,12 +156,13 @@ pub(super) async fn list(
 /// Checks a call.
 pub(super) async fn validate(
     tools: &Tools,
+    context: &CallContext,
     request: ValidateCallRequest,
 ) -> Result<ValidateCallResponse, Status> {
     let mut failure = Failure::invalid_fields();
     let arguments = arguments(&request.arguments_json, &mut failure);
     failure.refuse_if_any()?;
-    let tool = tools.find(&request.tool_id).await;
+    let tool = tools.find(context.tenant(), &request.tool_id).await;
     let tool = tool.map_err(|missing| refusal::tool_not_found(missing, &request.tool_id))?;
     Ok(match tool.check(&arguments) {
         Ok(checked) => ValidateCallResponse {

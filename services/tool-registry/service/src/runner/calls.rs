@@ -25,7 +25,7 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{CallGrant, ErrorReason, PendingWork};
-use core_types::{CallPath, Clock, ConversationId, Durability, EffectId, Principal};
+use core_types::{CallPath, Clock, ConversationId, Durability, EffectId, Principal, Tenant};
 use futures::FutureExt;
 use grpc_kit::{CallContext, Failure};
 use run_client::{pending_run, policy::RUN_GRACE};
@@ -45,7 +45,7 @@ use crate::{
     dispatch::Dispatcher,
     identities::Identities,
     in_flight::InFlightCall,
-    ledger::{self, Entry, Ledger, LedgerEntry},
+    ledger::{self, Effect, Entry, Ledger, LedgerEntry},
     runner::agents::Agents,
     tools::Tools,
 };
@@ -108,6 +108,12 @@ pub struct Call {
 }
 
 impl Call {
+    /// Returns the name of its effect when it is made for the caller of a context.
+    fn effect(&self, context: &CallContext) -> Option<Effect> {
+        let id = self.effect_id.clone();
+        id.map(|id| Effect::of(context.principal(), id))
+    }
+
     /// Returns the digest by which a repeat with another body, or by another principal, is known.
     fn body(&self, principal: &Principal) -> Hash {
         self.body.unwrap_or_else(|| {
@@ -127,7 +133,7 @@ pub struct CallHandle {
     /// Ends the call with its caller, if it has no effect id.
     ends_with_caller: Option<DropGuard>,
     /// The effect, if a run made the call, which waits for the decision where the call is in doubt.
-    awaits_decision: Option<EffectId>,
+    awaits_decision: Option<Effect>,
     /// The context of its caller, for the events of runs below it.
     context: CallContext,
 }
@@ -152,10 +158,10 @@ struct Inner {
     limits: CallLimits,
     /// Effects in flight in this process. Locked to look one up or to add one, never across an
     /// await.
-    in_flight_calls: Mutex<HashMap<EffectId, Arc<InFlightCall>>>,
+    in_flight_calls: Mutex<HashMap<Effect, Arc<InFlightCall>>>,
     /// The effects in doubt for whose decision followers wait, each with the sender that wakes them
     /// and the runs above the call. Locked for a look-up or a change, never across an await.
-    undecided: Mutex<HashMap<EffectId, (tokio::sync::watch::Sender<bool>, CallPath)>>,
+    undecided: Mutex<HashMap<Effect, (tokio::sync::watch::Sender<bool>, CallPath)>>,
     tasks: TaskTracker,
     /// The number of tasks that have ended their calls and wait for the ledger.
     recording: AtomicUsize,
@@ -205,12 +211,12 @@ impl Calls {
     pub fn join(&self, call: Call, context: CallContext) -> Result<CallHandle, Status> {
         let body = call.body(context.principal());
         let index = call.index;
-        let effect_id = call.effect_id.clone();
+        let effect = call.effect(&context);
         let is_of_run = !call.detached && !context.path().steps().is_empty();
-        let awaits_decision = effect_id.clone().filter(|_| is_of_run);
+        let awaits_decision = effect.clone().filter(|_| is_of_run);
         let in_flight = {
             let mut in_flight_calls = self.inner.in_flight_calls();
-            if let Some(effect) = &effect_id
+            if let Some(effect) = &effect
                 && let Some(in_flight) = in_flight_calls.get(effect)
             {
                 if in_flight.body() != body {
@@ -227,7 +233,7 @@ impl Calls {
                 });
             }
             self.inner.check_room()?;
-            let named = effect_id
+            let named = effect
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string);
             let clock = Arc::clone(&self.inner.clock);
@@ -235,16 +241,16 @@ impl Calls {
                 call.tool.clone(),
                 named,
                 body,
-                context.path().clone(),
+                &context,
                 clock,
             ));
-            if let Some(effect) = &effect_id {
+            if let Some(effect) = &effect {
                 in_flight_calls.insert(effect.clone(), Arc::clone(&in_flight));
             }
             in_flight
         };
         self.spawn(call, &in_flight, context.clone());
-        let ends_with_caller = effect_id
+        let ends_with_caller = effect
             .is_none()
             .then(|| in_flight.cancel_token().clone().drop_guard());
         Ok(CallHandle {
@@ -258,8 +264,8 @@ impl Calls {
     }
 
     /// Returns whether calls of a tool may be in flight together with others, as it declares.
-    pub async fn may_run_beside_others(&self, tool: &str) -> bool {
-        let found = self.inner.tools.find(tool).await;
+    pub async fn may_run_beside_others(&self, tenant: Tenant, tool: &str) -> bool {
+        let found = self.inner.tools.find(tenant, tool).await;
         found.is_ok_and(|tool| tool.flags().parallel_safe)
     }
 
@@ -270,13 +276,15 @@ impl Calls {
     /// A status when the ledger cannot be read.
     pub async fn cancel(
         &self,
+        context: &CallContext,
         effect: &EffectId,
         reason: &str,
     ) -> Result<Option<Vec<PendingWork>>, Status> {
-        if !self.inner.in_flight_calls().contains_key(effect) {
-            match self.find(effect).await? {
+        let effect = &Effect::of(context.principal(), effect.clone());
+        if self.inner.seen_in_flight(effect, context).is_none() {
+            match self.inner.ledger.find(context, effect).await? {
                 // The call may have come meanwhile.
-                LedgerEntry::Absent if !self.inner.in_flight_calls().contains_key(effect) => {
+                LedgerEntry::Absent if self.inner.seen_in_flight(effect, context).is_none() => {
                     return Ok(None);
                 }
                 LedgerEntry::InFlight(open) => self.take_up_run(&open).await?,
@@ -287,10 +295,28 @@ impl Calls {
         self.inner.cancel(effect, reason).await.map(Some)
     }
 
+    /// Cancels every call of a tenant that is in flight and has an effect id; others end with their callers.
+    pub(crate) fn cancel_of(&self, tenant: Tenant, reason: &str) {
+        let in_flight_calls = self.inner.in_flight_calls();
+        let own = in_flight_calls.iter();
+        let own = own.filter(|(effect, _)| effect.tenant() == tenant);
+        own.for_each(|(_, in_flight)| in_flight.cancel(reason));
+    }
+
+    /// Returns the number of calls of a tenant in flight that have an effect id.
+    pub(crate) fn count_of(&self, tenant: Tenant) -> u64 {
+        let in_flight_calls = self.inner.in_flight_calls();
+        let own = in_flight_calls
+            .keys()
+            .filter(|effect| effect.tenant() == tenant);
+        own.count() as u64
+    }
+
     /// Dispatches a call of a run again that a crash cut off and whose owner has not asked for it since. This
     /// finds its run, which may not have been noted yet, so that the cancel reaches it and the call settles.
     async fn take_up_run(&self, open: &Entry) -> Result<(), Status> {
-        let tool = self.inner.tools.find(&open.record.tool_id).await;
+        let tenant = open.record.principal.tenant();
+        let tool = self.inner.tools.find(tenant, &open.record.tool_id).await;
         if open.record.is_run && tool.is_ok_and(|tool| tool.may_repeat()) {
             let call = call_of(open, open.record.attempt)?;
             drop(self.join(call, caller_of(open))?);
@@ -325,7 +351,7 @@ impl Calls {
         let (inner, in_flight) = (Arc::clone(&self.inner), Arc::clone(in_flight));
         let tracker = self.inner.tasks.clone();
         let task = async move {
-            let effect = call.effect_id.clone();
+            let effect = call.effect(&context);
             // The guard ends the call even if the task panics, so that no caller waits forever.
             let guard = InFlightGuard {
                 inner: Arc::clone(&inner),
@@ -347,7 +373,7 @@ impl Calls {
 struct InFlightGuard {
     inner: Arc<Inner>,
     in_flight: Arc<InFlightCall>,
-    effect: Option<EffectId>,
+    effect: Option<Effect>,
 }
 
 impl Drop for InFlightGuard {
@@ -362,7 +388,13 @@ impl Drop for InFlightGuard {
 }
 
 impl Inner {
-    fn in_flight_calls(&self) -> std::sync::MutexGuard<'_, HashMap<EffectId, Arc<InFlightCall>>> {
+    /// Returns a call in flight that a caller can see.
+    fn seen_in_flight(&self, effect: &Effect, context: &CallContext) -> Option<Arc<InFlightCall>> {
+        let found = self.in_flight_calls().get(effect).cloned();
+        found.filter(|in_flight| context.sees(in_flight.owner()))
+    }
+
+    fn in_flight_calls(&self) -> std::sync::MutexGuard<'_, HashMap<Effect, Arc<InFlightCall>>> {
         self.in_flight_calls
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -370,7 +402,7 @@ impl Inner {
 
     fn undecided(
         &self,
-    ) -> std::sync::MutexGuard<'_, HashMap<EffectId, (tokio::sync::watch::Sender<bool>, CallPath)>>
+    ) -> std::sync::MutexGuard<'_, HashMap<Effect, (tokio::sync::watch::Sender<bool>, CallPath)>>
     {
         self.undecided
             .lock()
@@ -389,7 +421,7 @@ impl Inner {
     }
 
     /// Cancels an effect and waits until it has ended. Returns the work that continues.
-    async fn cancel(&self, effect: &EffectId, reason: &str) -> Result<Vec<PendingWork>, Status> {
+    async fn cancel(&self, effect: &Effect, reason: &str) -> Result<Vec<PendingWork>, Status> {
         let in_flight = self.in_flight_calls().get(effect).cloned();
         let Some(in_flight) = in_flight else {
             return self.cancel_unattended(effect, reason).await;
@@ -405,7 +437,7 @@ impl Inner {
     /// Cancels an effect that no task of this process executes: the tool of its run is gone.
     async fn cancel_unattended(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         reason: &str,
     ) -> Result<Vec<PendingWork>, Status> {
         let past = self

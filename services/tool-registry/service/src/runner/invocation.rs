@@ -84,7 +84,7 @@ impl Invocation {
         // The failure without leave to continue, after which no call is started any more.
         let failed = Mutex::new(None);
         while !rest.is_empty() {
-            let (together, after) = rest.split_at(self.neighbours(rest).await);
+            let (together, after) = rest.split_at(self.neighbours(rest, control).await);
             rest = after;
             self.together(together, &failed, control).await?;
         }
@@ -92,9 +92,11 @@ impl Invocation {
     }
 
     /// Returns the number of next calls that may be in flight together; at least one.
-    async fn neighbours(&self, rest: &[ToolCall]) -> usize {
+    async fn neighbours(&self, rest: &[ToolCall], control: &RunControl) -> usize {
+        let tenant = control.call_context().tenant();
         for (count, call) in rest.iter().enumerate() {
-            if !call.problems.is_empty() || !self.calls.may_run_beside_others(&call.tool_id).await {
+            let beside = self.calls.may_run_beside_others(tenant, &call.tool_id);
+            if !call.problems.is_empty() || !beside.await {
                 return count.max(1);
             }
         }

@@ -1,6 +1,7 @@
 //! Retention of entries of the ledger and of approvals: they are deleted after the runs that made
 //! the calls, once they are old.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,8 +10,8 @@ use contracts::tavern::{
     agent::v1::{GetConversationRequest, conversation_service_client::ConversationServiceClient},
     common::v1::{CallStatus, ErrorReason},
 };
-use core_types::{RunId, Timestamp};
-use grpc_kit::Outbound;
+use core_types::{RunId, Tenant, Timestamp};
+use grpc_kit::{CallContext, Transport};
 use run_events::{
     Neighbours, RetentionSettings, Runs,
     retention::{RunCache, RunsOnly, SweepTarget, Sweeper},
@@ -32,8 +33,8 @@ pub(crate) struct LedgerRetention {
     settings: RetentionSettings,
     /// The owners of runs.
     neighbours: Neighbours,
-    /// The conversations for which decisions stand.
-    conversations: ConversationServiceClient<Outbound>,
+    /// The service that has the conversations for which decisions stand.
+    agent: Transport,
     /// Whether runs that made calls were there in this pass.
     runs: RunCache,
     /// The place at which the next pass over the approvals continues: time of creation and id. Locked for a look
@@ -48,7 +49,7 @@ pub(crate) fn begin(
     runs: &Runs,
     calls: (&Ledger, &Approvals),
     neighbours: Neighbours,
-    conversations: ConversationServiceClient<Outbound>,
+    agent: Transport,
 ) {
     let name = "tool-registry.runs.db";
     runs.retain(name, settings, neighbours.clone(), Arc::new(RunsOnly));
@@ -61,7 +62,7 @@ pub(crate) fn begin(
         approvals: approvals.clone(),
         settings,
         neighbours,
-        conversations,
+        agent,
         runs: RunCache::default(),
         after: Mutex::default(),
     };
@@ -105,7 +106,8 @@ impl SweepTarget for LedgerRetention {
 }
 
 impl LedgerRetention {
-    /// Deletes old approvals whose run and entry are gone. Returns the bytes that went back to the file system.
+    /// Deletes old approvals of all tenants whose run and entry are gone. Returns the bytes that went back to the file
+    /// system.
     async fn sweep_approvals(&self, now: Timestamp) -> Result<u64, Status> {
         let periods = self.settings.succeeded().zip(self.settings.failed());
         let Some((succeeded, failed)) = periods else {
@@ -126,22 +128,21 @@ impl LedgerRetention {
                 .await
                 .map_err(store_failed)?;
             let next = page.last().map(|(last, _)| (last.created, last.id.clone()));
-            let mut leaving = Vec::new();
+            let mut leaving: BTreeMap<Tenant, Vec<String>> = BTreeMap::new();
             for (ended, remembered_for) in page {
+                let tenant = ended.principal.tenant();
                 // The entry last: it takes a look-up for each attempt.
                 let stays = self.has_run(&ended.run_id).await?
-                    || self.has_conversation(&remembered_for).await?
-                    || self.ledger.has_entry(&ended.effect_id).await?;
+                    || self.has_conversation(tenant, &remembered_for).await?
+                    || self.ledger.has_entry(tenant, &ended.effect_id).await?;
                 match stays {
                     true => kept += 1,
-                    false => leaving.push(ended.id),
+                    false => leaving.entry(tenant).or_default().push(ended.id),
                 }
             }
-            if !leaving.is_empty() {
-                self.approvals
-                    .delete(&leaving)
-                    .await
-                    .map_err(store_failed)?;
+            for (tenant, leaving) in leaving {
+                let deleted = self.approvals.delete(tenant, &leaving).await;
+                deleted.map_err(store_failed)?;
             }
             let is_last = next.is_none();
             *self.after() = next.unwrap_or_default();
@@ -154,15 +155,21 @@ impl LedgerRetention {
         returned.await.map_err(store_failed)
     }
 
-    /// Whether a conversation is there still; the empty id names none.
-    async fn has_conversation(&self, conversation_id: &str) -> Result<bool, Status> {
+    /// Whether a conversation of a tenant is there still; the empty id names none.
+    async fn has_conversation(
+        &self,
+        tenant: Tenant,
+        conversation_id: &str,
+    ) -> Result<bool, Status> {
         if conversation_id.is_empty() {
             return Ok(false);
         }
         let request = GetConversationRequest {
             conversation_id: conversation_id.to_owned(),
         };
-        match self.conversations.clone().get_conversation(request).await {
+        let context = CallContext::of_tenant(tenant);
+        let mut conversations = ConversationServiceClient::new(self.agent.with(&context));
+        match conversations.get_conversation(request).await {
             Ok(_) => Ok(true),
             Err(status) if grpc_kit::reason(&status) == Some(ErrorReason::ConversationNotFound) => {
                 Ok(false)

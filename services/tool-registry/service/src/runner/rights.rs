@@ -55,6 +55,11 @@ pub fn check(identities: &Identities, principal: &Principal, tool: &Tool) -> Res
     })
 }
 
+/// Whether the principal with `rights` may call a tool now.
+pub fn permit(rights: &Rights, tool: &Tool) -> bool {
+    judge(rights, tool).is_ok()
+}
+
 /// Explains whether a principal may call a tool now.
 pub fn explain(rights: &Rights, principal: &Principal, tool: &Tool) -> LayerVerdict {
     if rights.is_open() {

@@ -1,6 +1,10 @@
 //! Approvals.
 
+#[cfg(test)]
+mod tests;
+
 use async_trait::async_trait;
+use core_types::Tenant;
 use sql_store::SqliteDatabase;
 use sqlx::{Row, sqlite::SqliteRow};
 use tool_domain::approval::{Approval, State};
@@ -32,27 +36,28 @@ const COLUMNS: &str = "SELECT document_json, call_json FROM approvals";
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
 #[async_trait]
 pub(crate) trait ApprovalStore: Send + Sync {
-    /// Saves a new approval, or its new state.
+    /// Saves a new approval of the tenant of its principal, or its new state.
     async fn put(&self, approval: &Approval, call_json: &str) -> Result<(), StoreError>;
 
     /// Returns an approval.
-    async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError>;
+    async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<Stored>, StoreError>;
 
     /// Returns the approval of an effect that counts.
-    async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError>;
+    async fn of_effect(&self, tenant: Tenant, effect: &str) -> Result<Option<Stored>, StoreError>;
 
-    /// Returns those whose call no owner asks for: it ended with its caller, or is to be started again.
+    /// Returns those of all tenants whose call no owner asks for: it ended with its caller, or is to be started again.
     async fn unattended(&self) -> Result<Vec<Stored>, StoreError>;
 
     /// Forgets the call that an approval starts again.
-    async fn forget_call(&self, id: &str) -> Result<(), StoreError>;
+    async fn forget_call(&self, tenant: Tenant, id: &str) -> Result<(), StoreError>;
 
-    /// Returns the number of pending approvals.
-    async fn pending(&self) -> Result<i64, StoreError>;
+    /// Returns the number of pending approvals of a tenant.
+    async fn pending(&self, tenant: Tenant) -> Result<i64, StoreError>;
 
-    /// Returns at most `limit` approvals, the newest first, after a place.
+    /// Returns at most `limit` approvals of a tenant, the newest first, after a place.
     async fn list(
         &self,
+        tenant: Tenant,
         filter: &ApprovalFilter,
         after: Option<(i64, &str)>,
         limit: usize,
@@ -61,6 +66,7 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Lets an approval stand for later calls of a conversation with a digest.
     async fn remember(
         &self,
+        tenant: Tenant,
         conversation: &str,
         digest: &str,
         approval: &str,
@@ -69,12 +75,13 @@ pub(crate) trait ApprovalStore: Send + Sync {
     /// Returns the approval that stands for later calls.
     async fn remembered(
         &self,
+        tenant: Tenant,
         conversation: &str,
         digest: &str,
     ) -> Result<Option<String>, StoreError>;
 
-    /// Returns at most `limit` approvals that ended before a time, in nanoseconds since 1970, the oldest first,
-    /// after a time of creation and an id, each with the conversation for whose later calls it stands; empty if
+    /// Returns at most `limit` approvals of all tenants that ended before a time, in nanoseconds since 1970, the oldest
+    /// first, after a time of creation and an id, each with the conversation for whose later calls it stands; empty if
     /// for none. Those whose call has yet to be started again are not among them.
     async fn ended_before(
         &self,
@@ -83,11 +90,15 @@ pub(crate) trait ApprovalStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<(Approval, String)>, StoreError>;
 
-    /// Returns at most `limit` approvals that wait although their time passed before `now`.
-    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError>;
+    /// Returns at most `limit` approvals of all tenants that wait although their time passed before `now`.
+    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<Stored>, StoreError>;
 
-    /// Deletes approvals, and the permissions that they give later calls.
-    async fn delete(&self, ids: &[String]) -> Result<(), StoreError>;
+    /// Deletes approvals of a tenant, and the permissions that they give later calls.
+    async fn delete(&self, tenant: Tenant, ids: &[String]) -> Result<(), StoreError>;
+
+    /// Deletes at most `limit` approvals and remembered decisions each of a tenant that is being removed. Returns the
+    /// number of those that are left.
+    async fn remove_of(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError>;
 
     /// Returns free pages to the file system in one step. Returns the number of bytes.
     async fn reclaim(&self) -> Result<u64, StoreError>;
@@ -112,7 +123,8 @@ impl ApprovalStore for SqliteApprovals {
         let document = serde_json::to_string(approval).expect("an approval has text keys only");
         let statement = sqlx::query(
             "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, created, \
-             expires, document_json, call_json, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+             expires, document_json, call_json, ended, tenant) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
              ON CONFLICT (approval_id) DO UPDATE SET state = excluded.state, ended = excluded.ended, \
              document_json = excluded.document_json",
         );
@@ -127,22 +139,26 @@ impl ApprovalStore for SqliteApprovals {
             .bind(document)
             .bind(call_json)
             .bind(approval.ended)
+            .bind(approval.principal.tenant().as_str())
             .execute(self.database.writer())
             .await?;
         Ok(())
     }
 
-    async fn get(&self, id: &str) -> Result<Option<Stored>, StoreError> {
-        let statement = format!("{COLUMNS} WHERE approval_id = ?1");
-        let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id);
+    async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<Stored>, StoreError> {
+        let statement = format!("{COLUMNS} WHERE tenant = ?1 AND approval_id = ?2");
+        let row = sqlx::query(sqlx::AssertSqlSafe(statement));
+        let row = row.bind(tenant.as_str()).bind(id);
         let row = row.fetch_optional(self.database.reader()).await?;
         row.map(|row| read(&row)).transpose()
     }
 
-    async fn of_effect(&self, effect: &str) -> Result<Option<Stored>, StoreError> {
-        let statement =
-            format!("{COLUMNS} WHERE effect_id = ?1 AND effect_id <> '' AND state <> 5");
-        let row = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(effect);
+    async fn of_effect(&self, tenant: Tenant, effect: &str) -> Result<Option<Stored>, StoreError> {
+        let statement = format!(
+            "{COLUMNS} WHERE tenant = ?1 AND effect_id = ?2 AND effect_id <> '' AND state <> 5"
+        );
+        let row = sqlx::query(sqlx::AssertSqlSafe(statement));
+        let row = row.bind(tenant.as_str()).bind(effect);
         let row = row.fetch_optional(self.database.reader()).await?;
         row.map(|row| read(&row)).transpose()
     }
@@ -156,26 +172,30 @@ impl ApprovalStore for SqliteApprovals {
         rows.iter().map(read).collect()
     }
 
-    async fn forget_call(&self, id: &str) -> Result<(), StoreError> {
-        let statement = sqlx::query("UPDATE approvals SET call_json = '' WHERE approval_id = ?1");
-        statement.bind(id).execute(self.database.writer()).await?;
+    async fn forget_call(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
+        let statement =
+            "UPDATE approvals SET call_json = '' WHERE tenant = ?1 AND approval_id = ?2";
+        let statement = sqlx::query(statement).bind(tenant.as_str()).bind(id);
+        statement.execute(self.database.writer()).await?;
         Ok(())
     }
 
-    async fn pending(&self) -> Result<i64, StoreError> {
-        let count = sqlx::query_scalar("SELECT count(*) FROM approvals WHERE state = 1");
+    async fn pending(&self, tenant: Tenant) -> Result<i64, StoreError> {
+        let count = "SELECT count(*) FROM approvals WHERE tenant = ?1 AND state = 1";
+        let count = sqlx::query_scalar(count).bind(tenant.as_str());
         Ok(count.fetch_one(self.database.reader()).await?)
     }
 
     async fn list(
         &self,
+        tenant: Tenant,
         filter: &ApprovalFilter,
         after: Option<(i64, &str)>,
         limit: usize,
     ) -> Result<Vec<Stored>, StoreError> {
         let statement = format!(
             "{COLUMNS} WHERE (?1 = 0 OR state = ?1) AND (?2 = '' OR conversation_id = ?2) \
-             AND (?3 = '' OR run_id = ?3) AND (created, approval_id) < (?4, ?5) \
+             AND (?3 = '' OR run_id = ?3) AND tenant = ?7 AND (created, approval_id) < (?4, ?5) \
              ORDER BY created DESC, approval_id DESC LIMIT ?6"
         );
         let (created, id) = after.unwrap_or((i64::MAX, ""));
@@ -186,6 +206,7 @@ impl ApprovalStore for SqliteApprovals {
             .bind(created)
             .bind(id)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(tenant.as_str())
             .fetch_all(self.database.reader())
             .await?;
         rows.iter().map(read).collect()
@@ -193,28 +214,33 @@ impl ApprovalStore for SqliteApprovals {
 
     async fn remember(
         &self,
+        tenant: Tenant,
         conversation: &str,
         digest: &str,
         approval: &str,
     ) -> Result<(), StoreError> {
         let statement = sqlx::query(
-            "INSERT INTO remembered_approvals (conversation_id, digest, approval_id) \
-             VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            "INSERT INTO remembered_approvals (tenant, conversation_id, digest, approval_id) \
+             VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
         );
-        let statement = statement.bind(conversation).bind(digest).bind(approval);
+        let statement = statement.bind(tenant.as_str()).bind(conversation);
+        let statement = statement.bind(digest).bind(approval);
         statement.execute(self.database.writer()).await?;
         Ok(())
     }
 
     async fn remembered(
         &self,
+        tenant: Tenant,
         conversation: &str,
         digest: &str,
     ) -> Result<Option<String>, StoreError> {
         let statement = sqlx::query_scalar(
-            "SELECT approval_id FROM remembered_approvals WHERE conversation_id = ?1 AND digest = ?2",
+            "SELECT approval_id FROM remembered_approvals \
+             WHERE tenant = ?1 AND conversation_id = ?2 AND digest = ?3",
         );
-        let statement = statement.bind(conversation).bind(digest);
+        let statement = statement.bind(tenant.as_str()).bind(conversation);
+        let statement = statement.bind(digest);
         Ok(statement.fetch_optional(self.database.reader()).await?)
     }
 
@@ -226,7 +252,7 @@ impl ApprovalStore for SqliteApprovals {
     ) -> Result<Vec<(Approval, String)>, StoreError> {
         let rows = sqlx::query(
             "SELECT document_json, call_json, coalesce((SELECT r.conversation_id \
-             FROM remembered_approvals r WHERE r.approval_id = a.approval_id), '') \
+             FROM remembered_approvals r WHERE r.tenant = a.tenant AND r.approval_id = a.approval_id), '') \
              FROM approvals a WHERE (created, approval_id) > (?1, ?2) AND created < ?3 AND ended < ?3 \
              AND NOT (state = 2 AND call_json <> '') ORDER BY created, approval_id LIMIT ?4",
         );
@@ -243,30 +269,54 @@ impl ApprovalStore for SqliteApprovals {
         ended.collect()
     }
 
-    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<String>, StoreError> {
-        let rows = sqlx::query_scalar(
-            "SELECT approval_id FROM approvals WHERE state = 1 AND expires <= ?1 LIMIT ?2",
-        );
+    async fn overdue(&self, now: i64, limit: usize) -> Result<Vec<Stored>, StoreError> {
+        let statement = format!("{COLUMNS} WHERE state = 1 AND expires <= ?1 LIMIT ?2");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(statement));
         let rows = rows
             .bind(now)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        Ok(rows.fetch_all(self.database.reader()).await?)
+        let rows = rows.fetch_all(self.database.reader()).await?;
+        rows.iter().map(read).collect()
     }
 
-    async fn delete(&self, ids: &[String]) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: Tenant, ids: &[String]) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         for id in ids {
             for statement in [
-                "DELETE FROM remembered_approvals WHERE approval_id = ?1",
-                "DELETE FROM approvals WHERE approval_id = ?1",
+                "DELETE FROM remembered_approvals WHERE tenant = ?1 AND approval_id = ?2",
+                "DELETE FROM approvals WHERE tenant = ?1 AND approval_id = ?2",
             ] {
                 sqlx::query(statement)
+                    .bind(tenant.as_str())
                     .bind(id)
                     .execute(&mut *transaction)
                     .await?;
             }
         }
         Ok(transaction.commit().await?)
+    }
+
+    async fn remove_of(&self, tenant: Tenant, limit: u32) -> Result<u64, StoreError> {
+        let mut transaction = self.database.begin_write().await?;
+        for statement in [
+            "DELETE FROM remembered_approvals WHERE tenant = ?1 AND (conversation_id, digest) IN (SELECT \
+             conversation_id, digest FROM remembered_approvals WHERE tenant = ?1 LIMIT ?2)",
+            "DELETE FROM approvals WHERE tenant = ?1 AND approval_id IN (SELECT approval_id FROM approvals \
+             WHERE tenant = ?1 LIMIT ?2)",
+        ] {
+            let statement = sqlx::query(statement).bind(tenant.as_str()).bind(limit);
+            statement.execute(&mut *transaction).await?;
+        }
+        let left = sqlx::query_scalar(
+            "SELECT (SELECT count(*) FROM remembered_approvals WHERE tenant = ?1) \
+             + (SELECT count(*) FROM approvals WHERE tenant = ?1)",
+        );
+        let left: i64 = left
+            .bind(tenant.as_str())
+            .fetch_one(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(u64::try_from(left).unwrap_or_default())
     }
 
     async fn reclaim(&self) -> Result<u64, StoreError> {

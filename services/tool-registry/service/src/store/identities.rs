@@ -22,29 +22,31 @@ pub(crate) trait IdentityStore: Send + Sync {
     /// Saves principals in one step: new ones, and the new state of others. `heir` is the principal of the
     /// first key; `None` leaves it.
     async fn save(&self, accounts: &[Account], heir: Option<&Principal>) -> Result<(), StoreError>;
+
+    /// Removes every principal of a tenant.
+    async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError>;
 }
 
 /// Principals on SQLite.
 #[derive(Clone)]
 pub(crate) struct SqliteIdentities {
     database: SqliteDatabase,
-    tenant: Tenant,
 }
 
 impl SqliteIdentities {
     /// Takes an open database with the migrations of the service applied.
     pub(crate) fn new(database: SqliteDatabase) -> Self {
-        Self {
-            database,
-            tenant: Tenant::DEFAULT,
-        }
+        Self { database }
     }
 }
+
+/// The row of the state of identities, which the installation has once.
+const INSTALLATION: &str = "default";
 
 #[async_trait]
 impl IdentityStore for SqliteIdentities {
     async fn load(&self, fresh: SealingKey) -> Result<(Accounts, SealingKey), StoreError> {
-        let tenant = self.tenant.as_str();
+        let tenant = INSTALLATION;
         let made = sqlx::query(
             "INSERT INTO identity (tenant, sealing_key) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
         );
@@ -59,8 +61,8 @@ impl IdentityStore for SqliteIdentities {
         let heir = heir.map(|name| Principal::new(&name)).transpose();
         let heir = heir.map_err(|_| damaged("identity", "heir"))?;
 
-        let rows = sqlx::query_scalar("SELECT account_json FROM principal WHERE tenant = ?1");
-        let rows: Vec<String> = rows.bind(tenant).fetch_all(self.database.reader()).await?;
+        let rows = sqlx::query_scalar("SELECT account_json FROM principal ORDER BY tenant, name");
+        let rows: Vec<String> = rows.fetch_all(self.database.reader()).await?;
         let accounts = rows.iter().map(|json| serde_json::from_str(json));
         let accounts: Result<Vec<Account>, _> = accounts.collect();
         let accounts = accounts.map_err(|_| damaged("principal", "account_json"))?;
@@ -75,17 +77,25 @@ impl IdentityStore for SqliteIdentities {
                 "INSERT INTO principal (tenant, name, account_json) VALUES (?1, ?2, ?3) \
                  ON CONFLICT (tenant, name) DO UPDATE SET account_json = excluded.account_json",
             );
-            let statement = statement.bind(self.tenant.as_str());
-            let statement = statement.bind(account.name.as_str()).bind(json);
+            let tenant = account.name.tenant();
+            let statement = statement.bind(tenant.as_str().to_owned());
+            let statement = statement.bind(account.name.name()).bind(json);
             statement.execute(&mut *transaction).await?;
         }
         if let Some(heir) = heir {
             let statement =
                 sqlx::query("UPDATE identity SET heir = coalesce(heir, ?2) WHERE tenant = ?1");
-            let statement = statement.bind(self.tenant.as_str()).bind(heir.as_str());
+            let statement = statement.bind(INSTALLATION).bind(heir.as_str());
             statement.execute(&mut *transaction).await?;
         }
         Ok(transaction.commit().await?)
+    }
+
+    async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError> {
+        let statement = sqlx::query("DELETE FROM principal WHERE tenant = ?1");
+        let statement = statement.bind(tenant.as_str());
+        statement.execute(self.database.writer()).await?;
+        Ok(())
     }
 }
 

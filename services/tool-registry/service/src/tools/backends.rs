@@ -2,22 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use core_types::Tenant;
 
 use super::{Change, ChangeError, Tools, change::is_repeated};
 use crate::{
-    dispatch::backend::Backend,
-    store::{BACKENDS, StoreError},
+    dispatch::backend::{Backend, Found},
+    store::{StoreError, backends_of},
 };
-
-/// A gRPC server as it is stored under its name.
-#[derive(Serialize, Deserialize)]
-struct StoredBackend {
-    endpoint: String,
-    /// A serialised `FileDescriptorSet` of everything it offers, in hexadecimal digits.
-    descriptors: String,
-}
 
 /// A backend that was added, now or before.
 #[derive(Clone, Debug)]
@@ -29,42 +20,46 @@ pub struct PutBackend {
 }
 
 impl Tools {
-    /// Adds a gRPC server, or replaces the one of the same name.
+    /// Adds a gRPC server of a tenant, or replaces the one of the same name.
     ///
     /// # Errors
     /// [`ChangeError`] is the reason; the catalogue is unchanged then.
     pub async fn put_backend(
         &self,
-        name: &str,
-        endpoint: &str,
+        tenant: Tenant,
+        (name, endpoint): (&str, &str),
         change: &Change,
     ) -> Result<PutBackend, ChangeError> {
         let request = change.request("PutBackend");
-        if self.is_repeated(request).await? {
-            return Ok(self.repeated_backend(name));
+        let (servers, view) = (
+            self.shared.backends.of(tenant).await?,
+            self.view(tenant).await?,
+        );
+        let repeated = || PutBackend {
+            backend: servers.get(name),
+            replayed: true,
+        };
+        if self.is_repeated(tenant, request).await? {
+            return Ok(repeated());
         }
         let backend = self.shared.backends.discover(name, endpoint).await?;
-        let _changing = self.shared.changing.lock().await;
+        let _changing = view.of_tenant.changing.lock().await;
         // The same request may have been carried out while the server was asked.
-        if self.is_repeated(request).await? {
-            return Ok(self.repeated_backend(name));
+        if self.is_repeated(tenant, request).await? {
+            return Ok(repeated());
         }
-        let present = self.shared.backends.get(name);
+        let present = servers.get(name);
         let stored = present.map_or_else(String::new, |present| present.etag.clone());
         if stored != backend.etag {
             change.check_etag(&stored)?;
         }
         let backend = Arc::new(backend);
         if !change.validate_only {
-            let text = json!(StoredBackend {
-                endpoint: backend.endpoint.clone(),
-                descriptors: hex::encode(&backend.descriptors),
-            })
-            .to_string();
+            let text = backend.to_text();
             let (store, now) = (&self.shared.store, self.shared.clock.now());
-            let stored = store.replace(BACKENDS, name, &text, request, now);
+            let stored = store.replace(backends_of(tenant), name, &text, request, now);
             is_repeated(&stored.await?)?;
-            self.shared.backends.put(Arc::clone(&backend));
+            servers.put(Arc::clone(&backend));
         }
         Ok(PutBackend {
             backend: Some(backend),
@@ -72,70 +67,56 @@ impl Tools {
         })
     }
 
-    /// Deletes a gRPC server. Returns whether the request was repeated.
+    /// Deletes a gRPC server of a tenant. Returns whether the request was repeated.
     ///
     /// # Errors
     /// [`ChangeError`] is the reason; the catalogue is unchanged then.
-    pub async fn delete_backend(&self, name: &str, change: &Change) -> Result<bool, ChangeError> {
+    pub async fn delete_backend(
+        &self,
+        tenant: Tenant,
+        name: &str,
+        change: &Change,
+    ) -> Result<bool, ChangeError> {
         let request = change.request("DeleteBackend");
-        let _changing = self.shared.changing.lock().await;
-        if self.is_repeated(request).await? {
+        let (servers, view) = (
+            self.shared.backends.of(tenant).await?,
+            self.view(tenant).await?,
+        );
+        let _changing = view.of_tenant.changing.lock().await;
+        if self.is_repeated(tenant, request).await? {
             return Ok(true);
         }
-        if let Some(present) = self.shared.backends.get(name) {
+        if let Some(present) = servers.get(name) {
             change.check_etag(&present.etag)?;
         }
         // One that no longer works is in the store only.
         let (store, now) = (&self.shared.store, self.shared.clock.now());
-        if !store.delete(BACKENDS, name, request, now).await? {
-            return Err(ChangeError::NotFound);
+        if !store
+            .delete(backends_of(tenant), name, request, now)
+            .await?
+        {
+            return Err(match self.backend(tenant, name).await? {
+                Some(_) => ChangeError::IsShared,
+                None => ChangeError::NotFound,
+            });
         }
-        self.shared.backends.remove(name);
+        servers.remove(name);
         Ok(false)
     }
 
-    /// Returns a gRPC server.
-    pub fn backend(&self, name: &str) -> Option<Arc<Backend>> {
-        self.shared.backends.get(name)
+    /// Returns a gRPC server of a tenant, or a shared one.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn backend(&self, tenant: Tenant, name: &str) -> Result<Option<Found>, StoreError> {
+        self.shared.backends.get(tenant, name).await
     }
 
-    /// Returns every gRPC server by name.
-    pub fn backends(&self) -> Vec<Arc<Backend>> {
-        self.shared.backends.all()
-    }
-
-    /// Takes the gRPC servers that were added before the last restart. Broken ones are logged and
-    /// left out; it stays in the store.
-    pub(super) async fn restore_backends(&self) -> Result<(), StoreError> {
-        for row in self
-            .shared
-            .store
-            .page(BACKENDS, "", usize::MAX, usize::MAX)
-            .await?
-        {
-            let damaged = |_| StoreError::Damaged {
-                table: "document",
-                column: "text",
-            };
-            let stored: StoredBackend = serde_json::from_str(&row.text).map_err(damaged)?;
-            // Digits that are none make descriptors that are none.
-            let descriptors = hex::decode(&stored.descriptors).unwrap_or_default();
-            let backends = &self.shared.backends;
-            let known = backends.known(&row.id, &stored.endpoint, descriptors);
-            match known {
-                Ok(backend) => self.shared.backends.put(Arc::new(backend)),
-                Err(error) => {
-                    tracing::error!(backend = row.id, error = %error, "a stored gRPC server is left out");
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn repeated_backend(&self, name: &str) -> PutBackend {
-        PutBackend {
-            backend: self.shared.backends.get(name),
-            replayed: true,
-        }
+    /// Returns every gRPC server of a tenant by name, and the shared ones of other names.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub async fn backends(&self, tenant: Tenant) -> Result<Vec<Found>, StoreError> {
+        self.shared.backends.all(tenant).await
     }
 }

@@ -20,6 +20,9 @@ pub enum ChangeError {
     /// The tool or backend does not exist.
     #[error("no tool or backend has this name")]
     NotFound,
+    /// The tool or backend belongs to the tenant `system`.
+    #[error("the tool or backend is shared")]
+    IsShared,
     /// The etag does not match the stored version.
     #[error("the etag does not match the stored version")]
     EtagMismatch {

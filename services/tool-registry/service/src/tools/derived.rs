@@ -19,26 +19,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::{Missing, Shared};
+use super::{
+    Missing,
+    view::{DerivedTool, ToolView},
+};
 use tool_domain::{
-    definition::Definition,
     interface::{self, streams_values},
     node_interface::NodeInterface,
     parameters::Input,
     tool::{Origin, Tool},
 };
-
-/// The parts of a derived tool.
-pub(super) type Parts = (Definition, Origin, String);
-
-/// The result of a look-up of a derived tool.
-pub(super) enum DerivedTool {
-    Tool(Arc<Tool>),
-    /// No such tool; `names` are the ids that exist.
-    Nothing {
-        names: Vec<String>,
-    },
-}
 
 /// The longest wait for a workflow service that is unavailable.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +37,7 @@ const WORKFLOW_PAGE: i32 = 20;
 /// The most workflows and node types that are listed.
 const MAX_LISTED: usize = 10_000;
 
-impl Shared {
+impl ToolView<'_> {
     pub(super) async fn find_derived(&self, written: &str) -> Result<DerivedTool, Missing> {
         if let Some(id) = written.strip_prefix("workflow:") {
             return match self.workflow(id).await? {
@@ -158,7 +148,13 @@ impl Shared {
                 profile_id: id.to_owned(),
                 ..GetProfileRequest::default()
             };
-            let status = match self.runs.profiles().get_profile(request).await {
+            let status = match self
+                .shared
+                .runs
+                .profiles(&self.context)
+                .get_profile(request)
+                .await
+            {
                 Ok(answer) => {
                     let profile = answer.into_inner().profile.unwrap_or_default();
                     let tool_id = format!("agent:{id}");
@@ -190,7 +186,13 @@ impl Shared {
             let request = GetWorkflowRequest {
                 workflow_id: id.to_owned(),
             };
-            match self.runs.client().get_workflow(request).await {
+            match self
+                .shared
+                .runs
+                .client(&self.context)
+                .get_workflow(request)
+                .await
+            {
                 Ok(answer) => return Ok(answer.into_inner().workflow),
                 Err(status) => match grpc_kit::reason(&status) {
                     Some(ErrorReason::WorkflowNotFound | ErrorReason::InvalidFields) => {
@@ -214,7 +216,13 @@ impl Shared {
                 // Whether a tool of a workflow is there would be asked of this service.
                 with_references: false,
             };
-            match self.runs.client().list_workflows(request).await {
+            match self
+                .shared
+                .runs
+                .client(&self.context)
+                .list_workflows(request)
+                .await
+            {
                 Ok(answer) => {
                     let answer = answer.into_inner();
                     workflows.extend(answer.workflows);
@@ -238,7 +246,13 @@ impl Shared {
                 page_size: 500,
                 page_token: page_token.clone(),
             };
-            match self.runs.client().list_node_types(request).await {
+            match self
+                .shared
+                .runs
+                .client(&self.context)
+                .list_node_types(request)
+                .await
+            {
                 Ok(answer) => {
                     let answer = answer.into_inner();
                     nodes.extend(answer.node_types);

@@ -1,15 +1,20 @@
 //! Adding and deleting tools.
 
 use call_outcome::Violation;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
+use core_types::Tenant;
 use documents::Request;
 use serde_json::{Map, Value};
 
-use super::{Change, ChangeError, Missing, Tools, change::is_repeated, derived::DerivedTool};
-use crate::store::{StoreError, TOOLS};
+use super::{
+    Change, ChangeError, Missing, Tools,
+    change::is_repeated,
+    view::{DerivedTool, ToolView},
+};
+use crate::store::{StoreError, tools_of};
 use tool_domain::{
-    catalogue::{AddError, Catalogue},
+    catalogue::AddError,
     definition::{self, Definition, Implementation},
     diagnostic::Diagnostic,
     tool::{Origin, Tool},
@@ -27,20 +32,26 @@ pub struct PutTool {
 }
 
 impl Tools {
-    /// Adds a tool of the operator, or replaces one.
+    /// Adds a tool of a tenant, or replaces one.
     ///
     /// # Errors
     /// [`ChangeError`] is the reason; the catalogue is unchanged then.
-    pub async fn put_tool(&self, text: &str, change: &Change) -> Result<PutTool, ChangeError> {
+    pub async fn put_tool(
+        &self,
+        tenant: Tenant,
+        text: &str,
+        change: &Change,
+    ) -> Result<PutTool, ChangeError> {
         let definition = definition::read(text).map_err(ChangeError::Invalid)?;
-        let violations = self.check_implementation(&definition).await?;
+        let view = self.view(tenant).await?;
+        let violations = view.check_implementation(&definition).await?;
         if !violations.is_empty() {
             return Err(ChangeError::Invalid(violations));
         }
         let request = change.request("PutTool");
-        let _changing = self.shared.changing.lock().await;
-        let replayed = self.is_repeated(request).await?;
-        let catalogue = self.catalogue();
+        let _changing = view.of_tenant.changing.lock().await;
+        let replayed = self.is_repeated(tenant, request).await?;
+        let catalogue = view.own();
         let id = definition.id.to_string();
         let case_twin = catalogue.case_twin(&id).map(|twin| {
             let message =
@@ -57,14 +68,16 @@ impl Tools {
             })?;
         // A repeat finds its own definition in place, whose etag is no longer the one it names.
         if !unchanged && !replayed {
-            self.check_etag(change, present).await?;
+            view.check_etag(change, present).await?;
         }
-        let tool = self.complete(&tool).await.unwrap_or(tool);
+        let tool = view.complete(&tool).await.unwrap_or(tool);
         if !change.validate_only && !replayed {
             let (store, now) = (&self.shared.store, self.shared.clock.now());
-            let seen = store.replace(TOOLS, &id, text, request, now).await?;
+            let seen = store
+                .replace(tools_of(tenant), &id, text, request, now)
+                .await?;
             is_repeated(&seen)?;
-            self.replace_catalogue(next);
+            view.of_tenant.replace(next);
         }
         Ok(PutTool {
             tool,
@@ -76,7 +89,7 @@ impl Tools {
     /// Returns the findings about the binding of a tool: a target that does not exist now, or a
     /// pinned configuration that its node rejects or does not read. Returns none if the service
     /// does not answer.
-    pub async fn findings(&self, definition: &Definition) -> Vec<Diagnostic> {
+    pub async fn findings(&self, tenant: Tenant, definition: &Definition) -> Vec<Diagnostic> {
         let Some(reference) = definition.reference() else {
             return Vec::new();
         };
@@ -84,18 +97,21 @@ impl Tools {
             let found = reference.missing();
             vec![Diagnostic::warning(found.path, found.code, found.message)]
         };
+        let Ok(view) = self.view(tenant).await else {
+            return Vec::new();
+        };
         let id = reference.id.as_str();
         let source = match &definition.implementation {
             Implementation::Backend { service, method } => {
-                return match self.shared.backends.check(service, method) {
-                    Some(_) => missing(),
-                    None => Vec::new(),
+                return match view.check_method(service, method).await {
+                    Ok(Some(_)) => missing(),
+                    _ => Vec::new(),
                 };
             }
             Implementation::Node { .. } => format!("node:{id}"),
             _ => format!("workflow:{id}"),
         };
-        let source = match self.shared.find_derived(&source).await {
+        let source = match view.find_derived(&source).await {
             Ok(DerivedTool::Tool(source)) => source,
             Ok(DerivedTool::Nothing { .. }) => return missing(),
             Err(_) => return Vec::new(),
@@ -110,17 +126,23 @@ impl Tools {
         }
     }
 
-    /// Deletes a tool of the operator. Returns whether the request was repeated.
+    /// Deletes a tool of a tenant. Returns whether the request was repeated.
     ///
     /// # Errors
     /// [`ChangeError`] is the reason; the catalogue is unchanged then.
-    pub async fn delete_tool(&self, id: &str, change: &Change) -> Result<bool, ChangeError> {
+    pub async fn delete_tool(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        change: &Change,
+    ) -> Result<bool, ChangeError> {
         let request = change.request("DeleteTool");
-        let _changing = self.shared.changing.lock().await;
-        if self.is_repeated(request).await? {
+        let view = self.view(tenant).await?;
+        let _changing = view.of_tenant.changing.lock().await;
+        if self.is_repeated(tenant, request).await? {
             return Ok(true);
         }
-        let catalogue = self.catalogue();
+        let catalogue = view.own();
         let present = catalogue.get(id);
         let origin = match present {
             Some(tool) => tool.origin().clone(),
@@ -132,45 +154,34 @@ impl Tools {
             return Err(ChangeError::NotOwned(origin));
         }
         if present.is_some() {
-            self.check_etag(change, present).await?;
+            view.check_etag(change, present).await?;
         }
         // One that no longer works is in the store only.
         let (store, now) = (&self.shared.store, self.shared.clock.now());
-        if !store.delete(TOOLS, id, request, now).await? {
-            return Err(ChangeError::NotFound);
+        if !store.delete(tools_of(tenant), id, request, now).await? {
+            return Err(match view.catalogue.get(id) {
+                Some(_) => ChangeError::IsShared,
+                None => ChangeError::NotFound,
+            });
         }
-        self.replace_catalogue(catalogue.without(id));
+        view.of_tenant.replace(catalogue.without(id));
         Ok(false)
     }
 
-    /// Loads the tools and gRPC servers that were added before the last restart. One that no longer
-    /// works is logged and left out; it stays in the store.
-    ///
-    /// # Errors
-    /// The store's failure.
-    pub async fn restore(&self) -> Result<(), StoreError> {
-        self.restore_backends().await?;
-        let mut catalogue = (*self.catalogue()).clone();
-        for row in self
-            .shared
-            .store
-            .page(TOOLS, "", usize::MAX, usize::MAX)
-            .await?
-        {
-            let added = definition::read(&row.text)
-                .map_err(AddError::Invalid)
-                .and_then(|definition| catalogue.with(definition, Origin::Registered));
-            match added {
-                Ok((next, _)) => catalogue = next,
-                Err(reason) => {
-                    tracing::error!(tool = row.id, reason = ?reason, "a stored tool is left out");
-                }
-            }
+    /// Returns whether a request of a tenant was carried out before.
+    pub(super) async fn is_repeated(
+        &self,
+        tenant: Tenant,
+        request: Option<Request<'_>>,
+    ) -> Result<bool, ChangeError> {
+        match request {
+            Some(request) => is_repeated(&self.shared.store.seen(tenant, request).await?),
+            None => Ok(false),
         }
-        self.replace_catalogue(catalogue);
-        Ok(())
     }
+}
 
+impl ToolView<'_> {
     /// Refuses an etag with which the tool is not shown; a change without an etag needs no neighbour.
     async fn check_etag(
         &self,
@@ -187,23 +198,14 @@ impl Tools {
         change.check_etag(&stored)
     }
 
-    /// Returns whether a request was carried out before.
-    pub(super) async fn is_repeated(
+    /// Returns the violation of a tool that names an unknown server or method.
+    async fn check_method(
         &self,
-        request: Option<Request<'_>>,
-    ) -> Result<bool, ChangeError> {
-        match request {
-            Some(request) => is_repeated(&self.shared.store.seen(TOOLS.tenant, request).await?),
-            None => Ok(false),
-        }
-    }
-
-    fn replace_catalogue(&self, catalogue: Catalogue) {
-        *self
-            .shared
-            .catalogue
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        service: &str,
+        method: &str,
+    ) -> Result<Option<Violation>, StoreError> {
+        let backends = &self.shared.backends;
+        backends.check(self.tenant, service, method).await
     }
 
     /// Returns the violations in the implementation of a tool of the operator.
@@ -218,7 +220,7 @@ impl Tools {
                 "a script tool comes with a plugin, which brings the script's files; put it into one",
             )),
             Implementation::Backend { service, method } => {
-                self.shared.backends.check(service, method)
+                self.check_method(service, method).await?
             }
             Implementation::Node {
                 full_type, config, ..
@@ -239,7 +241,7 @@ impl Tools {
         full_type: &str,
         pinned: &Map<String, Value>,
     ) -> Result<Vec<Violation>, ChangeError> {
-        match self.shared.find_derived(&format!("node:{full_type}")).await {
+        match self.find_derived(&format!("node:{full_type}")).await {
             Ok(DerivedTool::Tool(tool)) => {
                 let node = tool.implementation().node();
                 Ok(node.map_or_else(Vec::new, |node| node.problems(pinned)))

@@ -136,7 +136,7 @@ impl Workspace {
     fn locked(&self) -> std::sync::MutexGuard<'_, ()> {
         // The lock guards no data, so a panic of another holder spoils nothing.
         self.shared
-            .lock_of(&self.name)
+            .lock_of(&self.place)
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -26,7 +26,7 @@ impl Fixture {
 
     fn workspace(&self) -> Workspace {
         self.workspaces
-            .of_conversation(&ConversationId::new("c1").unwrap())
+            .of_conversation(Tenant::DEFAULT, &ConversationId::new("c1").unwrap())
             .unwrap()
     }
 
@@ -43,6 +43,54 @@ impl Fixture {
 
 fn path(text: &str) -> WorkspacePath {
     WorkspacePath::file(text).unwrap()
+}
+
+#[test]
+fn no_conversation_reaches_the_files_of_another_tenant_whatever_its_name() {
+    let fixture = Fixture::new();
+    let tenants =
+        ["default", "acme", "beta", "acme-c1", "system"].map(|name| Tenant::new(name).unwrap());
+    let ids = [
+        "c1",
+        "acme",
+        "tenants",
+        ".tenants",
+        "..",
+        ".",
+        "acme.c1",
+        "acme:c1",
+        ".staging",
+        ".call-1",
+        "%2Etenants",
+        "default",
+    ];
+    let ids = ids.map(ConversationId::new);
+    let ids: Vec<ConversationId> = ids.into_iter().flatten().collect();
+    let open = |tenant, id| fixture.workspaces.of_conversation(tenant, id).unwrap();
+    let text = |tenant: Tenant, id: &ConversationId| format!("{tenant} {id}");
+    let all = || {
+        tenants
+            .iter()
+            .flat_map(|tenant| ids.iter().map(move |id| (*tenant, id)))
+    };
+    for (tenant, id) in all() {
+        open(tenant, id)
+            .write(&path("f"), &text(tenant, id))
+            .unwrap();
+    }
+    let reopened = Workspaces::open(
+        fixture.directory.path(),
+        WorkspaceLimits::default(),
+        Arc::new(SystemIds),
+    );
+    let reopened = reopened.unwrap();
+    for (tenant, id) in all() {
+        let workspace = reopened.of_conversation(tenant, id).unwrap();
+        assert_eq!(workspace.read(&path("f")).unwrap(), text(tenant, id));
+        let listed = workspace.list(&WorkspacePath::directory("").unwrap());
+        assert_eq!(listed.unwrap().entries.len(), 1, "{tenant} {id}");
+    }
+    assert!(ids.len() > 8 && fixture.inside("f").is_file());
 }
 
 #[test]
@@ -78,7 +126,7 @@ fn conversations_do_not_see_each_other() {
     fixture.workspace().write(&path("a"), "1").unwrap();
     let other = fixture
         .workspaces
-        .of_conversation(&ConversationId::new("c2").unwrap())
+        .of_conversation(Tenant::DEFAULT, &ConversationId::new("c2").unwrap())
         .unwrap();
     assert_eq!(other.read(&path("a")).unwrap_err().code, "file_not_found");
 }

@@ -111,6 +111,7 @@ async fn w29_what_a_model_of_a_workflow_may_choose_is_cut_to_the_agents_inventor
     let request = BatchGetToolsRequest {
         tool_ids: vec!["read".into(), "burn".into(), "nothing".into()],
         visible_only: true,
+        ..BatchGetToolsRequest::default()
     };
     let mut below = ToolRegistryServiceClient::new(fixture.below(&[TURN, FLOW]));
     let found = below.batch_get_tools(request.clone()).await;

@@ -50,7 +50,7 @@ async fn serve_with(settings: ServerSettings) -> Backend {
     }
 }
 
-fn flows(backend: &Backend) -> PutBackendRequest {
+pub(crate) fn flows(backend: &Backend) -> PutBackendRequest {
     PutBackendRequest {
         name: "flows".into(),
         endpoint: format!("http://{}", backend.address),

@@ -199,9 +199,13 @@ impl Fixture {
     pub(crate) fn acting_for(&self, principal: &str, runs: &[&str]) -> Outbound {
         let steps = runs.iter().map(|run| (*run).to_owned()).collect();
         let path = CallPath::from_steps(steps).unwrap();
+        self.acting_in(&CallContext::new(Principal::new(principal).unwrap(), path))
+    }
+
+    /// Returns the way to the registry for calls of a context.
+    pub(crate) fn acting_in(&self, context: &CallContext) -> Outbound {
         let registry = self.registry.as_ref().unwrap();
-        let transport = grpc_kit::local(&registry.services());
-        transport.with(&CallContext::new(Principal::new(principal).unwrap(), path))
+        grpc_kit::local(&registry.services()).with(context)
     }
 }
 

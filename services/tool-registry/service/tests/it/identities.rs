@@ -50,6 +50,7 @@ impl Fixture {
         really: bool,
     ) -> Result<registry::Principal, Status> {
         let request = PutPrincipalRequest {
+            set_system_roles: false,
             principal: Some(principal),
             really,
         };
@@ -353,10 +354,20 @@ async fn the_last_administrator_keeps_role_and_key_unless_really() {
     }
     assert!(fixture.is_known(&admin).await);
     let other = fixture.key_of("boss", "admin", 1).await;
-    fixture
-        .put(of_principal("admin", &["viewer"]), false)
-        .await
-        .unwrap();
+    // The other one administers the tenant, and not the installation yet.
+    assert!(fixture.revoke(&admin).await.is_err());
+    let request = PutPrincipalRequest {
+        principal: Some(registry::Principal {
+            system_roles: vec!["admin".to_owned()],
+            ..of_principal("boss", &["admin"])
+        }),
+        set_system_roles: true,
+        ..PutPrincipalRequest::default()
+    };
+    let put = fixture.identities().put_principal(request).await;
+    put.unwrap();
+    let demoted = fixture.put(of_principal("admin", &["viewer"]), false).await;
+    demoted.unwrap();
     fixture.revoke(&admin).await.unwrap();
     assert!(fixture.revoke(&other).await.is_err());
     let really = RevokeKeysRequest {
@@ -427,6 +438,7 @@ async fn everything_that_is_wrong_is_named_with_near_names() {
     assert_eq!(reason(&status), ErrorReason::PrincipalNotFound);
     for (key_id, principal, field) in [("", "", "key_id"), ("k", "ada", "principal")] {
         let request = RevokeKeysRequest {
+            tenant: String::new(),
             key_id: key_id.to_owned(),
             principal: principal.to_owned(),
             really: false,
@@ -445,6 +457,7 @@ impl Fixture {
             key_sha256: hex::encode_upper(Sha256::digest(key)),
         });
         let request = ImportApproversRequest {
+            tenant: String::new(),
             approvers: approvers.collect(),
         };
         let imported = self.identities().import_approvers(request).await?;

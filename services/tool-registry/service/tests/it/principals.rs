@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use contracts::tavern::{
     common::v1::{CallResult, CallStatus, RunState, ToolCall, run_event::Kind},
     registry::v1::{
-        Call, CallState, CallToolRequest, GetCallRequest, InvokeCallsRequest, ListCallsRequest,
-        PutToolRequest, StartCallRequest, call_service_client::CallServiceClient,
+        BatchGetToolsRequest, Call, CallState, CallToolRequest, GetCallRequest, InvokeCallsRequest,
+        ListCallsRequest, PutToolRequest, StartCallRequest, call_service_client::CallServiceClient,
         tool_registry_service_client::ToolRegistryServiceClient,
     },
 };
@@ -69,7 +69,10 @@ fn identities(fixture: &Fixture) -> &Identities {
 
 /// Sets the rights of a principal.
 async fn put(fixture: &Fixture, account: Account) {
-    identities(fixture).put(account, false).await.unwrap();
+    identities(fixture)
+        .put(account, false, false)
+        .await
+        .unwrap();
 }
 
 /// Makes keys exist: that of the administrator `root` first, then of two who invoke, and of one who reads.
@@ -181,6 +184,38 @@ async fn s606_a_call_needs_the_permission_and_a_pattern_and_its_refusal_names_th
         let rejected = started.state() == CallState::Rejected;
         assert_eq!(rejected, !words.is_empty(), "{name} {tool}");
     }
+}
+
+#[tokio::test]
+async fn s606_a_list_for_a_model_has_the_tools_that_its_principal_may_call() {
+    let fixture = Fixture::with_scripts(&["read", "give"].map(script_tool)).await;
+    let offered = async |name: &str, permitted_only: bool| {
+        let request = BatchGetToolsRequest {
+            tool_ids: texts(&["read", "give", "nothing"]),
+            permitted_only,
+            ..BatchGetToolsRequest::default()
+        };
+        let mut catalogue = ToolRegistryServiceClient::new(fixture.acting_for(name, &[]));
+        let found = catalogue.batch_get_tools(request).await;
+        let found = found.unwrap().into_inner();
+        assert_eq!(found.missing_tool_ids, ["nothing"]);
+        let ids = found.tools.into_iter().map(|tool| tool.tool_id);
+        (ids.collect::<Vec<_>>(), found.hidden_tool_ids)
+    };
+    let all = (texts(&["read", "give"]), Vec::new());
+    assert_eq!(offered("vic", true).await, all, "no key exists");
+    make_keys(&fixture).await;
+    put(&fixture, denied("ada", &["invoker"], &["g*"])).await;
+    let cut = (texts(&["read"]), texts(&["give"]));
+    assert_eq!(offered("ada", true).await, cut);
+    // Without the permission invoke, or without a principal, there is none.
+    let none = (Vec::new(), texts(&["read", "give"]));
+    assert_eq!(offered("vic", true).await, none);
+    assert_eq!(offered("eve", true).await, none);
+    assert_eq!(offered("root", true).await, all);
+    assert_eq!(offered("local", true).await, all);
+    // Definitions are there for everyone who reads them.
+    assert_eq!(offered("ada", false).await, all);
 }
 
 /// Starts a run of 200 calls of the tool `read` for `ada`. Returns its id.

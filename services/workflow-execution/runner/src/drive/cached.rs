@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contracts::tavern::common::v1::NodeCache;
 use futures::future::FutureExt;
 
 use crate::wire;
 use workflow_domain::cache::{CacheMode, CacheSettings};
+use workflow_domain::data_flow::Values;
 use workflow_domain::plan::NodeIndex;
 
 use super::super::result_cache::asked::{KeyInputs, RunContext, note_of_hit, note_of_miss};
@@ -28,13 +30,14 @@ pub(super) enum NodeLookup {
     NoKey,
     /// A tool of the node is not read-only.
     NotReadOnly,
-    Found(Wanted, CacheLookup),
+    Found(Box<(Wanted, CacheLookup)>),
 }
 
 impl Drive {
     /// Asks the cache for a result of a node.
     pub(super) fn look_up(&mut self, node: NodeIndex) {
         let of_run = RunContext {
+            tenant: self.of_run.tenant,
             run_id: self.recorder().run_id().to_string(),
             workflow_id: self.of_run.workflow_id.clone(),
             conversation_id: self.of_run.conversation_id.clone(),
@@ -54,7 +57,8 @@ impl Drive {
                 CacheMode::Refresh => CacheLookup::Miss(Miss::Refreshed, None),
                 _ => runner.cache.find(&wanted, settings.ttl, now).await,
             };
-            (node, Requested::LookedUp(NodeLookup::Found(wanted, found)))
+            let found = NodeLookup::Found(Box::new((wanted, found)));
+            (node, Requested::LookedUp(found))
         };
         self.requests.push(look.boxed());
     }
@@ -64,25 +68,35 @@ impl Drive {
         let (note, gave) = match looked {
             NodeLookup::NoKey => (None, None),
             NodeLookup::NotReadOnly => (Some(note_of_miss(None, Miss::NotReadOnly)), None),
-            NodeLookup::Found(wanted, CacheLookup::Hit(hit)) => {
-                let own_shape = &self.engine().node(node).own_shape;
-                match wire::values_from_json(&own_shape.outputs, &hit.outputs) {
-                    Ok(values) => (Some(note_of_hit(&wanted, &hit, self.now())), Some(values)),
-                    // The stored value under this name is not a result of the node.
-                    Err(_) => {
-                        let note = note_of_miss(Some(&wanted), Miss::Evicted);
-                        self.keep_later(node, wanted, None);
-                        (Some(note), None)
-                    }
-                }
-            }
-            NodeLookup::Found(wanted, CacheLookup::Miss(miss, flight)) => {
-                let note = note_of_miss(Some(&wanted), miss);
-                self.keep_later(node, wanted, flight);
-                (Some(note), None)
+            NodeLookup::Found(found) => {
+                let (note, gave) = self.found(node, *found);
+                (Some(note), gave)
             }
         };
         self.take_after(node, Happening::LookedUp(note, gave), Duration::ZERO);
+    }
+
+    /// Returns the note of a look-up, and the outputs that are reused; without them the node's own are kept later.
+    fn found(
+        &mut self,
+        node: NodeIndex,
+        found: (Wanted, CacheLookup),
+    ) -> (NodeCache, Option<Values>) {
+        let (wanted, found) = found;
+        let (miss, flight) = match found {
+            CacheLookup::Hit(hit) => {
+                let own_shape = &self.engine().node(node).own_shape;
+                if let Ok(values) = wire::values_from_json(&own_shape.outputs, &hit.outputs) {
+                    return (note_of_hit(&wanted, &hit, self.now()), Some(values));
+                }
+                // The stored value under this name is not a result of the node.
+                (Miss::Evicted, None)
+            }
+            CacheLookup::Miss(miss, flight) => (miss, flight),
+        };
+        let note = note_of_miss(Some(&wanted), miss);
+        self.keep_later(node, wanted, flight);
+        (note, None)
     }
 
     /// Keeps the result of a node that gave its outputs, and lets others look who waited for it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use core_types::Tenant;
 use run_events::{Recorder, Waits};
 
 use super::super::activity::Activity;
@@ -12,6 +13,7 @@ use super::super::{RunPlace, Runner};
 /// The run of a loop.
 #[derive(Clone)]
 pub(super) struct OfRun {
+    pub(super) tenant: Tenant,
     pub(super) runner: Arc<Runner>,
     pub(super) recorder: Recorder,
     pub(super) waits: Waits,

@@ -1,7 +1,7 @@
 //! The lookups of nodes in the cache, and the notes of their results.
 
 use contracts::tavern::common::v1 as common;
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 
 use workflow_domain::cache::CacheScope;
 use workflow_domain::cache_key::{KeyParts, node_name};
@@ -17,6 +17,8 @@ use super::{Hit, Miss, Wanted};
 
 /// The dependencies of a run's results apart from their nodes.
 pub(crate) struct RunContext {
+    /// The tenant of the run, which every scope is within.
+    pub(crate) tenant: Tenant,
     /// The id of the run; empty before it begins.
     pub(crate) run_id: String,
     /// The id of the workflow; empty for a definition that is not stored.
@@ -27,6 +29,7 @@ pub(crate) struct RunContext {
 
 /// The dependencies of a node's result, without the definitions of its tools.
 pub(crate) struct KeyInputs {
+    tenant: Tenant,
     node: workflow_domain::cache_key::CacheKey,
     scope: String,
     parts: KeyParts,
@@ -57,6 +60,7 @@ impl KeyInputs {
         };
         let scope = of_run.scope(settings.scope);
         Some(Self {
+            tenant: of_run.tenant,
             node: node_name(&format!("{scope} {}", of_run.workflow_id), path),
             parts: KeyParts::of(planned, &inputs, conversation),
             scope,
@@ -72,6 +76,7 @@ impl KeyInputs {
             }
         }
         Some(Wanted {
+            tenant: self.tenant,
             node: self.node,
             key: self.parts.key(&self.scope),
             parts: self.parts,

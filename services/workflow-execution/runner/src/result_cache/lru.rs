@@ -69,6 +69,19 @@ impl<K: Copy + Eq + Hash, V> Lru<K, V> {
         gone
     }
 
+    /// Removes every entry whose key `is_gone` names.
+    pub(super) fn remove_all(&mut self, is_gone: impl Fn(&K) -> bool) {
+        let gone: Vec<K> = self
+            .entries
+            .keys()
+            .copied()
+            .filter(|key| is_gone(key))
+            .collect();
+        for key in gone {
+            self.remove(&key);
+        }
+    }
+
     pub(super) fn remove(&mut self, key: &K) {
         if let Some(entry) = self.entries.remove(key) {
             self.by_use.remove(&entry.used);
@@ -95,5 +108,17 @@ mod tests {
         assert_eq!(lru.get(&3), None);
         assert_eq!(lru.put(6, "g", 11), [4, 5, 1, 6]);
         assert_eq!((lru.weight, lru.by_use.len()), (0, 0));
+    }
+
+    #[test]
+    fn entries_are_removed_by_their_keys() {
+        let mut lru = Lru::new(10, 5);
+        for key in 1..=4 {
+            assert!(lru.put(key, "a", 2).is_empty());
+        }
+        lru.remove_all(|key| key % 2 == 0);
+        assert_eq!((lru.weight, lru.by_use.len()), (4, 2));
+        assert_eq!(lru.get(&2), None);
+        assert_eq!(lru.get(&3), Some(&mut "a"));
     }
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use sql_store::StoreError;
 use workflow_domain::cache_key::{CacheKey, KeyParts};
+
+/// The key of a result, or of a node with a last result, in its tenant.
+pub type TenantKey = (Tenant, CacheKey);
 
 /// A result without its outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultRow {
     /// The key.
-    pub key: CacheKey,
+    pub key: TenantKey,
     /// The size of its outputs, in bytes.
     pub bytes: usize,
     /// The run that computed it.
@@ -23,6 +26,8 @@ pub struct ResultRow {
 /// The last result of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastResult {
+    /// The tenant of the node.
+    pub tenant: Tenant,
     /// The name of the node.
     pub node: CacheKey,
     /// The key of the result.
@@ -46,23 +51,23 @@ pub enum ResultChange {
         outputs: Arc<str>,
     },
     /// A result was reused.
-    Used(CacheKey, Timestamp),
+    Used(TenantKey, Timestamp),
     /// A result was dropped.
-    Dropped(CacheKey),
+    Dropped(TenantKey),
     /// The last result of a node was dropped.
-    NodeDropped(CacheKey),
+    NodeDropped(TenantKey),
 }
 
 /// Stores results over a restart.
 #[async_trait]
 pub trait ResultStore: Send + Sync + std::fmt::Debug {
-    /// Returns all results, the least recently used first.
+    /// Returns all results of all tenants, the least recently used first.
     ///
     /// # Errors
     /// The database failed or is damaged.
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError>;
 
-    /// Returns the last result of each node, the oldest first.
+    /// Returns the last result of each node of all tenants, the oldest first.
     ///
     /// # Errors
     /// The database failed or is damaged.
@@ -72,7 +77,7 @@ pub trait ResultStore: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// The database failed.
-    async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError>;
+    async fn outputs(&self, key: &TenantKey) -> Result<Option<String>, StoreError>;
 
     /// Writes changes, all or none.
     ///

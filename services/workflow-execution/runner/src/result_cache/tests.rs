@@ -20,7 +20,7 @@ impl StoreInMemory {
 impl ResultStore for StoreInMemory {
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
         let row = |(last, run_id, outputs): (LastResult, String, Arc<str>)| ResultRow {
-            key: last.key,
+            key: (last.tenant, last.key),
             bytes: outputs.len(),
             run_id,
             kept: last.kept,
@@ -32,8 +32,9 @@ impl ResultStore for StoreInMemory {
         Ok(self.kept().into_iter().map(|(last, ..)| last).collect())
     }
 
-    async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
-        let kept = self.kept().into_iter().find(|(last, ..)| last.key == *key);
+    async fn outputs(&self, key: &TenantKey) -> Result<Option<String>, StoreError> {
+        let mut kept = self.kept().into_iter();
+        let kept = kept.find(|(last, ..)| (last.tenant, last.key) == *key);
         Ok(kept.map(|(.., outputs)| outputs.to_string()))
     }
 
@@ -61,6 +62,7 @@ async fn empty() -> Arc<ResultCache> {
 fn wanted(value: &str) -> Wanted {
     let parts = KeyParts::from_text(&format!("{{\"inputs.n\":\"{value:0>32}\"}}")).unwrap();
     Wanted {
+        tenant: Tenant::DEFAULT,
         node: node_name("workflow w", "node"),
         key: parts.key("workflow w"),
         parts,
@@ -97,7 +99,7 @@ async fn w47_each_miss_is_explained_and_a_hit_names_its_source() {
         (&*hit.run_id, hit.at, &*hit.outputs),
         ("flow_1", at(10), "{}")
     );
-    cache.lock().results.remove(&wanted("1").key);
+    cache.lock().results.remove(&wanted("1").result());
     assert_eq!(miss(&cache, "1", None, 10).await, Miss::Evicted);
 }
 
@@ -124,10 +126,33 @@ async fn w46_of_two_that_want_the_same_the_second_gets_the_result_of_the_first()
     };
     let other = Arc::clone(&cache);
     let second = tokio::spawn(async move { other.find(&wanted("1"), None, at(1)).await });
-    while cache.flights.waiting(&wanted("1").key) == 0 {
+    while cache.flights.waiting(&wanted("1").result()) == 0 {
         tokio::task::yield_now().await;
     }
     cache.keep(wanted("1"), "{}".into(), "flow_1", at(1));
     drop(flight);
     assert!(matches!(second.await.unwrap(), CacheLookup::Hit(_)));
+}
+
+#[tokio::test]
+async fn equal_results_of_two_tenants_are_two_also_when_the_cache_is_opened_again() {
+    let cache = empty().await;
+    let theirs = || Wanted {
+        tenant: Tenant::SYSTEM,
+        ..wanted("1")
+    };
+    cache.keep(wanted("1"), "{\"of\":1}".into(), "flow_1", at(10));
+    let CacheLookup::Miss(miss, Some(_flight)) = cache.find(&theirs(), None, at(10)).await else {
+        panic!("the result is of another tenant");
+    };
+    assert_eq!(miss, Miss::First);
+    cache.keep(theirs(), "{\"of\":2}".into(), "flow_2", at(10));
+    cache.flush().await;
+    let again = ResultCache::open(Arc::clone(&cache.store)).await.unwrap();
+    for cache in [cache, again] {
+        let mine = cache.look(&wanted("1"), None, at(10)).await.unwrap();
+        let other = cache.look(&theirs(), None, at(10)).await.unwrap();
+        assert_eq!((&*mine.outputs, &*mine.run_id), ("{\"of\":1}", "flow_1"));
+        assert_eq!((&*other.outputs, &*other.run_id), ("{\"of\":2}", "flow_2"));
+    }
 }

@@ -7,7 +7,7 @@ use contracts::tavern::workflow::v1::{
     BatchGetWorkflowsResponse, DeleteWorkflowRequest, ListWorkflowsRequest, ListWorkflowsResponse,
     PutWorkflowRequest, ReloadWorkflowsResponse, Workflow,
 };
-use core_types::{Reference, RequestId, WorkflowId, page::distinct};
+use core_types::{Reference, RequestId, Tenant, WorkflowId, page::distinct};
 use documents::{ChangeError, FileChanges, Put, Request};
 use grpc_kit::{CallContext, Failure};
 use run_events::request_hash;
@@ -34,9 +34,10 @@ pub(super) async fn put(
 ) -> Result<Workflow, Status> {
     check_put(&request)?;
     let body = request_hash(context, &request);
+    let tenant = context.tenant();
     let text: Arc<str> = request.definition_json.into();
-    let bundle = inner.library.bundle(&text).await?;
-    let compiled = inner.library.compile(&bundle).await;
+    let bundle = inner.library.bundle(tenant, &text).await?;
+    let compiled = inner.library.compile(tenant, &bundle).await;
     compiled.map_err(|violations| workflow_invalid("definition_json", &violations))?;
     let Missing {
         violations,
@@ -58,17 +59,21 @@ pub(super) async fn put(
         validate_only: request.validate_only,
         request: Request::of("PutWorkflow", request_id, body),
     };
-    let put = inner.library.put(put).await;
+    let put = inner.library.put(tenant, put).await;
     let (known, _) = put.map_err(|error| change_failure(id, request_id, error))?;
     Ok(resource(inner, &known, &findings))
 }
 
 /// Deletes a stored definition.
-pub(super) async fn delete(inner: &Inner, request: DeleteWorkflowRequest) -> Result<(), Failure> {
+pub(super) async fn delete(
+    inner: &Inner,
+    tenant: Tenant,
+    request: DeleteWorkflowRequest,
+) -> Result<(), Failure> {
     let id = request.workflow_id.as_str();
-    match inner.library.delete(id, &request.etag).await {
+    match inner.library.delete(tenant, id, &request.etag).await {
         Ok(()) => Ok(()),
-        Err(ChangeError::NotFound) => Err(inner.library.not_found(id).await),
+        Err(ChangeError::NotFound) => Err(inner.library.not_found(tenant, id).await),
         Err(error) => Err(change_failure(id, "", error)),
     }
 }
@@ -80,7 +85,7 @@ fn change_failure(id: &str, request_id: &str, error: ChangeError<InvalidFile>) -
     })
 }
 
-/// Reads the workflows directory again.
+/// Reads the workflows directory again, whose files belong to the default tenant.
 pub(super) async fn reload(inner: &Inner) -> Result<ReloadWorkflowsResponse, Failure> {
     let FileChanges {
         added,
@@ -91,19 +96,20 @@ pub(super) async fn reload(inner: &Inner) -> Result<ReloadWorkflowsResponse, Fai
         added_workflow_ids: added,
         changed_workflow_ids: changed,
         removed_workflow_ids: removed,
-        diagnostics: left_out(inner),
+        diagnostics: left_out(inner, Tenant::DEFAULT),
     })
 }
 
 /// Returns several definitions.
 pub(super) async fn batch_get(
     inner: &Inner,
+    tenant: Tenant,
     ids: Vec<String>,
 ) -> Result<BatchGetWorkflowsResponse, Failure> {
     let mut response = BatchGetWorkflowsResponse::default();
     let mut bytes = 0;
     for id in distinct(ids) {
-        let Some(definition) = inner.library.get_valid(&id).await? else {
+        let Some(definition) = inner.library.get_valid(tenant, &id).await? else {
             response.missing_workflow_ids.push(id);
             continue;
         };
@@ -132,8 +138,8 @@ fn check_put(request: &PutWorkflowRequest) -> Result<(), Status> {
 
 /// Returns one definition. The registry reads it to list the tools, so no request is sent to the
 /// registry here.
-pub(super) async fn get(inner: &Inner, id: &str) -> Result<Workflow, Status> {
-    Ok(resource(inner, &inner.library.get(id).await?, &[]))
+pub(super) async fn get(inner: &Inner, tenant: Tenant, id: &str) -> Result<Workflow, Status> {
+    Ok(resource(inner, &inner.library.get(tenant, id).await?, &[]))
 }
 
 /// Returns a page of definitions.
@@ -142,7 +148,10 @@ pub(super) async fn list(
     context: &CallContext,
     request: &ListWorkflowsRequest,
 ) -> Result<ListWorkflowsResponse, Status> {
-    let listed = inner.library.list(&request.page_token, request.page_size);
+    let tenant = context.tenant();
+    let listed = inner
+        .library
+        .list(tenant, &request.page_token, request.page_size);
     let listed = listed.await?;
     let entries = listed.entries.iter();
     let mut workflows: Vec<_> = entries.map(|known| resource(inner, known, &[])).collect();
@@ -153,7 +162,7 @@ pub(super) async fn list(
         workflows,
         next_page_token: listed.next_page_token,
         diagnostics: match listed.is_first {
-            true => left_out(inner),
+            true => left_out(inner, tenant),
             false => Vec::new(),
         },
     })
@@ -181,9 +190,9 @@ async fn add_missing(
     Ok(())
 }
 
-/// Returns the findings about files that were left out.
-pub(super) fn left_out(inner: &Inner) -> Vec<LoadDiagnostic> {
-    let findings = inner.library.left_out();
+/// Returns the findings about files of a tenant that were left out.
+fn left_out(inner: &Inner, tenant: Tenant) -> Vec<LoadDiagnostic> {
+    let findings = inner.library.left_out(tenant);
     findings
         .iter()
         .map(call_wire::load_diagnostic_to_proto)
@@ -230,5 +239,6 @@ fn resource(
         etag: etag_of(&definition.text),
         diagnostics,
         from_file: known.from_file,
+        shared: known.is_shared,
     }
 }

@@ -54,10 +54,9 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<GetScheduleRequest>,
     ) -> Result<Response<GetScheduleResponse>, Status> {
-        let schedule = self
-            .inner
-            .schedule(&request.into_inner().schedule_id)
-            .await?;
+        let tenant = CallContext::of(&request).tenant();
+        let id = request.into_inner().schedule_id;
+        let schedule = self.inner.schedule(tenant, &id).await?;
         Ok(Response::new(GetScheduleResponse {
             schedule: Some(schedule),
         }))
@@ -67,12 +66,14 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<ListSchedulesRequest>,
     ) -> Result<Response<ListSchedulesResponse>, Status> {
+        let context = CallContext::of(&request);
+        let list = grpc_kit::list_of(&context, "schedules");
         let request = request.into_inner();
-        let after = read_token("schedules", &request.page_token)?;
+        let after = read_token(&list, &request.page_token)?;
         let size = page_size(request.page_size);
         let mut following = self
             .inner
-            .list_schedules(&after, size + 1)
+            .list_schedules(context.tenant(), &after, size + 1)
             .await?
             .into_iter();
         let (mut schedules, mut bytes) = (Vec::new(), 0);
@@ -84,7 +85,7 @@ impl ScheduleService for ScheduleRpc {
             schedules.push(schedule);
         }
         let next_page_token = match (following.next(), schedules.last()) {
-            (Some(_), Some(last)) => PageToken::after(&last.schedule_id).encode("schedules"),
+            (Some(_), Some(last)) => PageToken::after(&last.schedule_id).encode(&list),
             _ => String::new(),
         };
         Ok(Response::new(ListSchedulesResponse {
@@ -97,8 +98,10 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<DeleteScheduleRequest>,
     ) -> Result<Response<DeleteScheduleResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let DeleteScheduleRequest { schedule_id, etag } = request.into_inner();
-        self.inner.delete_schedule(&schedule_id, &etag).await?;
+        let deleted = self.inner.delete_schedule(tenant, &schedule_id, &etag);
+        deleted.await?;
         Ok(Response::new(DeleteScheduleResponse {}))
     }
 
@@ -106,8 +109,9 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<PauseScheduleRequest>,
     ) -> Result<Response<PauseScheduleResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let id = request.into_inner().schedule_id;
-        let schedule = self.inner.pause_schedule(&id).await?;
+        let schedule = self.inner.pause_schedule(tenant, &id).await?;
         Ok(Response::new(PauseScheduleResponse {
             schedule: Some(schedule),
         }))
@@ -117,8 +121,9 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<ResumeScheduleRequest>,
     ) -> Result<Response<ResumeScheduleResponse>, Status> {
+        let tenant = CallContext::of(&request).tenant();
         let id = request.into_inner().schedule_id;
-        let schedule = self.inner.resume_schedule(&id).await?;
+        let schedule = self.inner.resume_schedule(tenant, &id).await?;
         Ok(Response::new(ResumeScheduleResponse {
             schedule: Some(schedule),
         }))
@@ -144,8 +149,10 @@ impl ScheduleService for ScheduleRpc {
         &self,
         request: Request<ListScheduleTimesRequest>,
     ) -> Result<Response<ListScheduleTimesResponse>, Status> {
+        let context = CallContext::of(&request);
         let request = request.into_inner();
         let list = format!("schedule_times/{}", request.schedule_id);
+        let list = grpc_kit::list_of(&context, &list);
         let before = match read_token(&list, &request.page_token)?.as_str() {
             "" => i64::MAX,
             nanos => nanos.parse().map_err(|_| {
@@ -154,9 +161,9 @@ impl ScheduleService for ScheduleRpc {
         };
         let size = page_size(request.page_size);
         let before = Timestamp::from_unix_nanos(before);
-        let times = self
-            .inner
-            .schedule_times(&request.schedule_id, before, size + 1);
+        let times =
+            self.inner
+                .schedule_times(context.tenant(), &request.schedule_id, before, size + 1);
         let mut times = times.await?;
         let more = times.len() > size;
         times.truncate(size);

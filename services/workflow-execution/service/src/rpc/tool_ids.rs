@@ -1,6 +1,7 @@
 //! The tools that the models of a workflow may choose from.
 
 use contracts::tavern::workflow::v1::{GetToolChoiceRequest, GetToolChoiceResponse};
+use core_types::Tenant;
 use grpc_kit::Failure;
 
 use crate::error::workflow_invalid;
@@ -13,15 +14,16 @@ use workflow_domain::tool_choice;
 /// Returns the tools that a workflow lets its models choose from.
 pub(super) async fn choice(
     inner: &Inner,
+    tenant: Tenant,
     request: GetToolChoiceRequest,
 ) -> Result<GetToolChoiceResponse, Failure> {
     let GetToolChoiceRequest {
         workflow_id,
         node_path,
     } = request;
-    let known = inner.library.get(&workflow_id).await?;
+    let known = inner.library.get(tenant, &workflow_id).await?;
     let text = &known.document.text;
-    let bundle = inner.library.bundle(text).await?;
+    let bundle = inner.library.bundle(tenant, text).await?;
     let (loaded, source) = load_with_source(text);
     let (Some(workflow), Some(root)) = (loaded.workflow, source.as_object()) else {
         return Err(workflow_invalid("workflow_id", &loaded.violations));

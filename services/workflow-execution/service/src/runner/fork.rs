@@ -70,7 +70,8 @@ impl Inner {
         if !problems.is_empty() {
             return Err(problems.into_status());
         }
-        let planned = target.plan(&self.library, given.clone()).await;
+        let tenant = context.tenant();
+        let planned = target.plan(&self.library, tenant, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
         let taken = taken_over(source.state.engine(), Arc::clone(&plan), inputs.clone());
         let calls = calls_taken_over(&taken, source.state.calls());
@@ -108,7 +109,7 @@ impl Inner {
     }
 
     async fn source(&self, peers: &Clients, run_id: &str) -> Result<Source, Status> {
-        let run = self.runs.get(run_id).await?;
+        let run = self.runs.get(&peers.context, run_id).await?;
         if run.outcome.is_none() {
             let state = common::RunState::try_from(run.state).unwrap_or_default();
             let message = "the run has not ended; cancel it or wait for its end";
@@ -120,19 +121,20 @@ impl Inner {
             let failure = failure.metadata("run_id", run_id);
             return Err(failure.metadata("state", state.as_str_name()).into());
         }
-        let meta = self.runs.meta(run_id).await?;
+        let meta = self.runs.meta(&peers.context, run_id).await?;
         let target = match find_target(self, &meta).await {
             Ok(target) => target,
             Err(Unrecoverable::Storage(failure)) => return Err(failure.into()),
             Err(_) => self.present(&meta).await?.ok_or_else(|| lost(run_id))?,
         };
         let id: RunId = run_id.parse().map_err(|_| lost(run_id))?;
-        let mut events = self.runs.events(id).await?;
+        let mut events = self.runs.events(&peers.context, run_id).await?;
         settle_decided(run_id, &mut events, &peers.calls, &peers.context).await?;
         let started = run_events::beginning(id, &events).map_err(|error| internal(&error))?;
         let given = read_inputs(&started.input_json);
         let given = given.map_err(|wrong| invalid_fields("run_id", &wrong))?;
-        let planned = target.plan(&self.library, given.clone()).await;
+        let tenant = meta.principal.tenant();
+        let planned = target.plan(&self.library, tenant, given.clone()).await;
         let (plan, inputs) = planned.map_err(|wrong| refused_edits(wrong, &target))?;
         let state = RunState::replay(plan, inputs, run_id, &events);
         Ok(Source {
@@ -147,13 +149,14 @@ impl Inner {
 
     /// Returns the present definition of a run's workflow, if it equals the definition of the run.
     async fn present(&self, meta: &RunMeta) -> Result<Option<Target>, Status> {
+        let tenant = meta.principal.tenant();
         let Some(kept) = definition_of(meta) else {
             return Ok(None);
         };
-        let Ok(workflow) = self.library.get(&meta.subject).await else {
+        let Ok(workflow) = self.library.get(tenant, &meta.subject).await else {
             return Ok(None);
         };
-        let bundle = self.library.bundle(&workflow.document.text).await?;
+        let bundle = self.library.bundle(tenant, &workflow.document.text).await?;
         let text = match bundle.children.is_empty() {
             true => bundle.root.to_string(),
             false => bundle.to_text(),

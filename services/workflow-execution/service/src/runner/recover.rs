@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contracts::tavern::common::v1 as common;
+use core_types::Tenant;
 use futures::FutureExt;
 use grpc_kit::Failure;
 use run_events::{End, OpenRun, RecordedWaits, Recorder, RunMeta, outcome};
@@ -39,6 +40,7 @@ pub(super) enum Unrecoverable {
     Storage(Failure),
 }
 
+/// Continues the runs of all tenants, as a program's own work.
 pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     let mut open = inner
         .runs
@@ -62,11 +64,17 @@ pub(crate) async fn recover(inner: &Arc<Inner>) -> Result<(), Error> {
     forgotten
 }
 
-/// Deletes the definitions that no run needs any more.
+/// Deletes the definitions that no run of any tenant needs any more.
 async fn forget_unused_definitions(inner: &Inner) -> Result<(), Error> {
     // Of runs that rest only the metadata is read.
-    let used = inner.runs.metas_of_open_runs(definition_of).await;
-    let used: HashSet<Hash> =
+    let used = inner
+        .runs
+        .metas_of_open_runs(|meta| {
+            let hash = definition_of(meta)?;
+            Some((meta.principal.tenant(), hash))
+        })
+        .await;
+    let used: HashSet<(Tenant, Hash)> =
         used.map_err(|failure| Error::Recover(Box::new(failure.into_status())))?;
     let forgotten = inner.definitions.forget_unused(used).await?;
     if forgotten > 0 {
@@ -146,12 +154,14 @@ async fn resume(inner: &Arc<Inner>, run: OpenRun) -> bool {
 /// Returns the data that decide on a run's place in the queue.
 fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
     let key = Some(&run.started.concurrency_key).filter(|key| !key.is_empty());
+    let principal = &run.meta.principal;
     RunEntry {
+        tenant: principal.tenant(),
         depth: run.recorder.path().len(),
         since: run.created,
         priority: run.started.priority,
         key: key.map(|key| {
-            let (mut key, _) = inner.keys.enter(key);
+            let (mut key, _) = inner.keys.enter(principal, key);
             key.set_run(run.recorder.run_id());
             key
         }),
@@ -159,10 +169,11 @@ fn entry_of(inner: &Inner, run: &OpenRun) -> RunEntry {
 }
 
 async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable> {
+    let tenant = run.meta.principal.tenant();
     let target = find_target(inner, &run.meta).await?;
     let given = read_inputs(&run.started.input_json).map_err(TargetError::Inputs);
     let planned = match given {
-        Ok(given) => target.plan(&inner.library, given).await,
+        Ok(given) => target.plan(&inner.library, tenant, given).await,
         Err(wrong) => Err(wrong),
     };
     let (plan, inputs) = planned.map_err(|wrong| Unrecoverable::Broken(wrong.into_error()))?;
@@ -192,6 +203,7 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
         ..
     } = run.meta;
     Ok(Prepared {
+        tenant,
         state,
         allowance,
         conversation_id,
@@ -213,7 +225,7 @@ pub(super) async fn find_target(inner: &Inner, meta: &RunMeta) -> Result<Target,
         Ok(stored @ (Stored::Definition(_) | Stored::Bundle(_))) => {
             let hash = definition_of(meta)
                 .ok_or_else(|| lost("the digest of the definition is damaged"))?;
-            let text = inner.definitions.get(&hash).await;
+            let text = inner.definitions.get(meta.principal.tenant(), &hash).await;
             let text = text.map_err(|error| Unrecoverable::Storage(store_failure(&error)))?;
             let text = text.ok_or_else(|| lost("the definition of the run is gone"))?;
             let bundle = match stored {

@@ -7,12 +7,12 @@ mod ticker;
 use std::sync::Arc;
 
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use documents::change::request_id_reused;
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
 use schedules::{CatchUp, due};
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use tonic::Status;
 
 use crate::error::{schedule_not_found, store_failure};
@@ -23,7 +23,7 @@ use super::Inner;
 
 pub(crate) use ticker::ScheduleTicker;
 
-/// The most schedules.
+/// The most schedules of a tenant.
 const MAX_SCHEDULES: usize = 10_000;
 
 /// The schedules of the service.
@@ -47,6 +47,13 @@ impl Schedules {
     }
 }
 
+impl Schedules {
+    /// Returns the turn in which schedules are changed, for a removal of schedules.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+}
+
 impl Inner {
     pub(crate) async fn put_schedule(
         &self,
@@ -58,15 +65,17 @@ impl Inner {
         (asked.next_time, asked.create_time) = (None, None);
         (asked.creator, asked.pause_reason) = (String::new(), String::new());
         let timing = definition::check(&asked)?;
-        self.library.get(&asked.workflow_id).await?;
+        let tenant = context.tenant();
+        self.library.get(tenant, &asked.workflow_id).await?;
         let _turn = self.schedules.turn.lock().await;
         let (now, store) = (self.clock.now(), &self.schedules.store);
-        let found = store.get(&asked.schedule_id).await.map_err(failure)?;
+        let found = store.get(tenant, &asked.schedule_id).await;
+        let found = found.map_err(failure)?;
         match &found {
             Some(found) => check_etag(found, etag)?,
             None if !etag.is_empty() => return Err(Failure::etag_mismatch(String::new()).into()),
             None => {
-                let count = store.count().await.map_err(failure)?;
+                let count = store.count(tenant).await.map_err(failure)?;
                 if count >= MAX_SCHEDULES {
                     return Err(
                         Failure::limit_exceeded("schedules", MAX_SCHEDULES, count + 1).into(),
@@ -101,40 +110,55 @@ impl Inner {
         Ok(to_proto(row))
     }
 
-    pub(crate) async fn schedule(&self, id: &str) -> Result<Schedule, Status> {
-        Ok(to_proto(self.find_schedule(id).await?))
+    pub(crate) async fn schedule(&self, tenant: Tenant, id: &str) -> Result<Schedule, Status> {
+        Ok(to_proto(self.find_schedule(tenant, id).await?))
     }
 
-    /// Returns the schedules after the id `after`, at most `limit`.
+    /// Returns the schedules of a tenant after the id `after`, at most `limit`.
     pub(crate) async fn list_schedules(
         &self,
+        tenant: Tenant,
         after: &str,
         limit: usize,
     ) -> Result<Vec<Schedule>, Status> {
-        let found = self.schedules.store.list(after, limit).await;
+        let found = self.schedules.store.list(tenant, after, limit).await;
         let found = found.map_err(failure)?;
         Ok(found.into_iter().map(to_proto).collect())
     }
 
-    pub(crate) async fn delete_schedule(&self, id: &str, etag: &str) -> Result<(), Status> {
+    pub(crate) async fn delete_schedule(
+        &self,
+        tenant: Tenant,
+        id: &str,
+        etag: &str,
+    ) -> Result<(), Status> {
         let _turn = self.schedules.turn.lock().await;
-        check_etag(&self.find_schedule(id).await?, etag)?;
-        self.schedules.store.delete(id).await.map_err(failure)?;
+        check_etag(&self.find_schedule(tenant, id).await?, etag)?;
+        let deleted = self.schedules.store.delete(tenant, id).await;
+        deleted.map_err(failure)?;
         Ok(())
     }
 
-    pub(crate) async fn pause_schedule(&self, id: &str) -> Result<Schedule, Status> {
+    pub(crate) async fn pause_schedule(
+        &self,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<Schedule, Status> {
         let _turn = self.schedules.turn.lock().await;
-        self.look(self.find_schedule(id).await?).await?;
-        let mut row = self.find_schedule(id).await?;
+        self.look(self.find_schedule(tenant, id).await?).await?;
+        let mut row = self.find_schedule(tenant, id).await?;
         (row.paused, row.next) = (true, None);
         self.schedules.store.put(&row, &[]).await.map_err(failure)?;
         Ok(to_proto(row))
     }
 
-    pub(crate) async fn resume_schedule(&self, id: &str) -> Result<Schedule, Status> {
+    pub(crate) async fn resume_schedule(
+        &self,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<Schedule, Status> {
         let _turn = self.schedules.turn.lock().await;
-        let mut row = self.find_schedule(id).await?;
+        let mut row = self.find_schedule(tenant, id).await?;
         if !row.paused {
             return Ok(to_proto(row));
         }
@@ -161,16 +185,16 @@ impl Inner {
         id: &str,
         request_id: &str,
     ) -> Result<ScheduleTime, Status> {
-        let principal = context.principal().recorded();
+        let (tenant, principal) = (context.tenant(), context.principal().recorded());
         let _turn = self.schedules.turn.lock().await;
-        let (row, store) = (self.find_schedule(id).await?, &self.schedules.store);
+        let (row, store) = (self.find_schedule(tenant, id).await?, &self.schedules.store);
         if !request_id.is_empty() {
-            let found = store.time_of_request(id, request_id).await;
+            let found = store.time_of_request(tenant, id, request_id).await;
             if let Some(found) = found.map_err(failure)? {
                 if found.principal != principal {
                     return Err(request_id_reused(request_id).into());
                 }
-                return self.time_to_proto(found).await;
+                return self.time_to_proto(tenant, found).await;
             }
         }
         let manual = TimeRow {
@@ -181,12 +205,13 @@ impl Inner {
         };
         let time = manual.time;
         store.put(&row, &[manual]).await.map_err(failure)?;
-        self.settle_schedule(id).await?;
+        self.settle_schedule(tenant, id).await?;
         self.schedules.changed.notify_one();
         let after = Timestamp::from_unix_nanos(time.unix_nanos().saturating_add(1));
-        let found = store.times(id, after, 1).await.map_err(failure)?;
+        let found = store.times(tenant, id, after, 1).await;
+        let found = found.map_err(failure)?;
         match found.into_iter().next() {
-            Some(found) => self.time_to_proto(found).await,
+            Some(found) => self.time_to_proto(tenant, found).await,
             None => Err(schedule_not_found(id).into()),
         }
     }
@@ -194,25 +219,31 @@ impl Inner {
     /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
     pub(crate) async fn schedule_times(
         &self,
+        tenant: Tenant,
         id: &str,
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, ScheduleTime)>, Status> {
-        self.find_schedule(id).await?;
-        let found = self.schedules.store.times(id, before, limit).await;
+        self.find_schedule(tenant, id).await?;
+        let found = self.schedules.store.times(tenant, id, before, limit).await;
         let mut times = Vec::new();
         for found in found.map_err(failure)? {
-            times.push((found.time, self.time_to_proto(found).await?));
+            times.push((found.time, self.time_to_proto(tenant, found).await?));
         }
         Ok(times)
     }
 
-    async fn find_schedule(&self, id: &str) -> Result<ScheduleRow, Failure> {
-        let found = self.schedules.store.get(id).await.map_err(failure)?;
+    async fn find_schedule(&self, tenant: Tenant, id: &str) -> Result<ScheduleRow, Failure> {
+        let found = self
+            .schedules
+            .store
+            .get(tenant, id)
+            .await
+            .map_err(failure)?;
         found.ok_or_else(|| schedule_not_found(id))
     }
 
-    async fn time_to_proto(&self, row: TimeRow) -> Result<ScheduleTime, Status> {
+    async fn time_to_proto(&self, tenant: Tenant, row: TimeRow) -> Result<ScheduleTime, Status> {
         use contracts::tavern::workflow::v1::ScheduleTimeState as Wire;
         let state = match row.state {
             TimeState::Buffered => Wire::Buffered,
@@ -225,7 +256,7 @@ impl Inner {
             state: state.into(),
             reason: row.reason.into(),
             message: row.message,
-            run_state: self.state_of_run(&row.run_id).await?.into(),
+            run_state: self.state_of_run(tenant, &row.run_id).await?.into(),
             run_id: row.run_id,
             manual: row.manual,
             triggered_by: row.principal,

@@ -9,7 +9,7 @@ use contracts::tavern::common::v1::{ErrorCategory, Run, RunEvent, RunOptions};
 use contracts::tavern::workflow::v1::{
     RunConcurrency, StartRunRequest, StartRunResponse, start_run_request,
 };
-use core_types::{ConversationId, Durability, RequestId, RunId, WorkflowId};
+use core_types::{ConversationId, Durability, RequestId, RunId, Tenant, WorkflowId};
 use grpc_kit::failure::internal;
 use grpc_kit::{CallContext, Failure};
 use run_events::{
@@ -29,7 +29,7 @@ use workflow_domain::plan_waits;
 use workflow_runner::allowance::Allowance;
 use workflow_runner::checkpoints::Checkpoints;
 use workflow_runner::run_state::RunState;
-use workflow_runner::{OWN_CONVERSATION, Prepared, QueueFull, RunEntry, RunPlace};
+use workflow_runner::{OWN_CONVERSATION, Prepared, RunEntry, RunPlace};
 
 use super::Inner;
 use super::concurrency;
@@ -79,7 +79,7 @@ impl Inner {
             Err(refusal) => refusal,
         };
         // The target of the request may be deleted by now; a run that it started before is not.
-        if !self.was_started(&request_id).await? {
+        if !self.was_started(context, &request_id).await? {
             return Err(refusal);
         }
         match self.runs.start(context, start).await? {
@@ -105,10 +105,14 @@ impl Inner {
         mut start: StartRun,
     ) -> Result<StartRunResponse, Status> {
         let concurrency = request.concurrency.clone();
-        let checked = self.check(request).await?;
+        let tenant = context.tenant();
+        let checked = self.check(tenant, request).await?;
         start.subject = checked.subject;
         start.input_json = Value::Object(checked.inputs.clone()).to_string();
-        let planned = checked.target.plan(&self.library, checked.inputs).await;
+        let planned = checked
+            .target
+            .plan(&self.library, tenant, checked.inputs)
+            .await;
         let (plan, inputs) = planned.map_err(|wrong| refused(wrong, &checked.target))?;
         let planned = Planned {
             target: checked.target,
@@ -144,21 +148,22 @@ impl Inner {
             self.clock.now().plus(left)
         });
         start.can_wait = plan_waits::can_wait(&plan);
-        let (key, conflicting) = concurrency::enter(&self.keys, concurrency)?;
+        let (key, conflicting) = concurrency::enter(&self.keys, context, concurrency)?;
         let place = self.places.enter(RunEntry {
+            tenant: context.tenant(),
             depth: context.path().depth(),
             since: self.clock.now(),
             priority: start.priority,
             key,
         });
-        let mut place = place.map_err(|QueueFull| Failure::overloaded(Duration::from_secs(1)))?;
+        let mut place = place?;
         let durability = durability_from_proto(
             start
                 .options
                 .as_ref()
                 .map_or(0, |options| options.durability),
         );
-        start.owner_data = self.keep(&target, durability).await?;
+        start.owner_data = self.keep(context.tenant(), &target, durability).await?;
         if start.conversation_id.is_empty() {
             start.conversation_id = format!("{OWN_CONVERSATION}{}", self.ids.next_uuid().simple());
         }
@@ -177,6 +182,7 @@ impl Inner {
         let events = events_of(&run_id.to_string(), first_events);
         let state = RunState::replay(plan, inputs, &run_id.to_string(), &events);
         let prepared = Prepared {
+            tenant: context.tenant(),
             state: state.map_err(|error| internal(&error))?,
             allowance: Arc::new(Allowance::new(grant)),
             conversation_id: meta.conversation_id,
@@ -184,8 +190,8 @@ impl Inner {
         };
         let span = telemetry::spans::invoke_workflow(&meta.subject);
         self.execute(&span, recorder, prepared, RecordedWaits::default(), place);
-        self.cancel_before(conflicting, run_id).await;
-        let run = self.runs.get(&run_id.to_string()).await?;
+        self.cancel_before(context, conflicting, run_id).await;
+        let run = self.runs.get(context, &run_id.to_string()).await?;
         Ok((run, false))
     }
 
@@ -217,23 +223,24 @@ impl Inner {
         });
     }
 
-    async fn was_started(&self, request_id: &str) -> Result<bool, Failure> {
+    async fn was_started(&self, context: &CallContext, request_id: &str) -> Result<bool, Failure> {
         // An invalid id is refused together with all other problems.
         match RequestId::new(request_id) {
-            Ok(request_id) => Ok(self.run_by_request(&request_id).await?.is_some()),
+            Ok(request_id) => Ok(self.run_by_request(context, &request_id).await?.is_some()),
             Err(_) => Ok(false),
         }
     }
 
-    /// Returns the run that a request started.
+    /// Returns the run that a request of the caller's tenant started, if the call can see it.
     pub(super) async fn run_by_request(
         &self,
+        context: &CallContext,
         request_id: &RequestId,
     ) -> Result<Option<Run>, Failure> {
-        self.runs.by_request(SCOPE, request_id).await
+        self.runs.by_request(context, SCOPE, request_id).await
     }
 
-    async fn check(&self, request: StartRunRequest) -> Result<Checked, Status> {
+    async fn check(&self, tenant: Tenant, request: StartRunRequest) -> Result<Checked, Status> {
         let mut problems = Failure::invalid_fields();
         if let Err(error) = RequestId::new(&request.request_id)
             && !request.request_id.is_empty()
@@ -257,13 +264,16 @@ impl Inner {
         let (target, subject) = match named {
             Named::Node(node, subject) => (Target::Node(node), subject),
             Named::Definition(text) => (
-                Target::Definition(self.library.bundle(&text).await?),
+                Target::Definition(self.library.bundle(tenant, &text).await?),
                 String::new(),
             ),
             Named::Workflow(id) => {
-                let known = self.library.get(&id).await?;
+                let known = self.library.get(tenant, &id).await?;
                 let text = Arc::clone(&known.document.text);
-                (Target::Definition(self.library.bundle(&text).await?), id)
+                (
+                    Target::Definition(self.library.bundle(tenant, &text).await?),
+                    id,
+                )
             }
         };
         Ok(Checked {
@@ -273,22 +283,29 @@ impl Inner {
         })
     }
 
-    async fn keep_text(&self, text: &str) -> Result<String, Failure> {
-        let kept = self.definitions.put(text).await;
+    async fn keep_text(&self, tenant: Tenant, text: &str) -> Result<String, Failure> {
+        let kept = self.definitions.put(tenant, text).await;
         Ok(kept.map_err(|error| store_failure(&error))?.to_string())
     }
 
     /// Stores the definition of the run for a restart, and returns the data that are stored with
     /// the run.
-    async fn keep(&self, target: &Target, durability: Durability) -> Result<Value, Failure> {
+    async fn keep(
+        &self,
+        tenant: Tenant,
+        target: &Target,
+        durability: Durability,
+    ) -> Result<Value, Failure> {
         let stored = match target {
             Target::Node(node) => Stored::Node(node.clone()),
             // A run in memory ends with the process, so no data have to outlive it.
             Target::Definition(_) if durability == Durability::Memory => return Ok(Value::Null),
             Target::Definition(bundle) if bundle.children.is_empty() => {
-                Stored::Definition(self.keep_text(&bundle.root).await?)
+                Stored::Definition(self.keep_text(tenant, &bundle.root).await?)
             }
-            Target::Definition(bundle) => Stored::Bundle(self.keep_text(&bundle.to_text()).await?),
+            Target::Definition(bundle) => {
+                Stored::Bundle(self.keep_text(tenant, &bundle.to_text()).await?)
+            }
         };
         Ok(serde_json::to_value(stored).expect("a struct with text keys always serialises"))
     }

@@ -4,6 +4,7 @@ use call_outcome::Violation;
 use std::sync::Arc;
 
 use contracts::tavern::common::v1 as common;
+use core_types::Tenant;
 use run_log::Hash;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -57,16 +58,17 @@ pub(super) enum TargetError {
 }
 
 impl Target {
-    /// Compiles the target and matches inputs with its interface.
+    /// Compiles the target for a tenant and matches inputs with its interface.
     pub(super) async fn plan(
         &self,
         library: &Library,
+        tenant: Tenant,
         given: Map<String, Value>,
     ) -> Result<(Arc<Plan>, RunInputs), TargetError> {
         match self {
             Target::Definition(bundle) => {
                 let plan = library
-                    .compile(bundle)
+                    .compile(tenant, bundle)
                     .await
                     .map_err(TargetError::Workflow)?;
                 let inputs = bind(&plan.interface_inputs, &given).map_err(TargetError::Inputs)?;

@@ -1,12 +1,12 @@
 //! Results of nodes that other nodes may reuse, on SQLite.
 
 use async_trait::async_trait;
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use sql_store::SqliteDatabase;
 use sqlx::{Row, Sqlite, Transaction};
 
 use workflow_domain::cache_key::{CacheKey, KeyParts};
-use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore};
+use workflow_runner::{LastResult, ResultChange, ResultRow, ResultStore, TenantKey};
 
 use super::StoreError;
 
@@ -27,13 +27,16 @@ impl ResultTable {
 impl ResultStore for ResultTable {
     async fn all(&self) -> Result<Vec<ResultRow>, StoreError> {
         let rows = sqlx::query(
-            "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept FROM results ORDER BY used",
+            "SELECT key, length(CAST(outputs AS BLOB)), run_id, kept, tenant FROM results ORDER BY used",
         )
         .fetch_all(self.database.reader())
         .await?;
         let row = |row: &sqlx::sqlite::SqliteRow| {
             Ok(ResultRow {
-                key: key(row.try_get(0)?, "results")?,
+                key: (
+                    tenant(row.try_get(4)?, "results")?,
+                    key(row.try_get(0)?, "results")?,
+                ),
                 bytes: row.try_get::<i64, _>(1)?.unsigned_abs() as usize,
                 run_id: row.try_get(2)?,
                 kept: Timestamp::from_unix_nanos(row.try_get(3)?),
@@ -43,12 +46,14 @@ impl ResultStore for ResultTable {
     }
 
     async fn last(&self) -> Result<Vec<LastResult>, StoreError> {
-        let rows = sqlx::query("SELECT node, key, parts, kept FROM last_results ORDER BY kept")
-            .fetch_all(self.database.reader())
-            .await?;
+        let rows =
+            sqlx::query("SELECT node, key, parts, kept, tenant FROM last_results ORDER BY kept")
+                .fetch_all(self.database.reader())
+                .await?;
         let row = |row: &sqlx::sqlite::SqliteRow| {
             let parts: String = row.try_get(2)?;
             Ok(LastResult {
+                tenant: tenant(row.try_get(4)?, "last_results")?,
                 node: key(row.try_get(0)?, "last_results")?,
                 key: key(row.try_get(1)?, "last_results")?,
                 parts: KeyParts::from_text(&parts).ok_or(StoreError::Damaged {
@@ -61,8 +66,9 @@ impl ResultStore for ResultTable {
         rows.iter().map(row).collect()
     }
 
-    async fn outputs(&self, key: &CacheKey) -> Result<Option<String>, StoreError> {
-        sqlx::query_scalar("SELECT outputs FROM results WHERE key = ?1")
+    async fn outputs(&self, (tenant, key): &TenantKey) -> Result<Option<String>, StoreError> {
+        sqlx::query_scalar("SELECT outputs FROM results WHERE tenant = ?1 AND key = ?2")
+            .bind(tenant.as_str())
             .bind(&key.0[..])
             .fetch_optional(self.database.reader())
             .await
@@ -89,9 +95,10 @@ async fn write(
             outputs,
         } => {
             sqlx::query(
-                "INSERT OR REPLACE INTO results (key, outputs, run_id, kept, used) \
-                 VALUES (?1, ?2, ?3, ?4, ?4)",
+                "INSERT OR REPLACE INTO results (tenant, key, outputs, run_id, kept, used) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?5)",
             )
+            .bind(last.tenant.as_str())
             .bind(&last.key.0[..])
             .bind(&**outputs)
             .bind(run_id)
@@ -99,8 +106,10 @@ async fn write(
             .execute(&mut **transaction)
             .await?;
             sqlx::query(
-                "INSERT OR REPLACE INTO last_results (node, key, parts, kept) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT OR REPLACE INTO last_results (tenant, node, key, parts, kept) \
+                 VALUES (?1, ?2, ?3, ?4, ?5)",
             )
+            .bind(last.tenant.as_str())
             .bind(&last.node.0[..])
             .bind(&last.key.0[..])
             .bind(last.parts.to_text())
@@ -108,19 +117,27 @@ async fn write(
             .execute(&mut **transaction)
             .await?;
         }
-        ResultChange::Used(key, at) => {
-            let used = sqlx::query("UPDATE results SET used = ?2 WHERE key = ?1").bind(&key.0[..]);
-            used.bind(at.unix_nanos())
+        ResultChange::Used((tenant, key), at) => {
+            sqlx::query("UPDATE results SET used = ?3 WHERE tenant = ?1 AND key = ?2")
+                .bind(tenant.as_str())
+                .bind(&key.0[..])
+                .bind(at.unix_nanos())
                 .execute(&mut **transaction)
                 .await?;
         }
-        ResultChange::Dropped(key) => {
-            let dropped = sqlx::query("DELETE FROM results WHERE key = ?1").bind(&key.0[..]);
-            dropped.execute(&mut **transaction).await?;
+        ResultChange::Dropped((tenant, key)) => {
+            sqlx::query("DELETE FROM results WHERE tenant = ?1 AND key = ?2")
+                .bind(tenant.as_str())
+                .bind(&key.0[..])
+                .execute(&mut **transaction)
+                .await?;
         }
-        ResultChange::NodeDropped(node) => {
-            let dropped = sqlx::query("DELETE FROM last_results WHERE node = ?1").bind(&node.0[..]);
-            dropped.execute(&mut **transaction).await?;
+        ResultChange::NodeDropped((tenant, node)) => {
+            sqlx::query("DELETE FROM last_results WHERE tenant = ?1 AND node = ?2")
+                .bind(tenant.as_str())
+                .bind(&node.0[..])
+                .execute(&mut **transaction)
+                .await?;
         }
     }
     Ok(())
@@ -132,4 +149,11 @@ fn key(stored: Vec<u8>, table: &'static str) -> Result<CacheKey, StoreError> {
         column: "key",
     };
     stored.try_into().map(CacheKey).map_err(damaged)
+}
+
+fn tenant(stored: &str, table: &'static str) -> Result<Tenant, StoreError> {
+    Tenant::new(stored).map_err(|_| StoreError::Damaged {
+        table,
+        column: "tenant",
+    })
 }

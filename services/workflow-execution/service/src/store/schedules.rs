@@ -7,7 +7,7 @@ mod times;
 
 use async_trait::async_trait;
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason};
-use core_types::{Principal, Timestamp};
+use core_types::{Principal, Tenant, Timestamp};
 use prost::Message;
 use sql_store::SqliteDatabase;
 use sqlx::Row;
@@ -47,6 +47,11 @@ pub(crate) struct ScheduleRow {
 impl ScheduleRow {
     pub(crate) fn id(&self) -> &str {
         &self.definition.schedule_id
+    }
+
+    /// Returns the tenant, which is its creator's.
+    pub(crate) fn tenant(&self) -> Tenant {
+        self.creator.tenant()
     }
 }
 
@@ -112,36 +117,42 @@ impl TimeRow {
 /// Every method fails with a [`StoreError`] when the database does not work or a row is damaged.
 #[async_trait]
 pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
-    /// Stores a schedule, new or in place of the schedule with its id, with new `times`.
+    /// Stores a schedule of its creator's tenant, new or in place of the schedule with its id, with new `times`.
     async fn put(&self, schedule: &ScheduleRow, times: &[TimeRow]) -> Result<(), StoreError>;
 
     /// Returns a schedule.
-    async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError>;
+    async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<ScheduleRow>, StoreError>;
 
-    /// Returns the schedules after the id `after` in order, at most `limit`.
-    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ScheduleRow>, StoreError>;
+    /// Returns the schedules of a tenant after the id `after` in order, at most `limit`.
+    async fn list(
+        &self,
+        tenant: Tenant,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError>;
 
-    /// Returns the number of schedules.
-    async fn count(&self) -> Result<usize, StoreError>;
+    /// Returns the number of schedules of a tenant.
+    async fn count(&self, tenant: Tenant) -> Result<usize, StoreError>;
 
-    /// Returns the schedules that have a time up to `now`, the earliest first, at most 1,000.
+    /// Returns the schedules of all tenants that have a time up to `now`, the earliest first, at most 1,000.
     async fn due(&self, now: Timestamp) -> Result<Vec<ScheduleRow>, StoreError>;
 
-    /// Returns the first time of all schedules that is not recorded yet.
+    /// Returns the first time of all schedules of all tenants that is not recorded yet.
     async fn next(&self) -> Result<Option<Timestamp>, StoreError>;
 
     /// Deletes a schedule with its times.
-    async fn delete(&self, id: &str) -> Result<(), StoreError>;
+    async fn delete(&self, tenant: Tenant, id: &str) -> Result<(), StoreError>;
 
-    /// Returns the ids of the schedules that have a buffered time, apart from times of a pause.
-    async fn with_buffered(&self) -> Result<Vec<String>, StoreError>;
+    /// Returns the tenants and ids of the schedules that have a buffered time, apart from times of a pause.
+    async fn with_buffered(&self) -> Result<Vec<(Tenant, String)>, StoreError>;
 
     /// Returns the times of a schedule that are buffered or whose run may continue, the earliest first.
-    async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError>;
+    async fn open_times(&self, tenant: Tenant, id: &str) -> Result<Vec<TimeRow>, StoreError>;
 
     /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
     async fn times(
         &self,
+        tenant: Tenant,
         id: &str,
         before: Timestamp,
         limit: usize,
@@ -150,12 +161,13 @@ pub(crate) trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// Returns the time of a request.
     async fn time_of_request(
         &self,
+        tenant: Tenant,
         id: &str,
         request_id: &str,
     ) -> Result<Option<TimeRow>, StoreError>;
 
     /// Stores the new state of a time; a deleted time stays deleted.
-    async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError>;
+    async fn set_time(&self, tenant: Tenant, id: &str, time: &TimeRow) -> Result<(), StoreError>;
 }
 
 /// The schedules on SQLite.
@@ -177,12 +189,13 @@ impl ScheduleStore for SqliteSchedules {
         let mut transaction = self.database.begin_write().await?;
         sqlx::query(
             "INSERT INTO schedules \
-             (id, definition, etag, paused, since, next, created, creator, pause_reason) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO UPDATE SET \
+             (tenant, id, definition, etag, paused, since, next, created, creator, pause_reason) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (tenant, id) DO UPDATE SET \
              definition = excluded.definition, etag = excluded.etag, paused = excluded.paused, \
              since = excluded.since, next = excluded.next, creator = excluded.creator, \
              pause_reason = excluded.pause_reason",
         )
+        .bind(schedule.tenant().as_str())
         .bind(schedule.id())
         .bind(schedule.definition.encode_to_vec())
         .bind(&schedule.etag)
@@ -195,31 +208,41 @@ impl ScheduleStore for SqliteSchedules {
         .execute(&mut *transaction)
         .await?;
         for time in times {
-            times::insert(&mut transaction, schedule.id(), time).await?;
+            times::insert(&mut transaction, schedule.tenant(), schedule.id(), time).await?;
         }
-        times::trim(&mut transaction, schedule.id()).await?;
+        times::trim(&mut transaction, schedule.tenant(), schedule.id()).await?;
         transaction.commit().await.map_err(StoreError::from)
     }
 
-    async fn get(&self, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
-        let found = sqlx::query(select!("WHERE id = ?1"))
+    async fn get(&self, tenant: Tenant, id: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        let found = sqlx::query(select!("WHERE tenant = ?1 AND id = ?2"))
+            .bind(tenant.as_str())
             .bind(id)
             .fetch_optional(self.database.reader())
             .await?;
         found.as_ref().map(schedule_of).transpose()
     }
 
-    async fn list(&self, after: &str, limit: usize) -> Result<Vec<ScheduleRow>, StoreError> {
-        let found = sqlx::query(select!("WHERE id > ?1 ORDER BY id LIMIT ?2"))
-            .bind(after)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .fetch_all(self.database.reader())
-            .await?;
+    async fn list(
+        &self,
+        tenant: Tenant,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        let found = sqlx::query(select!(
+            "WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
+        ))
+        .bind(tenant.as_str())
+        .bind(after)
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(self.database.reader())
+        .await?;
         found.iter().map(schedule_of).collect()
     }
 
-    async fn count(&self) -> Result<usize, StoreError> {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM schedules")
+    async fn count(&self, tenant: Tenant) -> Result<usize, StoreError> {
+        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM schedules WHERE tenant = ?1")
+            .bind(tenant.as_str())
             .fetch_one(self.database.reader())
             .await?;
         Ok(usize::try_from(count).unwrap_or(0))
@@ -240,13 +263,14 @@ impl ScheduleStore for SqliteSchedules {
         Ok(next.map(Timestamp::from_unix_nanos))
     }
 
-    async fn delete(&self, id: &str) -> Result<(), StoreError> {
+    async fn delete(&self, tenant: Tenant, id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
         for statement in [
-            "DELETE FROM schedule_times WHERE schedule_id = ?1",
-            "DELETE FROM schedules WHERE id = ?1",
+            "DELETE FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2",
+            "DELETE FROM schedules WHERE tenant = ?1 AND id = ?2",
         ] {
             sqlx::query(statement)
+                .bind(tenant.as_str())
                 .bind(id)
                 .execute(&mut *transaction)
                 .await?;
@@ -254,22 +278,30 @@ impl ScheduleStore for SqliteSchedules {
         transaction.commit().await.map_err(StoreError::from)
     }
 
-    async fn with_buffered(&self) -> Result<Vec<String>, StoreError> {
-        sqlx::query_scalar(
-            "SELECT DISTINCT t.schedule_id FROM schedule_times t \
-             JOIN schedules s ON s.id = t.schedule_id \
+    async fn with_buffered(&self) -> Result<Vec<(Tenant, String)>, StoreError> {
+        let found: Vec<(String, String)> = sqlx::query_as(
+            "SELECT DISTINCT t.tenant, t.schedule_id FROM schedule_times t \
+             JOIN schedules s ON s.tenant = t.tenant AND s.id = t.schedule_id \
              WHERE t.state = 0 AND (t.manual OR NOT s.paused)",
         )
         .fetch_all(self.database.reader())
-        .await
-        .map_err(StoreError::from)
+        .await?;
+        let named = |(tenant, id): (String, String)| {
+            let tenant = Tenant::new(&tenant).map_err(|_| StoreError::Damaged {
+                table: "schedule_times",
+                column: "tenant",
+            })?;
+            Ok((tenant, id))
+        };
+        found.into_iter().map(named).collect()
     }
 
-    async fn open_times(&self, id: &str) -> Result<Vec<TimeRow>, StoreError> {
+    async fn open_times(&self, tenant: Tenant, id: &str) -> Result<Vec<TimeRow>, StoreError> {
         let found = sqlx::query(
             "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE schedule_id = ?1 AND state < 2 ORDER BY time",
+             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND state < 2 ORDER BY time",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .fetch_all(self.database.reader())
         .await?;
@@ -278,14 +310,17 @@ impl ScheduleStore for SqliteSchedules {
 
     async fn times(
         &self,
+        tenant: Tenant,
         id: &str,
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<TimeRow>, StoreError> {
         let found = sqlx::query(
             "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE schedule_id = ?1 AND time < ?2 ORDER BY time DESC LIMIT ?3",
+             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND time < ?3 \
+             ORDER BY time DESC LIMIT ?4",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .bind(before.unix_nanos())
         .bind(i64::try_from(limit).unwrap_or(i64::MAX))
@@ -296,13 +331,15 @@ impl ScheduleStore for SqliteSchedules {
 
     async fn time_of_request(
         &self,
+        tenant: Tenant,
         id: &str,
         request_id: &str,
     ) -> Result<Option<TimeRow>, StoreError> {
         let found = sqlx::query(
             "SELECT time, last, state, reason, message, run_id, manual, request_id, principal \
-             FROM schedule_times WHERE schedule_id = ?1 AND request_id = ?2",
+             FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND request_id = ?3",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .bind(request_id)
         .fetch_optional(self.database.reader())
@@ -310,11 +347,12 @@ impl ScheduleStore for SqliteSchedules {
         found.as_ref().map(times::time_of).transpose()
     }
 
-    async fn set_time(&self, id: &str, time: &TimeRow) -> Result<(), StoreError> {
+    async fn set_time(&self, tenant: Tenant, id: &str, time: &TimeRow) -> Result<(), StoreError> {
         sqlx::query(
-            "UPDATE schedule_times SET state = ?3, reason = ?4, message = ?5, run_id = ?6 \
-             WHERE schedule_id = ?1 AND time = ?2",
+            "UPDATE schedule_times SET state = ?4, reason = ?5, message = ?6, run_id = ?7 \
+             WHERE tenant = ?1 AND schedule_id = ?2 AND time = ?3",
         )
+        .bind(tenant.as_str())
         .bind(id)
         .bind(time.time.unix_nanos())
         .bind(times::number(time.state))

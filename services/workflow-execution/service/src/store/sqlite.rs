@@ -1,8 +1,9 @@
 //! The stored definitions on SQLite.
 
 use async_trait::async_trait;
+use core_types::Tenant;
 use run_log::Hash;
-use sql_store::{Migrations, SqliteDatabase};
+use sql_store::{Migrations, SqliteDatabase, TenantTable};
 
 use super::{DefinitionTexts, StoreError};
 
@@ -10,6 +11,30 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// The tables of this service.
 pub const MIGRATIONS: Migrations = Migrations::new("workflow_execution", &MIGRATOR);
+
+/// The tables with a column `tenant`, for the removal of a tenant.
+pub const TABLES: [TenantTable; 5] = [
+    TenantTable {
+        name: "definitions",
+        key: "hash",
+    },
+    TenantTable {
+        name: "schedules",
+        key: "id",
+    },
+    TenantTable {
+        name: "schedule_times",
+        key: "schedule_id, time",
+    },
+    TenantTable {
+        name: "results",
+        key: "key",
+    },
+    TenantTable {
+        name: "last_results",
+        key: "node",
+    },
+];
 
 /// The stored definitions on SQLite.
 #[derive(Clone, Debug)]
@@ -26,33 +51,41 @@ impl KeptDefinitions {
 
 #[async_trait]
 impl DefinitionTexts for KeptDefinitions {
-    async fn keep(&self, text: &str) -> Result<Hash, StoreError> {
+    async fn keep(&self, tenant: Tenant, text: &str) -> Result<Hash, StoreError> {
         let hash = Hash::of(text.as_bytes());
         let mut transaction = self.database.begin_write().await?;
-        sqlx::query("INSERT INTO definitions (hash, text) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-            .bind(&hash.0[..])
-            .bind(text)
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(
+            "INSERT INTO definitions (tenant, hash, text) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        )
+        .bind(tenant.as_str())
+        .bind(&hash.0[..])
+        .bind(text)
+        .execute(&mut *transaction)
+        .await?;
         transaction.commit().await?;
         Ok(hash)
     }
 
-    async fn kept(&self, hash: &Hash) -> Result<Option<String>, StoreError> {
-        let text = sqlx::query_scalar("SELECT text FROM definitions WHERE hash = ?1");
-        let text = text
-            .bind(&hash.0[..])
-            .fetch_optional(self.database.reader());
+    async fn kept(&self, tenant: Tenant, hash: &Hash) -> Result<Option<String>, StoreError> {
+        let text =
+            sqlx::query_scalar("SELECT text FROM definitions WHERE tenant = ?1 AND hash = ?2")
+                .bind(tenant.as_str())
+                .bind(&hash.0[..])
+                .fetch_optional(self.database.reader());
         Ok(text.await?)
     }
 
-    async fn forget(&self, used: &[Hash]) -> Result<u64, StoreError> {
-        let used: Vec<String> = used.iter().map(ToString::to_string).collect();
+    async fn forget(&self, used: &[(Tenant, Hash)]) -> Result<u64, StoreError> {
+        let used = used.iter();
+        let used: serde_json::Value = used
+            .map(|(tenant, hash)| serde_json::json!([tenant, hash.to_string()]))
+            .collect();
         let mut transaction = self.database.begin_write().await?;
         let forgotten = sqlx::query(
-            "DELETE FROM definitions WHERE lower(hex(hash)) NOT IN (SELECT value FROM json_each(?1))",
+            "DELETE FROM definitions WHERE (tenant, lower(hex(hash))) NOT IN \
+             (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))",
         )
-        .bind(serde_json::Value::from(used).to_string())
+        .bind(used.to_string())
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;

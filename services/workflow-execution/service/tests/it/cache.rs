@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 /// A script that doubles its input, with `cache` settings.
-fn doubling(cache: Value) -> Value {
+pub(crate) fn doubling(cache: Value) -> Value {
     let mut script = python("double", "give(inputs['n'] * 2)\n");
     script["configValues"] = json!({"execution": {"cache": cache}});
     json!({

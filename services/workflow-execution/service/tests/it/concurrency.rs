@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use crate::support::*;
 
 /// A node that calls a tool under the settings for its execution.
-fn limited(id: &str, tool_id: &str, execution: Value) -> Value {
+pub(crate) fn limited(id: &str, tool_id: &str, execution: Value) -> Value {
     let mut node = tool(id, tool_id);
     node["configValues"] = json!({"execution": execution});
     node
@@ -39,7 +39,7 @@ fn mapping(execution: Value) -> Value {
     })
 }
 
-fn dispatched(kind: &Kind) -> bool {
+pub(crate) fn dispatched(kind: &Kind) -> bool {
     matches!(kind, Kind::CallDispatched(_))
 }
 

@@ -32,6 +32,8 @@ mod schedules;
 mod simulation;
 mod streams;
 mod support;
+mod tenant_ends;
+mod tenants;
 mod tool_choice;
 mod unanswered;
 mod value_streams;

@@ -16,7 +16,7 @@ use contracts::tavern::workflow::v1::{
     PutWorkflowRequest, ResumeScheduleRequest, Schedule, ScheduleNotRunReason, ScheduleTime,
     TriggerScheduleRequest,
 };
-use core_types::{CallPath, Principal};
+use core_types::{CallPath, Principal, Reach};
 use doubles::{Behaviour, TestRegistry};
 use grpc_kit::{CallContext, Outbound};
 use serde_json::{Value, json};
@@ -25,16 +25,20 @@ use tonic::Status;
 use crate::support::*;
 
 /// The clients of one principal.
-struct Caller {
-    client: Client,
-    runs: RunServiceClient<Outbound>,
-    schedules: ScheduleServiceClient<Outbound>,
+pub(crate) struct Caller {
+    pub(crate) client: Client,
+    pub(crate) runs: RunServiceClient<Outbound>,
+    pub(crate) schedules: ScheduleServiceClient<Outbound>,
 }
 
 impl World {
-    fn by(&self, principal: &str) -> Caller {
+    pub(crate) fn by(&self, principal: &str) -> Caller {
+        self.reaching(principal, Reach::Tenant)
+    }
+
+    pub(crate) fn reaching(&self, principal: &str, reach: Reach) -> Caller {
         let principal = Principal::new(principal).unwrap();
-        let context = CallContext::new(principal, CallPath::default());
+        let context = CallContext::new(principal, CallPath::default()).reaching(reach);
         let transport = grpc_kit::local(&self.service.services());
         Caller {
             client: Client::new(transport.with(&context)),
@@ -43,7 +47,7 @@ impl World {
         }
     }
 
-    async fn run_of(&self, run_id: &str) -> Run {
+    pub(crate) async fn run_of(&self, run_id: &str) -> Run {
         let run_id = run_id.to_owned();
         let run = self.runs.clone().get_run(GetRunRequest { run_id }).await;
         run.unwrap().into_inner().run.unwrap()
@@ -92,7 +96,7 @@ impl Caller {
         Ok(sent.into_inner().replayed)
     }
 
-    async fn put_schedule(&self, id: &str) -> Schedule {
+    pub(crate) async fn put_schedule(&self, id: &str) -> Schedule {
         let year = prost_types::Duration {
             seconds: 366 * 24 * 60 * 60,
             nanos: 0,
@@ -117,7 +121,7 @@ impl Caller {
         found.unwrap().into_inner().schedule.unwrap()
     }
 
-    async fn trigger(&self, id: &str, request_id: &str) -> Result<ScheduleTime, Status> {
+    pub(crate) async fn trigger(&self, id: &str, request_id: &str) -> Result<ScheduleTime, Status> {
         let request = TriggerScheduleRequest {
             schedule_id: id.to_owned(),
             request_id: request_id.to_owned(),

@@ -1,14 +1,18 @@
 //! The card of an agent, by which clients of A2A find it.
 
+use std::collections::HashMap;
+
 use agent_domain::{profile::Profile, spelling};
 use call_wire::NamedTools;
 use contracts::{
-    lf::a2a::v1::{AgentCapabilities, AgentCard, AgentInterface, AgentSkill},
-    tavern::registry::v1::{BatchGetToolsRequest, Tool},
+    lf::a2a::v1::{
+        AgentCapabilities, AgentCard, AgentInterface, AgentSkill, HttpAuthSecurityScheme,
+        SecurityRequirement, SecurityScheme, StringList, security_scheme::Scheme,
+    },
+    tavern::registry::v1::{BatchGetToolsRequest, GetCallerRequest, Tool},
 };
-use core_types::Tenant;
 use grpc_kit::CallContext;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{A2aRpc, VERSION, tenant_of};
 use crate::error::{no_such_profile, store_failure};
@@ -17,6 +21,9 @@ use crate::error::{no_such_profile, store_failure};
 /// not set, the gateway adds it for clients of plain HTTP.
 const INTERFACES: [(&str, &str); 3] = [("JSONRPC", "/a2a"), ("HTTP+JSON", "/a2a"), ("GRPC", "")];
 
+/// The name of the security scheme in a card.
+const SCHEME: &str = "key";
+
 impl A2aRpc {
     /// Returns the card of an agent: its profile, with its tools and workflows as skills.
     pub(super) async fn card(
@@ -24,10 +31,10 @@ impl A2aRpc {
         context: &CallContext,
         tenant: &str,
     ) -> Result<AgentCard, Status> {
-        let tenant = tenant_of(tenant)?;
-        let known = self.profiles.get(Tenant::DEFAULT, tenant).await;
+        let (agent, tenant) = (tenant_of(tenant)?, context.tenant());
+        let known = self.profiles.get(tenant, agent).await;
         let Some(known) = known.map_err(|error| store_failure(&error))? else {
-            return Err(no_such_profile(tenant, &self.profiles).await.into());
+            return Err(no_such_profile(tenant, agent, &self.profiles).await.into());
         };
         let inventory = known.document.inventory();
         let mut named = NamedTools::default();
@@ -47,10 +54,29 @@ impl A2aRpc {
         });
         let mut card = card(&known.document, &self.public_url);
         card.skills = skills.collect();
+        if self.needs_a_key(context).await? {
+            let scheme = (SCHEME.to_owned(), bearer());
+            card.security_schemes = HashMap::from([scheme]);
+            let needed = (SCHEME.to_owned(), StringList::default());
+            card.security_requirements = vec![SecurityRequirement {
+                schemes: HashMap::from([needed]),
+            }];
+        }
         if card.version.is_empty() {
             card.version = known.revision_number().to_string();
         }
         Ok(card)
+    }
+
+    /// Whether a client needs a key: whether there is any.
+    async fn needs_a_key(&self, context: &CallContext) -> Result<bool, Status> {
+        let mut identities = self.peers.identities(context);
+        match identities.get_caller(GetCallerRequest::default()).await {
+            Ok(answer) => Ok(!answer.into_inner().caller.unwrap_or_default().open),
+            // The key of the caller is revoked, or the first principal's, which the gateway calls as.
+            Err(status) if status.code() == Code::Unauthenticated => Ok(true),
+            Err(status) => Err(status),
+        }
     }
 }
 
@@ -78,6 +104,18 @@ pub(super) fn card(profile: &Profile, public_url: &str) -> AgentCard {
         default_input_modes: [text("text/plain"), text("application/json")].concat(),
         default_output_modes: text("text/plain"),
         ..AgentCard::default()
+    }
+}
+
+/// Writes the scheme by which a client sends a key.
+fn bearer() -> SecurityScheme {
+    let scheme = HttpAuthSecurityScheme {
+        description: "A key of this server: `authorization: Bearer KEY`.".to_owned(),
+        scheme: "Bearer".to_owned(),
+        bearer_format: String::new(),
+    };
+    SecurityScheme {
+        scheme: Some(Scheme::HttpAuthSecurityScheme(scheme)),
     }
 }
 

@@ -39,7 +39,7 @@ impl A2aRpc {
         let size = usize::try_from(asked.size).unwrap_or_default();
         let (mut tasks, mut bytes, mut looks) = (Vec::new(), 0, 0);
         loop {
-            let (page, next) = self.runs.list(&runs).await?;
+            let (page, next) = self.runs.list(&caller.context, &runs).await?;
             let last = page.len();
             runs.page_token = next;
             for (index, run) in page.into_iter().enumerate() {
@@ -54,7 +54,10 @@ impl A2aRpc {
                 let is_end = index + 1 == last && runs.page_token.is_empty();
                 if let Some(place) = place.filter(|_| is_full && !is_end) {
                     let seen = before + tasks.len();
-                    let token = format!("{seen} {}", run_list::token_after(&runs, &place));
+                    let token = format!(
+                        "{seen} {}",
+                        run_list::token_after(&caller.context, &runs, &place)
+                    );
                     let token = PageToken::after(token).encode(&asked.name);
                     // At least one more may follow.
                     return Ok(asked.page(tasks, seen + 1, token));

@@ -52,7 +52,7 @@ impl A2aRpc {
             let run = started.run.unwrap_or_default();
             return Followed::open(&self.runs, run, caller.clone()).await;
         }
-        let run = self.run(tenant, &message.task_id).await?;
+        let run = self.run(&caller.context, tenant, &message.task_id).await?;
         if !message.context_id.is_empty() && message.context_id != run.conversation_id {
             let problem = "is not the context of the task; leave it out";
             let failure = Failure::invalid_fields().violation("message.context_id", problem);

@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Driver,
-    stop::{NoAnswer, TurnStop, model_failure},
+    stop::{NoAnswer, TENANT_LIMIT, TurnStop, model_failure, without_answer},
 };
 use crate::wire;
 
@@ -191,7 +191,7 @@ impl Driver {
         Some(ModelRequest {
             max_output_tokens: Some(SUMMARY_TOKENS),
             may_call: false,
-            ..ModelRequest::new(messages, deadline)
+            ..ModelRequest::new(self.meta.principal.tenant(), messages, deadline)
         })
     }
 
@@ -242,6 +242,10 @@ impl Driver {
 fn without_summary(error: NoAnswer) -> Result<Option<Summary>, TurnStop> {
     match error {
         NoAnswer::Stopped(stop @ (TurnStop::Cancelled(_) | TurnStop::Storage(_))) => Err(stop),
+        // The next request would end the turn.
+        NoAnswer::Stopped(TurnStop::Failed(error)) if error.code == TENANT_LIMIT => {
+            Err(TurnStop::Failed(error))
+        }
         NoAnswer::Stopped(TurnStop::Failed(error)) => {
             tracing::warn!(error = error.message, "the workflow gave no summary");
             Ok(None)
@@ -250,7 +254,7 @@ fn without_summary(error: NoAnswer) -> Result<Option<Summary>, TurnStop> {
     }
 }
 
-/// Requests a summary of the model; none if it fails.
+/// Requests a summary of the model; none if it fails for another reason than a limit of the tenant.
 async fn summarise(
     model: &Model,
     request: ModelRequest,
@@ -269,6 +273,7 @@ async fn summarise(
             usage: Some(wire::usage_to_proto(&end.booking)),
             model: end.model,
         }),
+        Err(error @ ModelError::TenantLimit(_)) => return Err(without_answer("", &error)),
         Err(error) => {
             tracing::warn!(%error, "the model gave no summary; earlier turns are left out");
             None

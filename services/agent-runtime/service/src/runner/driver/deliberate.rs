@@ -28,7 +28,7 @@ use super::{
     deliberation::Answer,
     settled,
     shown_states::version,
-    stop::{NoAnswer, TurnStop, model_failure},
+    stop::{NoAnswer, TurnStop, model_failure, without_answer},
 };
 use crate::{
     runner::prompting::{self, PromptStates},
@@ -167,8 +167,7 @@ impl Driver {
             }
             NoAnswer::Model(error) => {
                 telemetry::spans::fail(span, error.code(), &error.to_string());
-                let message = format!("the model `{model}` gave no answer: {error}");
-                return Err(model_failure(error.code(), &message, error.is_retryable()));
+                return Err(without_answer(model, &error));
             }
         }
         self.drop_calls_in_flight().await

@@ -22,11 +22,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::stop::{NoAnswer, TurnStop, model_failure};
+use super::stop::{NoAnswer, TENANT_LIMIT, TurnStop, model_failure};
 use crate::peers::Peers;
 
-/// The codes by which a workflow fails that has used up the turn's limits.
-const STOPS: [&str; 2] = ["budget_exhausted", "repetition"];
+/// The codes by which a workflow fails that has used up the limits of the turn or the tenant.
+const STOPS: [&str; 3] = ["budget_exhausted", "repetition", TENANT_LIMIT];
 
 /// The pieces of an answer of a model or a workflow.
 pub(super) type Answer = BoxStream<'static, Result<Piece, NoAnswer>>;

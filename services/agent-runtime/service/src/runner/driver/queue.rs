@@ -20,8 +20,11 @@ impl Driver {
             self.meta.conversation_id.clone(),
             self.log.recorder().run_id(),
         );
+        // A turn of another principal may be among them.
+        let tenant = self.meta.principal.tenant();
         loop {
-            let before = self.shared.conversations.turn_before(&conversation, own);
+            let conversations = &self.shared.conversations;
+            let before = conversations.turn_before(tenant, &conversation, own);
             let before = before.await.unwrap_or_else(|failure| {
                 let error = failure.into_status();
                 tracing::warn!(
@@ -32,7 +35,7 @@ impl Driver {
             });
             let Some(before) = before else { return Ok(()) };
             let (runs, control) = (self.shared.runs.clone(), self.control.clone());
-            let ended = until_ended(&runs, control.call_context(), &before);
+            let ended = until_ended(&runs, CallContext::of_tenant(tenant), &before);
             tokio::select! {
                 () = control.cancelled() => {}
                 () = ended => {}

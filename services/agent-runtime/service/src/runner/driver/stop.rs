@@ -5,6 +5,8 @@ use contracts::tavern::common::v1 as common;
 use model_client::ModelError;
 use run_events::{CancelReason, outcome};
 use run_log::AppendError;
+use serde_json::json;
+use tenancy::tenants::name_of;
 
 /// The reason for ending a turn before the model stops.
 #[derive(Debug)]
@@ -42,6 +44,27 @@ impl From<TurnStop> for NoAnswer {
     fn from(stop: TurnStop) -> Self {
         NoAnswer::Stopped(stop)
     }
+}
+
+/// The code of a turn that ends at a limit of its tenant.
+pub(super) const TENANT_LIMIT: &str = "tenant_limit";
+
+/// Ends a turn whose model gave no answer.
+pub(super) fn without_answer(model: &str, error: &ModelError) -> TurnStop {
+    if let ModelError::TenantLimit(reached) = error {
+        let details = json!({"limit": name_of(reached.quantity), "maximum": reached.maximum});
+        return TurnStop::Failed(Box::new(common::CallError {
+            retryable: error.is_retryable(),
+            details_json: details.to_string(),
+            ..outcome::error(
+                common::ErrorCategory::Limit,
+                TENANT_LIMIT,
+                error.to_string(),
+            )
+        }));
+    }
+    let message = format!("the model `{model}` gave no answer: {error}");
+    model_failure(error.code(), &message, error.is_retryable())
 }
 
 /// Reports that a model failed to answer.

@@ -176,10 +176,11 @@ impl Again {
 /// Returns the state of a turn as a process finds it after a crash.
 async fn found(runs: &Runs, recorder: &Recorder) -> TurnState {
     let run = recorder.run_id();
-    let events = runs.events(run).await.unwrap();
+    let (own, run_id) = (CallContext::outermost(), run.to_string());
+    let events = runs.events(&own, &run_id).await.unwrap();
     let open = OpenRun {
         recorder: recorder.clone(),
-        meta: runs.meta(&run.to_string()).await.unwrap(),
+        meta: runs.meta(&own, &run_id).await.unwrap(),
         kind: TURN.to_owned(),
         created: recorder.now(),
         started: run_events::beginning(run, &events).unwrap().clone(),

@@ -6,6 +6,7 @@ use agent_domain::{
     scene::conversation::conversation_of,
 };
 use agent_store::store::StateOwner;
+use core_types::Tenant;
 use grpc_kit::Failure;
 use serde_json::json;
 
@@ -72,13 +73,18 @@ impl Actor {
 
     /// Whether an agent's view changed since it thought last, or its ticks do not require that.
     async fn has_changed(&mut self, instance: &Instance) -> bool {
-        let settings = self.shared.states.settings_of(instance).await;
+        let settings = self.shared.states.settings_of(self.tenant(), instance);
+        let settings = settings.await;
         let settings = settings.unwrap_or_else(|_| instance.tavern.clone());
         let now = self.look(instance).await;
         let Some(ticker) = self.ticks.by_instance.get_mut(&instance.id) else {
             return false;
         };
         ticker.take(now) || settings.tick_when_idle.unwrap_or_default()
+    }
+
+    fn tenant(&self) -> Tenant {
+        self.control.call_context().tenant()
     }
 
     async fn look(&self, instance: &Instance) -> Seen {
@@ -99,8 +105,9 @@ impl Actor {
             let found = states.versions(&owner, None, 1).await?;
             Ok::<_, Failure>(found.first().map_or(0, |row| row.version))
         };
-        let own = StateOwner::agent(&conversation, &instance.profile_id);
-        let goals = StateOwner::goals(&conversation, &instance.profile_id);
+        let tenant = self.tenant();
+        let own = StateOwner::agent(tenant, &conversation, &instance.profile_id);
+        let goals = StateOwner::goals(tenant, &conversation, &instance.profile_id);
         Ok((version(own).await?, version(goals).await?))
     }
 }

@@ -89,7 +89,8 @@ impl Actor {
     async fn started(&self, request_id: &RequestId) -> Option<common::Run> {
         let mut backoff = Backoff::default();
         loop {
-            let found = self.shared.runs.by_request(SCOPE, request_id).await;
+            let scene = self.control.call_context();
+            let found = self.shared.runs.by_request(&scene, SCOPE, request_id).await;
             let status = match found {
                 Ok(found) => return found,
                 Err(failure) => failure.into_status(),
@@ -155,11 +156,10 @@ impl AgentTurn {
         let run_id = self.recorder.run_id().to_string();
         let conversation_id = conversation_of(&run_id, &self.taken.instance_id);
         let gone = || Status::failed_precondition("the agent is not in the scene");
-        let known = self
-            .shared
-            .running_scenes
-            .instance(&conversation_id)
-            .ok_or_else(gone)?;
+        let context = self.control.call_context();
+        let scenes = &self.shared.running_scenes;
+        let known = scenes.instance(&context, &conversation_id);
+        let known = known.ok_or_else(gone)?;
         let events = &self.taken.events;
         let chain = chain(events, &self.taken.instance_id);
         let opening = Opening::Events(events.iter().map(Event::to_json).collect::<Vec<Value>>());
@@ -183,7 +183,6 @@ impl AgentTurn {
             options: None,
             refuse_if_busy: false,
         };
-        let context = self.control.call_context();
         let started = self.shared.turns.start(&context, turn).await?;
         Ok(started.run.run_id)
     }

@@ -7,7 +7,6 @@ use agent_domain::{
     scene::{Scene, WorkflowTrigger},
     state::{MAX_WORLD_BYTES, from_patch},
 };
-use agent_store::store::StateOwner;
 use call_catalogue::names::squash;
 use contracts::tavern::{
     common::v1::{
@@ -27,6 +26,7 @@ use super::{
     actor::{Actor, Done, SceneStop, WorkflowEnd},
     follow_below,
     replay::DueWorkflow,
+    world::world_state,
 };
 use crate::{
     running_scenes::{Change, Draft},
@@ -61,7 +61,7 @@ impl Actor {
             return Ok(());
         };
         if next.world_version.is_none() {
-            let owner = StateOwner::world(&self.recorder.run_id().to_string());
+            let owner = self.world_state();
             let world = match self.shared.states.get(&owner, None).await {
                 Ok(world) => world,
                 Err(failure) => return self.look_again(failure, "the world state"),
@@ -142,7 +142,7 @@ impl Actor {
             Err(problem) => return Ok(Err(problem)),
         };
         if !operations.is_empty() {
-            let owner = StateOwner::world(&self.recorder.run_id().to_string());
+            let owner = self.world_state();
             let hash = run_log::Hash::of(patch.to_string().as_bytes());
             let update = Update {
                 request: Some((end.run_id.clone(), hash)),
@@ -268,7 +268,7 @@ impl WorkflowRun {
 
     /// Returns the inputs that the workflow declares.
     async fn inputs(&self, interface: &Map<String, Value>) -> Result<Map<String, Value>, String> {
-        let owner = StateOwner::world(&self.recorder.run_id().to_string());
+        let owner = world_state(&self.control, &self.recorder);
         let world = self
             .shared
             .states

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agent_domain::event::{Hop, Source};
 use agent_store::store::StateOwner;
+use run_events::{Recorder, RunControl};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +16,18 @@ use crate::running_scenes::{Change, Draft};
 /// The time for which changes are merged.
 const MERGED: Duration = Duration::from_millis(50);
 
+/// Returns the owner of the world state of a scene.
+pub(super) fn world_state(control: &RunControl, recorder: &Recorder) -> StateOwner {
+    let tenant = control.call_context().tenant();
+    StateOwner::world(tenant, &recorder.run_id().to_string())
+}
+
 impl Actor {
+    /// Returns the owner of the world state.
+    pub(super) fn world_state(&self) -> StateOwner {
+        world_state(&self.control, &self.recorder)
+    }
+
     /// Notes that the world state was changed.
     pub(super) fn note_change(&mut self, change: Change) {
         let at = self.shared.clock.now().plus(MERGED);
@@ -31,7 +43,7 @@ impl Actor {
         if !is_due && self.is_caught_up {
             return Ok(());
         }
-        let owner = StateOwner::world(&self.recorder.run_id().to_string());
+        let owner = self.world_state();
         let previous = self.state.announced;
         let new = match self.shared.states.versions_after(&owner, previous).await {
             Ok(new) => new,

@@ -6,7 +6,7 @@ use agent_domain::{
 };
 use agent_store::store::{NamedRequest, StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, RunOptions, run_event::Kind};
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use grpc_kit::{CallContext, Failure};
 use run_client::settle_decided;
 use run_events::{StartRun, Started, to_its_end};
@@ -41,6 +41,7 @@ pub struct NewFork {
 
 /// The states that are copied from one conversation to another.
 struct Copies<'a> {
+    tenant: Tenant,
     from: &'a str,
     to: &'a str,
     profile_id: &'a str,
@@ -64,11 +65,11 @@ impl Turns {
         let inner = &self.inner;
         let seen = inner
             .runs
-            .started_before(SCOPE, &new.request_id, new.body_hash);
+            .started_before(context, SCOPE, &new.request_id, new.body_hash);
         if let Some(run) = seen.await? {
             return Ok((run, true));
         }
-        let turn = inner.runner.ended_turn(&new.run_id).await?;
+        let turn = inner.runner.ended_turn(context, &new.run_id).await?;
         if turn.plan.compact {
             let problem = "only replaced earlier turns by a summary; name a turn that an agent had";
             return Err(Failure::invalid_fields()
@@ -92,13 +93,17 @@ impl Turns {
                 id: new.request_id.clone(),
                 body: new.body_hash,
             });
-            let branched =
-                inner
-                    .conversations
-                    .branch_before(from, turn.id, &conversation_id, request);
+            let branched = inner.conversations.branch_before(
+                context,
+                from,
+                turn.id,
+                &conversation_id,
+                request,
+            );
             branched.await?;
             let worlds = turn.plan.scene.as_ref().zip(plan.scene.as_ref());
             let copies = Copies {
+                tenant: context.tenant(),
                 from,
                 to: &conversation_id,
                 profile_id: &turn.meta.subject,
@@ -125,7 +130,7 @@ impl Turns {
             Started::New(recorder, meta) => {
                 let run_id = recorder.run_id().to_string();
                 inner.runner.start_fork(recorder, meta, room).await?;
-                let run = inner.runs.get(&run_id).await;
+                let run = inner.runs.get(context, &run_id).await;
                 Ok((run.map_err(|_| run_lost(&run_id))?, false))
             }
         }
@@ -148,6 +153,7 @@ impl Turns {
             versions
         };
         let Copies {
+            tenant,
             from,
             to,
             profile_id,
@@ -155,19 +161,22 @@ impl Turns {
         } = *copies;
         let states = self.inner.runner.states();
         let (own, copy) = (
-            StateOwner::agent(from, profile_id),
-            StateOwner::agent(to, profile_id),
+            StateOwner::agent(tenant, from, profile_id),
+            StateOwner::agent(tenant, to, profile_id),
         );
         let versions = shown(|asked| asked.state_version);
         states.copy(&own, &copy, time, &versions).await?;
         let (own, copy) = (
-            StateOwner::goals(from, profile_id),
-            StateOwner::goals(to, profile_id),
+            StateOwner::goals(tenant, from, profile_id),
+            StateOwner::goals(tenant, to, profile_id),
         );
         let versions = shown(|asked| asked.goals_version);
         states.copy(&own, &copy, time, &versions).await?;
         if let Some((from, to)) = worlds {
-            let (world, copy) = (StateOwner::world(from), StateOwner::world(to));
+            let (world, copy) = (
+                StateOwner::world(tenant, from),
+                StateOwner::world(tenant, to),
+            );
             let versions = shown(|asked| asked.world_version);
             states.copy(&world, &copy, time, &versions).await?;
         }

@@ -1,5 +1,7 @@
 //! Agents of a scene that call each other (rule G901).
 
+use std::sync::Arc;
+
 use agent_domain::{
     event::Hop,
     waits::{OpenTurn, cycle},
@@ -8,7 +10,7 @@ use agent_store::history::plan_of;
 use contracts::tavern::common::v1::ErrorReason;
 use core_types::{RunId, RunOwner};
 use grpc_kit::{CallContext, Failure};
-use tokio::sync::MutexGuard;
+use tokio::sync::OwnedMutexGuard;
 use tonic::Code;
 
 use super::Inner;
@@ -24,7 +26,7 @@ impl Inner {
     ) -> Result<Vec<Hop>, Failure> {
         let above = context.path().steps().iter().rev();
         for run_id in above.filter(|run_id| is_turn(run_id)) {
-            let meta = self.runs.meta(run_id).await?;
+            let meta = self.runs.meta(context, run_id).await?;
             let place = plan_of(meta)?.scene;
             if let Some(place) = place.filter(|place| place.run_id == to.running.run_id) {
                 return Ok(place.chain);
@@ -34,7 +36,7 @@ impl Inner {
     }
 
     /// Rejects a turn of an agent of a scene that would wait for a turn that waits for it. Until
-    /// the guard is dropped, no other agent calls.
+    /// the guard is dropped, no other agent of the scene calls.
     ///
     /// # Errors
     /// WAIT_CYCLE, or a storage that does not work.
@@ -42,15 +44,18 @@ impl Inner {
         &self,
         context: &CallContext,
         to: &SceneInstance,
-    ) -> Result<Option<MutexGuard<'_, ()>>, Failure> {
+    ) -> Result<Option<OwnedMutexGuard<()>>, Failure> {
         let above = context.path().steps();
         if !above.iter().any(|run_id| is_turn(run_id)) {
             return Ok(None);
         }
-        let guard = self.asking.lock().await;
+        let guard = Arc::clone(&to.running.asking).lock_owned().await;
         let mut open = Vec::new();
         for (instance_id, conversation_id) in to.agents() {
-            let turns = self.runs.open_by_conversation(&conversation_id).await?;
+            let turns = self
+                .conversations
+                .open_turns(context.tenant(), &conversation_id);
+            let turns = turns.await?;
             open.extend(turns.into_iter().map(|(run, meta)| OpenTurn {
                 run_id: run.run_id,
                 instance_id: instance_id.clone(),

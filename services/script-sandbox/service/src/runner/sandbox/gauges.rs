@@ -27,8 +27,8 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
         |sandbox, seen| {
             let state = |state| [KeyValue::new(SANDBOX_STATE, state)];
             let (running, waiting) = sandbox.load();
-            seen.observe(running.into(), &state("running"));
-            seen.observe(waiting.into(), &state("waiting"));
+            seen.observe(running as u64, &state("running"));
+            seen.observe(waiting as u64, &state("waiting"));
         },
     );
     level(
@@ -43,7 +43,7 @@ pub(super) fn observe(sandbox: &Arc<Sandbox>) {
         "Interpreters that wait for a script, and how many should.",
         |sandbox, seen| {
             for runtime in sandbox.runtimes() {
-                let pool = sandbox.pool_state(runtime);
+                let pool = sandbox.pool_state(runtime, None);
                 for (state, level) in [("ready", pool.ready), ("wanted", pool.target)] {
                     let name = runtime.profile.name.clone();
                     let about = [

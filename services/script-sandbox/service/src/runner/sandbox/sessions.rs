@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use core_types::{Clock as _, IdSource as _, SystemClock, SystemIds};
+use grpc_kit::CallContext;
 use sandbox_engine::{
     domain::{limits::Limits, script::Script},
     run::{self, Job, Origin},
@@ -18,8 +19,8 @@ use crate::{
     domain::session::{CPU_TIME, SessionInfo, SessionState},
     error::Refusal,
     runner::session::{
-        Actor, Admitted, SessionLookup, SessionName, SessionOrigin, SessionRequest, Sessions,
-        session_io,
+        Actor, Admitted, OF_ALL, SessionLookup, SessionName, SessionOrigin, SessionRequest,
+        Sessions, session_io,
     },
 };
 
@@ -27,6 +28,16 @@ impl Sandbox {
     /// Every session.
     pub fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// Checks whether the tenant of a session may run a cell.
+    ///
+    /// # Errors
+    /// It has no seconds left in the present day, or is closed.
+    pub(crate) fn admit_cell(&self, session: &SessionInfo) -> Result<(), Refusal> {
+        let tenant = session.owner.principal().tenant();
+        self.still_serves(tenant)?;
+        self.shares.check_seconds(tenant)
     }
 
     /// The limits of a session that names none, and the greatest that it can choose.
@@ -45,6 +56,7 @@ impl Sandbox {
     /// Fails when it is refused, or its interpreter did not become ready.
     pub async fn create_session(
         &self,
+        context: &CallContext,
         digest: [u8; 32],
         request: SessionRequest,
     ) -> Result<(SessionInfo, SessionOrigin), Refusal> {
@@ -70,24 +82,23 @@ impl Sandbox {
             missing: Vec::new(),
             enforcement: self.engine.report.enforcement,
         };
-        let found = loop {
-            match self.sessions.look_up(&request_id, digest, view.clone()) {
-                Err(Refusal::Quota { limit, .. })
-                    if self.sessions.make_room(limit, &view.owner).await => {}
-                found => break found,
-            }
+        let found = self.look_up_session((&request_id, digest), &view).await;
+        let caller_id = view.owner.caller_id();
+        let named = |id| SessionName {
+            context,
+            caller_id,
+            id,
         };
-        let owner = &view.owner;
         let mut admitted = match found.map_err(|refusal| record.refused(refusal))? {
-            SessionLookup::New(admitted) => admitted,
+            SessionLookup::New(admitted) => *admitted,
             SessionLookup::Replayed(id) => {
                 record.replayed();
-                let replayed = self.sessions.ready(SessionName { owner, id: &id }).await?;
+                let replayed = self.sessions.ready(named(&id)).await?;
                 return Ok((replayed, SessionOrigin::Replayed));
             }
             SessionLookup::Found(id) => {
                 record.replayed();
-                let found = self.sessions.ready(SessionName { owner, id: &id }).await?;
+                let found = self.sessions.ready(named(&id)).await?;
                 return Ok((living(found)?, SessionOrigin::Found));
             }
         };
@@ -115,11 +126,29 @@ impl Sandbox {
         if !request_id.is_empty() || !view.key.is_empty() {
             forget.id = None;
         }
-        let ready = self.sessions.ready(SessionName { owner, id: &id }).await?;
+        let ready = self.sessions.ready(named(&id)).await?;
         let ready = living(ready).inspect_err(|_| forget.id = Some(&id))?;
         forget.id = None;
         drop(forget);
         Ok((ready, SessionOrigin::New { predecessor }))
+    }
+
+    /// Finds a session, or makes one, in the place of one that may be ended where there is no room.
+    async fn look_up_session(
+        &self,
+        request: (&str, [u8; 32]),
+        view: &SessionInfo,
+    ) -> Result<SessionLookup, Refusal> {
+        loop {
+            let share = || self.shares.take(view.owner.principal().tenant());
+            match self.sessions.look_up(request, view.clone(), share) {
+                Err(Refusal::Quota { limit, .. })
+                    if self.sessions.make_room(limit, &view.owner).await => {}
+                Err(Refusal::TenantLimit { .. })
+                    if self.sessions.make_room(OF_ALL, &view.owner).await => {}
+                found => return found,
+            }
+        }
     }
 
     /// The tools, the runtime and the interpreter for a session.
@@ -151,6 +180,7 @@ impl Sandbox {
             channels,
             outcome: None,
             record,
+            share: admitted.share,
         };
         tokio::spawn(actor.live().instrument(span));
     }

@@ -44,6 +44,7 @@ impl Sandbox {
         deadline: Instant,
     ) -> Result<StreamHandle<StreamEvent>, Refusal> {
         let record = Record::of_script(STREAM, &script);
+        let tenant = script.owner.principal().tenant();
         let (tools, job, slot, record) = self.admit(script, record).await?;
         let queue = OutputQueue::new();
         let (stream, mut gone) = StreamHandle::new(queue.clone());
@@ -57,13 +58,14 @@ impl Sandbox {
         let span = tracing::info_span!("sandbox.script.stream", runtime = job.profile.name);
         let running = async move {
             let outcome = run::run(&tools, job, Box::new(stream_io), cancelled).await;
+            slot.share.spend(outcome.usage.wall_time);
             drop(slot);
             record.ended(&outcome);
             queue.put(StreamEvent::Ended(Arc::new(outcome)));
             queue.close();
         };
         let running = tokio::spawn(running.instrument(span));
-        let asked_to_end = self.asked_to_end();
+        let asked_to_end = self.asked_to_end(tenant);
         tokio::spawn(async move {
             tokio::select! {
                 () = left(&mut gone, deadline) => {}

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     audit::Record,
     domain::session::{EndReason, SessionEnd, SessionInfo, SessionState},
+    runner::shares::Share,
 };
 
 /// The longest time that a driver may take to become ready once its interpreter runs.
@@ -47,6 +48,7 @@ pub(crate) struct Actor {
     /// The outcome of the run, once it has ended; `Some(None)` if its task was lost.
     pub(crate) outcome: Option<Option<Outcome>>,
     pub(crate) record: Record,
+    pub(crate) share: Share,
 }
 
 impl Actor {
@@ -69,6 +71,7 @@ impl Actor {
         let end = conclude(stop, outcome);
         tracing::info!(reason = ?end.reason, "a session has ended");
         self.record.session_ended(&self.view.borrow(), &end);
+        drop(self.share);
         let ended = SessionState::Ended(Box::new(end.clone()));
         self.view.send_modify(|view| view.state = ended);
         if let Some((cell, mut channels)) = unfinished {
@@ -182,6 +185,7 @@ impl Actor {
                     let _ = answer.send(true);
                     let ended = cell.run_to_end(channels, &mut self.orders, &mut self.run);
                     let ended = ended.await;
+                    self.share.spend(cell.age());
                     match ended {
                         CellExit::Done(done) => {
                             self.view.send_modify(idle);

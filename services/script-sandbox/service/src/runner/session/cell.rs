@@ -129,6 +129,11 @@ impl Cell {
         }
     }
 
+    /// The time since it began.
+    pub(super) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Runs the cell until it has ended, or the session has to.
     pub(super) async fn run_to_end(
         &mut self,

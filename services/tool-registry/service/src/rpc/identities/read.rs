@@ -9,7 +9,7 @@ use contracts::{
         registry::v1::{BootstrapRequest, CreateKeyRequest, ImportedApprover, Principal},
     },
 };
-use core_types::{Principal as Name, Timestamp, principal::MAX_PRINCIPAL_BYTES};
+use core_types::{Principal as Name, Tenant, Timestamp, principal::MAX_PRINCIPAL_BYTES};
 use grpc_kit::Failure;
 use json_schema::nearest_names;
 use tonic::Status;
@@ -23,8 +23,8 @@ use crate::identities::Imported;
 
 /// The keys that a request names.
 pub(super) enum Keys {
-    /// The key with an id.
-    Key(String),
+    /// The key with an id, of a tenant.
+    Key(String, Tenant),
     /// The keys of a principal.
     Of(Name),
 }
@@ -32,7 +32,7 @@ pub(super) enum Keys {
 impl Keys {
     pub(super) fn as_domain(&self) -> Chosen<'_> {
         match self {
-            Self::Key(id) => Chosen::Key(id),
+            Self::Key(id, tenant) => Chosen::Key(id, *tenant),
             Self::Of(name) => Chosen::Of(name),
         }
     }
@@ -49,15 +49,19 @@ pub(super) fn first(
         "" => first,
         written => written,
     };
-    let name = name(&mut failure, "principal", written);
+    let name = name(&mut failure, "principal", (Tenant::DEFAULT, written));
     failure.refuse_if_any()?;
     Ok((name, days_or(request.days, days)))
 }
 
 /// Reads the name of the principal of a new key and the life of the key in days.
-pub(super) fn new_key(request: &CreateKeyRequest, days: u32) -> Result<(Name, u32), Status> {
+pub(super) fn new_key(
+    request: &CreateKeyRequest,
+    tenant: Tenant,
+    days: u32,
+) -> Result<(Name, u32), Status> {
     let mut failure = Failure::invalid_fields();
-    let name = name(&mut failure, "principal", &request.principal);
+    let name = name(&mut failure, "principal", (tenant, &request.principal));
     roles(&mut failure, "roles", &request.roles);
     let known = Permission::OF_CLIENTS.map(Permission::name);
     known_names(
@@ -71,15 +75,18 @@ pub(super) fn new_key(request: &CreateKeyRequest, days: u32) -> Result<(Name, u3
 }
 
 /// Reads the keys that a request names by the id of a key or by a principal.
-pub(super) fn chosen(key_id: &str, principal: &str) -> Result<Keys, Status> {
+pub(super) fn chosen(key_id: &str, principal: &str, tenant: Tenant) -> Result<Keys, Status> {
     let mut failure = Failure::invalid_fields();
     let chosen = match (key_id, principal) {
         ("", "") => {
             failure.add_violation("key_id", "is empty; give it, or `principal`");
             None
         }
-        ("", principal) => Some(Keys::Of(name(&mut failure, "principal", principal))),
-        (key_id, "") => Some(Keys::Key(key_id.to_owned())),
+        ("", principal) => {
+            let name = name(&mut failure, "principal", (tenant, principal));
+            Some(Keys::Of(name))
+        }
+        (key_id, "") => Some(Keys::Key(key_id.to_owned(), tenant)),
         _ => {
             failure.add_violation(
                 "principal",
@@ -97,12 +104,18 @@ pub(super) fn chosen(key_id: &str, principal: &str) -> Result<Keys, Status> {
 /// Reads a principal to set.
 pub(super) fn principal(
     principal: Principal,
+    tenant: Tenant,
     catalogue: &Catalogue,
     now: Timestamp,
 ) -> Result<Account, Status> {
     let mut failure = Failure::invalid_fields();
-    let name = name(&mut failure, "principal.name", &principal.name);
+    let name = name(&mut failure, "principal.name", (tenant, &principal.name));
     roles(&mut failure, "principal.roles", &principal.roles);
+    roles(
+        &mut failure,
+        "principal.system_roles",
+        &principal.system_roles,
+    );
     groups(&mut failure, "principal.groups", &principal.groups);
     for (field, patterns) in [
         ("principal.allowed_tools", &principal.allowed_tools),
@@ -118,6 +131,7 @@ pub(super) fn principal(
     failure.refuse_if_any()?;
     Ok(Account {
         roles: unique(principal.roles),
+        system_roles: unique(principal.system_roles),
         groups: unique(principal.groups),
         tools: ToolRights {
             allowed: unique(principal.allowed_tools),
@@ -128,7 +142,10 @@ pub(super) fn principal(
 }
 
 /// Reads the approvers of a file.
-pub(super) fn approvers(written: Vec<ImportedApprover>) -> Result<Vec<Imported>, Status> {
+pub(super) fn approvers(
+    written: Vec<ImportedApprover>,
+    tenant: Tenant,
+) -> Result<Vec<Imported>, Status> {
     let mut failure = Failure::invalid_fields();
     let (mut names, mut keys) = (HashMap::new(), HashMap::new());
     let mut approvers = Vec::with_capacity(written.len());
@@ -137,7 +154,7 @@ pub(super) fn approvers(written: Vec<ImportedApprover>) -> Result<Vec<Imported>,
         let name = name(
             &mut failure,
             &field("name"),
-            &name_of_approver(&approver.name),
+            (tenant, &name_of_approver(&approver.name)),
         );
         if let Some(earlier) = names.insert(name.clone(), place) {
             let same = format!("makes the name `{name}`, as approvers[{earlier}] does");
@@ -183,10 +200,10 @@ fn name_of_approver(written: &str) -> String {
     name.trim_start_matches(['.', '_', '-']).to_owned()
 }
 
-/// Reads the name of a principal; a wrong one is a violation, and stands for any.
-fn name(failure: &mut Failure, field: &str, written: &str) -> Name {
-    match Name::new(written) {
-        Ok(name) if !name.is_local() => name,
+/// Reads the name of a principal of a tenant; a wrong one is a violation, and stands for any.
+fn name(failure: &mut Failure, field: &str, (tenant, written): (Tenant, &str)) -> Name {
+    match Name::of(tenant, written) {
+        Ok(name) if !name.is_nameless() => name,
         Ok(local) => {
             let reserved = "is the name of callers without a key; give another";
             failure.add_violation(field, reserved);

@@ -1,12 +1,13 @@
 //! Refused changes and credentials as statuses.
 
-use contracts::tavern::common::v1::ErrorReason;
+use contracts::tavern::{access::v1::Permission, common::v1::ErrorReason};
+use core_types::Principal;
 use grpc_kit::Failure;
 use run_events::store_failure;
 use tonic::{Code, Status};
 use tool_domain::identity::Refusal;
 
-use crate::identities::NotChanged;
+use crate::identities::{NotChanged, NotProven};
 
 /// Returns the status of every credential that proves no principal, whatever is wrong with it.
 pub(super) fn unauthenticated() -> Status {
@@ -16,6 +17,36 @@ pub(super) fn unauthenticated() -> Status {
         "the call has no valid credential; send a key as the bearer token of `authorization`, or give \
          `--key-file`",
     )
+    .into_status()
+}
+
+/// Returns the status of a credential that is refused.
+pub(super) fn not_proven(reason: NotProven) -> Status {
+    match reason {
+        NotProven::Credential => unauthenticated(),
+        NotProven::Closed(tenant) => {
+            let message =
+                format!("the tenant `{tenant}` is closed; ask the operator of the installation");
+            let closed = Failure::new(Code::FailedPrecondition, ErrorReason::TenantClosed, message);
+            closed.metadata("tenant", tenant.as_str()).into_status()
+        }
+    }
+}
+
+/// Refuses a caller who lacks a permission for the installation.
+pub(super) fn denied_in_system(principal: &Principal, permission: Permission) -> Status {
+    let name = permission.name();
+    let message = format!(
+        "`{principal}` does not have the permission `{name}` in the tenant `system`, which another tenant and the \
+         roles for the installation need"
+    );
+    Failure::new(
+        Code::PermissionDenied,
+        ErrorReason::PermissionDenied,
+        message,
+    )
+    .metadata("principal", principal.as_str())
+    .metadata("permission", name)
     .into_status()
 }
 

@@ -10,7 +10,10 @@ use run_client::Unanswered;
 use tonic::Status;
 
 use super::{Call, CallHandle, Calls, Inner, failed_inside};
-use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
+use crate::{
+    in_flight::InFlightCall,
+    ledger::{Effect, LedgerEntry},
+};
 
 /// A call that was started, now or before.
 #[derive(Debug)]
@@ -42,6 +45,7 @@ impl Calls {
         effect: &EffectId,
     ) -> Result<StartedCall, Status> {
         let attempt = call.attempt;
+        let effect = &Effect::of(context.principal(), effect.clone());
         let handle = self.join(call, context.without_deadline())?;
         let was_in_flight = handle.was_in_flight;
         let result = recorded(handle).await?;
@@ -53,15 +57,24 @@ impl Calls {
         })
     }
 
-    /// Returns the state of an effect in the ledger, by the last of its attempts.
+    /// Returns the state in the ledger of an effect of the caller's tenant, by the last of its attempts. A call
+    /// that the caller cannot see is absent.
     ///
     /// # Errors
     /// A status when the ledger cannot be read.
-    pub async fn find(&self, effect: &EffectId) -> Result<LedgerEntry, Status> {
-        self.inner
-            .ledger
-            .look_up(effect, call_wire::MAX_ATTEMPTS, None)
-            .await
+    pub async fn find(
+        &self,
+        context: &CallContext,
+        effect: &EffectId,
+    ) -> Result<LedgerEntry, Status> {
+        let effect = Effect::of(context.principal(), effect.clone());
+        self.inner.ledger.find(context, &effect).await
+    }
+
+    /// Returns the state of an effect in the ledger, by the last of its attempts, for the registry's own work.
+    pub(super) async fn last_of(&self, effect: &Effect) -> Result<LedgerEntry, Status> {
+        let ledger = &self.inner.ledger;
+        ledger.look_up(effect, call_wire::MAX_ATTEMPTS, None).await
     }
 
     /// Returns the time.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use contracts::tavern::common::v1::{CallApproval, CallDispatched, CallResult, CallStatus};
-use core_types::{ConversationId, Durability, EffectId, Timestamp};
+use core_types::{ConversationId, Durability, Reach, Tenant, Timestamp};
 use futures::FutureExt;
 use grpc_kit::CallContext;
 use run_log::RunWriter;
@@ -19,7 +19,7 @@ use crate::{
     arguments::Arguments,
     dispatch::{ResolvedCall, without_handle},
     in_flight::InFlightCall,
-    ledger::{self, Beginning, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
+    ledger::{self, Beginning, Effect, Entry, LedgerEntry, MAX_INLINE_BYTES, Record, Settled},
     runner::rights,
 };
 use tool_domain::tool::Tool;
@@ -36,7 +36,7 @@ impl Inner {
         in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
-        let result = match &call.effect_id {
+        let result = match &call.effect(&context) {
             None => match self.permit(&call, in_flight, &context).await? {
                 Ok(ready) => self.dispatch(&call, ready, None, in_flight, context).await,
                 Err(failure) => return Ok(self.refused(&call, failure)),
@@ -84,7 +84,7 @@ impl Inner {
     async fn past(
         &self,
         call: &Call,
-        effect: &EffectId,
+        effect: &Effect,
         in_flight: &InFlightCall,
     ) -> Result<LedgerEntry, Status> {
         match call.is_first {
@@ -113,8 +113,13 @@ impl Inner {
         if error.is_some_and(|error| error.retryable) {
             return true;
         }
-        let found = match last.entry.record.may_repeat {
-            true => self.tools.find(&last.entry.record.tool_id).await.ok(),
+        let record = &last.entry.record;
+        let found = match record.may_repeat {
+            true => (self
+                .tools
+                .find(record.principal.tenant(), &record.tool_id)
+                .await)
+                .ok(),
             false => None,
         };
         found.is_some_and(|tool| tool.is_idempotent())
@@ -135,8 +140,7 @@ impl Inner {
                 Err(status) if status.code() == Code::Aborted => {}
                 _ => break,
             }
-            let effect =
-                EffectId::new(open.effect_id()).map_err(|error| grpc_kit::internal(&error))?;
+            let effect = open.effect()?;
             let attempt = open.record.attempt;
             match self.ledger.look_up(&effect, attempt, None).await? {
                 LedgerEntry::Settled(settled) => ended = Ok(settled.result),
@@ -185,7 +189,7 @@ impl Inner {
         &self,
         call: &Call,
         ready: Ready,
-        effect: Option<&EffectId>,
+        effect: Option<&Effect>,
         in_flight: &Arc<InFlightCall>,
         context: CallContext,
     ) -> Result<CallResult, Status> {
@@ -196,7 +200,7 @@ impl Inner {
         let resolved = ResolvedCall {
             tool: ready.tool,
             arguments: ready.arguments,
-            effect_id: effect.cloned(),
+            effect_id: effect.map(|effect| effect.id().clone()),
             conversation: call.conversation.clone(),
             deadline,
             timeout,
@@ -224,7 +228,8 @@ impl Inner {
             Some(effect) => {
                 let writer = self.journal(call, effect, &resolved, in_flight, in_batch);
                 let writer = writer.await?;
-                self.forget_waiting(call, ready.approval.as_ref()).await?;
+                let (tenant, approval) = (resolved.context.tenant(), ready.approval.as_ref());
+                self.forget_waiting(call, tenant, approval).await?;
                 Some(writer)
             }
             None => None,
@@ -279,19 +284,20 @@ impl Inner {
     async fn forget_waiting(
         &self,
         call: &Call,
+        tenant: Tenant,
         approval: Option<&CallApproval>,
     ) -> Result<(), Status> {
         let Some(approval) = approval.filter(|_| call.detached) else {
             return Ok(());
         };
-        let forgotten = self.approvals.dispatched(&approval.approval_id).await;
-        forgotten.map_err(|error| grpc_kit::internal(&error))
+        let forgotten = self.approvals.dispatched(tenant, &approval.approval_id);
+        forgotten.await.map_err(|error| grpc_kit::internal(&error))
     }
 
     async fn journal(
         &self,
         call: &Call,
-        effect: &EffectId,
+        effect: &Effect,
         resolved: &ResolvedCall,
         in_flight: &InFlightCall,
         in_batch: bool,
@@ -310,6 +316,7 @@ impl Inner {
                 .timeout
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
             principal: resolved.context.principal().clone(),
+            reach: resolved.context.reach().min(Reach::Tenant),
             run_id: in_flight.path().steps().last().cloned().unwrap_or_default(),
             detached: call.detached,
             granted: resolved.grant.as_ref().map(ledger::grant_to_text),
@@ -414,7 +421,11 @@ impl Inner {
         context: &CallContext,
     ) -> Result<Result<(Arc<Tool>, Arguments), CallOutcome>, Status> {
         let found = match open.record.may_repeat {
-            true => self.tools.find(&open.record.tool_id).await.ok(),
+            true => (self
+                .tools
+                .find(context.tenant(), &open.record.tool_id)
+                .await)
+                .ok(),
             false => None,
         };
         let arguments = json_schema::parse_json_strict(&open.arguments_json).ok();

@@ -1,11 +1,13 @@
 //! The tools by which a model uses the handles of its conversation: `system:read_stream`,
 //! `system:list_handles` and `system:cancel`.
 //!
-//! A handle is the effect id of a call. Those of another conversation are not there.
+//! A handle is the effect id of a call. Those of another conversation are not there, and neither are those of calls
+//! that the caller cannot see.
 
 use call_outcome::{CallOutcome, Category, Failure};
 use contracts::tavern::common::v1::{CallResult, CallStatus};
 use core_types::{ConversationId, EffectId};
+use run_events::seen_by;
 use run_log::RunFilter;
 use serde_json::{Value, json};
 use tonic::Status;
@@ -13,7 +15,7 @@ use tonic::Status;
 use super::Inner;
 use crate::{
     dispatch::ResolvedCall,
-    ledger::{Entry, LedgerEntry, Settled},
+    ledger::{Effect, Entry, LedgerEntry, Settled},
 };
 use tool_domain::definition::{self, Definition, Implementation};
 
@@ -78,7 +80,7 @@ impl Inner {
         };
         let used = match tool {
             HandleTool::Read => self.read_handle(conversation, resolved).await,
-            HandleTool::List => self.list_handles(conversation).await,
+            HandleTool::List => self.list_handles(conversation, resolved).await,
             HandleTool::Cancel => self.cancel_handle(conversation, resolved).await,
         };
         used.map_or_else(CallOutcome::Failed, CallOutcome::Succeeded)
@@ -142,7 +144,7 @@ impl Inner {
     }
 
     /// Returns the beginning of the output of a call in flight, and which start of its tool wrote it.
-    fn written_by(&self, effect: &EffectId) -> (String, u64) {
+    fn written_by(&self, effect: &Effect) -> (String, u64) {
         let in_flight = self.in_flight_calls().get(effect).cloned();
         in_flight.map_or_else(Default::default, |in_flight| {
             let stage = in_flight.subscribe();
@@ -151,8 +153,13 @@ impl Inner {
         })
     }
 
-    async fn list_handles(&self, conversation: &ConversationId) -> Result<Value, Failure> {
+    async fn list_handles(
+        &self,
+        conversation: &ConversationId,
+        resolved: &ResolvedCall,
+    ) -> Result<Value, Failure> {
         let filter = RunFilter {
+            owners: seen_by(&resolved.context),
             conversation: Some(conversation.to_string()),
             ..RunFilter::default()
         };
@@ -194,7 +201,7 @@ impl Inner {
         &self,
         conversation: &ConversationId,
         resolved: &ResolvedCall,
-    ) -> Result<(EffectId, LedgerEntry), Failure> {
+    ) -> Result<(Effect, LedgerEntry), Failure> {
         let handle = resolved.arguments.get("handle").and_then(Value::as_str);
         let handle = handle.unwrap_or_default();
         let missing = || {
@@ -208,10 +215,8 @@ impl Inner {
         if resolved.effect_id.as_ref() == Some(&effect) {
             return Err(missing());
         }
-        let entry = self
-            .ledger
-            .look_up(&effect, call_wire::MAX_ATTEMPTS, None)
-            .await;
+        let effect = Effect::of(resolved.context.principal(), effect);
+        let entry = self.ledger.find(&resolved.context, &effect).await;
         let entry = entry.map_err(|status| unreadable(&status))?;
         match dispatch_of(&entry) {
             Some(of) if of.record.conversation_id == conversation.as_str() => Ok((effect, entry)),

@@ -7,7 +7,7 @@ use call_outcome::{Category, Failure};
 use contracts::tavern::common::v1::{
     ApprovalEnded, ApprovalRequested, CallApproval, run_event::Kind,
 };
-use core_types::{CallPath, ConversationId, Durability, EffectId, Principal};
+use core_types::{CallPath, ConversationId, Durability, EffectId, Principal, Reach};
 use grpc_kit::CallContext;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -156,11 +156,12 @@ impl Inner {
                 None => std::future::pending().await,
             }
         };
+        let tenant = approval.principal.tenant();
         let ended = tokio::select! {
-            ended = self.approvals.ended(&approval.id) => ended?,
+            ended = self.approvals.ended(tenant, &approval.id) => ended?,
             () = in_flight.cancel_token().cancelled() => {
-                self.approvals.withdraw(&approval.id).await?;
-                self.approvals.get(&approval.id).await?
+                self.approvals.withdraw(tenant, &approval.id).await?;
+                self.approvals.get(tenant, &approval.id).await?
             }
             () = self.draining.cancelled() => return Err(NotPermitted::Status(draining())),
             () = deadline => {
@@ -248,6 +249,9 @@ struct WaitingCall {
     /// The principal that it acts for.
     #[serde(default, skip_serializing_if = "Principal::is_local")]
     principal: Principal,
+    /// The objects that it can see.
+    #[serde(default, skip_serializing_if = "Reach::is_tenant")]
+    reach: Reach,
 }
 
 impl WaitingCall {
@@ -269,13 +273,14 @@ impl WaitingCall {
             granted: call.grant.as_ref().map(ledger::grant_to_text),
             path: context.path().steps().to_vec(),
             principal: context.principal().clone(),
+            reach: context.reach().min(Reach::Tenant),
         };
         serde_json::to_string(&waiting).expect("it has text keys only")
     }
 
     fn into_call(self) -> Option<(Call, CallContext)> {
         let path = CallPath::from_steps(self.path).ok()?;
-        let context = CallContext::new(self.principal, path);
+        let context = CallContext::new(self.principal, path).reaching(self.reach);
         // Without its grant the call would have more rights than it was given.
         let grant = self.granted.map(|text| ledger::grant_from_text(&text));
         let grant = match grant {
@@ -342,7 +347,11 @@ impl Calls {
         approval: &Approval,
         arguments: &Value,
     ) -> Result<String, Failure> {
-        let found = self.inner.tools.find(&approval.tool_id).await;
+        let found = self
+            .inner
+            .tools
+            .find(approval.principal.tenant(), &approval.tool_id);
+        let found = found.await;
         let tool = found.map_err(|missing| missing.into_failure(&approval.tool_id))?;
         let checked = tool
             .check(arguments)

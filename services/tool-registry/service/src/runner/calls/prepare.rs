@@ -11,6 +11,7 @@ use super::{Call, Inner};
 use crate::{
     arguments::Arguments,
     runner::{agents::AgentsAbove, rights},
+    tools::Missing,
 };
 use tool_domain::{availability, catalogue::Catalogue, tool::Tool};
 
@@ -45,10 +46,11 @@ impl Inner {
     ) -> Result<Ready, Failure> {
         let tool = self
             .tools
-            .find(&call.tool)
+            .find(context.tenant(), &call.tool)
             .await
             .map_err(|missing| missing.into_failure(&call.tool))?;
-        let catalogue = self.tools.catalogue();
+        let catalogue = self.tools.catalogue(context.tenant()).await;
+        let catalogue = catalogue.map_err(|error| Missing::from(error).into_failure(&call.tool))?;
         rights::check(&self.identities, context.principal(), &tool)?;
         above.check(&tool, &catalogue)?;
         if tool.implementation().is_run() && context.path().depth() >= MAX_CALL_DEPTH {

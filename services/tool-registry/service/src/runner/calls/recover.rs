@@ -54,7 +54,7 @@ impl Calls {
     }
 
     fn is_in_flight(&self, entry: &Entry) -> bool {
-        let effect = EffectId::new(entry.effect_id());
+        let effect = entry.effect();
         effect.is_ok_and(|effect| self.inner.in_flight_calls().contains_key(&effect))
     }
 }
@@ -69,11 +69,16 @@ fn effect_of(entry: &LedgerEntry) -> &str {
 
 /// Returns the context of the call of an entry: the principal that it acts for, and the run that made it.
 pub(super) fn caller_of(entry: &Entry) -> CallContext {
-    let made_by = CallContext::new(entry.record.principal.clone(), CallPath::default());
+    let made_by = caller_below(entry, CallPath::default());
     match made_by.enter(&entry.record.run_id) {
         Ok(below) if !entry.record.run_id.is_empty() => below,
         _ => made_by,
     }
+}
+
+/// Returns the context of the call of an entry below the runs of a path.
+pub(super) fn caller_below(entry: &Entry, path: CallPath) -> CallContext {
+    CallContext::new(entry.owner().clone(), path).reaching(entry.record.reach)
 }
 
 /// Makes the call of an entry again, as the given attempt.

@@ -12,9 +12,9 @@ use tonic::{Code, Status};
 use super::{
     CallHandle, Calls,
     detached::recorded,
-    recover::{call_of, caller_of},
+    recover::{call_of, caller_below, caller_of},
 };
-use crate::ledger::{Entry, LedgerEntry, Settled};
+use crate::ledger::{Effect, Entry, LedgerEntry, Settled};
 
 /// A decision about a call in doubt.
 #[derive(Clone, Debug)]
@@ -43,13 +43,18 @@ impl Calls {
     /// A status when there is no such call, it is not in doubt, or the ledger cannot be used.
     pub async fn resolve(
         &self,
+        context: &CallContext,
         effect: &EffectId,
         decision: &Decision,
     ) -> Result<DecidedCall, Status> {
-        if let Some(replayed) = self.decided_before(effect, decision).await? {
+        let effect = &Effect::of(context.principal(), effect.clone());
+        let found = self.inner.ledger.find(context, effect).await?;
+        if !matches!(found, LedgerEntry::Absent)
+            && let Some(replayed) = self.decided_before(effect, decision).await?
+        {
             return Ok(replayed);
         }
-        let doubtful = match self.find(effect).await? {
+        let doubtful = match found {
             LedgerEntry::Absent => return Err(refusal_of_missing(effect.as_str())),
             LedgerEntry::InFlight(_) => return Err(not_in_doubt(effect, "RUNNING")),
             LedgerEntry::Settled(settled) => settled,
@@ -85,15 +90,14 @@ impl Calls {
             .finish_resolution(&writer, &decision.resolution, &result)
             .await?;
         Ok(DecidedCall {
-            entry: self.find(effect).await?,
+            entry: self.last_of(effect).await?,
             replayed: false,
         })
     }
 
     /// Continues a decision that a crash cut off.
     pub(super) async fn continue_decision(&self, decided: &Settled) -> Result<(), Status> {
-        let effect = EffectId::new(decided.entry.effect_id());
-        let effect = effect.map_err(|error| grpc_kit::internal(&error))?;
+        let effect = decided.entry.effect()?;
         let resolution = decided.resolution.clone().unwrap_or_default();
         if resolution.decision() == CallDecision::Repeat {
             self.repeat(&effect, decided.entry.record.attempt).await?;
@@ -108,7 +112,7 @@ impl Calls {
     }
 
     /// Dispatches the next attempt of a call that is to be repeated, unless that was done before.
-    async fn repeat(&self, effect: &EffectId, attempt: u32) -> Result<(), Status> {
+    async fn repeat(&self, effect: &Effect, attempt: u32) -> Result<(), Status> {
         let path = self.inner.waits_below(effect);
         let handle = self
             .join_attempt(effect, attempt, attempt + 1, path)
@@ -120,7 +124,7 @@ impl Calls {
     /// are the runs above it, where a follower names them.
     pub(super) async fn join_attempt(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         earlier: u32,
         attempt: u32,
         path: Option<CallPath>,
@@ -128,14 +132,14 @@ impl Calls {
         let original = self.inner.ledger.attempt(effect, earlier).await?;
         let original = original.ok_or_else(|| refusal_of_missing(effect.as_str()))?;
         let context = match path {
-            Some(path) => CallContext::new(original.record.principal.clone(), path),
+            Some(path) => caller_below(&original, path),
             None => caller_of(&original),
         };
         self.join(call_of(&original, attempt)?, context)
     }
 
     /// Refuses to repeat a call whose run has ended with it.
-    async fn check_run(&self, effect: &EffectId, entry: &Entry) -> Result<(), Status> {
+    async fn check_run(&self, effect: &Effect, entry: &Entry) -> Result<(), Status> {
         let run_id = entry.record.run_id.as_str();
         if run_id.is_empty() || self.inner.waits_below(effect).is_some() {
             return Ok(());
@@ -143,7 +147,7 @@ impl Calls {
         // A run that does not wait for the decision here has ended, or asks for its calls again soon.
         let owner = run_id.parse().map(|run: RunId| run.owner());
         let found = match owner {
-            Ok(RunOwner::Registry) => self.inner.runs.get(run_id).await,
+            Ok(RunOwner::Registry) => self.inner.runs.get(&caller_of(entry), run_id).await,
             _ => {
                 let runs = &self.inner.dispatcher.runs;
                 runs.run(run_id, &caller_of(entry)).get().await
@@ -169,7 +173,7 @@ impl Calls {
 
     async fn decided_before(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         decision: &Decision,
     ) -> Result<Option<DecidedCall>, Status> {
         let request_id = &decision.resolution.request_id;
@@ -189,7 +193,7 @@ impl Calls {
             );
         }
         Ok(Some(DecidedCall {
-            entry: self.find(effect).await?,
+            entry: self.last_of(effect).await?,
             replayed: true,
         }))
     }
@@ -251,7 +255,7 @@ pub fn refusal_of_missing(effect_id: &str) -> Status {
         .into_status()
 }
 
-fn not_in_doubt(effect: &EffectId, state: &str) -> Status {
+fn not_in_doubt(effect: &Effect, state: &str) -> Status {
     let message = "the call is not in doubt; there is nothing to decide";
     Failure::new(
         Code::FailedPrecondition,

@@ -4,17 +4,20 @@ use contracts::tavern::{
     common::v1::{CallDecided, CallInDoubt, CallResult, CallStatus, run_event::Kind},
     registry::v1::CallDecision,
 };
-use core_types::{CallPath, EffectId};
+use core_types::CallPath;
 use tokio::sync::watch;
 use tonic::Status;
 
 use super::{CallHandle, Calls, Inner, draining, resolve::refusal_of_missing};
-use crate::{in_flight::InFlightCall, ledger::LedgerEntry};
+use crate::{
+    in_flight::InFlightCall,
+    ledger::{Effect, LedgerEntry},
+};
 
 impl Inner {
     /// Returns the channel that wakes a follower of a call in doubt: with true when the call was given up, with
     /// false when the ledger may have a decision. Effects without followers are forgotten.
-    fn follow_doubt(&self, effect: &EffectId, path: &CallPath) -> watch::Receiver<bool> {
+    fn follow_doubt(&self, effect: &Effect, path: &CallPath) -> watch::Receiver<bool> {
         let mut undecided = self.undecided();
         undecided.retain(|_, (news, _)| news.receiver_count() > 0);
         let (news, _) = undecided
@@ -24,23 +27,23 @@ impl Inner {
     }
 
     /// Returns the runs above a call for whose decision a follower waits.
-    pub(super) fn waits_below(&self, effect: &EffectId) -> Option<CallPath> {
+    pub(super) fn waits_below(&self, effect: &Effect) -> Option<CallPath> {
         let undecided = self.undecided();
         let (news, path) = undecided.get(effect)?;
         (news.receiver_count() > 0).then(|| path.clone())
     }
 
     /// Wakes the followers of a call that was decided.
-    pub(super) fn was_decided(&self, effect: &EffectId) {
+    pub(super) fn was_decided(&self, effect: &Effect) {
         self.wake_followers(effect, false);
     }
 
     /// Ends the waits for the decision about a call that was cancelled.
-    pub(super) fn give_up(&self, effect: &EffectId) {
+    pub(super) fn give_up(&self, effect: &Effect) {
         self.wake_followers(effect, true);
     }
 
-    fn wake_followers(&self, effect: &EffectId, is_given_up: bool) {
+    fn wake_followers(&self, effect: &Effect, is_given_up: bool) {
         if let Some((news, _)) = self.undecided().get(effect) {
             news.send_replace(is_given_up);
         }
@@ -55,13 +58,13 @@ impl Calls {
     /// A status when the service ends or the ledger cannot be read.
     pub(super) async fn until_decided(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         doubtful: &CallResult,
         in_flight: &InFlightCall,
     ) -> Result<Option<CallHandle>, Status> {
         let mut news = self.inner.follow_doubt(effect, in_flight.path());
         loop {
-            let last = match self.find(effect).await? {
+            let last = match self.last_of(effect).await? {
                 LedgerEntry::Settled(last) if last.entry.record.attempt == attempt_of(doubtful) => {
                     last
                 }
@@ -95,7 +98,7 @@ impl Calls {
 
     async fn again(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         earlier: u32,
         attempt: u32,
         in_flight: &InFlightCall,
@@ -108,7 +111,7 @@ impl Calls {
     /// Returns the event of the decision about an attempt, if it was decided.
     pub(super) async fn decision_about(
         &self,
-        effect: &EffectId,
+        effect: &Effect,
         attempt: u32,
     ) -> Result<Option<Kind>, Status> {
         let found = self.inner.ledger.look_up(effect, attempt, None).await?;

@@ -15,7 +15,7 @@ use super::{
     follow::{FOLLOW_LIMIT, of_call},
     resolve::refusal_of_missing,
 };
-use crate::ledger::LedgerEntry;
+use crate::ledger::{Effect, LedgerEntry};
 
 /// The longest silence of a watch before it sends a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -90,8 +90,9 @@ impl Calls {
         after: Position,
         drain: Drain,
     ) -> Result<impl Stream<Item = Result<Watched, Status>> + Send + use<>, Status> {
-        if self.in_flight(&effect, &context).is_none()
-            && let LedgerEntry::Absent = self.find(&effect).await?
+        let named = Effect::of(context.principal(), effect.clone());
+        if self.in_flight(&named, &context).is_none()
+            && let LedgerEntry::Absent = self.find(&context, &effect).await?
         {
             return Err(refusal_of_missing(effect.as_str()));
         }
@@ -100,10 +101,10 @@ impl Calls {
             let (mut position, mut seen, mut result) = (after, false, None);
             let mut quiet_since = Instant::now();
             loop {
-                let handle = this.in_flight(&effect, &context);
+                let handle = this.in_flight(&named, &context);
                 let mut events = handle.map(|handle| this.follow(handle).boxed());
                 if events.is_none() {
-                    match this.find(&effect).await? {
+                    match this.find(&context, &effect).await? {
                         LedgerEntry::Absent => {
                             // It ended without being dispatched, or its memory was given up.
                             match result.take() {
@@ -159,9 +160,9 @@ impl Calls {
         })
     }
 
-    /// Joins a call that is in flight.
-    fn in_flight(&self, effect: &EffectId, context: &CallContext) -> Option<CallHandle> {
-        let in_flight = self.inner.in_flight_calls().get(effect).cloned()?;
+    /// Joins a call that is in flight and that the caller can see.
+    fn in_flight(&self, effect: &Effect, context: &CallContext) -> Option<CallHandle> {
+        let in_flight = self.inner.seen_in_flight(effect, context)?;
         Some(CallHandle {
             in_flight,
             index: 0,

@@ -191,8 +191,10 @@ impl run_client::Call for OwnCall {
         }
     }
 
-    async fn cancel(&self, reason: &str, _: &RunControl) -> Result<Vec<PendingWork>, Status> {
-        let still_running = self.calls.cancel(&self.effect, reason).await?;
+    async fn cancel(&self, reason: &str, control: &RunControl) -> Result<Vec<PendingWork>, Status> {
+        let context = control.call_context();
+        let cancelled = self.calls.cancel(&context, &self.effect, reason);
+        let still_running = cancelled.await?;
         Ok(still_running.unwrap_or_default())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use contracts::tavern::common::v1::RunState;
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
-use core_types::{CallPath, Principal, RequestId};
+use core_types::{CallPath, Principal, Reach, RequestId, Tenant};
 use grpc_kit::CallContext;
 use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
@@ -74,19 +74,19 @@ impl ScheduleTicker {
 }
 
 impl Inner {
-    /// Runs the due schedules; returns the time to rest.
+    /// Runs the due schedules of all tenants; returns the time to rest.
     async fn advance_schedules(self: &Arc<Self>) -> Result<Duration, Status> {
         let store = &self.schedules.store;
         for row in store.due(self.clock.now()).await.map_err(failure)? {
             let _turn = self.schedules.turn.lock().await;
             // It may have been changed since it was listed.
-            if let Some(row) = store.get(row.id()).await.map_err(failure)? {
+            if let Some(row) = store.get(row.tenant(), row.id()).await.map_err(failure)? {
                 self.look(row).await?;
             }
         }
-        for id in store.with_buffered().await.map_err(failure)? {
+        for (tenant, id) in store.with_buffered().await.map_err(failure)? {
             let _turn = self.schedules.turn.lock().await;
-            self.settle_schedule(&id).await?;
+            self.settle_schedule(tenant, &id).await?;
         }
         if !store.with_buffered().await.map_err(failure)?.is_empty() {
             return Ok(BUFFERED_REST);
@@ -132,18 +132,22 @@ impl Inner {
     }
 
     /// Starts the runs that a schedule may start now.
-    pub(super) async fn settle_schedule(self: &Arc<Self>, id: &str) -> Result<(), Status> {
+    pub(super) async fn settle_schedule(
+        self: &Arc<Self>,
+        tenant: Tenant,
+        id: &str,
+    ) -> Result<(), Status> {
         let store = &self.schedules.store;
-        let Some(mut row) = store.get(id).await.map_err(failure)? else {
+        let Some(mut row) = store.get(tenant, id).await.map_err(failure)? else {
             return Ok(());
         };
         let (mut running, mut buffered) = (Vec::new(), Vec::new());
-        for mut time in store.open_times(id).await.map_err(failure)? {
+        for mut time in store.open_times(tenant, id).await.map_err(failure)? {
             if time.state == TimeState::Buffered {
                 buffered.push(time);
-            } else if has_ended(self.state_of_run(&time.run_id).await?) {
+            } else if has_ended(self.state_of_run(tenant, &time.run_id).await?) {
                 time.state = TimeState::Ended;
-                store.set_time(id, &time).await.map_err(failure)?;
+                store.set_time(tenant, id, &time).await.map_err(failure)?;
             } else {
                 running.push(time);
             }
@@ -152,9 +156,10 @@ impl Inner {
         let overlap: Overlap = definition::overlap(&row.definition);
         let settled = settle(overlap, !running.is_empty(), buffered.len());
         if settled.cancel {
+            let own = CallContext::of_tenant(tenant);
             for time in &running {
                 let reason = format!("a later time of the schedule `{id}` has come");
-                drop(self.runs.cancel(&time.run_id, &reason).await);
+                drop(self.runs.cancel(&own, &time.run_id, &reason).await);
             }
         }
         for (mut time, decision) in buffered.into_iter().zip(settled.decisions) {
@@ -165,7 +170,7 @@ impl Inner {
                 Decision::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
                 Decision::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
             }
-            store.set_time(id, &time).await.map_err(failure)?;
+            store.set_time(tenant, id, &time).await.map_err(failure)?;
         }
         Ok(())
     }
@@ -177,8 +182,9 @@ impl Inner {
         time: &mut TimeRow,
     ) -> Result<bool, Status> {
         let request_id = format!("schedule/{}/{}", row.id(), utc(time.time));
+        let context = context_of(&row.creator);
         // The schedule may have been changed between an earlier start and now.
-        if let Some(run_id) = self.run_of_request(&row.creator, &request_id).await? {
+        if let Some(run_id) = self.run_of_request(&context, &request_id).await? {
             time.state = TimeState::Started;
             time.run_id = run_id;
             return Ok(true);
@@ -200,7 +206,6 @@ impl Inner {
             options: row.definition.options,
             ..StartRunRequest::default()
         };
-        let context = CallContext::new(row.creator.clone(), CallPath::default());
         let started = self.start(context, request);
         match tokio::time::timeout(START_TIMEOUT, started).await {
             Ok(Ok(started)) => {
@@ -225,26 +230,40 @@ impl Inner {
     /// Returns the run that a request of the creator started.
     async fn run_of_request(
         &self,
-        creator: &Principal,
+        context: &CallContext,
         request_id: &str,
     ) -> Result<Option<String>, Status> {
         let request_id = RequestId::new(request_id);
         let request_id = request_id.map_err(|error| grpc_kit::failure::internal(&error))?;
-        let found = self.run_by_request(&request_id).await?;
-        let own = found.filter(|run| run.principal == creator.as_str());
+        let found = self.run_by_request(context, &request_id).await?;
+        let own = found.filter(|run| run.principal == context.principal().as_str());
         Ok(own.map(|run| run.run_id))
     }
 
-    /// Returns the state of a run; unspecified if it does not exist.
-    pub(super) async fn state_of_run(&self, run_id: &str) -> Result<RunState, Status> {
+    /// Returns the state of a run of a tenant; unspecified if it does not exist.
+    pub(super) async fn state_of_run(
+        &self,
+        tenant: Tenant,
+        run_id: &str,
+    ) -> Result<RunState, Status> {
         if run_id.is_empty() {
             return Ok(RunState::Unspecified);
         }
-        match self.runs.get(run_id).await {
+        match self.runs.get(&CallContext::of_tenant(tenant), run_id).await {
             Ok(run) => Ok(run.state()),
             Err(status) if status.code() == Code::NotFound => Ok(RunState::Unspecified),
             Err(status) => Err(status),
         }
+    }
+}
+
+/// Makes the context of the runs of a schedule: they act for its creator, and reach the creator's own objects. The
+/// runs of a schedule of `local`, from before there were keys, reach the whole tenant.
+fn context_of(creator: &Principal) -> CallContext {
+    let context = CallContext::new(creator.clone(), CallPath::default());
+    match creator.is_nameless() {
+        true => context,
+        false => context.reaching(Reach::Own),
     }
 }
 
@@ -272,4 +291,23 @@ fn is_passing(status: &Status) -> bool {
             status.code(),
             Code::Unavailable | Code::DeadlineExceeded | Code::Internal
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runs_of_a_schedule_reach_their_creators_own_objects() {
+        for (creator, reach) in [
+            ("bob", Reach::Own),
+            ("acme/bob", Reach::Own),
+            ("local", Reach::Tenant),
+            ("acme/local", Reach::Tenant),
+        ] {
+            let creator = Principal::new(creator).unwrap();
+            let context = context_of(&creator);
+            assert_eq!((context.principal(), context.reach()), (&creator, reach));
+        }
+    }
 }

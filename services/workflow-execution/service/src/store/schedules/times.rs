@@ -1,7 +1,7 @@
 //! The times of schedules.
 
 use contracts::tavern::workflow::v1::ScheduleNotRunReason;
-use core_types::Timestamp;
+use core_types::{Tenant, Timestamp};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
 
@@ -13,14 +13,16 @@ const KEPT: i64 = 200;
 
 pub(super) async fn insert(
     transaction: &mut Transaction<'static, Sqlite>,
+    tenant: Tenant,
     id: &str,
     time: &TimeRow,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO schedule_times \
-         (schedule_id, time, last, state, reason, message, run_id, manual, request_id, principal) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
+         (tenant, schedule_id, time, last, state, reason, message, run_id, manual, request_id, principal) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
     )
+    .bind(tenant.as_str())
     .bind(id)
     .bind(time.time.unix_nanos())
     .bind(time.last.map(Timestamp::unix_nanos))
@@ -39,13 +41,15 @@ pub(super) async fn insert(
 /// Deletes all but the latest settled times.
 pub(super) async fn trim(
     transaction: &mut Transaction<'static, Sqlite>,
+    tenant: Tenant,
     id: &str,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "DELETE FROM schedule_times WHERE schedule_id = ?1 AND state >= 2 AND time <= \
-         (SELECT time FROM schedule_times WHERE schedule_id = ?1 AND state >= 2 \
-          ORDER BY time DESC LIMIT 1 OFFSET ?2)",
+        "DELETE FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND state >= 2 AND time <= \
+         (SELECT time FROM schedule_times WHERE tenant = ?1 AND schedule_id = ?2 AND state >= 2 \
+          ORDER BY time DESC LIMIT 1 OFFSET ?3)",
     )
+    .bind(tenant.as_str())
     .bind(id)
     .bind(KEPT)
     .execute(&mut **transaction)

@@ -10,6 +10,7 @@ use agent_store::{
     store::OpenQuestion,
 };
 use contracts::tavern::common::v1 as common;
+use core_types::{Principal, Reach};
 use run_events::outcome;
 
 use crate::runner::driver::stop::TurnStop;
@@ -18,6 +19,10 @@ use crate::runner::driver::stop::TurnStop;
 #[derive(Clone)]
 pub(in crate::runner::driver) struct Asker {
     pub(in crate::runner::driver) questions: Questions,
+    /// The principal of the turn, for which the turn of an answer acts too.
+    pub(in crate::runner::driver) principal: Principal,
+    /// The objects that the calls of the turn can see.
+    pub(in crate::runner::driver) reach: Reach,
     pub(in crate::runner::driver) conversation_id: String,
     pub(in crate::runner::driver) profile_id: String,
     pub(in crate::runner::driver) interaction: Interaction,
@@ -46,6 +51,8 @@ impl Asker {
             return Ok(());
         };
         let question = OpenQuestion {
+            tenant: self.principal.tenant(),
+            asker: Some((self.principal.clone(), self.reach)),
             run_id,
             conversation_id: self.conversation_id.clone(),
             profile_id: self.profile_id.clone(),

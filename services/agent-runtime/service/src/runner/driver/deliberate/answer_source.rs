@@ -225,7 +225,7 @@ impl Driver {
             may_call: self.turn().last().is_none(),
             grammar: self.grammar(model.grammar()),
             begins_in_thought: self.plan.begins_in_thought,
-            ..ModelRequest::new(prompt.messages, deadline)
+            ..ModelRequest::new(self.meta.principal.tenant(), prompt.messages, deadline)
         })
     }
 

@@ -1,0 +1,134 @@
+use core_types::Principal;
+use serde_json::json;
+use sql_store::{SqliteDatabase, SqliteOptions};
+
+use super::*;
+use crate::store::MIGRATIONS;
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+fn approval(principal: &str, id: &str, created: i64) -> Approval {
+    let fields = json!({
+        "id": id, "state": "Pending", "principal": Principal::new(principal).unwrap(), "body": "",
+        "run_id": "r", "effect_id": "e", "tool_id": "give", "tool_digest": "d", "arguments": "{}",
+        "reasons": [], "effect": "side_effecting", "conversation_id": "c", "role": "", "needed": 1,
+        "reason_required": false, "consents": [], "edited": false, "created": created,
+        "expires": 100, "ended": null
+    });
+    serde_json::from_value(fields).unwrap()
+}
+
+fn ids(stored: Vec<Stored>) -> Vec<String> {
+    stored
+        .into_iter()
+        .map(|stored| stored.approval.id)
+        .collect()
+}
+
+#[tokio::test]
+async fn equal_effects_and_conversations_of_two_tenants_are_two_things() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(directory.path().join("approvals.db"));
+    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await;
+    let store = SqliteApprovals::new(database.unwrap());
+    let (default, acme) = (Tenant::DEFAULT, tenant("acme"));
+    for (principal, id) in [("ada", "apr_1"), ("acme/ada", "apr_2")] {
+        store
+            .put(&approval(principal, id, 7), "call")
+            .await
+            .unwrap();
+        let of = Principal::new(principal).unwrap().tenant();
+        store.remember(of, "c", "digest", id).await.unwrap();
+    }
+    let filter = ApprovalFilter::default();
+    for (of, own, foreign) in [(default, "apr_1", "apr_2"), (acme, "apr_2", "apr_1")] {
+        assert!(store.get(of, own).await.unwrap().is_some());
+        assert!(store.get(of, foreign).await.unwrap().is_none());
+        let counts = store.of_effect(of, "e").await.unwrap();
+        assert_eq!(counts.unwrap().approval.id, own);
+        assert_eq!(store.pending(of).await.unwrap(), 1);
+        assert_eq!(ids(store.list(of, &filter, None, 9).await.unwrap()), [own]);
+        let remembered = store.remembered(of, "c", "digest").await.unwrap();
+        assert_eq!(remembered.as_deref(), Some(own));
+        store.forget_call(of, foreign).await.unwrap();
+        store.delete(of, &[foreign.to_owned()]).await.unwrap();
+    }
+    // The work of the service itself is about all tenants.
+    assert_eq!(store.unattended().await.unwrap().len(), 2);
+    assert_eq!(store.overdue(100, 9).await.unwrap().len(), 2);
+    store.delete(default, &["apr_1".to_owned()]).await.unwrap();
+    assert_eq!(
+        store.remembered(default, "c", "digest").await.unwrap(),
+        None
+    );
+    assert!(
+        store
+            .remembered(acme, "c", "digest")
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        store
+            .of_effect(tenant("beta"), "e")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn approvals_of_an_earlier_version_belong_to_the_default_tenant() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(directory.path().join("approvals.db"));
+    let earlier = [documents::MIGRATIONS, MIGRATIONS.up_to(6)];
+    let earlier = SqliteDatabase::open(options.clone(), &earlier)
+        .await
+        .unwrap();
+    let documents = [("ada", "apr_1", 2), ("local", "apr_2", 3)].map(|(by, id, created)| {
+        let mut approval = approval(by, id, created);
+        approval.effect_id = id.to_owned();
+        approval
+    });
+    for approval in &documents {
+        let statement = "INSERT INTO approvals (approval_id, effect_id, state, conversation_id, run_id, \
+                         created, expires, document_json, call_json) VALUES (?1, ?2, 1, 'c', 'r', ?3, 100, ?4, 'call')";
+        let row = sqlx::query(statement)
+            .bind(&approval.id)
+            .bind(&approval.effect_id);
+        let row = row.bind(approval.created);
+        let row = row.bind(serde_json::to_string(approval).unwrap());
+        row.execute(earlier.writer()).await.unwrap();
+    }
+    let remembered = "INSERT INTO remembered_approvals VALUES ('c', 'digest', 'apr_1')";
+    sqlx::query(remembered)
+        .execute(earlier.writer())
+        .await
+        .unwrap();
+    earlier.close().await;
+    drop(earlier);
+
+    let database = SqliteDatabase::open(options, &[documents::MIGRATIONS, MIGRATIONS]).await;
+    let store = SqliteApprovals::new(database.unwrap());
+    let listed = store
+        .list(Tenant::DEFAULT, &ApprovalFilter::default(), None, 9)
+        .await;
+    let listed = listed.unwrap();
+    assert!(listed.iter().all(|stored| stored.call_json == "call"));
+    let listed: Vec<Approval> = listed.into_iter().map(|stored| stored.approval).collect();
+    let [first, second] = documents;
+    assert_eq!(listed, [second, first]);
+    let found = store.of_effect(Tenant::DEFAULT, "apr_2").await.unwrap();
+    assert_eq!(found.unwrap().approval.id, "apr_2");
+    let remembered = store
+        .remembered(Tenant::DEFAULT, "c", "digest")
+        .await
+        .unwrap();
+    assert_eq!(remembered.as_deref(), Some("apr_1"));
+    let foreign = store
+        .list(tenant("acme"), &ApprovalFilter::default(), None, 9)
+        .await;
+    assert_eq!(foreign.unwrap().len(), 0);
+}

@@ -1,0 +1,277 @@
+//! The tools of one tenant: loaded when they are used first, and completed from their implementations.
+
+use call_outcome::Violation;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use core_types::Tenant;
+use grpc_kit::CallContext;
+use tokio::sync::OnceCell;
+use tool_domain::{
+    catalogue::{AddError, Catalogue},
+    definition::{self, Definition, Implementation},
+    tool::{Origin, Tool},
+};
+
+use super::{Missing, Shared, Tools};
+use crate::store::{StoreError, tools_of};
+
+/// The most derived tools of a tenant that are kept compiled.
+const MAX_KEPT: usize = 4_096;
+
+/// The tools of a tenant that are in memory.
+#[derive(Debug, Default)]
+pub(super) struct ToolsOfTenant {
+    loaded: OnceCell<Loaded>,
+    /// Held by one change at a time, over its write to the store.
+    pub(super) changing: tokio::sync::Mutex<()>,
+    /// Tools that were derived, by id. An entry whose digest is no longer that of its source is made
+    /// anew. Never held across an await.
+    derived: Mutex<HashMap<String, (String, Arc<Tool>)>>,
+}
+
+/// Catalogues that are replaced as a whole by a change; a reader keeps the one that it has. Locked for the time of a
+/// pointer copy only.
+#[derive(Debug)]
+struct Loaded {
+    /// The tools of all tenants and the tenant's own.
+    own: RwLock<Arc<Catalogue>>,
+    /// The same with the shared ones; `None` until it is used.
+    whole: RwLock<Option<Whole>>,
+}
+
+/// A catalogue, and those of which it was made.
+#[derive(Clone, Debug)]
+struct Whole {
+    catalogue: Arc<Catalogue>,
+    own: Arc<Catalogue>,
+    system: Arc<Catalogue>,
+}
+
+/// The parts of a derived tool.
+pub(super) type Parts = (Definition, Origin, String);
+
+/// The result of a look-up of a derived tool.
+pub(super) enum DerivedTool {
+    Tool(Arc<Tool>),
+    /// No such tool; `names` are the ids that exist.
+    Nothing {
+        names: Vec<String>,
+    },
+}
+
+/// The tools of a tenant as they are at a time.
+pub(super) struct ToolView<'a> {
+    pub(super) tenant: Tenant,
+    /// The context of questions to other services.
+    pub(super) context: CallContext,
+    /// The tools of all tenants, its own, and the shared ones.
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) shared: &'a Shared,
+    pub(super) of_tenant: Arc<ToolsOfTenant>,
+}
+
+impl Tools {
+    /// Returns the tools of a tenant, loaded if they are not in memory.
+    pub(super) async fn view(&self, tenant: Tenant) -> Result<ToolView<'_>, StoreError> {
+        let shared = &*self.shared;
+        let of_tenant = shared.tenants.of(tenant);
+        let loaded = of_tenant.loaded(tenant, shared).await?;
+        let catalogue = match tenant == Tenant::SYSTEM {
+            true => loaded.own(),
+            false => {
+                let system = shared.tenants.of(Tenant::SYSTEM);
+                loaded.whole(system.loaded(Tenant::SYSTEM, shared).await?.own())
+            }
+        };
+        Ok(ToolView {
+            tenant,
+            context: CallContext::of_tenant(tenant),
+            catalogue,
+            shared,
+            of_tenant,
+        })
+    }
+}
+
+impl ToolsOfTenant {
+    async fn loaded(&self, tenant: Tenant, shared: &Shared) -> Result<&Loaded, StoreError> {
+        let load = || async move {
+            let own = load(tenant, shared).await?;
+            Ok(Loaded {
+                own: RwLock::new(Arc::new(own)),
+                whole: RwLock::default(),
+            })
+        };
+        self.loaded.get_or_try_init(load).await
+    }
+
+    /// Puts another catalogue in the place of the tenant's own.
+    pub(super) fn replace(&self, own: Catalogue) {
+        if let Some(loaded) = self.loaded.get() {
+            *loaded.own.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(own);
+        }
+    }
+}
+
+impl Loaded {
+    fn own(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.own.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the own catalogue with the tools of `system` as shared ones.
+    fn whole(&self, system: Arc<Catalogue>) -> Arc<Catalogue> {
+        let own = self.own();
+        let kept = self.whole.read().unwrap_or_else(PoisonError::into_inner);
+        let of_both =
+            |kept: &&Whole| Arc::ptr_eq(&kept.own, &own) && Arc::ptr_eq(&kept.system, &system);
+        if let Some(whole) = kept.as_ref().filter(of_both) {
+            return Arc::clone(&whole.catalogue);
+        }
+        drop(kept);
+        let catalogue = Arc::new(own.sharing(&system));
+        let whole = Whole {
+            catalogue: Arc::clone(&catalogue),
+            own,
+            system,
+        };
+        *self.whole.write().unwrap_or_else(PoisonError::into_inner) = Some(whole);
+        catalogue
+    }
+}
+
+/// Loads the tools that were put for a tenant. One that no longer works is logged and left out; it stays in the
+/// store.
+async fn load(tenant: Tenant, shared: &Shared) -> Result<Catalogue, StoreError> {
+    let mut catalogue = (*shared.of_all).clone();
+    let stored = shared
+        .store
+        .page(tools_of(tenant), "", usize::MAX, usize::MAX);
+    for row in stored.await? {
+        let added = definition::read(&row.text)
+            .map_err(AddError::Invalid)
+            .and_then(|definition| catalogue.with(definition, Origin::Registered));
+        match added {
+            Ok((next, _)) => catalogue = next,
+            Err(reason) => {
+                tracing::error!(tool = row.id, %tenant, reason = ?reason, "a stored tool is left out");
+            }
+        }
+    }
+    Ok(catalogue)
+}
+
+impl ToolView<'_> {
+    /// Returns the catalogue without the shared tools, as changes see it.
+    pub(super) fn own(&self) -> Arc<Catalogue> {
+        let loaded = self.of_tenant.loaded.get();
+        loaded.map_or_else(|| Arc::clone(&self.shared.of_all), Loaded::own)
+    }
+
+    /// Takes from the implementation of a tool what its definition leaves to it: the parameters where it
+    /// has none, and effects that it may not declare away.
+    pub(super) async fn complete(&self, tool: &Arc<Tool>) -> Result<Arc<Tool>, Missing> {
+        let name = match tool.implementation() {
+            Implementation::Workflow { workflow_id } => format!("workflow:{workflow_id}"),
+            Implementation::Node { full_type, .. } => format!("node:{full_type}"),
+            Implementation::Backend { service, method } => {
+                let backends = &self.shared.backends;
+                let backend = backends.of_tool(self.tenant, tool, service).await?;
+                let backend = backend.as_ref();
+                let of_method = backend.and_then(|backend| backend.flags_of(method));
+                // Of a method that says nothing of itself, only the operator may say more.
+                let of_method = match tool.origin() {
+                    Origin::Plugin(_) => of_method.unwrap_or_default(),
+                    _ => of_method.unwrap_or(tool.flags()),
+                };
+                let etag = backend.map_or("", |backend| &backend.etag);
+                return self.bound(tool, etag, |definition| {
+                    definition.limit_flags(of_method);
+                });
+            }
+            Implementation::Builtin(_)
+            | Implementation::Script(_)
+            | Implementation::Agent { .. }
+            | Implementation::Question => {
+                return Ok(Arc::clone(tool));
+            }
+        };
+        let DerivedTool::Tool(source) = self.find_derived(&name).await? else {
+            if tool.definition().parameters.is_some() && tool.flags().promise_nothing() {
+                return Ok(Arc::clone(tool));
+            }
+            let message = format!("its implementation '{name}' does not exist");
+            return Err(Missing::Invalid(vec![Violation::new(
+                "/implementation",
+                "not_found",
+                message,
+            )]));
+        };
+        self.bound(tool, source.etag(), |definition| {
+            if definition.parameters.is_none() {
+                definition.take_interface(source.definition());
+                if definition.description.is_empty() {
+                    definition
+                        .description
+                        .clone_from(&source.definition().description);
+                }
+            }
+            definition.limit_flags(source.flags());
+        })
+    }
+
+    /// Returns a tool completed from its implementation, of which `etag` is the digest.
+    fn bound(
+        &self,
+        tool: &Arc<Tool>,
+        etag: &str,
+        complete: impl FnOnce(&mut Definition),
+    ) -> Result<Arc<Tool>, Missing> {
+        let digest = format!("{}/{etag}", tool.etag());
+        let completed = self.kept(tool.id(), &digest, || {
+            let mut definition = tool.definition().clone();
+            complete(&mut definition);
+            Ok((definition, tool.origin().clone(), tool.alias().to_owned()))
+        })?;
+        // Another tool may have taken the alias since, or an own one the place of a shared one.
+        let same = completed.alias() == tool.alias() && completed.is_shared() == tool.is_shared();
+        Ok(match same {
+            true => completed,
+            false => {
+                let completed = completed.with_alias(tool.alias().to_owned());
+                Arc::new(completed.with_shared(tool.is_shared()))
+            }
+        })
+    }
+
+    /// Returns the derived tool `id` if it was made from the source of this digest, or makes it.
+    pub(super) fn kept(
+        &self,
+        id: &str,
+        source_digest: &str,
+        make: impl FnOnce() -> Result<Parts, Vec<Violation>>,
+    ) -> Result<Arc<Tool>, Missing> {
+        let derived = &self.of_tenant.derived;
+        let lock = || derived.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((digest, tool)) = lock().get(id)
+            && digest == source_digest
+        {
+            return Ok(Arc::clone(tool));
+        }
+        let (definition, origin, alias) = make().map_err(Missing::Invalid)?;
+        let tool = Tool::new(definition, origin, alias).map_err(Missing::Invalid)?;
+        let tool = Arc::new(tool.implemented_by(source_digest));
+        let mut derived = lock();
+        if derived.len() >= MAX_KEPT {
+            derived.clear();
+        }
+        derived.insert(id.to_owned(), (source_digest.to_owned(), Arc::clone(&tool)));
+        Ok(tool)
+    }
+
+    pub(super) fn alias_of(&self, id: &str) -> String {
+        self.catalogue.alias_of(id)
+    }
+}

@@ -1,0 +1,200 @@
+//! Several tenants of one installation, who cannot notice each other.
+
+mod client;
+mod matrix;
+
+use anyhow::{Context, ensure};
+use contracts::access::Role;
+use contracts::tavern::registry::v1::{
+    CloseTenantRequest, CreateKeyRequest, CreateTenantRequest, GetTenantRequest,
+    UpdateTenantRequest, tenant_service_client::TenantServiceClient,
+};
+use contracts::tavern::tenant::v1::{TenantLimit, TenantQuantity, TenantState};
+use grpc_kit::Outbound;
+use serde_json::{Value, json};
+use testkit::{Stack, eventually};
+
+use client::Client;
+
+fn tenants(stack: &Stack) -> TenantServiceClient<Outbound> {
+    TenantServiceClient::new(stack.transport_with(stack.key()).outermost())
+}
+
+async fn create(stack: &Stack, tenant: &str, limits: Vec<TenantLimit>) -> anyhow::Result<()> {
+    let request = CreateTenantRequest {
+        name: tenant.to_owned(),
+        limits,
+        ..CreateTenantRequest::default()
+    };
+    tenants(stack).create_tenant(request).await?;
+    Ok(())
+}
+
+/// Returns a client of a new principal of a tenant.
+async fn client(
+    stack: &Stack,
+    tenant: &str,
+    principal: &str,
+    role: Role,
+) -> anyhow::Result<Client> {
+    let request = CreateKeyRequest {
+        principal: principal.to_owned(),
+        tenant: tenant.to_owned(),
+        roles: vec![role.name().to_owned()],
+        ..CreateKeyRequest::default()
+    };
+    let created = stack.identities().create_key(request).await?.into_inner();
+    Ok(Client::new(stack.address(), created.secret_key))
+}
+
+fn limit(quantity: TenantQuantity, hard: u64) -> TenantLimit {
+    TenantLimit {
+        quantity: quantity.into(),
+        hard,
+        soft: 0,
+    }
+}
+
+/// A workflow that waits for a signal.
+fn waiting() -> Value {
+    json!({"name": "Waits", "nodes": [{"id": "w", "type": "core:WaitSignal", "configValues": {"name": "go"}}],
+        "edges": []})
+}
+
+async fn put_waiting(client: &Client) -> anyhow::Result<()> {
+    let put = json!({"workflowId": "waits", "definitionJson": waiting().to_string()});
+    client
+        .ok("tavern.workflow.v1.WorkflowService/PutWorkflow", &put)
+        .await?;
+    Ok(())
+}
+
+const START: &str = "tavern.workflow.v1.WorkflowService/StartRun";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s608_a_tenant_has_so_many_open_runs_and_no_more_also_after_a_crash() -> anyhow::Result<()>
+{
+    let mut stack = Stack::builder().with_keys().start().await?;
+    create(&stack, "acme", vec![limit(TenantQuantity::OpenRuns, 3)]).await?;
+    create(&stack, "other", Vec::new()).await?;
+    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
+    let eve = client(&stack, "other", "eve", Role::Admin).await?;
+    put_waiting(&bob).await?;
+    put_waiting(&eve).await?;
+    let start = json!({"workflowId": "waits"});
+    let refused = eventually("the limit is in force", || async {
+        let answer = bob.call(START, &start).await.ok()?;
+        (answer.status != 200).then_some(answer)
+    })
+    .await?;
+    ensure!(refused.body.contains("TENANT_LIMIT"), "{}", refused.body);
+    ensure!(refused.body.contains("open_runs"), "{}", refused.body);
+    let list = json!({"pageSize": 100});
+    let listed = bob.ok("tavern.run.v1.RunService/ListRuns", &list).await?;
+    let runs = listed["runs"].as_array().map_or(0, Vec::len);
+    ensure!(runs >= 3, "{runs} runs");
+    stack.kill()?;
+    stack.restart().await?;
+    let answer = bob.call(START, &start).await?;
+    ensure!(answer.body.contains("TENANT_LIMIT"), "{}", answer.body);
+    for _ in 0..5 {
+        eve.ok(START, &start).await?;
+    }
+
+    // A limit below the use stops nothing that runs.
+    let request = UpdateTenantRequest {
+        name: "acme".to_owned(),
+        limits: vec![limit(TenantQuantity::OpenRuns, 1)],
+        ..UpdateTenantRequest::default()
+    };
+    let updated = tenants(&stack).update_tenant(request).await?.into_inner();
+    ensure!(updated.over.len() == 1, "{:?}", updated.over);
+    let listed = bob.ok("tavern.run.v1.RunService/ListRuns", &list).await?;
+    ensure!(listed["runs"].as_array().map_or(0, Vec::len) == runs);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_tenant_is_refused_at_the_door_and_leaves_nothing() -> anyhow::Result<()> {
+    let stack = Stack::builder().with_keys().start().await?;
+    create(&stack, "acme", Vec::new()).await?;
+    create(&stack, "other", Vec::new()).await?;
+    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
+    let eve = client(&stack, "other", "eve", Role::Admin).await?;
+    let start = json!({"workflowId": "waits"});
+    for client in [&bob, &eve] {
+        put_waiting(client).await?;
+        client.ok(START, &start).await?;
+    }
+    let request = CloseTenantRequest {
+        name: "acme".to_owned(),
+        grace: None,
+    };
+    tenants(&stack).close_tenant(request).await?;
+    let refused = eventually("the door refuses the tenant", || async {
+        let answer = bob.call(START, &start).await.ok()?;
+        (answer.status != 200).then_some(answer)
+    })
+    .await?;
+    ensure!(refused.body.contains("TENANT_CLOSED"), "{}", refused.body);
+    eventually("the tenant is removed", || async {
+        let request = GetTenantRequest {
+            name: "acme".to_owned(),
+        };
+        let found = tenants(&stack).get_tenant(request).await.ok()?.into_inner();
+        let state = found.tenant.unwrap_or_default().state();
+        (state == TenantState::Removed).then_some(())
+    })
+    .await?;
+    let listed = eve
+        .ok("tavern.run.v1.RunService/ListRuns", &json!({}))
+        .await?;
+    ensure!(
+        listed["runs"].as_array().map_or(0, Vec::len) == 1,
+        "{listed}"
+    );
+    eve.ok(START, &start).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_operators_of_the_installation_make_tenants_and_name_another() -> anyhow::Result<()> {
+    let stack = Stack::builder().with_keys().start().await?;
+    create(&stack, "acme", Vec::new()).await?;
+    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
+    let ada = client(&stack, "", "ada", Role::Admin).await?;
+    for client in [&bob, &ada] {
+        for (method, body) in [
+            ("TenantService/CreateTenant", json!({"name": "mine"})),
+            ("TenantService/ListTenants", json!({})),
+            ("TenantService/CloseTenant", json!({"name": "acme"})),
+            (
+                "IdentityService/CreateKey",
+                json!({"principal": "x", "tenant": "system", "roles": ["admin"]}),
+            ),
+            (
+                "IdentityService/ListPrincipals",
+                json!({"tenant": "system"}),
+            ),
+            (
+                "IdentityService/PutPrincipal",
+                json!({"principal": {"name": "x", "systemRoles": ["admin"]}, "setSystemRoles": true}),
+            ),
+        ] {
+            let answer = client
+                .call(&format!("tavern.registry.v1.{method}"), &body)
+                .await?;
+            let refused = answer.body.contains("PERMISSION_DENIED");
+            ensure!(refused, "{method}: {}", answer.body);
+        }
+    }
+    for name in ["Acme", "system", "default", "local", "a_b"] {
+        let created = create(&stack, name, Vec::new()).await;
+        let refused = created.err().context("it is refused")?.to_string();
+        ensure!(
+            refused.contains("invalid") || refused.contains("field"),
+            "{name}: {refused}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,310 @@
+//! Every method of the contract that names something, with a name of another tenant and with one that nothing has.
+
+use anyhow::Context;
+use contracts::access::{self, Role};
+use contracts::tavern::access::v1::{Permission, Scope};
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor, MethodDescriptor};
+use serde_json::{Map, Value, json};
+use testkit::Stack;
+
+use super::client::{Answer, Client};
+use super::{client, create};
+
+/// The names that one tenant has, and of equal length those that nothing has, by the name of the field.
+struct Names(Vec<Named>);
+
+/// The name of a field, the name that one tenant has, and a name that nothing has.
+type Named = (&'static str, String, String);
+
+/// Fields that are no names of stored things, or are the caller's own choice.
+const NOT_NAMES: [&str; 9] = [
+    "correlation_id",
+    "source_id",
+    "signal_id",
+    "request_id",
+    "key_id",
+    "caller_id",
+    "goal_id",
+    "target_instance_ids",
+    "wait_id",
+];
+
+/// The fields that name things of one principal, where others name things of the tenant.
+const OWN: [&str; 6] = [
+    "run_id",
+    "session_id",
+    "approval_id",
+    "effect_id",
+    "conversation_id",
+    "sha256",
+];
+
+/// Methods that take an id which the caller chooses: they begin something new, or say that the id is taken.
+const TAKES_ID: [&str; 6] = [
+    "CallTool",
+    "StartCall",
+    "InvokeCalls",
+    "StartTurn",
+    "StartRun",
+    "AppendMessages",
+];
+
+/// The least number of methods that must look something up: fewer would mean that the requests do not get so far.
+const LOOK_UPS: usize = 45;
+
+impl Names {
+    fn of(&self, field: &str) -> Option<&Named> {
+        let singular = field.trim_end_matches('s');
+        self.0
+            .iter()
+            .find(|(name, ..)| *name == field || *name == singular)
+    }
+
+    /// Returns a text without the names and without details that are encoded, which stand decoded beside it, so that
+    /// two answers about different names can be compared.
+    fn masked(&self, text: &str) -> String {
+        let mut parts = text.split("\"value\":\"");
+        let first = parts.next().unwrap_or_default().to_owned();
+        let plain = parts.fold(first, |text, part| {
+            let (_, rest) = part.split_once("\",").unwrap_or_default();
+            text + rest
+        });
+        self.0.iter().fold(plain, |text, (_, foreign, missing)| {
+            text.replace(foreign, "<name>").replace(missing, "<name>")
+        })
+    }
+}
+
+/// Returns the requests that store one definition of each kind, all called `theirs`.
+fn definitions() -> [(&'static str, Value); 7] {
+    let workflow =
+        json!({"name": "One", "nodes": [{"id": "r", "type": "core:RandomNumber"}], "edges": []});
+    let tool = json!({"id": "theirs", "displayName": "Theirs", "description": "Rolls.",
+        "implementation": {"type": "node", "nodeType": "core:RandomNumber"},
+        "parameters": {"type": "object", "properties": {}}});
+    let knowledge = json!({"kb_id": "theirs", "kb_version": "1.0.0", "schema_version": "1.0",
+        "kb_displayName": "Theirs", "kb_description": "Known.", "entries": [{"id": "theirs-e",
+        "entry_type": "lore", "content": {"mime_type": "text/plain", "value": "Text."}}]});
+    let profile = json!({"id": "theirs", "name": "Theirs", "version": "1.0.0", "schema_version": "1.0",
+        "custom_metadata": {"tavern": {"model": "parrot"}}, "description": "One."});
+    let scene = json!({"id": "theirs", "name": "Theirs", "version": "1.0.0", "schema_version": "1.0",
+        "agent_instances": [{"instance_id": "a", "profile_id": "theirs"}], "description": "One."});
+    let project = json!({"project_id": "theirs", "id": "theirs", "name": "Theirs", "version": "1.0.0",
+        "schema_version": "1.0", "description": "One."});
+    let schedule = json!({"scheduleId": "theirs", "workflowId": "theirs", "interval": "31622400s"});
+    [
+        (
+            "tavern.workflow.v1.WorkflowService/PutWorkflow",
+            json!({"workflowId": "theirs", "definitionJson": workflow.to_string()}),
+        ),
+        (
+            "tavern.workflow.v1.ScheduleService/PutSchedule",
+            json!({"schedule": schedule}),
+        ),
+        (
+            "tavern.registry.v1.ToolRegistryService/PutTool",
+            json!({"definitionJson": tool.to_string()}),
+        ),
+        (
+            "tavern.agent.v1.KnowledgeService/PutKnowledgeBase",
+            json!({"knowledgeJson": knowledge.to_string()}),
+        ),
+        (
+            "tavern.agent.v1.ProfileService/PutProfile",
+            json!({"profileJson": profile.to_string()}),
+        ),
+        (
+            "tavern.agent.v1.SceneService/PutScene",
+            json!({"sceneJson": scene.to_string()}),
+        ),
+        (
+            "tavern.agent.v1.ProjectService/PutProject",
+            json!({"projectJson": project.to_string()}),
+        ),
+    ]
+}
+
+/// Makes one thing of each kind, called `theirs` where its name can be chosen, and returns their names.
+async fn things(client: &Client) -> anyhow::Result<Names> {
+    for (method, request) in definitions() {
+        client.ok(method, &request).await?;
+    }
+    let method = "tavern.workflow.v1.WorkflowService/StartRun";
+    let started = client.ok(method, &json!({"workflowId": "theirs"})).await?;
+    let run_id = started["run"]["runId"].as_str();
+    let run_id = run_id.context("a run id")?.to_owned();
+    let call = json!({"toolId": "theirs", "argumentsJson": "{}", "effectId": "theirs"});
+    client
+        .ok("tavern.registry.v1.CallService/StartCall", &call)
+        .await?;
+    let message = json!({"role": "CHAT_ROLE_USER", "text": "Hello."});
+    let append = json!({"conversationId": "theirs", "messages": [message]});
+    client
+        .ok(
+            "tavern.agent.v1.ConversationService/AppendMessages",
+            &append,
+        )
+        .await?;
+    let session = json!({"runtime": "python", "callerId": "theirs"});
+    let method = "tavern.sandbox.v1.SessionService/CreateSession";
+    let created = client.ok(method, &session).await?;
+    let session_id = created["session"]["sessionId"].as_str();
+    let session_id = session_id.context("a session id")?.to_owned();
+    let other = |id: &str| {
+        id.chars()
+            .map(|it| if it == '7' { '8' } else { it })
+            .collect::<String>()
+    };
+    let flipped = |id: &str| match other(id) {
+        same if same == id => id.replace('8', "7").replace('4', "5"),
+        other => other,
+    };
+    let named = |field: &'static str| (field, "theirs".to_owned(), "absent".to_owned());
+    let digest = "a".repeat(64);
+    Ok(Names(vec![
+        ("run_id", run_id.clone(), flipped(&run_id)),
+        ("session_id", session_id.clone(), flipped(&session_id)),
+        ("approval_id", "theirs".to_owned(), "absent".to_owned()),
+        ("caiu_id", "theirs-e".to_owned(), "absent-e".to_owned()),
+        ("sha256", digest.clone(), "b".repeat(64)),
+        named("workflow_id"),
+        named("schedule_id"),
+        named("tool_id"),
+        named("effect_id"),
+        named("kb_id"),
+        named("kb"),
+        named("profile_id"),
+        named("scene_id"),
+        named("project_id"),
+        named("conversation_id"),
+        named("name"),
+    ]))
+}
+
+/// Returns a request that names something in each field that can, by `pick`.
+fn request(
+    message: &MessageDescriptor,
+    names: &Names,
+    pick: impl Fn(&Named) -> String,
+    unknown: &mut Vec<String>,
+) -> Value {
+    let mut fields = Map::new();
+    for field in message.fields() {
+        if field.kind() != Kind::String {
+            continue;
+        }
+        let Some(named) = names.of(field.name()) else {
+            let is_name = field.name().ends_with("_id") || field.name().ends_with("_ids");
+            if is_name && !NOT_NAMES.contains(&field.name()) {
+                unknown.push(field.full_name().to_owned());
+            }
+            fields.extend(filled(&field));
+            continue;
+        };
+        let name = Value::String(pick(named));
+        let value = if field.is_list() { json!([name]) } else { name };
+        fields.insert(field.json_name().to_owned(), value);
+    }
+    Value::Object(fields)
+}
+
+/// Returns a value for a field that many requests need.
+fn filled(field: &FieldDescriptor) -> Option<(String, Value)> {
+    let value = match field.name() {
+        "text" | "query" | "message" | "reason" | "source_text" | "type" => "words",
+        "payload_json" | "arguments_json" | "inputs_json" | "answer_json" => "{}",
+        "signal_id" | "wait_id" | "goal_id" => "go",
+        _ => return None,
+    };
+    (!field.is_list()).then(|| (field.json_name().to_owned(), value.into()))
+}
+
+/// Returns the JSON of an answer, in which the order of metadata means nothing; of another text the text itself.
+fn plain(body: &str) -> Value {
+    let json = body.find('{').zip(body.rfind('}'));
+    let json = json.and_then(|(first, last)| serde_json::from_str(&body[first..=last]).ok());
+    json.unwrap_or_else(|| body.into())
+}
+
+async fn answer(
+    client: &Client,
+    method: &MethodDescriptor,
+    body: &Value,
+) -> anyhow::Result<Answer> {
+    let name = format!("{}/{}", method.parent_service().full_name(), method.name());
+    match method.is_server_streaming() {
+        true => client.stream(&name, body).await,
+        false => client.call(&name, body).await,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s601_a_name_of_another_tenant_is_answered_as_one_that_nothing_has() -> anyhow::Result<()> {
+    let stack = Stack::builder().with_keys().start().await?;
+    for tenant in ["acme", "other"] {
+        create(&stack, tenant, Vec::new()).await?;
+    }
+    let bob = client(&stack, "acme", "bob", Role::Admin).await?;
+    let names = things(&bob).await?;
+    // Another tenant, and of the same tenant one who sees the own things only.
+    let eve = client(&stack, "other", "eve", Role::Admin).await?;
+    let ada = client(&stack, "acme", "ada", Role::Invoker).await?;
+
+    let pool = DescriptorPool::decode(contracts::FILE_DESCRIPTOR_SET)?;
+    let (mut wrong, mut unknown, mut look_ups) = (Vec::new(), Vec::new(), 0);
+    for service in pool.services() {
+        for method in service
+            .methods()
+            .filter(|method| !method.is_client_streaming())
+        {
+            let name = format!("{}/{}", service.full_name(), method.name());
+            let Some(facts) = access::of(&name).filter(|_| name.starts_with("tavern.")) else {
+                continue;
+            };
+            let permission = facts.permission();
+            let is_for_clients = !matches!(permission, Permission::Peer | Permission::Public);
+            if !is_for_clients
+                || facts.scope() == Scope::Cluster
+                || method.name().starts_with("Put")
+            {
+                continue;
+            }
+            let input = method.input();
+            let all_foreign = request(&input, &names, |(_, it, _)| it.clone(), &mut unknown);
+            let all_missing = request(&input, &names, |(.., it)| it.clone(), &mut Vec::new());
+            let own_missing = |named: &Named| match OWN.contains(&named.0) {
+                true => named.2.clone(),
+                false => named.1.clone(),
+            };
+            let own_missing = request(&input, &names, own_missing, &mut Vec::new());
+            let is_own = facts.scope() == Scope::Own && !TAKES_ID.contains(&method.name());
+            let mut callers = vec![("another tenant", &eve, all_missing)];
+            if is_own && Role::Invoker.permissions().contains(&permission) {
+                callers.push(("another principal", &ada, own_missing));
+            }
+            callers.retain(|(.., missing)| *missing != all_foreign);
+            for (caller, client, missing) in callers {
+                let of_foreign = answer(client, &method, &all_foreign).await?;
+                let of_missing = answer(client, &method, &missing).await?;
+                look_ups += usize::from(of_missing.body.contains("NOT_FOUND"));
+                let shown = |answer: &Answer| (answer.status, plain(&names.masked(&answer.body)));
+                if shown(&of_foreign) != shown(&of_missing) {
+                    wrong.push(format!(
+                        "{name} by {caller}: {:?}, and for a missing one {:?}",
+                        shown(&of_foreign),
+                        shown(&of_missing)
+                    ));
+                }
+            }
+        }
+    }
+    unknown.sort();
+    unknown.dedup();
+    anyhow::ensure!(unknown.is_empty(), "state names for {unknown:?}");
+    anyhow::ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    anyhow::ensure!(
+        look_ups >= LOOK_UPS,
+        "only {look_ups} methods looked something up"
+    );
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! SQL about tables of tenants names the tenant.
+
+use std::collections::BTreeSet;
+
+use crate::rust_text::literals;
+use crate::{Finding, Tree};
+
+const REMEDY: &str =
+    "add `tenant = ?` to the statement, or its reason to the list in tests/tidy/src/tenants.rs";
+
+/// A statement that may leave the tenant out: its file, the beginning of its text, and the reason.
+type Exception = (&'static str, &'static str, &'static str);
+
+/// The reason of statements about one run, whose key was looked up with its owner before.
+const BY_KEY: &str = "a step of one run by its key in the file, which no client can name";
+
+/// The reason of texts to which the owners of a reader are added.
+const OWNERS: &str = "`push_owners` adds the tenant for every reader but the service itself";
+
+/// The reason of texts to which a condition is added.
+const CONDITION: &str = "the text that is added to it names the tenant";
+
+const EXCEPTIONS: [Exception; 21] = [
+    (
+        "shared/run-log/src/sqlite.rs",
+        "SELECT coalesce(max(key), 0) + 1 FROM runs",
+        "the next key of the file",
+    ),
+    (
+        "shared/run-log/src/sqlite/batch.rs",
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE key = ?",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch.rs",
+        "UPDATE runs SET deleted = TRUE",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch.rs",
+        "DELETE FROM runs WHERE key = ? AND hidden",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch.rs",
+        "UPDATE runs SET hidden = FALSE",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch.rs",
+        "DELETE FROM runs WHERE key = ? AND state",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch/runs.rs",
+        "WITH given (key, phase",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/batch/runs.rs",
+        "WITH given (key, state",
+        BY_KEY,
+    ),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        "SELECT key, id, end_sequence FROM runs WHERE hidden",
+        "deletions that a process did not finish",
+    ),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        " FROM runs WHERE NOT deleted AND id = ",
+        OWNERS,
+    ),
+    ("shared/run-log/src/sqlite/rows.rs", " FROM runs", OWNERS),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        "SELECT run, sequence, time, kind, payload, hash FROM events",
+        "the run was looked up with its owner before",
+    ),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        "SELECT EXISTS (SELECT 1 FROM runs WHERE forks",
+        "retention; ids of runs are unique over tenants",
+    ),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        "SELECT due FROM runs",
+        "the time of the first run that is due, of any tenant",
+    ),
+    (
+        "shared/run-log/src/sqlite/rows.rs",
+        "SELECT state IS NOT NULL AS ended",
+        BY_KEY,
+    ),
+    (
+        "shared/documents/src/sqlite/requests.rs",
+        "DELETE FROM request WHERE created",
+        "request ids are forgotten by age",
+    ),
+    (
+        "services/workflow-execution/service/src/store/schedules.rs",
+        "SELECT definition",
+        CONDITION,
+    ),
+    (
+        "services/workflow-execution/service/src/store/schedules.rs",
+        "SELECT min(next) FROM schedules",
+        "the time of the first schedule that is due, of any tenant",
+    ),
+    (
+        "services/agent-runtime/store/src/store/knowledge.rs",
+        "DELETE FROM {} WHERE rowid IN",
+        CONDITION,
+    ),
+    (
+        "services/agent-runtime/store/src/store/knowledge.rs",
+        "DELETE FROM knowledge_entries WHERE {condition}",
+        CONDITION,
+    ),
+    (
+        "services/tool-registry/service/src/store/approvals.rs",
+        "SELECT document_json, call_json FROM approvals",
+        CONDITION,
+    ),
+];
+
+/// Refuses a text in SQL that names a table with a column `tenant` and not the tenant, and an exception that no text
+/// needs.
+pub fn in_statements(tree: &Tree) -> Vec<Finding> {
+    let tables = tables_of_tenants(tree);
+    let (mut findings, mut used) = (Vec::new(), BTreeSet::new());
+    for (path, text) in tree.texts(&[".rs"]) {
+        let of_tests =
+            path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs");
+        if of_tests {
+            continue;
+        }
+        for (line, literal) in literals(text) {
+            let Some(table) = table_of(&literal, &tables) else {
+                continue;
+            };
+            if literal.contains("tenant") {
+                continue;
+            }
+            let allowed = EXCEPTIONS
+                .iter()
+                .position(|(file, beginning, _)| *file == path && literal.starts_with(beginning));
+            if let Some(allowed) = allowed {
+                used.insert(allowed);
+                continue;
+            }
+            let problem =
+                format!("the statement names `{table}` and not the tenant: {literal:.60}");
+            findings.push(Finding::new(path, problem, REMEDY).at_line(line));
+        }
+    }
+    for (place, (file, beginning, _)) in EXCEPTIONS.iter().enumerate() {
+        if tree.has(file) && !used.contains(&place) {
+            let problem = format!("no statement begins with `{beginning}`");
+            findings.push(Finding::new(*file, problem, "remove the exception"));
+        }
+    }
+    findings
+}
+
+/// Returns the table of tenants that a text in SQL names.
+fn table_of<'a>(literal: &str, tables: &'a BTreeSet<String>) -> Option<&'a str> {
+    let words: Vec<&str> = literal.split_whitespace().collect();
+    let named = words
+        .windows(2)
+        .filter(|pair| ["FROM", "INTO", "UPDATE", "JOIN"].contains(&pair[0]));
+    let name = |word: &str| {
+        word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_')
+            .to_owned()
+    };
+    let mut named = named.map(|pair| name(pair[1]));
+    named.find_map(|name| tables.get(&name)).map(String::as_str)
+}
+
+/// Returns the tables that have a column `tenant` after the migrations.
+fn tables_of_tenants(tree: &Tree) -> BTreeSet<String> {
+    let mut tables = BTreeSet::new();
+    for (path, text) in tree.texts(&[".sql"]) {
+        if !path.contains("/migrations/") {
+            continue;
+        }
+        for (at, _) in text.match_indices("CREATE TABLE ") {
+            let (name, rest) = text[at + 13..].split_once(' ').unwrap_or_default();
+            let body = rest.split("\n)").next().unwrap_or_default();
+            let mut columns = body.lines().map(|line| line.split_whitespace().next());
+            if columns.any(|column| column == Some("tenant")) {
+                tables.insert(name.to_owned());
+            }
+        }
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["ALTER", "TABLE", from, "RENAME", "TO", to] = words[..]
+                && tables.remove(from)
+            {
+                tables.insert(to.trim_end_matches(';').to_owned());
+            }
+        }
+    }
+    tables
+}
