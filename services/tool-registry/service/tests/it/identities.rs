@@ -1,6 +1,8 @@
 //! Principals and keys: the first one, others, and their ends (rules S602, S605, S606, S612).
 
-use std::{sync::Arc, time::Duration};
+mod offline;
+
+use std::time::Duration;
 
 use contracts::tavern::{
     access::v1::Permission,
@@ -13,16 +15,12 @@ use contracts::tavern::{
         {self as registry},
     },
 };
-use core_types::{Principal, SystemClock, SystemIds};
+use core_types::Principal;
 use grpc_kit::Outbound;
 use sha2::{Digest, Sha256};
 use tonic::{Code, Status};
-use tool_registry::{Error, Peers, RegistrySettings, bootstrap_offline, replace_lost_keys};
 
-use crate::{
-    credentials::id_of,
-    fixture::{Fixture, peers},
-};
+use crate::{credentials::id_of, fixture::Fixture};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * HOUR.as_secs());
@@ -521,87 +519,4 @@ async fn s612_an_approver_of_a_file_becomes_a_principal_whose_key_stays() {
         !fixture.is_known("an old key").await,
         "a revoked key stays revoked"
     );
-}
-
-fn separate(fixture: &Fixture) -> (RegistrySettings, Peers) {
-    let settings = RegistrySettings {
-        data_dir: fixture.directory.path().to_owned(),
-        ..RegistrySettings::default()
-    };
-    let mut peers = peers(&fixture.sandbox, &fixture.workflows, &fixture.agents);
-    peers.one_process = false;
-    (settings, peers)
-}
-
-#[tokio::test]
-async fn a_registry_in_a_process_of_its_own_makes_no_key_and_refuses_to_start_with_one() {
-    let mut fixture = Fixture::new().await;
-    fixture.registry.take().unwrap().shutdown().await;
-    let (settings, peers) = separate(&fixture);
-    let build = async || {
-        let (clock, ids) = (Arc::new(SystemClock), Arc::new(SystemIds));
-        tool_registry::build_with(&settings, peers.clone(), clock, ids).await
-    };
-    let registry = build().await.unwrap();
-    let transport = grpc_kit::local(&registry.services());
-    let mut identities = IdentityServiceClient::new(transport.outermost());
-    let status = identities
-        .bootstrap(BootstrapRequest::default())
-        .await
-        .unwrap_err();
-    assert_eq!(reason(&status), ErrorReason::BootstrapRefused);
-    registry.shutdown().await;
-    bootstrap_offline(fixture.directory.path(), BootstrapRequest::default())
-        .await
-        .unwrap();
-    let refused = build().await.unwrap_err();
-    assert!(
-        matches!(refused, Error::KeysNeedOneProcess { .. }),
-        "{refused}"
-    );
-}
-
-#[tokio::test]
-async fn the_first_key_is_made_at_the_stopped_data_directory_and_regained_there() {
-    let mut fixture = Fixture::new().await;
-    let directory = fixture.directory.path().to_owned();
-    let bootstrap = async || bootstrap_offline(&directory, BootstrapRequest::default()).await;
-    let in_use = bootstrap().await.unwrap_err();
-    assert!(format!("{in_use:?}").contains("InUse"), "{in_use:?}");
-    fixture.stop().await;
-    let key = bootstrap().await.unwrap().secret_key;
-    let refused = bootstrap().await.unwrap_err();
-    assert!(
-        refused.to_string().contains("has its first key"),
-        "{refused}"
-    );
-    fixture.restart().await;
-    assert_eq!(fixture.resolve(&key).await.unwrap().principal, "admin");
-    let really = RevokeKeysRequest {
-        key_id: id_of(&key).to_owned(),
-        really: true,
-        ..RevokeKeysRequest::default()
-    };
-    fixture.identities().revoke_keys(really).await.unwrap();
-    fixture.stop().await;
-    let regained = bootstrap().await.unwrap().secret_key;
-    fixture.restart().await;
-    assert!(!fixture.is_known(&key).await);
-    assert_eq!(fixture.resolve(&regained).await.unwrap().roles, ["admin"]);
-}
-
-#[tokio::test]
-async fn lost_keys_are_replaced_at_the_stopped_data_directory() {
-    let mut fixture = Fixture::new().await;
-    let lost = fixture.bootstrap().await;
-    let other = fixture.create(key_for("ada", &["admin"])).await.unwrap();
-    fixture.stop().await;
-    let request = BootstrapRequest::default();
-    let found = replace_lost_keys(fixture.directory.path(), request).await;
-    let found = found.unwrap().secret_key;
-    fixture.restart().await;
-    assert!(!fixture.is_known(&lost).await);
-    for (key, principal) in [(found, "admin"), (other.secret_key, "ada")] {
-        assert_eq!(fixture.resolve(&key).await.unwrap().principal, principal);
-    }
 }
