@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// Its principal's own.
+    /// The objects of its principal.
     Own,
-    /// Those of the tenant of its principal.
+    /// The objects of the tenant of its principal.
     #[default]
     Tenant,
-    /// Those of every tenant: for a program's own work, and for methods about the installation.
+    /// The objects of every tenant: for a program's own work, and for methods about the installation.
     Installation,
 }
 

@@ -211,20 +211,22 @@ impl<K: Kind> Documents<K> {
         if revision == 0 {
             return Ok(current);
         }
-        if let Some(known) = current.filter(|known| known.revision_number() == revision) {
-            return Ok(Some(known));
-        }
-        let store = &self.inner.parts.store;
-        let own = store
-            .revision(collection::<K>(tenant), id, revision)
-            .await?;
-        let (kept, is_shared) = match own {
-            None if tenant != Tenant::SYSTEM => {
-                let shared = collection::<K>(Tenant::SYSTEM);
-                (store.revision(shared, id, revision).await?, true)
-            }
-            own => (own, false),
+        // A number means a revision of the document in force; of a document that was deleted, the tenant's own first.
+        let owners = match &current {
+            Some(known) if known.revision_number() == revision => return Ok(current),
+            Some(known) if known.is_shared => vec![Tenant::SYSTEM],
+            Some(_) => vec![tenant],
+            None => vec![tenant, Tenant::SYSTEM],
         };
+        let store = &self.inner.parts.store;
+        let (mut kept, mut is_shared) = (None, false);
+        for owner in owners {
+            kept = store.revision(collection::<K>(owner), id, revision).await?;
+            is_shared = owner != tenant;
+            if kept.is_some() {
+                break;
+            }
+        }
         let Some((row, text)) = kept else {
             return Ok(None);
         };

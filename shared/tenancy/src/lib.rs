@@ -12,7 +12,7 @@ pub mod sync;
 pub mod tags;
 pub mod tenants;
 
-pub use slots::{FairSlots, QueueFull, Slot};
+pub use slots::{Ask, FairSlots, QueueFull, Slot};
 pub use sync::{TenantData, TenantSync};
 pub use tags::{Tag, Tags};
-pub use tenants::{LimitReached, Quantity, Tenants, Use, closed, limit_reached};
+pub use tenants::{LimitReached, Quantity, Tenants, Use, closed};

@@ -22,7 +22,6 @@ struct Inner {
     /// The most waiters of a tenant.
     most_waiting: usize,
     waiting_of: HashMap<Tenant, usize>,
-    held: HashMap<Tenant, usize>,
     running: usize,
     tags: Tags,
     /// The number of the next waiter: the order of equal tags.
@@ -39,7 +38,6 @@ struct Waiter {
 /// A place, given back when this is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    tenant: Tenant,
     slots: FairSlots,
 }
 
@@ -69,7 +67,6 @@ impl FairSlots {
             most,
             most_waiting,
             waiting_of: HashMap::new(),
-            held: HashMap::new(),
             running: 0,
             tags: Tags::default(),
             next: 0,
@@ -96,8 +93,8 @@ impl FairSlots {
             if inner.running < inner.most {
                 let tag = inner.tags.next(tenant, weight, cost);
                 inner.tags.granted(tag);
-                inner.take(tenant);
-                return Ok(self.slot(tenant));
+                inner.running += 1;
+                return Ok(self.slot());
             }
             let waiting = inner.waiting_of.get(&tenant).copied().unwrap_or_default();
             if waiting >= inner.most_waiting {
@@ -126,19 +123,15 @@ impl FairSlots {
         self.lock().running
     }
 
-    /// Returns the number of places that a tenant has.
-    pub fn held_by(&self, tenant: Tenant) -> usize {
-        self.lock().held.get(&tenant).copied().unwrap_or_default()
-    }
-
     /// Returns the number of waiters.
     pub fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
 
-    fn slot(&self, tenant: Tenant) -> Slot {
-        let slots = self.clone();
-        Slot { tenant, slots }
+    fn slot(&self) -> Slot {
+        Slot {
+            slots: self.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -147,27 +140,12 @@ impl FairSlots {
 }
 
 impl Inner {
-    fn take(&mut self, tenant: Tenant) {
-        self.running += 1;
-        *self.held.entry(tenant).or_default() += 1;
-    }
-
     /// Counts a waiter of a tenant as gone.
     fn leave(&mut self, tenant: Tenant) {
         if let Some(waiting) = self.waiting_of.get_mut(&tenant) {
             *waiting -= 1;
             if *waiting == 0 {
                 self.waiting_of.remove(&tenant);
-            }
-        }
-    }
-
-    fn give_back(&mut self, tenant: Tenant) {
-        self.running -= 1;
-        if let Some(held) = self.held.get_mut(&tenant) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&tenant);
             }
         }
     }
@@ -199,18 +177,20 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let next = {
             let mut inner = self.slots.lock();
-            inner.give_back(self.tenant);
             let next = inner.waiting.pop_first();
-            next.map(|((tag, _), waiter)| {
-                inner.tags.granted(tag);
-                inner.leave(waiter.tenant);
-                inner.take(waiter.tenant);
-                waiter
-            })
+            match &next {
+                None => inner.running -= 1,
+                // The place passes on.
+                Some(((tag, _), waiter)) => {
+                    inner.tags.granted(*tag);
+                    inner.leave(waiter.tenant);
+                }
+            }
+            next
         };
-        if let Some(Waiter { tenant, sender }) = next {
+        if let Some((_, waiter)) = next {
             // It fails if the future was dropped meanwhile, and the next waiter has its turn.
-            drop(sender.send(self.slots.slot(tenant)));
+            drop(waiter.sender.send(self.slots.slot()));
         }
     }
 }
@@ -261,17 +241,8 @@ mod tests {
         let mut other = Box::pin(slots.acquire(ask("other")));
         assert!(poll!(&mut other).is_pending());
         drop(running);
-        let slot = match poll!(&mut other) {
-            std::task::Poll::Ready(slot) => slot.unwrap(),
-            std::task::Poll::Pending => {
-                // One turn of the flood had the same tag, and came first.
-                let first = backlog.remove(0).now_or_never().unwrap().unwrap();
-                drop(first);
-                other.now_or_never().unwrap().unwrap()
-            }
-        };
-        assert_eq!(slots.held_by(ask("other").tenant), 1);
-        assert_eq!(slots.held_by(ask("flood").tenant), 0);
+        let slot = other.now_or_never().unwrap().unwrap();
+        assert_eq!((slots.running(), slots.waiting()), (1, backlog.len()));
         drop(slot);
     }
 

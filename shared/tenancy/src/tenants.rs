@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contracts::tavern::common::v1::ErrorReason;
 use contracts::tavern::tenant::v1 as proto;
-use core_types::{Tenant, Timestamp};
+use core_types::Tenant;
 use grpc_kit::Failure;
 use tonic::Code;
 
@@ -37,13 +37,16 @@ pub struct Use {
 ///
 /// Before the registry has sent any, every tenant has the weight 1 and no limit.
 #[derive(Clone, Debug, Default)]
-pub struct Tenants {
+pub struct Tenants(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
     /// Replaced as a whole. Locked for the time of a pointer copy only.
-    facts: Arc<RwLock<Arc<HashMap<Tenant, Facts>>>>,
+    facts: RwLock<Arc<HashMap<Tenant, Facts>>>,
     /// The amounts of the present day that this process has used. Locked for an addition or a copy.
-    spent: Arc<Mutex<HashMap<(Tenant, i32), Spent>>>,
+    spent: Mutex<HashMap<(Tenant, i32), Spent>>,
     /// The uses that this process reported last. Locked for a look-up or a copy.
-    reported: Arc<Mutex<HashMap<(Tenant, i32), u64>>>,
+    reported: Mutex<HashMap<(Tenant, i32), u64>>,
 }
 
 /// A tenant as the registry sent it.
@@ -57,21 +60,11 @@ struct Facts {
     end: Option<End>,
 }
 
-impl Facts {
-    /// Checks whether one more than an amount is within the limit.
-    fn check(&self, quantity: Quantity, used: u64) -> Result<(), LimitReached> {
-        match self.limits.get(&(quantity as i32)).copied() {
-            Some(maximum) if used >= maximum => Err(LimitReached { quantity, maximum }),
-            _ => Ok(()),
-        }
-    }
-}
-
 /// The end of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It accepts no new work; its open runs are cancelled at the time.
-    Closing(Timestamp),
+    /// It accepts no new work, and its open runs come to their end.
+    Closing,
     /// Its stored values are being removed.
     Removing,
 }
@@ -112,15 +105,17 @@ impl Tenants {
     /// # Errors
     /// TENANT_LIMIT, TENANT_CLOSED.
     pub fn admit(&self, tenant: Tenant, quantity: Quantity, here: u64) -> Result<(), Failure> {
-        self.admit_used(tenant, quantity, here + self.elsewhere(tenant, quantity))
-    }
-
-    fn admit_used(&self, tenant: Tenant, quantity: Quantity, used: u64) -> Result<(), Failure> {
         if self.end(tenant).is_some() {
             return Err(closed(tenant));
         }
+        let used = here + self.elsewhere(tenant, quantity);
+        Ok(self.check(tenant, quantity, used)?)
+    }
+
+    /// Checks whether one more than an amount is within the limit.
+    fn check(&self, tenant: Tenant, quantity: Quantity, used: u64) -> Result<(), LimitReached> {
         match self.limit(tenant, quantity) {
-            Some(maximum) if used >= maximum => Err(limit_reached(quantity, maximum)),
+            Some(maximum) if used >= maximum => Err(LimitReached { quantity, maximum }),
             _ => Ok(()),
         }
     }
@@ -140,23 +135,12 @@ impl Tenants {
         Some(maximum.saturating_sub(self.elsewhere(tenant, quantity)))
     }
 
-    /// Checks whether a tenant may use more of a quantity of the day.
-    ///
-    /// # Errors
-    /// TENANT_LIMIT, TENANT_CLOSED.
-    pub fn admit_of_day(&self, tenant: Tenant, quantity: Quantity) -> Result<(), Failure> {
-        self.admit_used(tenant, quantity, self.used_of_day(tenant, quantity))
-    }
-
     /// Checks whether the open work of a tenant, which may be closed, may use more of a quantity of the day.
     ///
     /// # Errors
     /// The limit that is reached.
     pub fn check_of_day(&self, tenant: Tenant, quantity: Quantity) -> Result<(), LimitReached> {
-        let used = self.used_of_day(tenant, quantity);
-        let facts = self.facts();
-        let found = facts.get(&tenant);
-        found.map_or(Ok(()), |facts| facts.check(quantity, used))
+        self.check(tenant, quantity, self.used_of_day(tenant, quantity))
     }
 
     /// Returns the amount of a quantity that a tenant uses in other services.
@@ -169,12 +153,10 @@ impl Tenants {
 
     /// Returns the amount of a quantity that a tenant has used in the present day, in all services.
     pub fn used_of_day(&self, tenant: Tenant, quantity: Quantity) -> u64 {
-        let facts = self.facts();
-        let known = facts.get(&tenant);
-        let known = known.and_then(|facts| facts.uses.get(&(quantity as i32)));
         let spent = self.spent().get(&(tenant, quantity as i32)).copied();
-        let spent = spent.unwrap_or_default();
-        known.copied().unwrap_or_default() + (spent.total - spent.reported)
+        let Spent { total, reported } = spent.unwrap_or_default();
+        // That of the day is the sum of all services.
+        self.elsewhere(tenant, quantity) + (total - reported)
     }
 
     /// Adds an amount of a quantity of the day.
@@ -187,7 +169,7 @@ impl Tenants {
 
     /// Takes the tenants that the registry sends. The amounts that it knows include [`Tenants::report`]'s.
     pub(crate) fn replace(&self, tenants: &[proto::SyncedTenant]) {
-        let reported = lock(&self.reported);
+        let reported = lock(&self.0.reported);
         let read = tenants.iter().filter_map(|synced| {
             let tenant = synced.tenant.as_ref()?;
             let name = Tenant::new(&tenant.name).ok()?;
@@ -205,15 +187,7 @@ impl Tenants {
                 (usage.quantity, usage.used.saturating_sub(own))
             });
             let end = match tenant.state() {
-                proto::TenantState::Closing => {
-                    let cancel = tenant.cancel_time.as_ref();
-                    let cancel = cancel.and_then(|time| {
-                        Timestamp::from_seconds_and_nanos(time.seconds, time.nanos)
-                    });
-                    Some(End::Closing(
-                        cancel.unwrap_or(Timestamp::from_unix_nanos(0)),
-                    ))
-                }
+                proto::TenantState::Closing => Some(End::Closing),
                 proto::TenantState::Removing | proto::TenantState::Removed => Some(End::Removing),
                 proto::TenantState::Open | proto::TenantState::Unspecified => None,
             };
@@ -227,7 +201,7 @@ impl Tenants {
         });
         let read = Arc::new(read.collect());
         drop(reported);
-        *self.facts.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.0.facts.write().unwrap_or_else(PoisonError::into_inner) = read;
     }
 
     /// Returns the amounts of the day that the registry does not know yet, which counts them from now on.
@@ -252,16 +226,16 @@ impl Tenants {
     pub(crate) fn note(&self, present: &[Use]) {
         let noted = present.iter();
         let noted = noted.map(|it| ((it.tenant, it.quantity as i32), it.amount));
-        *lock(&self.reported) = noted.collect();
+        *lock(&self.0.reported) = noted.collect();
     }
 
     fn facts(&self) -> Arc<HashMap<Tenant, Facts>> {
-        let facts = self.facts.read();
+        let facts = self.0.facts.read();
         Arc::clone(&facts.unwrap_or_else(PoisonError::into_inner))
     }
 
     fn spent(&self) -> MutexGuard<'_, HashMap<(Tenant, i32), Spent>> {
-        lock(&self.spent)
+        lock(&self.0.spent)
     }
 }
 
@@ -310,11 +284,6 @@ pub fn closed(tenant: Tenant) -> Failure {
     let message = format!("the tenant `{tenant}` is closed; ask the operator of the installation");
     Failure::new(Code::FailedPrecondition, ErrorReason::TenantClosed, message)
         .metadata("tenant", tenant.as_str())
-}
-
-/// Begins the refusal by a limit of a tenant.
-pub fn limit_reached(quantity: Quantity, maximum: u64) -> Failure {
-    LimitReached { quantity, maximum }.into()
 }
 
 #[cfg(test)]
@@ -382,9 +351,9 @@ mod tests {
         tenants.spend(acme(), quantity, 30);
         tenants.replace(&[sent(quantity, 100, 60)]);
         assert_eq!(tenants.used_of_day(acme(), quantity), 90);
-        tenants.admit_of_day(acme(), quantity).unwrap();
+        tenants.check_of_day(acme(), quantity).unwrap();
         tenants.spend(acme(), quantity, 10);
-        tenants.admit_of_day(acme(), quantity).unwrap_err();
+        tenants.check_of_day(acme(), quantity).unwrap_err();
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use core_types::Tenant;
-use tenancy::{FairSlots, Slot, slots::Ask};
+use tenancy::{Ask, FairSlots, Slot};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::ModelError;

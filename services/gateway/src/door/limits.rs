@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use contracts::tavern::registry::v1::DoorLimits;
 use core_types::Tenant;
 use grpc_kit::Failure;
-use tenancy::{Quantity, limit_reached};
+use tenancy::{LimitReached, Quantity};
 use tokio::time::Instant;
 
 /// The calls and streams of tenants with limits. Clone, cheap; clones share them.
@@ -52,13 +52,13 @@ impl TenantLimits {
             streams: 0,
         });
         if is_stream && most > 0 && counted.streams >= most {
-            return Err(limit_reached(Quantity::Streams, most));
+            return Err(reached(Quantity::Streams, most));
         }
         if rate > 0 {
             let earned = now.duration_since(counted.at).as_secs_f64() * as_float(rate);
             let calls = (counted.calls + earned).min(as_float(rate).max(1.0));
             if calls < 1.0 {
-                return Err(limit_reached(Quantity::CallsPerSecond, rate));
+                return Err(reached(Quantity::CallsPerSecond, rate));
             }
             (counted.calls, counted.at) = (calls - 1.0, now);
         }
@@ -82,6 +82,10 @@ impl Drop for OpenStream {
             counted.streams -= 1;
         }
     }
+}
+
+fn reached(quantity: Quantity, maximum: u64) -> Failure {
+    LimitReached { quantity, maximum }.into()
 }
 
 /// Returns a rate as a number of calls; one beyond all numbers of calls is as good as none.

@@ -12,9 +12,9 @@ const REFLECTION: &str = "grpc.reflection.";
 /// The permissions of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
-    /// Those for the objects of its tenant.
+    /// The permissions for the objects of its tenant.
     pub(crate) in_tenant: PermissionSet,
-    /// Those for the installation.
+    /// The permissions for the installation.
     pub(crate) in_system: PermissionSet,
 }
 

@@ -323,7 +323,7 @@ fn class_of(refusal: &Refusal) -> Option<&'static str> {
         Refusal::Busy { .. } => Some("overloaded"),
         Refusal::Blobs(_) => Some("blob_unavailable"),
         Refusal::Quota { .. } => Some("limit_exceeded"),
-        Refusal::TenantLimit { .. } => Some("tenant_limit"),
+        Refusal::TenantLimit(_) => Some("tenant_limit"),
         Refusal::TenantClosed(_) => Some("tenant_closed"),
         Refusal::Lost => Some("lost"),
         Refusal::ShutDown { .. } => Some("draining"),

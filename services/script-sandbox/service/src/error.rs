@@ -3,7 +3,7 @@
 use blob_store::{BlobError, OpenError};
 use core_types::Tenant;
 use sandbox_engine::domain::violation::Violation;
-use tenancy::{Quantity, tenants::name_of};
+use tenancy::LimitReached;
 
 use crate::domain::session::SessionEnd;
 
@@ -51,13 +51,8 @@ pub enum Refusal {
         waiting: usize,
     },
     /// A limit of the tenant is reached.
-    #[error("the limit `{}` of the tenant is reached, which is {maximum}", name_of(*quantity))]
-    TenantLimit {
-        /// The quantity.
-        quantity: Quantity,
-        /// The limit.
-        maximum: u64,
-    },
+    #[error(transparent)]
+    TenantLimit(#[from] LimitReached),
     /// The tenant is closed, and its work has to end.
     #[error("the tenant `{0}` is closed")]
     TenantClosed(Tenant),

@@ -131,7 +131,7 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::Blobs(absent) => return blobs::absent(&absent),
         Refusal::Lost => return grpc_kit::internal(&refusal),
         Refusal::Busy { .. } => Failure::overloaded(BUSY_DELAY),
-        Refusal::TenantLimit { quantity, maximum } => tenancy::limit_reached(quantity, maximum),
+        Refusal::TenantLimit(reached) => reached.into(),
         Refusal::TenantClosed(tenant) => tenancy::closed(tenant),
         Refusal::Quota { limit, maximum } => Failure::limit_exceeded(limit, maximum, maximum + 1),
         Refusal::Runtime { runtime, .. } => {

@@ -6,6 +6,7 @@
 //! - [`invocation`]: runs that execute the calls of a text.
 //! - `retention`: the deletion of old entries of the ledger and approvals.
 //! - `tenant_data`: the data of tenants, and their removal.
+//! - `tenant_exchange`: sends the tenants to every service, takes their uses, and leads closed tenants to their end.
 
 pub mod agents;
 pub mod calls;
@@ -13,3 +14,4 @@ pub mod invocation;
 pub(crate) mod retention;
 pub mod rights;
 pub(crate) mod tenant_data;
+pub(crate) mod tenant_exchange;

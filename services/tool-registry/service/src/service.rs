@@ -3,7 +3,7 @@
 use call_outcome::Violation;
 use std::{
     path::Path,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
 };
 
 use contracts::tavern::registry::v1::{
@@ -47,10 +47,10 @@ use crate::{
         invocation::Invocations,
         retention,
         tenant_data::RegistryData,
+        tenant_exchange::TenantExchange,
     },
     settings::RegistrySettings,
     store::MIGRATIONS,
-    tenants::TenantExchange,
     tools::Tools,
     workspace::Workspaces,
 };
@@ -199,8 +199,6 @@ impl ToolRegistry {
             documents: Arc::clone(&self.store),
             workspaces: self.workspaces.clone(),
             tools: self.tools.clone(),
-            identities: self.identities.clone(),
-            bare: Mutex::default(),
         };
         self.services_beside_gateway()
             .add(runs.service())
@@ -249,8 +247,8 @@ impl ToolRegistry {
             self.invocations.runs(),
             (self.calls.ledger(), &self.approvals),
         );
-        let tenants = self.identities.tenants().clone();
-        let exchange = TenantExchange::new(tenants, self.tenant_services.clone());
+        let (identities, services) = (self.identities.clone(), self.tenant_services.clone());
+        let exchange = TenantExchange::new(identities, services);
         // A second start of the same registry exchanges already.
         let _ = self.exchange.set(exchange.begin().await.abort_handle());
         let (neighbours, agent) = (self.neighbours.clone(), self.agent.clone());

@@ -3,9 +3,7 @@
 //! All of them are held in memory and replaced as a whole by a change, after it is stored.
 //!
 //! - `uses`: the uses of tenants, as the services report them.
-//! - `exchange`: sends the tenants to every service, takes their uses, and leads closed tenants to their end.
 
-mod exchange;
 mod uses;
 
 use std::collections::HashMap;
@@ -21,7 +19,6 @@ use run_events::timestamp_to_proto;
 use tokio::sync::Notify;
 use tool_domain::tenant::{EndStep, TenantRecord, TenantRecords, TenantRefusal};
 
-pub(crate) use exchange::TenantExchange;
 use uses::{Uses, day_of};
 
 use crate::store::{StoreError, tenants::TenantStore};
@@ -44,8 +41,6 @@ struct Inner {
     uses: Mutex<Uses>,
     /// The times of the last warnings about soft bounds.
     warned: Mutex<HashMap<(Tenant, i32), Timestamp>>,
-    /// The steps that tenants were seen to be ready for, in the round before.
-    ready: Mutex<HashMap<Tenant, EndStep>>,
     /// Notified of each change, so that services learn of it at once.
     changed: Notify,
     store: Arc<dyn TenantStore>,
@@ -89,7 +84,6 @@ impl Tenants {
                 uses: Mutex::new(uses),
                 changed: Notify::new(),
                 warned: Mutex::default(),
-                ready: Mutex::default(),
                 store,
                 clock,
             }),
@@ -141,26 +135,10 @@ impl Tenants {
         (limits != DoorLimits::default()).then_some(limits)
     }
 
-    /// Returns the uses of a tenant, and the number of stored values that are left of one that is being removed.
-    pub(crate) fn uses_of(&self, tenant: Tenant) -> (Vec<TenantUsage>, u64) {
-        let uses = self.uses();
-        (uses.of_tenant(tenant), uses.left(tenant))
-    }
-
-    /// Returns the number of stored values that are left in other services of a tenant that is being removed.
-    pub(crate) fn left_in_others(&self, tenant: Tenant) -> u64 {
-        self.uses().left_in_others(tenant)
-    }
-
     /// Removes the amounts of a tenant that is being removed.
     pub(crate) async fn remove_amounts(&self, tenant: Tenant) -> Result<(), StoreError> {
-        self.locked_uses().forget(tenant);
+        self.uses().forget(tenant);
         self.inner.store.remove_amounts(tenant).await
-    }
-
-    /// Returns the number of stored amounts of a tenant.
-    pub(crate) async fn count_amounts(&self, tenant: Tenant) -> Result<u64, StoreError> {
-        self.inner.store.count_amounts(tenant).await
     }
 
     /// Returns the amounts by which the uses of a tenant pass its hard bounds.
@@ -174,7 +152,7 @@ impl Tenants {
     }
 
     /// Warns in the log about uses that have reached a soft bound, once a minute each.
-    fn warn(&self) {
+    pub(crate) fn warn(&self) {
         let (records, uses, now) = (self.records(), self.uses(), self.now());
         let warned = self.inner.warned.lock();
         let mut warned = warned.unwrap_or_else(PoisonError::into_inner);
@@ -197,44 +175,33 @@ impl Tenants {
         }
     }
 
-    fn uses(&self) -> Uses {
-        self.locked_uses().clone()
-    }
-
-    fn locked_uses(&self) -> MutexGuard<'_, Uses> {
-        self.inner
-            .uses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Returns the uses, locked.
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Uses> {
+        let uses = self.inner.uses.lock();
+        uses.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the report of a service, and stores its amounts of the day.
-    async fn take_uses(
+    pub(crate) async fn take_uses(
         &self,
         service: usize,
         report: &SyncTenantsResponse,
-        day: i64,
     ) -> Result<(), StoreError> {
-        let changed = self.locked_uses().take(service, report, day);
+        let day = day_of(self.now());
+        let changed = self.uses().take(service, report, day);
         match changed.is_empty() {
             true => Ok(()),
             false => self.inner.store.set_amounts(&changed).await,
         }
     }
 
-    /// Whether a tenant was ready for a step in the round before too: a run that had just begun is counted by then.
-    fn has_settled(&self, tenant: Tenant, step: EndStep) -> bool {
-        let ready = self.inner.ready.lock();
-        let mut ready = ready.unwrap_or_else(PoisonError::into_inner);
-        ready.insert(tenant, step) == Some(step)
-    }
-
     /// Waits for a change since the last call.
-    async fn changed(&self) {
+    pub(crate) async fn changed(&self) {
         self.inner.changed.notified().await;
     }
 
-    fn now(&self) -> Timestamp {
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
     }
 }

@@ -99,6 +99,26 @@ async fn a_shared_document_is_hidden_but_not_changed_by_others() {
 }
 
 #[tokio::test]
+async fn a_revision_is_one_of_the_document_in_force() {
+    let directory = tempfile::tempdir().unwrap();
+    let notes = notes(directory.path(), Path::new("")).await;
+    let acme = tenant("acme");
+    for text in ["a shared", "a shared again", "a shared for ever"] {
+        put(&notes, Tenant::SYSTEM, text).await;
+    }
+    let at = async |revision| {
+        let known = notes.at(acme, "a", revision).await.unwrap();
+        known.map(|known| (known.document.text.clone(), known.is_shared))
+    };
+    assert_eq!(at(2).await, Some(("a shared again".to_owned(), true)));
+    put(&notes, acme, "a of acme").await;
+    assert_eq!(at(1).await, Some(("a of acme".to_owned(), false)));
+    assert_eq!(at(2).await, None);
+    notes.delete(acme, "a", "").await.unwrap();
+    assert_eq!(at(3).await, Some(("a shared for ever".to_owned(), true)));
+}
+
+#[tokio::test]
 async fn files_belong_to_the_default_tenant() {
     let directory = tempfile::tempdir().unwrap();
     let files = directory.path().join("notes");

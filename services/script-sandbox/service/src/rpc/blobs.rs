@@ -15,7 +15,7 @@ use core_types::Tenant;
 use futures::stream::{BoxStream, unfold};
 use grpc_kit::{CallContext, Failure};
 use sandbox_engine::domain::{owner::Owner, script::identifier_problems};
-use tenancy::{FairSlots, Quantity, Slot};
+use tenancy::{FairSlots, LimitReached, Quantity, Slot};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use super::{below, in_time, invalid, inward::blob_digest, outward::duration, refused, wrong};
@@ -325,7 +325,8 @@ fn failure(error: &BlobError) -> Failure {
                 .metadata("maximum", maximum.to_string())
         }
         BlobError::TenantFull { maximum } => {
-            tenancy::limit_reached(Quantity::StoredBytes, *maximum)
+            let (quantity, maximum) = (Quantity::StoredBytes, *maximum);
+            LimitReached { quantity, maximum }.into()
         }
         BlobError::OtherContent { observed } => Failure::invalid_fields().violation(
             "header.sha256",

@@ -21,7 +21,7 @@ use sandbox_engine::{
     runtimes::{Interpreter, Runtime},
     slot::HostResources,
 };
-use tenancy::{FairSlots, QueueFull, Slot, Tenants, slots::Ask};
+use tenancy::{Ask, FairSlots, QueueFull, Slot, Tenants};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument;
 

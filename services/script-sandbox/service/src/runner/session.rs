@@ -14,6 +14,7 @@ use core_types::Tenant;
 use futures::future::join_all;
 use grpc_kit::CallContext;
 use sandbox_engine::domain::{limits::Limits, outcome::Captured, owner::Owner, script::Script};
+use tenancy::LimitReached;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -197,7 +198,7 @@ impl Sessions {
         &self,
         (request_id, digest): (&str, [u8; 32]),
         view: SessionInfo,
-        share: impl FnOnce() -> Result<Share, Refusal>,
+        share: impl FnOnce() -> Result<Share, LimitReached>,
     ) -> Result<SessionLookup, Refusal> {
         let mut entries = self.lock();
         if !request_id.is_empty() {

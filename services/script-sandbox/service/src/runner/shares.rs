@@ -7,9 +7,7 @@ use std::{
 };
 
 use core_types::Tenant;
-use tenancy::{Quantity, Tenants, Use};
-
-use crate::error::Refusal;
+use tenancy::{LimitReached, Quantity, Tenants, Use};
 
 /// The shares of all tenants. Clones share them.
 #[derive(Clone, Debug)]
@@ -47,16 +45,16 @@ impl Shares {
     ///
     /// # Errors
     /// The tenant has no place left.
-    pub(crate) fn take(&self, tenant: Tenant) -> Result<Share, Refusal> {
+    pub(crate) fn take(&self, tenant: Tenant) -> Result<Share, LimitReached> {
         let quantity = Quantity::SandboxSlots;
         let most = self.tenants.most_here(tenant, quantity);
         let mut held = self.held();
         let own = held.entry(tenant).or_default();
         match most {
-            Some(maximum) if own.places >= maximum => Err(Refusal::TenantLimit {
-                quantity,
-                maximum: self.tenants.limit(tenant, quantity).unwrap_or(maximum),
-            }),
+            Some(most) if own.places >= most => {
+                let maximum = self.tenants.limit(tenant, quantity).unwrap_or(most);
+                Err(LimitReached { quantity, maximum })
+            }
             _ => {
                 own.places += 1;
                 let shares = self.clone();
@@ -69,14 +67,8 @@ impl Shares {
     ///
     /// # Errors
     /// It has none.
-    pub(crate) fn check_seconds(&self, tenant: Tenant) -> Result<(), Refusal> {
-        let quantity = Quantity::SandboxSeconds;
-        match self.tenants.limit(tenant, quantity) {
-            Some(maximum) if self.tenants.used_of_day(tenant, quantity) >= maximum => {
-                Err(Refusal::TenantLimit { quantity, maximum })
-            }
-            _ => Ok(()),
-        }
+    pub(crate) fn check_seconds(&self, tenant: Tenant) -> Result<(), LimitReached> {
+        self.tenants.check_of_day(tenant, Quantity::SandboxSeconds)
     }
 
     /// Returns the places of each tenant that has some.

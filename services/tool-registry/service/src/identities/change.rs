@@ -189,31 +189,17 @@ impl Identities {
         .await
     }
 
-    /// Removes every principal of a tenant that is being removed, and its amounts: its keys prove no one then. Returns
-    /// the number of rows that are left.
+    /// Removes every principal of a tenant that is being removed, and its amounts: its keys prove no one then.
     ///
     /// # Errors
     /// The store fails.
-    pub(crate) async fn remove_of(&self, tenant: Tenant) -> Result<u64, StoreError> {
+    pub async fn remove_of(&self, tenant: Tenant) -> Result<(), StoreError> {
         self.tenants().remove_amounts(tenant).await?;
-        let changing = self.inner.changing.lock().await;
-        let accounts = self.accounts();
-        if accounts.all_of(tenant).next().is_some() {
-            self.inner.store.remove_of(tenant).await?;
-            self.put_in_force(Accounts::clone(&accounts).without(tenant))
-                .await;
-        }
-        drop(changing);
-        self.count_of(tenant).await
-    }
-
-    /// Returns the number of principals and amounts of a tenant.
-    ///
-    /// # Errors
-    /// The store fails.
-    pub(crate) async fn count_of(&self, tenant: Tenant) -> Result<u64, StoreError> {
-        let amounts = self.tenants().count_amounts(tenant).await?;
-        Ok(amounts + self.accounts().all_of(tenant).count() as u64)
+        let _changing = self.inner.changing.lock().await;
+        self.inner.store.remove_of(tenant).await?;
+        let others = Accounts::clone(&self.accounts()).without(tenant);
+        self.put_in_force(others).await;
+        Ok(())
     }
 
     /// Makes a key by a decision about its id and digest, which returns the principal and the replaced key.

@@ -44,10 +44,7 @@ impl TenantService for TenantRpc {
     ) -> Answer<CreateTenantResponse> {
         let by = CallContext::of(&request).principal().clone();
         let (tenants, request) = (self.tenants.clone(), request.into_inner());
-        let mut failure = Failure::invalid_fields();
-        let name = name(&mut failure, &request.name);
-        let limits = limits(&mut failure, &request.limits);
-        failure.refuse_if_any()?;
+        let (name, limits) = named_limits(&request.name, &request.limits)?;
         let created = to_its_end(async move {
             let values = (request.weight, &limits);
             let created = tenants.change(|tenants, now| tenants.create(name, values, now));
@@ -61,16 +58,14 @@ impl TenantService for TenantRpc {
     }
 
     async fn get_tenant(&self, request: Request<GetTenantRequest>) -> Answer<GetTenantResponse> {
-        let mut failure = Failure::invalid_fields();
-        let name = name(&mut failure, &request.get_ref().name);
-        failure.refuse_if_any()?;
+        let (name, _) = named_limits(&request.get_ref().name, &[])?;
         let records = self.tenants.records();
         let tenant = records.get(name).map_err(|error| of_refusal(&error))?;
-        let (uses, left) = self.tenants.uses_of(name);
+        let uses = self.tenants.uses();
         Ok(Response::new(GetTenantResponse {
             tenant: Some(tenant_to_proto(tenant)),
-            uses,
-            left,
+            uses: uses.of_tenant(name),
+            left: uses.left(name),
         }))
     }
 
@@ -100,10 +95,7 @@ impl TenantService for TenantRpc {
     ) -> Answer<UpdateTenantResponse> {
         let by = CallContext::of(&request).principal().clone();
         let (tenants, request) = (self.tenants.clone(), request.into_inner());
-        let mut failure = Failure::invalid_fields();
-        let name = name(&mut failure, &request.name);
-        let limits = limits(&mut failure, &request.limits);
-        failure.refuse_if_any()?;
+        let (name, limits) = named_limits(&request.name, &request.limits)?;
         let updated = to_its_end(async move {
             let values = (request.weight, &limits);
             let updated = tenants.change(|tenants, _| tenants.update(name, values));
@@ -143,6 +135,18 @@ impl TenantService for TenantRpc {
             tenant: Some(tenant_to_proto(&closed)),
         }))
     }
+}
+
+/// Reads the name of a tenant, and limits.
+fn named_limits(
+    written: &str,
+    written_limits: &[TenantLimit],
+) -> Result<(Name, BTreeMap<i32, Bounds>), Status> {
+    let mut failure = Failure::invalid_fields();
+    let name = name(&mut failure, written);
+    let limits = limits(&mut failure, written_limits);
+    failure.refuse_if_any()?;
+    Ok((name, limits))
 }
 
 /// Reads the name of a tenant; a wrong one is a violation, and stands for any.

@@ -1,7 +1,6 @@
-//! The data of tenants in this service, and their removal.
+//! The data of tenants in this service, and their removal. Their principals leave at the end of all services.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use core_types::Tenant;
@@ -11,8 +10,8 @@ use tenancy::{TenantData, Use};
 use tonic::Status;
 
 use crate::{
-    approvals::Approvals, identities::Identities, runner::calls::Calls, store::StoreError,
-    tools::Tools, workspace::Workspaces,
+    approvals::Approvals, runner::calls::Calls, store::StoreError, tools::Tools,
+    workspace::Workspaces,
 };
 
 /// The most rows of a table, or directories, that are removed in a step.
@@ -30,9 +29,6 @@ pub(crate) struct RegistryData {
     pub(crate) documents: Arc<dyn DocumentStore>,
     pub(crate) workspaces: Workspaces,
     pub(crate) tools: Tools,
-    pub(crate) identities: Identities,
-    /// The tenants of which nothing but principals was left in the round before. Locked for a look-up or a change.
-    pub(crate) bare: Mutex<BTreeSet<Tenant>>,
 }
 
 #[async_trait]
@@ -62,28 +58,7 @@ impl TenantData for RegistryData {
         let files = files.map_err(|error| grpc_kit::internal(&error))?;
         let files = files.map_err(|error| grpc_kit::internal(&error))?;
         self.tools.forget(tenant);
-        let left = in_flight + runs + entries + approvals + documents + files;
-        // Principals leave last, so that their keys are refused as those of a closed tenant until then.
-        let is_bare = left + self.identities.tenants().left_in_others(tenant) == 0;
-        let principals = match self.has_settled(tenant, is_bare) {
-            true => self.identities.remove_of(tenant).await,
-            false => self.identities.count_of(tenant).await,
-        };
-        Ok(left + principals.map_err(store_failed)?)
-    }
-}
-
-impl RegistryData {
-    /// Whether a tenant was bare in the round before too, in which the other services have counted their values.
-    fn has_settled(&self, tenant: Tenant, is_bare: bool) -> bool {
-        let mut bare = self.bare.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_bare {
-            true => !bare.insert(tenant),
-            false => {
-                bare.remove(&tenant);
-                false
-            }
-        }
+        Ok(in_flight + runs + entries + approvals + documents + files)
     }
 }
 

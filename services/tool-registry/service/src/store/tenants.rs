@@ -29,9 +29,6 @@ pub(crate) trait TenantStore: Send + Sync {
 
     /// Removes the amounts of a tenant.
     async fn remove_amounts(&self, tenant: Tenant) -> Result<(), StoreError>;
-
-    /// Returns the number of amounts of a tenant.
-    async fn count_amounts(&self, tenant: Tenant) -> Result<u64, StoreError>;
 }
 
 #[async_trait]
@@ -105,11 +102,5 @@ impl TenantStore for SqliteDatabase {
         let statement = statement.bind(tenant.as_str());
         statement.execute(self.writer()).await?;
         Ok(())
-    }
-
-    async fn count_amounts(&self, tenant: Tenant) -> Result<u64, StoreError> {
-        let count = sqlx::query_scalar("SELECT count(*) FROM tenant_usage WHERE tenant = ?1");
-        let count: i64 = count.bind(tenant.as_str()).fetch_one(self.reader()).await?;
-        Ok(u64::try_from(count).unwrap_or_default())
     }
 }

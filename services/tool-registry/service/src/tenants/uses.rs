@@ -10,11 +10,8 @@ use tool_domain::tenant::DayAmount;
 /// The nanoseconds of a day.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000_000;
 
-/// The place of this service among those that report.
-pub(crate) const OWN: usize = 0;
-
 /// The uses of tenants. Those of a day are of the present one.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Uses {
     /// The last report of each service, by its place.
     present: HashMap<usize, BTreeMap<(Tenant, i32), u64>>,
@@ -94,13 +91,6 @@ impl Uses {
             used: self.of(tenant, quantity.into()),
         });
         uses.filter(|usage| usage.used > 0).collect()
-    }
-
-    /// Returns the number of stored values that are left of a tenant in other services.
-    pub(crate) fn left_in_others(&self, tenant: Tenant) -> u64 {
-        let others = self.left.iter().filter(|(service, _)| **service != OWN);
-        let left = others.filter_map(|(_, left)| left.get(&tenant));
-        left.sum()
     }
 
     /// Forgets the amounts of the day of a tenant.

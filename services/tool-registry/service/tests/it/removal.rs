@@ -229,6 +229,11 @@ async fn a_removed_tenant_leaves_nothing_and_another_keeps_everything() {
             rows(&fixture, "acme").await
         );
     }
+    // The last step of the exchange.
+    identities
+        .remove_of("acme".to_owned().try_into().unwrap())
+        .await
+        .unwrap();
     for _ in 0..2 {
         let registry = fixture.registry.clone().unwrap();
         let refused = registry.identities().resolve(&of_acme).unwrap_err();

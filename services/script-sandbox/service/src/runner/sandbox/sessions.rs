@@ -37,7 +37,7 @@ impl Sandbox {
     pub(crate) fn admit_cell(&self, session: &SessionInfo) -> Result<(), Refusal> {
         let tenant = session.owner.principal().tenant();
         self.still_serves(tenant)?;
-        self.shares.check_seconds(tenant)
+        Ok(self.shares.check_seconds(tenant)?)
     }
 
     /// The limits of a session that names none, and the greatest that it can choose.
@@ -144,7 +144,7 @@ impl Sandbox {
             match self.sessions.look_up(request, view.clone(), share) {
                 Err(Refusal::Quota { limit, .. })
                     if self.sessions.make_room(limit, &view.owner).await => {}
-                Err(Refusal::TenantLimit { .. })
+                Err(Refusal::TenantLimit(_))
                     if self.sessions.make_room(OF_ALL, &view.owner).await => {}
                 found => return found,
             }
