@@ -49,15 +49,13 @@ pub struct QueueFull {
     pub waiting: usize,
 }
 
-/// A request for a place: by a tenant, of a weight, at a cost.
+/// A request for a place: by a tenant of a weight.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// The tenant.
     pub tenant: Tenant,
     /// The weight of the tenant, from 1.
     pub weight: u32,
-    /// The cost of the turn, from 1.
-    pub cost: u32,
 }
 
 impl FairSlots {
@@ -82,16 +80,12 @@ impl FairSlots {
     /// # Errors
     /// [`QueueFull`].
     pub async fn acquire(&self, ask: Ask) -> Result<Slot, QueueFull> {
-        let Ask {
-            tenant,
-            weight,
-            cost,
-        } = ask;
+        let Ask { tenant, weight } = ask;
         let (granted, place) = {
             let mut inner = self.lock();
             // A free place implies an empty queue.
             if inner.running < inner.most {
-                let tag = inner.tags.next(tenant, weight, cost);
+                let tag = inner.tags.next(tenant, weight);
                 inner.tags.granted(tag);
                 inner.running += 1;
                 return Ok(self.slot());
@@ -101,7 +95,7 @@ impl FairSlots {
                 return Err(QueueFull { waiting });
             }
             let (sender, granted) = oneshot::channel();
-            let place = (inner.tags.next(tenant, weight, cost), inner.next);
+            let place = (inner.tags.next(tenant, weight), inner.next);
             inner.next += 1;
             inner.waiting.insert(place, Waiter { tenant, sender });
             *inner.waiting_of.entry(tenant).or_default() += 1;
@@ -162,13 +156,9 @@ impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let mut inner = self.slots.lock();
         if inner.waiting.remove(&self.place).is_some() {
-            let Ask {
-                tenant,
-                weight,
-                cost,
-            } = self.ask;
+            let Ask { tenant, weight } = self.ask;
             inner.leave(tenant);
-            inner.tags.give_up(tenant, weight, cost);
+            inner.tags.give_up(tenant, weight);
         }
     }
 }
@@ -205,7 +195,6 @@ mod tests {
         Ask {
             tenant: Tenant::new(tenant).unwrap(),
             weight: 1,
-            cost: 1,
         }
     }
 

@@ -4,15 +4,16 @@ use std::collections::HashMap;
 
 use core_types::Tenant;
 
-/// The cost of a turn of weight one, in units of a tag.
+/// The step of a tenant of weight one from a tag to its next.
 const UNIT: u64 = 1 << 20;
 
 /// The place of a turn in the order: the smallest is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(u64);
 
-/// Gives out tags. A tenant's next tag is behind its last one by `cost / weight`, and never behind the present
-/// turn: to split work gains nothing, and to idle earns nothing.
+/// Gives out tags for turns of one kind. A tenant's next tag is behind its last one by `1 / weight`, and never behind the
+/// present turn: to idle earns nothing. The cost of rule W51 would only matter between turns of several kinds, which have
+/// queues of their own.
 #[derive(Debug, Default)]
 pub struct Tags {
     /// The tag of the turn that was granted last.
@@ -22,10 +23,10 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// Returns the tag of a turn of a tenant that has just become ready. `weight` and `cost` are at least 1.
-    pub fn next(&mut self, tenant: Tenant, weight: u32, cost: u32) -> Tag {
+    /// Returns the tag of a turn of a tenant that has just become ready. `weight` is at least 1.
+    pub fn next(&mut self, tenant: Tenant, weight: u32) -> Tag {
         let start = self.start(tenant);
-        let step = UNIT * u64::from(cost.max(1)) / u64::from(weight.max(1));
+        let step = UNIT / u64::from(weight.max(1));
         self.last.insert(tenant, start.saturating_add(step));
         Tag(start)
     }
@@ -36,8 +37,8 @@ impl Tags {
     }
 
     /// Takes back the newest tag of a tenant whose turn was given up before it came.
-    pub fn give_up(&mut self, tenant: Tenant, weight: u32, cost: u32) {
-        let step = UNIT * u64::from(cost.max(1)) / u64::from(weight.max(1));
+    pub fn give_up(&mut self, tenant: Tenant, weight: u32) {
+        let step = UNIT / u64::from(weight.max(1));
         if let Some(last) = self.last.get_mut(&tenant) {
             *last = last.saturating_sub(step);
         }
@@ -73,7 +74,7 @@ mod tests {
         let mut tags = Tags::default();
         let mut queue = BTreeMap::new();
         for (number, weight) in weights.iter().enumerate() {
-            let tag = tags.next(tenant(number), *weight, 1);
+            let tag = tags.next(tenant(number), *weight);
             queue.insert((tag, number), ());
         }
         let mut shares = vec![0; weights.len()];
@@ -81,7 +82,7 @@ mod tests {
             let ((tag, number), ()) = queue.pop_first().unwrap();
             tags.granted(tag);
             shares[number] += 1;
-            let tag = tags.next(tenant(number), weights[number], 1);
+            let tag = tags.next(tenant(number), weights[number]);
             queue.insert((tag, number), ());
         }
         shares
@@ -96,20 +97,20 @@ mod tests {
     fn w51_idling_earns_nothing_and_a_backlog_does_not_delay_another() {
         let mut tags = Tags::default();
         let [busy, other] = [0, 1].map(tenant);
-        let backlog: Vec<Tag> = (0..1_000).map(|_| tags.next(busy, 1, 1)).collect();
+        let backlog: Vec<Tag> = (0..1_000).map(|_| tags.next(busy, 1)).collect();
         tags.granted(backlog[500]);
-        let late = tags.next(other, 1, 1);
+        let late = tags.next(other, 1);
         // It is next, and has no credit from the time before.
         assert_eq!(late, backlog[500]);
-        assert!(tags.next(other, 1, 1) > late);
+        assert!(tags.next(other, 1) > late);
     }
 
     #[test]
     fn a_turn_that_is_given_up_costs_nothing() {
         let mut tags = Tags::default();
-        let first = tags.next(tenant(0), 3, 4);
-        tags.give_up(tenant(0), 3, 4);
-        assert_eq!(tags.next(tenant(0), 3, 4), first);
+        let first = tags.next(tenant(0), 3);
+        tags.give_up(tenant(0), 3);
+        assert_eq!(tags.next(tenant(0), 3), first);
     }
 
     proptest! {

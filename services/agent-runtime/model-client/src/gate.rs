@@ -13,8 +13,6 @@ use super::ModelError;
 
 /// The most requests of a tenant that wait for one model; more are refused.
 const MAX_WAITING: usize = 1_024;
-/// The cost of a request in the order of tenants (rule W51).
-const COST: u32 = 4;
 /// The divisor of a minute's requests that makes the burst: requests without a wait.
 const BURST_PART: u32 = 10;
 
@@ -65,11 +63,7 @@ impl Gate {
             what: "to be free for the request",
             limit: deadline.saturating_duration_since(started),
         };
-        let ask = Ask {
-            tenant,
-            weight,
-            cost: COST,
-        };
+        let ask = Ask { tenant, weight };
         let slot = timeout_at(deadline, self.slots.acquire(ask));
         let slot = slot.await.map_err(|_| late())?;
         let slot = slot.map_err(|_| ModelError::Busy { limit: MAX_WAITING })?;

@@ -217,7 +217,6 @@ impl Sandbox {
         let ask = Ask {
             tenant,
             weight: self.tenants.weight(tenant),
-            cost: 1,
         };
         let slot = slots.acquire(ask).await;
         slot.map_err(|QueueFull { waiting }| Refusal::Busy { waiting })

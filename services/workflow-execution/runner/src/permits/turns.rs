@@ -5,9 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use core_types::Tenant;
 use tenancy::{Tag, Tags};
 
-/// The cost of a turn. The length of a run or an effect is not known before.
-const COST: u32 = 1;
-
 /// The order in which tenants have turns at a limit. A tag belongs to a tenant, not to one of its entries.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
@@ -19,7 +16,7 @@ pub(super) struct Turns {
 impl Turns {
     /// Adds an entry of a tenant that waits.
     pub(super) fn join(&mut self, tenant: Tenant, weight: u32) {
-        let tag = self.tags.next(tenant, weight, COST);
+        let tag = self.tags.next(tenant, weight);
         self.waiting
             .entry(tenant)
             .or_default()
@@ -30,7 +27,7 @@ impl Turns {
     pub(super) fn leave(&mut self, tenant: Tenant) {
         let newest = self.waiting.get_mut(&tenant).and_then(VecDeque::pop_back);
         if let Some((_, weight)) = newest {
-            self.tags.give_up(tenant, weight, COST);
+            self.tags.give_up(tenant, weight);
         }
         self.forget_if_empty(tenant);
     }
