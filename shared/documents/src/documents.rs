@@ -382,14 +382,14 @@ impl<K: Kind> Documents<K> {
         }
     }
 
-    /// Returns a finding for each file that was left out, at most [`LoadDiagnostic::MAX`].
-    pub fn left_out(&self) -> Vec<LoadDiagnostic> {
-        self.files().left_out.clone()
+    /// Returns a finding for each file of a tenant that was left out, at most [`LoadDiagnostic::MAX`].
+    pub fn left_out(&self, tenant: Tenant) -> Vec<LoadDiagnostic> {
+        self.files_of(tenant).left_out.clone()
     }
 
-    /// Returns the mistakes of the file `<id>.json` if it is not valid.
-    pub fn invalid_file(&self, id: &str) -> Option<K::Invalid> {
-        self.files().invalid.get(id).cloned()
+    /// Returns the mistakes of the file `<id>.json` of a tenant if it is not valid.
+    pub fn invalid_file(&self, tenant: Tenant, id: &str) -> Option<K::Invalid> {
+        self.files_of(tenant).invalid.get(id).cloned()
     }
 
     /// Returns the directory of the files.

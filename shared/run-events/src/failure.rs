@@ -9,7 +9,7 @@ use sql_store::StoreError;
 use tonic::Code;
 
 /// Reports that no run has the id `run_id`.
-pub(crate) fn no_such_run(run_id: &str) -> Failure {
+pub fn no_such_run(run_id: &str) -> Failure {
     let shown: String = run_id.chars().take(80).collect();
     Failure::new(
         Code::NotFound,

@@ -44,7 +44,8 @@ pub struct Runs {
 }
 
 /// Deletes the data of a run that is about to be deleted.
-type BeforeDeletion = Box<dyn Fn(RunId) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
+type BeforeDeletion =
+    Box<dyn Fn(&RunSummary) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
 /// Executes a run that rested.
 pub(crate) type Resume = Box<dyn Fn(OpenRun) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -174,6 +175,14 @@ impl Runs {
         self.store.events(run).await
     }
 
+    /// Returns everything that happened in a run of any owner: for the own work of a service.
+    ///
+    /// # Errors
+    /// RUN_NOT_FOUND, or stored data that cannot be read.
+    pub async fn events_of(&self, run: RunId) -> Result<Vec<common::RunEvent>, Failure> {
+        self.store.events(run).await
+    }
+
     /// Returns the runs of a conversation that the call can see, the oldest first.
     ///
     /// # Errors
@@ -241,7 +250,7 @@ impl Runs {
     pub async fn delete(&self, context: &CallContext, run_id: &str) -> Result<(), Failure> {
         let summary = self.store.find(context, run_id).await?;
         if summary.state != RunState::Open {
-            self.delete_what_belongs_to(summary.id).await?;
+            self.delete_what_belongs_to(&summary).await?;
         }
         self.store.delete(context, run_id).await
     }
@@ -260,7 +269,7 @@ impl Runs {
                 let own = CallContext::outermost();
                 return self.store.delete(&own, &run.to_string()).await;
             }
-            Some(_) => self.delete_what_belongs_to(run).await?,
+            Some(ended) => self.delete_what_belongs_to(&ended).await?,
         }
         match self.store.logs.forget(run).await {
             Ok(()) | Err(DeleteError::NoSuchRun | DeleteError::Open) => Ok(()),
@@ -269,7 +278,7 @@ impl Runs {
     }
 
     /// Deletes the data of a finished run that is stored elsewhere.
-    pub(crate) async fn delete_what_belongs_to(&self, run: RunId) -> Result<(), Failure> {
+    pub(crate) async fn delete_what_belongs_to(&self, run: &RunSummary) -> Result<(), Failure> {
         match self.before_deletion.get() {
             Some(before) => before(run).await,
             None => Ok(()),
@@ -280,7 +289,7 @@ impl Runs {
     /// deletion that was interrupted can be repeated. To be called once.
     pub fn before_deletion(
         &self,
-        before: impl Fn(RunId) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync + 'static,
+        before: impl Fn(&RunSummary) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync + 'static,
     ) {
         // It fails if it was called before; the first way is as good.
         let _ = self.before_deletion.set(Box::new(before));

@@ -257,12 +257,11 @@ impl Base {
         let store = AgentStore::new(database);
         let deleting = store.clone();
         runs.before_deletion(move |run| {
-            let (store, is_scene) = (deleting.clone(), run.owner() == RunOwner::Scene);
+            let (store, tenant, run) = (deleting.clone(), run.owner.tenant(), run.id);
             Box::pin(async move {
-                match is_scene {
-                    // Its world state.
-                    true => store.delete_world(&run.to_string()).await,
-                    false => Ok(()),
+                match run.owner() {
+                    RunOwner::Scene => store.delete_world(tenant, &run.to_string()).await,
+                    _ => Ok(()),
                 }
                 .map_err(|error| store_failure(&error))
             })

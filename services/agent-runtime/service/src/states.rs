@@ -187,12 +187,7 @@ impl States {
         profile_id: &str,
     ) -> Result<StateOwner, Failure> {
         let tenant = context.tenant();
-        // One that the call cannot see is reported as a missing one is.
-        let row = self.conversations.seen(context, conversation_id).await;
-        let row = row.map_err(|failure| match failure.reason() {
-            ErrorReason::ConversationNotFound => no_state(conversation_id),
-            _ => failure,
-        })?;
+        let row = self.conversations.seen(context, conversation_id).await?;
         row.ok_or_else(|| no_state(conversation_id))?;
         let profile_id = match profile_id {
             "" => {

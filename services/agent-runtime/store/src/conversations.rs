@@ -2,6 +2,7 @@
 
 mod branch;
 mod idle;
+mod seen;
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -11,19 +12,18 @@ use std::{
 use agent_domain::{message::ChatMessage, plan::Plan, scene::conversation::copied_world};
 use call_prompt::prompt::Language;
 use contracts::tavern::common::v1::{self as common, ErrorReason};
-use core_types::{Clock, Principal, Reach, RunId, Tenant, Timestamp};
+use core_types::{Clock, Principal, RunId, Tenant, Timestamp};
 use documents::{Seen, change::request_id_reused};
 use grpc_kit::{CallContext, Failure, run_list::timestamp_from_proto};
-use run_events::store_failure;
-use run_events::{RunMeta, Runs};
+use run_events::{RunMeta, Runs, seen_by, store_failure};
 use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
 use crate::{
     history::{self, Batch, Earlier, plan_of},
     store::{
-        APPEND, ConversationRow, ConversationStore, NamedRequest, Owned, Place, QuestionStore,
-        StateStore,
+        APPEND, ConversationCursor, ConversationRow, ConversationStore, NamedRequest,
+        QuestionStore, StateStore,
     },
 };
 
@@ -212,21 +212,6 @@ impl Conversations {
             .await
     }
 
-    /// Returns the stored row of a conversation; none if its id is new in the tenant of a call.
-    ///
-    /// # Errors
-    /// CONVERSATION_NOT_FOUND for a conversation that the call cannot see, or a storage that does not work.
-    pub async fn seen(
-        &self,
-        context: &CallContext,
-        conversation_id: &str,
-    ) -> Result<Option<ConversationRow>, Failure> {
-        match self.find(context.tenant(), conversation_id).await? {
-            Some(row) if !context.sees(&row.owner) => Err(not_found(conversation_id)),
-            row => Ok(row),
-        }
-    }
-
     /// Returns the agent of the last turn of a conversation.
     ///
     /// # Errors
@@ -247,16 +232,13 @@ impl Conversations {
     pub async fn list(
         &self,
         context: &CallContext,
-        before: Option<Place<'_>>,
+        before: Option<ConversationCursor<'_>>,
         limit: usize,
     ) -> Result<Vec<Conversation>, Failure> {
-        let owned = match context.reach() {
-            Reach::Own => Owned::By(context.principal().clone()),
-            Reach::Tenant | Reach::Installation => Owned::In(context.tenant()),
-        };
-        let rows = self.inner.store.conversations(&owned, before, limit).await;
+        let (store, owners) = (&self.inner.store, seen_by(context));
+        let rows = store.conversations(&owners, before, limit);
         let mut list = Vec::new();
-        for row in rows.map_err(|error| store_failure(&error))? {
+        for row in rows.await.map_err(|error| store_failure(&error))? {
             list.push(self.describe(row).await?);
         }
         Ok(list)
@@ -293,10 +275,12 @@ impl Conversations {
         tenant: Tenant,
         conversation_id: &str,
     ) -> Result<(), Failure> {
-        for owner in [Some(conversation_id), copied_world(conversation_id)] {
-            let Some(owner) = owner else { continue };
-            let states = self.inner.states.delete_states(tenant, owner).await;
-            states.map_err(|error| store_failure(&error))?;
+        let states = &self.inner.states;
+        let deleted = states.delete_states(tenant, conversation_id).await;
+        deleted.map_err(|error| store_failure(&error))?;
+        if let Some(world) = copied_world(conversation_id) {
+            let deleted = states.delete_world(tenant, world).await;
+            deleted.map_err(|error| store_failure(&error))?;
         }
         // Last, so that a deletion that was interrupted can be repeated.
         let store = &self.inner.store;
@@ -308,8 +292,8 @@ impl Conversations {
     /// the request was seen before.
     ///
     /// # Errors
-    /// CONVERSATION_NOT_FOUND for a conversation that the call cannot see, REVISION_MISMATCH, CONVERSATION_BUSY,
-    /// REQUEST_ID_REUSED, or a storage that does not work.
+    /// CONVERSATION_NOT_FOUND for a conversation that the call cannot see, INVALID_FIELDS for an id that a client cannot
+    /// begin, REVISION_MISMATCH, CONVERSATION_BUSY, REQUEST_ID_REUSED, or a storage that does not work.
     pub async fn append(
         &self,
         context: &CallContext,
@@ -320,7 +304,7 @@ impl Conversations {
     ) -> Result<(Conversation, bool), Failure> {
         let tenant = context.tenant();
         let _one_at_a_time = self.lock(tenant, conversation_id).await;
-        let row = self.seen(context, conversation_id).await?;
+        let row = self.seen_or_begun(context, conversation_id).await?;
         if let Some(request) = &request
             && let Some(revision) = self.appended_by(tenant, conversation_id, request).await?
         {

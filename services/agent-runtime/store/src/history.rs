@@ -7,7 +7,7 @@ use agent_domain::{
 };
 use contracts::tavern::common::v1::{self as common, ErrorReason};
 use core_types::Timestamp;
-use grpc_kit::{CallContext, Failure};
+use grpc_kit::Failure;
 use run_events::{DamagedLog, RunMeta, Runs};
 use turn_log::state::{TurnState, untrusted_of_given};
 
@@ -64,7 +64,8 @@ pub fn plan_of(meta: RunMeta) -> Result<Plan, DamagedLog> {
 /// A storage that does not work.
 pub async fn turn(runs: &Runs, run: common::Run, plan: &Plan) -> Result<Option<Earlier>, Failure> {
     // The turn was read for its caller.
-    let events = match runs.events(&CallContext::outermost(), &run.run_id).await {
+    let id = run.run_id.parse().expect("the log made the id");
+    let events = match runs.events_of(id).await {
         Ok(events) => events,
         // It was deleted since the conversation was read.
         Err(failure) if failure.reason() == ErrorReason::RunNotFound => return Ok(None),

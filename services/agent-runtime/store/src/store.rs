@@ -13,7 +13,7 @@ use run_log::Hash;
 use sql_store::{Migrations, SqliteDatabase};
 
 pub(crate) use conversations::APPEND;
-pub use conversations::{ConversationRow, ConversationStore, Owned, Place};
+pub use conversations::{ConversationCursor, ConversationRow, ConversationStore};
 pub(crate) use knowledge::WRITE;
 pub use knowledge::{EntryRow, KnowledgeIndex, KnowledgeRow, WrittenEntry};
 pub use questions::{OpenQuestion, QuestionStore};

@@ -88,16 +88,10 @@ impl Library {
         if let Some(definition) = self.get_valid(tenant, id).await? {
             return Ok(definition);
         }
-        match self.invalid_file(tenant, id) {
+        match self.documents.invalid_file(tenant, id) {
             Some(InvalidFile(violations)) => Err(workflow_invalid("definition_json", &violations)),
             None => Err(self.not_found(tenant, id).await),
         }
-    }
-
-    /// Returns the mistakes of a file that is not valid: all files belong to the default tenant.
-    fn invalid_file(&self, tenant: Tenant, id: &str) -> Option<InvalidFile> {
-        let of_tenant = tenant.is_default();
-        of_tenant.then(|| self.documents.invalid_file(id)).flatten()
     }
 
     /// Reports that no workflow of the tenant has this id, with similar ids.
@@ -165,10 +159,7 @@ impl Library {
 
     /// Returns a finding for each file of a tenant that is not valid, at most [`LoadDiagnostic::MAX`].
     pub fn left_out(&self, tenant: Tenant) -> Vec<LoadDiagnostic> {
-        match tenant.is_default() {
-            true => self.documents.left_out(),
-            false => Vec::new(),
-        }
+        self.documents.left_out(tenant)
     }
 
     /// Puts a text together with the workflows of the tenant that it refers to. Missing workflows and workflows

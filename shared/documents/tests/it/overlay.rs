@@ -123,7 +123,7 @@ async fn changed_files_are_read_again_and_a_broken_one_stays_as_it_was() {
     write(&files, "b.json", "one of another file");
     write(&files, "c.json", " ");
     let notes = notes(directory.path(), &files).await;
-    let findings = notes.left_out();
+    let findings = notes.left_out(TENANT);
     let places: Vec<&str> = findings.iter().map(|found| found.path.as_str()).collect();
     assert_eq!(places, ["b.json", "c.json"], "{findings:?}");
 

@@ -169,7 +169,7 @@ impl RetentionGuard for RunGuard<'_> {
     async fn before_deletion(&self, run: &RunSummary) -> Result<(), Box<dyn Error + Send + Sync>> {
         Ok(self
             .runs
-            .delete_what_belongs_to(run.id)
+            .delete_what_belongs_to(run)
             .await
             .map_err(Status::from)?)
     }

@@ -1,5 +1,7 @@
 //! The names of the conversations of agents in scenes, and their parts.
 
+use core_types::{RunId, RunOwner};
+
 /// The prefix of the name of a copy of a world state.
 const COPY: &str = "fork_";
 /// The separator of the run of a scene and an agent in the name of its conversation.
@@ -20,6 +22,13 @@ pub fn conversation_of_fork(key: &str, instance_id: &str) -> String {
 /// none.
 pub fn copied_world(conversation_id: &str) -> Option<&str> {
     scene_of(conversation_id).filter(|world| world.starts_with(COPY))
+}
+
+/// Whether a name is kept for the conversations of scenes and of forks of their turns, and for their world states.
+pub fn is_kept_for_scenes(conversation_id: &str) -> bool {
+    let world = scene_of(conversation_id).unwrap_or(conversation_id);
+    let is_scene = |run: RunId| run.owner() == RunOwner::Scene;
+    world.starts_with(COPY) || world.parse().is_ok_and(is_scene)
 }
 
 /// Returns the run of the scene to which a conversation belongs by its name, also after the scene has ended.

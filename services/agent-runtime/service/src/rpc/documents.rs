@@ -16,14 +16,6 @@ pub(super) fn diagnostics_to_proto(findings: &[LoadDiagnostic]) -> Vec<common::L
         .collect()
 }
 
-/// Returns the findings about files that a tenant is shown: all files belong to [`Tenant::DEFAULT`].
-pub(super) fn left_out<K: Kind>(documents: &Documents<K>, tenant: Tenant) -> Vec<LoadDiagnostic> {
-    match tenant.is_default() {
-        true => documents.left_out(),
-        false => Vec::new(),
-    }
-}
-
 /// Writes the findings about a document, with the finding about its revision, if any.
 pub(super) fn diagnostics_of(
     findings: &[LoadDiagnostic],
@@ -46,8 +38,8 @@ pub(super) fn revision_to_proto(row: &RevisionRow) -> DocumentRevision {
     }
 }
 
-/// Returns a page of the revisions of a document of a tenant or a shared one, the newest first, and the token of the next page; none if
-/// no revision is kept.
+/// Returns a page of the revisions of a document of a tenant or a shared one, the newest first, and the token of the next
+/// page; none if no revision is kept.
 pub(super) async fn revisions_page<K: Kind>(
     documents: &Documents<K>,
     tenant: Tenant,

@@ -19,8 +19,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::{
     documents::{
-        change_failure, diagnostics_of, diagnostics_to_proto, left_out, revision_to_proto,
-        revisions_page,
+        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
     },
     references::{Neighbours, Surroundings},
 };
@@ -172,7 +171,7 @@ impl ProfileService for ProfileRpc {
         let neighbours = self.surroundings.ask(&context, &named).await;
         let write = |known: &KnownProfile| self.write(tenant, known, &neighbours);
         let diagnostics = match listed.is_first {
-            true => diagnostics_to_proto(&left_out(&self.profiles, tenant)),
+            true => diagnostics_to_proto(&self.profiles.left_out(tenant)),
             false => Vec::new(),
         };
         Ok(Response::new(ListProfilesResponse {
@@ -252,7 +251,7 @@ impl ProfileService for ProfileRpc {
             added_profile_ids: reloaded.added,
             changed_profile_ids: reloaded.changed,
             removed_profile_ids: reloaded.removed,
-            diagnostics: diagnostics_to_proto(&self.profiles.left_out()),
+            diagnostics: diagnostics_to_proto(&self.profiles.left_out(Tenant::DEFAULT)),
         }))
     }
 }

@@ -2,13 +2,13 @@
 
 use agent_domain::{
     event::{Hop, Source, SourceKind},
-    scene::conversation::copied_world,
+    plan::SceneTurn,
+    scene::conversation::{copied_world, scene_of},
     scene::{self, Instance, Scene},
 };
 use agent_store::{
     conversations::{self, Conversations},
     history::plan_of,
-    store::ConversationRow,
 };
 use contracts::tavern::common::v1::ErrorReason;
 use grpc_kit::{CallContext, Failure};
@@ -104,27 +104,34 @@ impl Publishers {
         })
     }
 
-    /// Returns the stored row of a conversation; none for a missing one, and for one that a call cannot see.
+    /// Returns the key of the world state of the scene, or of the fork of a turn in a scene, to which a conversation
+    /// belongs; none if the call cannot see the conversation or the scene.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub(super) async fn seen(
+    pub(super) async fn world_of(
         &self,
         context: &CallContext,
         conversation_id: &str,
-    ) -> Result<Option<ConversationRow>, Failure> {
-        let row = self.conversations.seen(context, conversation_id).await;
-        row.or_else(|failure| match failure.reason() {
-            ErrorReason::ConversationNotFound => Ok(None),
-            _ => Err(failure),
-        })
+    ) -> Result<Option<String>, Failure> {
+        if let Some(world) = copied_world(conversation_id) {
+            let turn = self.turn_of_fork(context, conversation_id).await?;
+            return Ok(turn.map(|_| world.to_owned()));
+        }
+        let row = self.conversations.seen(context, conversation_id).await?;
+        let scene = scene_of(conversation_id).filter(|_| row.is_some());
+        let Some(run_id) = scene else {
+            return Ok(None);
+        };
+        let sees = self.sees_run(context, run_id).await?;
+        Ok(sees.then(|| run_id.to_owned()))
     }
 
-    /// Whether a run is a scene that a call can see, also after its end.
+    /// Whether a call can see a run, also after its end.
     ///
     /// # Errors
     /// A storage that does not work.
-    pub(super) async fn sees_scene(
+    pub(super) async fn sees_run(
         &self,
         context: &CallContext,
         run_id: &str,
@@ -149,19 +156,12 @@ impl Publishers {
         let Some(world) = copied_world(conversation_id) else {
             return Ok(None);
         };
-        if self.seen(context, conversation_id).await?.is_none() {
-            return Ok(None);
-        }
-        let tenant = context.tenant();
-        let runs = self.conversations.turns(tenant, conversation_id).await?;
-        let first = runs.into_iter().next();
-        let plan = first.map(|(_, meta)| plan_of(meta)).transpose()?;
-        let Some(turn) = plan.and_then(|plan| plan.scene) else {
+        let Some(turn) = self.turn_of_fork(context, conversation_id).await? else {
             return Ok(None);
         };
         let run_id = turn.copy_of.unwrap_or_default();
         // The caller has the fork, and with it a copy of the scene's state.
-        let own = CallContext::of_tenant(tenant);
+        let own = CallContext::of_tenant(context.tenant());
         let meta = self.runs.meta(&own, &run_id).await?;
         let text = meta.data["scene"].as_str().unwrap_or_default();
         let scene = scene::read(text).ok();
@@ -174,6 +174,23 @@ impl Publishers {
             })
         });
         Ok(found)
+    }
+
+    /// Returns the turn in a scene with a copy of which a conversation that a call can see began.
+    async fn turn_of_fork(
+        &self,
+        context: &CallContext,
+        conversation_id: &str,
+    ) -> Result<Option<SceneTurn>, Failure> {
+        let row = self.conversations.seen(context, conversation_id).await?;
+        if row.is_none() {
+            return Ok(None);
+        }
+        let tenant = context.tenant();
+        let runs = self.conversations.turns(tenant, conversation_id).await?;
+        let first = runs.into_iter().next();
+        let plan = first.map(|(_, meta)| plan_of(meta)).transpose()?;
+        Ok(plan.and_then(|plan| plan.scene))
     }
 
     /// Returns the agent of a conversation, with the causes of its present turn.

@@ -35,8 +35,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     documents::{
-        change_failure, diagnostics_of, diagnostics_to_proto, left_out, revision_to_proto,
-        revisions_page,
+        change_failure, diagnostics_of, diagnostics_to_proto, revision_to_proto, revisions_page,
     },
     publishers::Publishers,
     references::Surroundings,
@@ -123,7 +122,7 @@ impl SceneRpc {
             scenes: scenes.collect(),
             next_page_token: listed.next_page_token,
             diagnostics: match listed.is_first {
-                true => diagnostics_to_proto(&left_out(&self.scenes, tenant)),
+                true => diagnostics_to_proto(&self.scenes.left_out(tenant)),
                 false => Vec::new(),
             },
         })

@@ -96,10 +96,6 @@ impl StateRpc {
         let agent = agent.await?;
         let owner = StateOwner::goals(agent.tenant, &agent.conversation_id, &agent.profile_id);
         let snapshot = states.snapshot(owner, None).await?;
-        if snapshot.is_none() {
-            // A known conversation may have no goals; an unknown one is an error.
-            states.owner(context, &request.conversation_id, "").await?;
-        }
         let goals = snapshot.as_ref().map(|known| goals::listed(&known.value));
         let goals = goals.unwrap_or_default().into_iter().map(goal_to_proto);
         Ok(ListGoalsResponse {

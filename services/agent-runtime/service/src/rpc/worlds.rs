@@ -1,7 +1,6 @@
 //! The world states of scenes (rules G305 and G306).
 
 use agent_domain::{
-    scene::conversation::scene_of,
     scene::{Instance, Scene},
     state::{MAX_WORLD_BYTES, Operation},
 };
@@ -51,21 +50,19 @@ impl Worlds {
             written => Some(path("path", written)?),
         };
         let publishers = &self.publishers;
-        let (run_id, is_seen) = match &request.scene {
+        let seen = match &request.scene {
             Some(Read::RunId(run_id)) => {
-                let seen = publishers.sees_scene(context, run_id);
-                (run_id.as_str(), seen.await?)
+                let seen = publishers.sees_run(context, run_id).await?;
+                seen.then(|| run_id.clone())
             }
-            Some(Read::ConversationId(id)) => {
-                let seen = publishers.seen(context, id).await?;
-                (scene_of(id).unwrap_or_default(), seen.is_some())
-            }
+            Some(Read::ConversationId(id)) => publishers.world_of(context, id).await?,
             None => return Err(unnamed()),
         };
         let version = (request.version > 0).then_some(request.version);
-        let world = StateOwner::world(context.tenant(), run_id);
+        // Nothing has the empty key: a world that the call cannot see takes the same look-up.
+        let key = seen.unwrap_or_default();
+        let world = StateOwner::world(context.tenant(), &key);
         let world = self.states.snapshot(world, version).await?;
-        let world = world.filter(|_| is_seen);
         let world = world.ok_or_else(|| {
             not_running(
                 "the run or the conversation belongs to no scene, or the version is no longer kept",

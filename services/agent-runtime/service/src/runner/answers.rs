@@ -99,7 +99,8 @@ impl Answers {
             answer["prompt"] = question.prompt.clone().into();
             let asker = match question.asker.clone() {
                 Some(asker) => Ok(asker),
-                None => Principal::new(&run.principal).map(|asker| (asker, Reach::Tenant)),
+                // Its turn is from before runs had a reach.
+                None => Principal::new(&run.principal).map(|asker| (asker, Reach::default())),
             };
             match asker {
                 Ok((principal, reach)) => {

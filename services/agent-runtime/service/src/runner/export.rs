@@ -5,7 +5,7 @@ use agent_store::{history::plan_of, store::StateOwner};
 use contracts::tavern::common::v1::{ErrorReason, Run, RunEvent, run_event::Kind};
 use core_types::RunId;
 use grpc_kit::{CallContext, Failure};
-use run_events::RunMeta;
+use run_events::{RunMeta, no_such_run};
 use tonic::{Code, Status};
 
 use super::{
@@ -31,7 +31,7 @@ impl Runner {
     /// Reads a turn that has ended.
     ///
     /// # Errors
-    /// RUN_NOT_FOUND, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is not a turn, or a storage that does not
+    /// RUN_NOT_FOUND, also for a turn in a conversation that the call cannot see, RUN_NOT_FINISHED, INVALID_FIELDS for a run that is not a turn, or a storage that does not
     /// work.
     pub(crate) async fn ended_turn(
         &self,
@@ -46,6 +46,16 @@ impl Runner {
         let run = runs.get(context, run_id).await?;
         let meta = runs.meta(context, run_id).await?;
         let plan = plan_of(meta.clone()).map_err(Failure::from)?;
+        // A turn and its conversation may have different owners. That of an ephemeral turn is not stored.
+        let conversations = &self.inner.conversations;
+        if !plan.ephemeral
+            && conversations
+                .seen(context, &meta.conversation_id)
+                .await?
+                .is_none()
+        {
+            return Err(no_such_run(run_id).into());
+        }
         let id = run_id.parse().expect("the run was found by its id");
         if run.outcome.is_none() {
             return Err(not_finished(&run).into());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use agent_domain::scene::conversation::scene_of;
 use agent_store::{
     conversations::Conversations,
-    store::{AgentStore, ConversationRow, ConversationStore, Owned},
+    store::{AgentStore, ConversationRow, ConversationStore},
 };
 use async_trait::async_trait;
 use core_types::{Tenant, Timestamp};
@@ -14,7 +14,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use grpc_kit::Failure;
 use run_events::retention::{RunGuard, ServiceRetention};
 use run_log::{
-    PassReport, RunSummary,
+    Owners, PassReport, RunSummary,
     retention::{in_steps, rest_since},
 };
 use tonic::Status;
@@ -60,7 +60,7 @@ impl IdleConversations {
             let (time, tenant, id) =
                 { self.place().take() }.unwrap_or((since, Tenant::DEFAULT, String::new()));
             let place = Some((time, tenant, id.as_str()));
-            let page = self.store.conversations(&Owned::All, place, PAGE);
+            let page = self.store.conversations(&Owners::All, place, PAGE);
             let page = page.await.map_err(|error| store_failure(&error))?;
             let Some(last) = page.last() else {
                 return Ok(turns);

@@ -135,8 +135,9 @@ impl Turns {
     /// Starts a turn, or finds the turn that the same request started.
     ///
     /// # Errors
-    /// CONVERSATION_NOT_FOUND for a conversation that the caller cannot see, CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage
-    /// that does not work.
+    /// CONVERSATION_NOT_FOUND for a conversation that the caller cannot see, INVALID_FIELDS for an id that a client cannot
+    /// begin, CONVERSATION_BUSY, PROFILE_NOT_FOUND, MODEL_NOT_FOUND, OVERLOADED, REQUEST_ID_REUSED, or a storage that does
+    /// not work.
     pub async fn start(
         &self,
         context: &CallContext,
@@ -183,7 +184,7 @@ impl Inner {
         let conversation_id = turn.conversation_id.as_str();
         let tenant = context.tenant();
         let _one_at_a_time = inner.conversations.lock(tenant, conversation_id).await;
-        inner.conversations.seen(context, conversation_id).await?;
+        inner.check_conversation(context, &turn).await?;
         let is_queued = inner.queues(context, &turn).await?;
         let room = inner.runner.admit()?;
         if !turn.ephemeral {
@@ -279,6 +280,19 @@ impl Inner {
         match known.map_err(|error| store_failure(&error))? {
             Some(known) => Ok(known),
             None => Err(no_such_profile(tenant, id, &self.profiles).await),
+        }
+    }
+
+    /// Refuses a conversation that the caller cannot see, and a new one that a client cannot begin.
+    async fn check_conversation(
+        &self,
+        context: &CallContext,
+        turn: &NewTurn,
+    ) -> Result<(), Failure> {
+        let (conversations, id) = (&self.conversations, turn.conversation_id.as_str());
+        match turn.scene {
+            Some(_) => conversations.seen_or_new(context, id).await.map(drop),
+            None => conversations.seen_or_begun(context, id).await.map(drop),
         }
     }
 

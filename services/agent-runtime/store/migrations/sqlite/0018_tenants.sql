@@ -1,6 +1,6 @@
--- Each tenant has conversations, states, questions and knowledge of its own, so the tenant leads each key. What
--- exists belongs to the tenant `default`. `principal` is the owner of a conversation; null until the service has
--- read it from the first turn.
+-- Each tenant has conversations, states, questions and knowledge of its own, so the tenant leads each key.
+-- Existing rows belong to the tenant `default`. `principal` is the owner of a conversation; null until the service
+-- has read it from the first turn.
 CREATE TABLE new_conversations (
     tenant          TEXT    NOT NULL,
     conversation_id TEXT    NOT NULL,
@@ -52,8 +52,6 @@ INSERT INTO new_private_states
     FROM private_states ORDER BY conversation_id, profile_id, version;
 DROP TABLE private_states;
 ALTER TABLE new_private_states RENAME TO private_states;
--- World states are deleted by the run of their scene, which is in one tenant only.
-CREATE INDEX world_states ON private_states (conversation_id) WHERE profile_id = '';
 
 -- The turn of the answer acts for `principal` within `reach`; both are null for a question of before, whose turn acts
 -- for the principal of its run.

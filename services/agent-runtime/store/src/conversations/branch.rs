@@ -46,7 +46,7 @@ impl Conversations {
         let tenant = context.tenant();
         // A repeated request has the same origin, so that it waits here.
         let _one_at_a_time = self.lock(tenant, from).await;
-        let origin = self.seen(context, from).await?;
+        let origin = self.seen_or_new(context, from).await?;
         if let Some(request) = &request
             && self.appended_by(tenant, new_id, request).await?.is_some()
         {

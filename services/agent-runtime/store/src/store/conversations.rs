@@ -5,6 +5,7 @@ use agent_domain::message::{ChatMessage, Role};
 use async_trait::async_trait;
 use core_types::{Principal, Tenant, Timestamp};
 use documents::{RequestStore, sqlite::requests};
+use run_log::Owners;
 use serde_json::json;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, Transaction};
@@ -32,19 +33,8 @@ pub struct ConversationRow {
     pub batches: u64,
 }
 
-/// The conversations of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Owned {
-    /// Those of a principal.
-    By(Principal),
-    /// Those of a tenant.
-    In(Tenant),
-    /// Those of every tenant.
-    All,
-}
-
 /// The last conversation of a page: its creation, its tenant and its id.
-pub type Place<'a> = (Timestamp, Tenant, &'a str);
+pub type ConversationCursor<'a> = (Timestamp, Tenant, &'a str);
 
 /// Stores conversations with the messages that were appended to them.
 #[async_trait]
@@ -70,14 +60,15 @@ pub trait ConversationStore: RequestStore {
         id: &str,
     ) -> Result<Option<ConversationRow>, StoreError>;
 
-    /// Returns at most `limit` conversations before `before`, the last one of the previous page, the newest first.
+    /// Returns at most `limit` conversations of the owners before `before`, the last one of the previous page, the newest
+    /// first.
     ///
     /// # Errors
     /// A database that does not work, or a damaged row.
     async fn conversations(
         &self,
-        owned: &Owned,
-        before: Option<Place<'_>>,
+        owners: &Owners,
+        before: Option<ConversationCursor<'_>>,
         limit: usize,
     ) -> Result<Vec<ConversationRow>, StoreError>;
 
@@ -171,22 +162,22 @@ impl ConversationStore for AgentStore {
 
     async fn conversations(
         &self,
-        owned: &Owned,
-        before: Option<Place<'_>>,
+        owners: &Owners,
+        before: Option<ConversationCursor<'_>>,
         limit: usize,
     ) -> Result<Vec<ConversationRow>, StoreError> {
         let (time, tenant, id) = match &before {
             Some((time, tenant, id)) => (time.unix_nanos(), tenant.as_str(), *id),
             None => (i64::MAX, "", ""),
         };
-        let (condition, of) = match owned {
-            Owned::By(principal) => {
+        let (condition, of) = match owners {
+            Owners::One(principal) => {
                 let of = (principal.tenant(), principal.as_str());
                 ("c.tenant = ?4 AND c.principal = ?5 AND", of)
             }
-            Owned::In(tenant) => ("c.tenant = ?4 AND ?5 = ?5 AND", (*tenant, "")),
+            Owners::Tenant(tenant) => ("c.tenant = ?4 AND ?5 = ?5 AND", (*tenant, "")),
             // Retention goes over all tenants.
-            Owned::All => ("?4 = ?4 AND ?5 = ?5 AND", (Tenant::DEFAULT, "")),
+            Owners::All => ("?4 = ?4 AND ?5 = ?5 AND", (Tenant::DEFAULT, "")),
         };
         let query = format!(
             "{SELECT} WHERE {condition} (c.created, c.tenant, c.conversation_id) < (?1, ?2, ?3) \

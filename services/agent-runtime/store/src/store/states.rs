@@ -126,17 +126,17 @@ pub trait StateStore: RequestStore {
         request: Option<&NamedRequest>,
     ) -> Result<bool, StoreError>;
 
-    /// Deletes every state of a conversation.
+    /// Deletes every state of a conversation, but no world state, even if it has the name of one.
     ///
     /// # Errors
     /// A database that does not work.
     async fn delete_states(&self, tenant: Tenant, conversation_id: &str) -> Result<(), StoreError>;
 
-    /// Deletes the world state of a scene by its run, which no other tenant has.
+    /// Deletes the world state of a scene by its run.
     ///
     /// # Errors
     /// A database that does not work.
-    async fn delete_world(&self, run_id: &str) -> Result<(), StoreError>;
+    async fn delete_world(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError>;
 }
 
 #[async_trait]
@@ -243,26 +243,27 @@ impl StateStore for AgentStore {
 
     async fn delete_states(&self, tenant: Tenant, conversation_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
-        sqlx::query("DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2")
-            .bind(tenant.as_str())
-            .bind(conversation_id)
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(
+            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id <> ''",
+        )
+        .bind(tenant.as_str())
+        .bind(conversation_id)
+        .execute(&mut *transaction)
+        .await?;
         requests::forget(&mut transaction, tenant, UPDATE, conversation_id).await?;
         Ok(transaction.commit().await?)
     }
 
-    async fn delete_world(&self, run_id: &str) -> Result<(), StoreError> {
+    async fn delete_world(&self, tenant: Tenant, run_id: &str) -> Result<(), StoreError> {
         let mut transaction = self.database.begin_write().await?;
-        let tenants: Vec<String> = sqlx::query_scalar(
-            "DELETE FROM private_states WHERE conversation_id = ?1 AND profile_id = '' RETURNING tenant",
+        sqlx::query(
+            "DELETE FROM private_states WHERE tenant = ?1 AND conversation_id = ?2 AND profile_id = ''",
         )
+        .bind(tenant.as_str())
         .bind(run_id)
-        .fetch_all(&mut *transaction)
+        .execute(&mut *transaction)
         .await?;
-        if let Some(tenant) = tenants.first().and_then(|name| Tenant::new(name).ok()) {
-            requests::forget(&mut transaction, tenant, UPDATE, run_id).await?;
-        }
+        requests::forget(&mut transaction, tenant, UPDATE, run_id).await?;
         Ok(transaction.commit().await?)
     }
 }

@@ -31,8 +31,8 @@ const TABLES: [TenantTable; 5] = [
 ];
 
 impl AgentStore {
-    /// Deletes at most `limit` rows of each table of a tenant that is being removed. Returns the number of those that
-    /// are left.
+    /// Deletes at most `limit` rows of each table of a tenant that is being removed. Returns the number of rows
+    /// that are left.
     ///
     /// # Errors
     /// A database that does not work.

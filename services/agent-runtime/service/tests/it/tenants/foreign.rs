@@ -17,6 +17,7 @@ use contracts::tavern::{
     common::v1::ErrorReason,
     run::v1::GetRunRequest,
 };
+use sqlx::{ConnectOptions as _, sqlite::SqliteConnectOptions};
 use tonic::{Code, Request, Response, Status};
 
 use super::{Caller, greeting, profile, talk};
@@ -404,4 +405,130 @@ async fn the_conversation_of_another_principal_is_not_joined_and_the_id_of_anoth
     let run_id = operator.start(request).await.unwrap();
     running.follow(&run_id, 0).await;
     assert_eq!(owner.messages("talk").await.unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_client_begins_no_conversation_under_the_name_of_a_scene_or_a_fork() {
+    let running = greeting().build().await;
+    let owner = running.invoker("mara");
+    owner.put_scene("wood").await;
+    let scene = owner.start_scene().await;
+    let agent = format!("{scene}.ada");
+    let theirs = running.invoker("acme/eve");
+    theirs.put_profile(&profile("Ada")).await;
+    for (caller, own) in [
+        (running.invoker("eve"), ""),
+        (theirs, ""),
+        (owner, agent.as_str()),
+    ] {
+        let kept = ["fork_0", "fork_0.x", &scene, &format!("{scene}.x"), &agent];
+        for id in kept.into_iter().filter(|id| *id != own) {
+            for refused in [
+                caller.append(id, "hello").await.map(drop).unwrap_err(),
+                caller.start(talk(id)).await.map(drop).unwrap_err(),
+            ] {
+                let violations = grpc_kit::violations(&refused);
+                assert_eq!(violations[0].0, "conversation_id", "{id}: {refused}");
+            }
+        }
+    }
+    // The agent of its own scene, and a name that no scene has.
+    let owner = running.invoker("mara");
+    for id in [agent, scene.replace("scene_", "turn_")] {
+        assert_eq!(owner.append(&id, "hello").await.unwrap(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_the_name_of_anothers_scene_neither_shows_nor_deletes_its_world() {
+    let world = greeting();
+    let running = world.build().await;
+    let (owner, eve) = (running.invoker("mara"), running.invoker("eve"));
+    owner.put_scene("wood").await;
+    let scene = owner.start_scene().await;
+    let copy =
+        "INSERT INTO private_states VALUES ('default', 'fork_0', '', 1, 1, '{}', '[]', NULL, '')";
+    let begun = "INSERT INTO conversations VALUES ('default', ?, 'eve', 1)";
+    let path = world.settings.data_dir.join("agent-runtime.db");
+    let options = SqliteConnectOptions::new().filename(path);
+    let mut door = options.connect().await.unwrap();
+    sqlx::query(copy).execute(&mut door).await.unwrap();
+    let ids = [scene.clone(), format!("{scene}.x"), "fork_0.x".to_owned()];
+    // They are from before such ids were refused.
+    for id in &ids {
+        let begun = sqlx::query(begun).bind(id).execute(&mut door);
+        begun.await.unwrap();
+    }
+    let world_of = async |caller: &Caller, scene: Read| {
+        let request = GetWorldStateRequest {
+            scene: Some(scene),
+            ..GetWorldStateRequest::default()
+        };
+        let read = caller.states.clone().get_world_state(request).await;
+        read.map(|read| read.into_inner().value_json)
+    };
+    let missing = world_of(&eve, Read::ConversationId("absent.x".to_owned())).await;
+    let missing = missing.unwrap_err();
+    assert_eq!(
+        grpc_kit::reason(&missing),
+        Some(ErrorReason::SceneNotRunning)
+    );
+    for id in &ids {
+        let refused = world_of(&eve, Read::ConversationId(id.clone())).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.message(), missing.message(), "{id}");
+        assert_eq!(grpc_kit::metadata(&refused), grpc_kit::metadata(&missing));
+    }
+    for conversation_id in ids {
+        let request = DeleteConversationRequest { conversation_id };
+        let deleted = eve.conversations.clone().delete_conversation(request).await;
+        deleted.unwrap();
+    }
+    let agent = Read::ConversationId(format!("{scene}.ada"));
+    for read in [Read::RunId(scene), agent] {
+        assert_eq!(world_of(&owner, read).await.unwrap(), r#"{"of":"wood"}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_in_a_conversation_out_of_reach_is_neither_exported_nor_forked() {
+    let running = greeting().build().await;
+    running
+        .invoker("mara")
+        .append("talk", "mine")
+        .await
+        .unwrap();
+    let operator = running.operator("ivo");
+    let run_id = operator.start(talk("talk")).await.unwrap();
+    running.follow(&run_id, 0).await;
+    let refusals = async |caller: &Caller, run_id: &str| {
+        let mut to = caller.agent.clone();
+        let exported = to.export_turn(ExportTurnRequest {
+            run_id: run_id.to_owned(),
+        });
+        let exported = exported.await.map(drop);
+        let forked = to.fork_turn(ForkTurnRequest {
+            run_id: run_id.to_owned(),
+            sequence: 2,
+            ..Default::default()
+        });
+        [exported, forked.await.map(drop)]
+    };
+    let [exported, _] = refusals(&operator, &run_id).await;
+    exported.unwrap();
+    // It is no operator any more, and its turn has the messages of another.
+    let invoker = running.invoker("ivo");
+    let absent = format!("turn_{}", "0".repeat(32));
+    let (foreign, missing) = (
+        refusals(&invoker, &run_id).await,
+        refusals(&invoker, &absent).await,
+    );
+    for (foreign, missing) in foreign.into_iter().zip(missing) {
+        let (foreign, missing) = (foreign.unwrap_err(), missing.unwrap_err());
+        assert_eq!(grpc_kit::reason(&foreign), Some(ErrorReason::RunNotFound));
+        assert_eq!(
+            foreign.message().replace(&run_id, &absent),
+            missing.message()
+        );
+    }
 }

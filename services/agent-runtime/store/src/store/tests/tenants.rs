@@ -5,6 +5,7 @@ use agent_domain::{
     message::{ChatMessage, Role},
 };
 use core_types::{Principal, Reach, Timestamp};
+use run_log::Owners;
 use serde_json::json;
 
 use super::*;
@@ -123,7 +124,9 @@ async fn everything_from_before_there_were_tenants_belongs_to_the_default_one() 
     other.expect("it changes nothing");
     let unowned = store.conversations_without_owner(9).await;
     assert_eq!(unowned.expect("they are read"), ["walk"]);
-    let of_ada = store.conversations(&Owned::By(ada.clone()), None, 9).await;
+    let of_ada = store
+        .conversations(&Owners::One(ada.clone()), None, 9)
+        .await;
     let of_ada = of_ada.expect("they are read");
     assert_eq!((of_ada.len(), &of_ada[0].owner), (1, &ada));
 }
@@ -202,8 +205,8 @@ async fn equal_ids_of_two_tenants_are_two_things() {
             let seen = store.seen(owner.tenant(), request.within(APPEND, "talk"));
             assert_eq!(seen.await.expect("it is read"), expected, "{owner}");
         }
-        for owned in [Owned::By(owner.clone()), Owned::In(owner.tenant())] {
-            let rows = store.conversations(&owned, None, 9).await;
+        for owners in [Owners::One(owner.clone()), Owners::Tenant(owner.tenant())] {
+            let rows = store.conversations(&owners, None, 9).await;
             let rows = rows.expect("they are read");
             assert_eq!(
                 rows.iter().map(|row| &row.owner).collect::<Vec<_>>(),
@@ -211,10 +214,10 @@ async fn equal_ids_of_two_tenants_are_two_things() {
             );
         }
     }
-    let everything = store.conversations(&Owned::All, None, 1).await;
+    let everything = store.conversations(&Owners::All, None, 1).await;
     let first = everything.expect("they are read").remove(0);
     let place = Some((first.created, first.owner.tenant(), first.id.as_str()));
-    let next = store.conversations(&Owned::All, place, 9).await;
+    let next = store.conversations(&Owners::All, place, 9).await;
     let next = next.expect("they are read");
     assert_eq!(next.len(), 1);
     assert_ne!(next[0].owner, first.owner);
@@ -258,7 +261,15 @@ async fn a_world_state_is_deleted_by_its_run_and_a_private_one_of_that_id_stays(
         let put = store.put_state(owner, &row, None).await;
         put.expect("it is stored");
     }
-    store.delete_world("scene_1").await.expect("it is deleted");
+    let deleted = store.delete_states(acme, "scene_1").await;
+    deleted.expect("they are deleted");
+    let kept = store.state(&world, None).await.expect("it is read");
+    assert!(
+        kept.is_some(),
+        "a world state is no state of a conversation"
+    );
+    let deleted = store.delete_world(acme, "scene_1").await;
+    deleted.expect("it is deleted");
     let world = store.state(&world, None).await.expect("it is read");
     let private = store.state(&private, None).await.expect("it is read");
     assert_eq!((world, private.is_some()), (None, true));
