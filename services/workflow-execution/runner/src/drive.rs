@@ -74,7 +74,6 @@ pub(super) async fn run(
     };
     let nodes = RunLoop::new(of_loop, prepared.state);
     let of_run = OfRun {
-        tenant: prepared.tenant,
         runner,
         recorder,
         waits: waits.clone(),
@@ -328,7 +327,7 @@ impl Drive {
         let priority = execution.and_then(|execution| execution.priority);
         let priority = priority.unwrap_or_else(|| self.of_run.place.priority());
         let full_type = planned.definition().full_type;
-        let (permits, tenant) = (&self.of_run.runner.permits, self.of_run.tenant);
+        let (permits, tenant) = (&self.of_run.runner.permits, self.of_run.tenant());
         let place = QueuePlace {
             tenant,
             weight: self.of_run.runner.tenants.weight(tenant),

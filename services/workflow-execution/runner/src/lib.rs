@@ -107,8 +107,6 @@ pub struct Runner {
 /// A run at some point of its progress.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The tenant of the run.
-    pub tenant: Tenant,
     /// The state of the run.
     pub state: RunState,
     /// The grant and the usage of the run.

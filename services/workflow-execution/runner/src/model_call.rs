@@ -108,8 +108,13 @@ async fn ask_until_answered(
             Err(GenerateError::Refused(failure)) => return Ok(Err(failure)),
             Err(GenerateError::Service(status)) => status,
         };
-        let by_model = grpc_kit::reason(&status) == Some(ErrorReason::ModelFailed);
-        let is_final = by_model && FailureClass::of(&status) == FailureClass::Transient;
+        let is_final = match grpc_kit::reason(&status) {
+            // The service has retried it itself.
+            Some(ErrorReason::ModelFailed) => FailureClass::of(&status) == FailureClass::Transient,
+            // The limit may be one of the day.
+            Some(ErrorReason::TenantLimit) => true,
+            _ => false,
+        };
         if is_final || !tries.wait_after(&status).await {
             return Ok(Err(refused(&status)));
         }
@@ -257,6 +262,7 @@ fn refused(status: &Status) -> Failure {
         return allowance::exhausted(unit, &unit.replace('_', " "));
     }
     let category = match status.code() {
+        _ if grpc_kit::reason(status) == Some(ErrorReason::TenantLimit) => Category::Limit,
         Code::InvalidArgument | Code::NotFound => Category::Validation,
         Code::DeadlineExceeded => Category::Timeout,
         _ => Category::Dependency,

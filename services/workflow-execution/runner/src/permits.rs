@@ -92,18 +92,9 @@ pub(super) enum Admission {
     Later(Turn),
 }
 
-/// The numbers of entries that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
-    /// The entries of all tenants.
-    pub(super) all: usize,
-    /// The entries of the tenant that asks.
-    pub(super) of_tenant: usize,
-}
-
 impl Permits {
-    /// Acquires a permit of every bound, or a place in the queue if `may_wait` permits one more. The last bound is
-    /// one that every entry has with which this one competes, save for those of its tenant under the same key.
+    /// Acquires a permit of every bound, or a place in the queue if `may_wait` permits one more than so many of the
+    /// tenant. Entries compete for their last bound; entries with the same key of a tenant compete for the key first.
     ///
     /// # Errors
     /// The refusal of `may_wait`.
@@ -111,7 +102,7 @@ impl Permits {
         &self,
         bounds: Vec<Bound>,
         place: QueuePlace,
-        may_wait: impl FnOnce(Waiting) -> Result<(), E>,
+        may_wait: impl FnOnce(usize) -> Result<(), E>,
     ) -> Result<Admission, E> {
         let mut queue = self.lock();
         let limits = limits(&bounds);

@@ -157,7 +157,7 @@ pub enum Rest {
 struct UnderWay {
     /// Effects and short pauses.
     effects: usize,
-    /// Those of the effects that are zones, whose own loops are busy or wait.
+    /// Effects that are zones, which `effects` counts too. Their own loops are busy or wait.
     zones: usize,
     waits: usize,
     lookups: usize,
@@ -411,7 +411,7 @@ impl RunLoop {
         self.waits.clear();
     }
 
-    /// Whether the cache may have a result of a node. One that has begun is not looked up: its effect may
+    /// Whether the cache may have a result of a node. A node that has begun is not looked up: its effect may
     /// have left.
     fn may_reuse(&self, node: NodeIndex) -> bool {
         let planned = self.state.engine().node(node);

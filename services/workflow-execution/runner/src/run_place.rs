@@ -10,7 +10,7 @@ use run_events::{Recorder, RunControl};
 use run_log::AppendError;
 use tenancy::{Quantity, Tenants, Use};
 
-use super::permits::{Admission, Limit, Permit, Permits, QueuePlace, Turn, Waiting};
+use super::permits::{Admission, Limit, Permit, Permits, QueuePlace, Turn};
 use super::run_keys::RunKey;
 
 /// The pause before a retry of a run that a full queue refused.
@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub struct RunBounds {
     /// Active runs of the same depth of nesting.
     pub active: usize,
-    /// Runs that are queued.
+    /// Queued runs of a tenant.
     pub queued: usize,
     /// Runs that only wait.
     pub waiting: usize,
@@ -63,16 +63,16 @@ impl RunPlaces {
     /// Reserves a place for a new run, or a place in the queue.
     ///
     /// # Errors
-    /// OVERLOADED if the queue is full. TENANT_LIMIT and TENANT_CLOSED if the tenant may have no more queued runs; a run
+    /// OVERLOADED if the tenant has as many queued runs as each may have. TENANT_LIMIT and TENANT_CLOSED if the tenant may have no more queued runs; a run
     /// below another belongs to its work, which no limit of the tenant stops.
     pub fn enter(&self, entry: RunEntry) -> Result<RunPlace, Failure> {
         let (tenant, is_outermost) = (entry.tenant, entry.depth == 0);
-        self.ask(entry, |waiting: Waiting| {
+        self.ask(entry, |queued| {
             if is_outermost {
-                let queued = u64::try_from(waiting.of_tenant).unwrap_or(u64::MAX);
+                let queued = u64::try_from(queued).unwrap_or(u64::MAX);
                 self.tenants.admit(tenant, Quantity::QueuedRuns, queued)?;
             }
-            match waiting.all >= self.bounds.queued {
+            match queued >= self.bounds.queued {
                 true => Err(Failure::overloaded(RETRY)),
                 false => Ok(()),
             }
@@ -106,7 +106,7 @@ impl RunPlaces {
     fn ask<E>(
         &self,
         entry: RunEntry,
-        may_wait: impl FnOnce(Waiting) -> Result<(), E>,
+        may_wait: impl FnOnce(usize) -> Result<(), E>,
     ) -> Result<RunPlace, E> {
         let (bounds, place) = (self.limits(&entry), self.in_queue(&entry));
         let admission = self.permits.ask(bounds, place, may_wait)?;

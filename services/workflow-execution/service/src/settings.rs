@@ -42,7 +42,7 @@ pub struct WorkflowSettings {
     /// The most runs of the same depth of nesting that continue at once; more are queued. Default
     /// 1,024.
     pub max_active_runs: usize,
-    /// The most queued runs. Beyond it a start is refused with a retry hint. Default 1,000.
+    /// The most queued runs of a tenant. Beyond it a start of the tenant is refused with a retry hint. Default 1,000.
     pub max_queued_runs: usize,
     /// The most further runs that wait for a time, a signal or a person at once. More of them count
     /// as runs that continue. Default 10,000.

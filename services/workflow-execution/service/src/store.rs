@@ -14,7 +14,7 @@ use run_log::Hash;
 
 pub use results::ResultTable;
 pub use sql_store::StoreError;
-pub use sqlite::{KeptDefinitions, MIGRATIONS, TABLES};
+pub use sqlite::{KeptDefinitions, MIGRATIONS, remove_tenant};
 
 /// Stores the definitions that runs execute.
 #[async_trait]

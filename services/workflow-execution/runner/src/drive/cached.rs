@@ -37,7 +37,7 @@ impl Drive {
     /// Asks the cache for a result of a node.
     pub(super) fn look_up(&mut self, node: NodeIndex) {
         let of_run = RunContext {
-            tenant: self.of_run.tenant,
+            tenant: self.of_run.tenant(),
             run_id: self.recorder().run_id().to_string(),
             workflow_id: self.of_run.workflow_id.clone(),
             conversation_id: self.of_run.conversation_id.clone(),

@@ -13,7 +13,6 @@ use super::super::{RunPlace, Runner};
 /// The run of a loop.
 #[derive(Clone)]
 pub(super) struct OfRun {
-    pub(super) tenant: Tenant,
     pub(super) runner: Arc<Runner>,
     pub(super) recorder: Recorder,
     pub(super) waits: Waits,
@@ -29,6 +28,11 @@ pub(super) struct OfRun {
 }
 
 impl OfRun {
+    /// Returns the tenant of the run.
+    pub(super) fn tenant(&self) -> Tenant {
+        self.recorder.owner().tenant()
+    }
+
     /// Returns the checkpoints of the run, if one is due.
     pub(super) fn checkpoint_due(&self) -> Option<Checkpoints> {
         let is_due = !self.allowance.is_bounded() && self.checkpoints.is_due();

@@ -7,7 +7,7 @@ use tenancy::Tag;
 use tokio::sync::oneshot;
 
 use super::turns::Turns;
-use super::{Bound, Limit, Permit, QueuePlace, Waiting, limits};
+use super::{Bound, Limit, Permit, QueuePlace, limits};
 
 /// The wait that counts as one step of priority, in nanoseconds.
 const STEP: i64 = 30 * 1_000_000_000;
@@ -52,11 +52,9 @@ pub(super) struct Granted {
 }
 
 impl Queue {
-    pub(super) fn waiting(&self, tenant: Tenant) -> Waiting {
-        Waiting {
-            all: self.waiting.values().sum(),
-            of_tenant: self.waiting.get(&tenant).copied().unwrap_or_default(),
-        }
+    /// Returns the number of waiters of a tenant.
+    pub(super) fn waiting(&self, tenant: Tenant) -> usize {
+        self.waiting.get(&tenant).copied().unwrap_or_default()
     }
 
     pub(super) fn waiting_by_tenant(&self) -> Vec<(Tenant, usize)> {

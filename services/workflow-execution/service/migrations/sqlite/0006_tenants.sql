@@ -1,4 +1,4 @@
--- Everything belongs to a tenant; whatever exists belongs to `default`.
+-- Everything belongs to a tenant. Existing rows belong to `default`.
 CREATE TABLE definitions_of_tenants (
     tenant TEXT NOT NULL,
     hash   BLOB NOT NULL,

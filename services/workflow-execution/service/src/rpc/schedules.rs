@@ -161,9 +161,9 @@ impl ScheduleService for ScheduleRpc {
         };
         let size = page_size(request.page_size);
         let before = Timestamp::from_unix_nanos(before);
-        let times =
-            self.inner
-                .schedule_times(context.tenant(), &request.schedule_id, before, size + 1);
+        let times = self
+            .inner
+            .schedule_times(&context, &request.schedule_id, before, size + 1);
         let mut times = times.await?;
         let more = times.len() > size;
         times.truncate(size);

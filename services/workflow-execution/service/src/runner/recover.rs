@@ -203,7 +203,6 @@ async fn prepare(inner: &Inner, run: OpenRun) -> Result<Prepared, Unrecoverable>
         ..
     } = run.meta;
     Ok(Prepared {
-        tenant,
         state,
         allowance,
         conversation_id,

@@ -6,8 +6,9 @@ mod ticker;
 
 use std::sync::Arc;
 
+use contracts::tavern::common::v1::RunState;
 use contracts::tavern::workflow::v1::{Schedule, ScheduleNotRunReason, ScheduleTime};
-use core_types::{Tenant, Timestamp};
+use core_types::{Principal, Tenant, Timestamp};
 use documents::change::request_id_reused;
 use grpc_kit::{CallContext, Failure};
 use run_events::{request_hash, timestamp_to_proto};
@@ -194,7 +195,7 @@ impl Inner {
                 if found.principal != principal {
                     return Err(request_id_reused(request_id).into());
                 }
-                return self.time_to_proto(tenant, found).await;
+                return self.time_to_proto(context, found).await;
             }
         }
         let manual = TimeRow {
@@ -211,7 +212,7 @@ impl Inner {
         let found = store.times(tenant, id, after, 1).await;
         let found = found.map_err(failure)?;
         match found.into_iter().next() {
-            Some(found) => self.time_to_proto(tenant, found).await,
+            Some(found) => self.time_to_proto(context, found).await,
             None => Err(schedule_not_found(id).into()),
         }
     }
@@ -219,16 +220,17 @@ impl Inner {
     /// Returns the times of a schedule before `before`, the latest first, at most `limit`.
     pub(crate) async fn schedule_times(
         &self,
-        tenant: Tenant,
+        context: &CallContext,
         id: &str,
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<(Timestamp, ScheduleTime)>, Status> {
+        let tenant = context.tenant();
         self.find_schedule(tenant, id).await?;
         let found = self.schedules.store.times(tenant, id, before, limit).await;
         let mut times = Vec::new();
         for found in found.map_err(failure)? {
-            times.push((found.time, self.time_to_proto(tenant, found).await?));
+            times.push((found.time, self.time_to_proto(context, found).await?));
         }
         Ok(times)
     }
@@ -243,20 +245,31 @@ impl Inner {
         found.ok_or_else(|| schedule_not_found(id))
     }
 
-    async fn time_to_proto(&self, tenant: Tenant, row: TimeRow) -> Result<ScheduleTime, Status> {
+    /// Describes a time to a caller, without the run if the caller cannot see it.
+    async fn time_to_proto(
+        &self,
+        context: &CallContext,
+        mut row: TimeRow,
+    ) -> Result<ScheduleTime, Status> {
         use contracts::tavern::workflow::v1::ScheduleTimeState as Wire;
         let state = match row.state {
             TimeState::Buffered => Wire::Buffered,
             TimeState::Started | TimeState::Ended => Wire::Started,
             TimeState::NotRun => Wire::NotRun,
         };
+        let mut run = self.run_of_time(context.tenant(), &row.run_id).await?;
+        let owner = run.as_ref().map(|run| Principal::new(&run.principal));
+        if owner.is_some_and(|owner| !owner.is_ok_and(|owner| context.sees(&owner))) {
+            row.run_id.clear();
+            run = None;
+        }
         Ok(ScheduleTime {
             time: Some(timestamp_to_proto(row.time)),
             last_time: row.last.map(timestamp_to_proto),
             state: state.into(),
             reason: row.reason.into(),
             message: row.message,
-            run_state: self.state_of_run(tenant, &row.run_id).await?.into(),
+            run_state: run.map_or(RunState::Unspecified, |run| run.state()).into(),
             run_id: row.run_id,
             manual: row.manual,
             triggered_by: row.principal,

@@ -182,7 +182,6 @@ impl Inner {
         let events = events_of(&run_id.to_string(), first_events);
         let state = RunState::replay(plan, inputs, &run_id.to_string(), &events);
         let prepared = Prepared {
-            tenant: context.tenant(),
             state: state.map_err(|error| internal(&error))?,
             allowance: Arc::new(Allowance::new(grant)),
             conversation_id: meta.conversation_id,

@@ -13,7 +13,7 @@ static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!("migrations/sqlite");
 pub const MIGRATIONS: Migrations = Migrations::new("workflow_execution", &MIGRATOR);
 
 /// The tables with a column `tenant`, for the removal of a tenant.
-pub const TABLES: [TenantTable; 5] = [
+const TABLES: [TenantTable; 5] = [
     TenantTable {
         name: "definitions",
         key: "hash",
@@ -35,6 +35,20 @@ pub const TABLES: [TenantTable; 5] = [
         key: "node",
     },
 ];
+
+/// Deletes at most `limit` rows of each table of a tenant that is being removed. Returns the number of rows that are
+/// left.
+///
+/// # Errors
+/// A database that does not work.
+pub async fn remove_tenant(
+    database: &SqliteDatabase,
+    tenant: Tenant,
+    limit: u32,
+) -> Result<u64, StoreError> {
+    let left = sql_store::remove_rows(database, &TABLES, tenant.as_str(), limit).await?;
+    Ok(left)
+}
 
 /// The stored definitions on SQLite.
 #[derive(Clone, Debug)]

@@ -1,7 +1,12 @@
 //! Nodes that call models.
 
+use std::time::Duration;
+
 use contracts::tavern::common::v1::run_event::Kind;
+use contracts::tavern::common::v1::{ErrorCategory, ErrorReason};
+use grpc_kit::Failure;
 use serde_json::{Value, json};
+use tonic::Code;
 
 use crate::support::*;
 
@@ -172,4 +177,23 @@ async fn what_a_model_cannot_be_asked_fails_the_node() {
         assert_eq!(outcome.error.unwrap().code, code);
     }
     assert_eq!(world.models.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_limit_of_the_tenant_fails_the_node_at_once() {
+    let world = World::new().await;
+    let refusal = Failure::new(
+        Code::ResourceExhausted,
+        ErrorReason::TenantLimit,
+        "no more tokens today",
+    );
+    let refusal = refusal.retry_after(Duration::from_secs(1));
+    world.models.refuse(refusal.into_status());
+    let error = world.run(&chat(json!({})), json!({})).await.error.unwrap();
+    assert_eq!(error.category(), ErrorCategory::Limit);
+    assert_eq!(
+        (error.code.as_str(), error.retryable),
+        ("tenant_limit", true)
+    );
+    assert_eq!(world.models.requests().len(), 1);
 }

@@ -12,14 +12,16 @@ use contracts::tavern::run::v1::{
 use contracts::tavern::workflow::v1::schedule::Timing;
 use contracts::tavern::workflow::v1::schedule_service_client::ScheduleServiceClient;
 use contracts::tavern::workflow::v1::{
-    ForkRunRequest, GetScheduleRequest, ListSchedulesRequest, PutScheduleRequest,
-    PutWorkflowRequest, ResumeScheduleRequest, Schedule, ScheduleNotRunReason, ScheduleTime,
-    TriggerScheduleRequest,
+    ForkRunRequest, GetScheduleRequest, ListScheduleTimesRequest, ListSchedulesRequest,
+    PutScheduleRequest, PutWorkflowRequest, ResumeScheduleRequest, Schedule, ScheduleNotRunReason,
+    ScheduleTime, TriggerScheduleRequest,
 };
 use core_types::{CallPath, Principal, Reach};
 use doubles::{Behaviour, TestRegistry};
 use grpc_kit::{CallContext, Outbound};
 use serde_json::{Value, json};
+use sqlx::ConnectOptions as _;
+use sqlx::sqlite::SqliteConnectOptions;
 use tonic::Status;
 
 use crate::support::*;
@@ -413,4 +415,77 @@ async fn a_time_waits_while_the_registry_that_knows_the_creator_is_away() {
         }
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_time_shows_its_run_to_callers_that_see_the_run() {
+    let world = with_schedules().await;
+    let ada = world.reaching("ada", Reach::Own);
+    ada.put_schedule("s").await;
+    let time = ada.trigger("s", "once").await.unwrap();
+    assert_eq!(world.run_of(&time.run_id).await.principal, "ada");
+    world.outcome(&time.run_id).await;
+    let seen = (time.run_id.as_str(), RunState::Succeeded);
+    for (caller, expected) in [
+        (ada, seen),
+        (world.reaching("bob", Reach::Tenant), seen),
+        (
+            world.reaching("bob", Reach::Own),
+            ("", RunState::Unspecified),
+        ),
+    ] {
+        let request = ListScheduleTimesRequest {
+            schedule_id: "s".to_owned(),
+            ..ListScheduleTimesRequest::default()
+        };
+        let listed = caller.schedules.clone().list_schedule_times(request).await;
+        let times = listed.unwrap().into_inner().times;
+        assert_eq!((times[0].run_id.as_str(), times[0].run_state()), expected);
+    }
+    let time = world.reaching("bob", Reach::Own).trigger("s", "two").await;
+    assert_eq!(time.unwrap().run_id, "");
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_advanced_leaves_those_of_other_tenants_alone() {
+    let world = with_schedules().await;
+    let tenants = ["acme", "globex", "zeta"];
+    world.registry.identities.be_away(true);
+    for tenant in tenants {
+        let caller = world.by(&format!("{tenant}/ada"));
+        let request = PutWorkflowRequest {
+            workflow_id: "work".to_owned(),
+            definition_json: json!({"nodes": [{"id": "r", "type": "core:RandomNumber"}]})
+                .to_string(),
+            ..PutWorkflowRequest::default()
+        };
+        caller.client.clone().put_workflow(request).await.unwrap();
+        caller.put_schedule("s").await;
+        let time = caller.trigger("s", "t").await.unwrap();
+        assert_eq!(time.run_id, "");
+    }
+    // The schedules around the one in the middle have a time that cannot be read.
+    let path = world.directory.path().join("data/workflow-execution.db");
+    let options = SqliteConnectOptions::new().filename(path);
+    let mut door = options.connect().await.unwrap();
+    let damage = "INSERT INTO schedule_times (tenant, schedule_id, time, state, reason, message, run_id, manual, \
+                  request_id, principal) SELECT tenant, schedule_id, 1, 0, -1, '', '', 1, '', '' \
+                  FROM schedule_times WHERE tenant IN ('acme', 'zeta')";
+    let damaged = sqlx::query(damage).execute(&mut door).await.unwrap();
+    assert_eq!(damaged.rows_affected(), 2);
+    world.registry.identities.be_away(false);
+    let caller = world.by("globex/ada");
+    let run_id = loop {
+        let request = ListScheduleTimesRequest {
+            schedule_id: "s".to_owned(),
+            ..ListScheduleTimesRequest::default()
+        };
+        let listed = caller.schedules.clone().list_schedule_times(request).await;
+        let times = listed.unwrap().into_inner().times;
+        if !times[0].run_id.is_empty() {
+            break times[0].run_id.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(world.run_of(&run_id).await.principal, "globex/ada");
 }

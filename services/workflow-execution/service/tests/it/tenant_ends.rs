@@ -185,6 +185,25 @@ async fn the_queued_runs_of_a_tenant_are_bounded_reported_and_cancelled() {
 }
 
 #[tokio::test]
+async fn a_tenant_whose_queue_is_full_leaves_the_others_theirs() {
+    let world = World::with(|settings| {
+        settings.max_active_runs = 1;
+        settings.max_queued_runs = 1;
+    })
+    .await;
+    let [caller, other] = TWO.map(|principal| world.by(principal));
+    world.started(&caller, waiting()).await;
+    for caller in [&caller, &other] {
+        let queued = world.started(caller, waiting()).await;
+        assert_eq!(world.run_of(&queued).await.state(), RunState::Queued);
+        let refused = caller.client.clone().start_run(waiting()).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(grpc_kit::reason(&refused), Some(ErrorReason::Overloaded));
+    }
+    world.registry.release();
+}
+
+#[tokio::test]
 async fn w51_a_run_of_another_tenant_comes_before_a_backlog() {
     let world = World::with(one_at_a_time).await;
     let [caller, other] = TWO.map(|principal| world.by(principal));

@@ -1,15 +1,17 @@
 //! Starts the runs of schedules at their times.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contracts::tavern::common::v1::RunState;
+use contracts::tavern::common::v1::{ErrorReason, Run, RunState};
 use contracts::tavern::workflow::v1::start_run_request::Target;
 use contracts::tavern::workflow::v1::{ScheduleNotRunReason, StartRunRequest};
-use core_types::{CallPath, Principal, Reach, RequestId, Tenant};
+use core_types::{CallPath, RequestId, Tenant};
 use grpc_kit::CallContext;
 use schedules::{Decision, Overlap, due, settle, utc};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use crate::runner::Inner;
@@ -41,8 +43,9 @@ impl ScheduleTicker {
     pub(crate) fn start(&self, inner: &Arc<Inner>) {
         let inner = Arc::clone(inner);
         let task = tokio::spawn(async move {
+            let mut limited = Limited::new();
             loop {
-                let rest = match inner.advance_schedules().await {
+                let rest = match inner.advance_schedules(&mut limited).await {
                     Ok(rest) => rest,
                     Err(status) => {
                         tracing::error!(error = status.message(), "schedules cannot be advanced");
@@ -73,27 +76,66 @@ impl ScheduleTicker {
     }
 }
 
+/// The tenants that a limit refused a run, each with the end of the pause that was stated.
+type Limited = HashMap<Tenant, Instant>;
+
+/// The result of a start.
+enum Start {
+    /// The time is settled.
+    Settled,
+    /// The same start may succeed later.
+    Later,
+    /// The same start may succeed after a pause, as any other of the tenant.
+    Limited(Duration),
+}
+
 impl Inner {
-    /// Runs the due schedules of all tenants; returns the time to rest.
-    async fn advance_schedules(self: &Arc<Self>) -> Result<Duration, Status> {
+    /// Runs the due schedules of all tenants, but for tenants that a limit has refused a run shortly before. A schedule
+    /// that fails leaves the others alone. Returns the time to rest.
+    async fn advance_schedules(
+        self: &Arc<Self>,
+        limited: &mut Limited,
+    ) -> Result<Duration, Status> {
         let store = &self.schedules.store;
+        let mut shortest = Duration::ZERO;
         for row in store.due(self.clock.now()).await.map_err(failure)? {
             let _turn = self.schedules.turn.lock().await;
-            // It may have been changed since it was listed.
-            if let Some(row) = store.get(row.tenant(), row.id()).await.map_err(failure)? {
-                self.look(row).await?;
+            if let Err(status) = self.look_again(&row).await {
+                // It is due again at once.
+                shortest = BUFFERED_REST;
+                report(row.tenant(), row.id(), &status);
             }
         }
+        limited.retain(|_, until| *until > Instant::now());
         for (tenant, id) in store.with_buffered().await.map_err(failure)? {
+            if limited.contains_key(&tenant) {
+                continue;
+            }
             let _turn = self.schedules.turn.lock().await;
-            self.settle_schedule(tenant, &id).await?;
-        }
-        if !store.with_buffered().await.map_err(failure)?.is_empty() {
-            return Ok(BUFFERED_REST);
+            match self.settle_schedule(tenant, &id).await {
+                Ok(None) => {}
+                Ok(Some(pause)) => drop(limited.insert(tenant, Instant::now() + pause)),
+                Err(status) => report(tenant, &id, &status),
+            }
         }
         let next = store.next().await.map_err(failure)?;
-        let rest = next.map_or(LONGEST_REST, |next| next.since(self.clock.now()));
-        Ok(rest.min(LONGEST_REST))
+        let next = next.map_or(LONGEST_REST, |next| next.since(self.clock.now()));
+        let buffered = store.with_buffered().await.map_err(failure)?.into_iter();
+        let rests = buffered.map(|(tenant, _)| match limited.get(&tenant) {
+            Some(until) => until.duration_since(Instant::now()).max(BUFFERED_REST),
+            None => BUFFERED_REST,
+        });
+        let rest = rests.min().unwrap_or(LONGEST_REST).min(next);
+        Ok(rest.min(LONGEST_REST).max(shortest))
+    }
+
+    /// Records the times of a schedule that have come, which may have been changed since it was listed.
+    async fn look_again(&self, row: &ScheduleRow) -> Result<(), Status> {
+        let row = self.schedules.store.get(row.tenant(), row.id()).await;
+        match row.map_err(failure)? {
+            Some(row) => self.look(row).await,
+            None => Ok(()),
+        }
     }
 
     /// Records the times of a schedule that have come.
@@ -131,21 +173,22 @@ impl Inner {
         Ok(())
     }
 
-    /// Starts the runs that a schedule may start now.
+    /// Starts the runs that a schedule may start now. Returns the pause of its tenant if a limit of the tenant refused
+    /// one.
     pub(super) async fn settle_schedule(
         self: &Arc<Self>,
         tenant: Tenant,
         id: &str,
-    ) -> Result<(), Status> {
+    ) -> Result<Option<Duration>, Status> {
         let store = &self.schedules.store;
         let Some(mut row) = store.get(tenant, id).await.map_err(failure)? else {
-            return Ok(());
+            return Ok(None);
         };
         let (mut running, mut buffered) = (Vec::new(), Vec::new());
         for mut time in store.open_times(tenant, id).await.map_err(failure)? {
             if time.state == TimeState::Buffered {
                 buffered.push(time);
-            } else if has_ended(self.state_of_run(tenant, &time.run_id).await?) {
+            } else if has_ended(self.run_of_time(tenant, &time.run_id).await?.as_ref()) {
                 time.state = TimeState::Ended;
                 store.set_time(tenant, id, &time).await.map_err(failure)?;
             } else {
@@ -165,40 +208,43 @@ impl Inner {
         for (mut time, decision) in buffered.into_iter().zip(settled.decisions) {
             match decision {
                 Decision::Keep => continue,
-                Decision::Start if !self.start_time(&mut row, &mut time).await? => break,
-                Decision::Start => {}
+                Decision::Start => match self.start_time(&mut row, &mut time).await? {
+                    Start::Settled => {}
+                    Start::Later => break,
+                    Start::Limited(pause) => return Ok(Some(pause)),
+                },
                 Decision::Overlapped => not_run(&mut time, ScheduleNotRunReason::Overlap),
                 Decision::BufferFull => not_run(&mut time, ScheduleNotRunReason::BufferFull),
             }
             store.set_time(tenant, id, &time).await.map_err(failure)?;
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Starts the run of a time, or finds it; returns whether the time is settled.
+    /// Starts the run of a time, or finds it.
     async fn start_time(
         self: &Arc<Self>,
         row: &mut ScheduleRow,
         time: &mut TimeRow,
-    ) -> Result<bool, Status> {
+    ) -> Result<Start, Status> {
         let request_id = format!("schedule/{}/{}", row.id(), utc(time.time));
-        let context = context_of(&row.creator);
+        let context = CallContext::new(row.creator.clone(), CallPath::default());
         // The schedule may have been changed between an earlier start and now.
         if let Some(run_id) = self.run_of_request(&context, &request_id).await? {
             time.state = TimeState::Started;
             time.run_id = run_id;
-            return Ok(true);
+            return Ok(Start::Settled);
         }
-        match self.rights_of(&row.creator).await {
-            Rights::Invoke => {}
-            Rights::Unknown => return Ok(false),
+        let reach = match self.rights_of(&row.creator).await {
+            Rights::Invoke(reach) => reach,
+            Rights::Unknown => return Ok(Start::Later),
             Rights::Missing => {
                 not_run(time, ScheduleNotRunReason::Refused);
                 time.message = creator::missing(&row.creator);
                 self.pause_for(row, &time.message).await?;
-                return Ok(true);
+                return Ok(Start::Settled);
             }
-        }
+        };
         let request = StartRunRequest {
             request_id,
             target: Some(Target::WorkflowId(row.definition.workflow_id.clone())),
@@ -206,12 +252,12 @@ impl Inner {
             options: row.definition.options,
             ..StartRunRequest::default()
         };
-        let started = self.start(context, request);
+        let started = self.start(context.reaching(reach), request);
         match tokio::time::timeout(START_TIMEOUT, started).await {
             Ok(Ok(started)) => {
                 time.state = TimeState::Started;
                 time.run_id = started.run.map(|run| run.run_id).unwrap_or_default();
-                Ok(true)
+                Ok(Start::Settled)
             }
             Ok(Err(status)) if !is_passing(&status) => {
                 not_run(time, ScheduleNotRunReason::Refused);
@@ -221,9 +267,13 @@ impl Inner {
                     .map(|(field, wrong)| format!("; {field}: {wrong}"));
                 let message = format!("{}{}", status.message(), violations.collect::<String>());
                 time.message = message.chars().take(MAX_MESSAGE).collect();
-                Ok(true)
+                Ok(Start::Settled)
             }
-            Ok(Err(_)) | Err(_) => Ok(false),
+            Ok(Err(status)) if grpc_kit::reason(&status) == Some(ErrorReason::TenantLimit) => {
+                let pause = grpc_kit::retry_after(&status);
+                Ok(Start::Limited(pause.unwrap_or(LONGEST_REST)))
+            }
+            Ok(Err(_)) | Err(_) => Ok(Start::Later),
         }
     }
 
@@ -240,31 +290,31 @@ impl Inner {
         Ok(own.map(|run| run.run_id))
     }
 
-    /// Returns the state of a run of a tenant; unspecified if it does not exist.
-    pub(super) async fn state_of_run(
+    /// Returns the run of a time of a tenant's schedule; none if there is none or it was deleted.
+    pub(super) async fn run_of_time(
         &self,
         tenant: Tenant,
         run_id: &str,
-    ) -> Result<RunState, Status> {
+    ) -> Result<Option<Run>, Status> {
         if run_id.is_empty() {
-            return Ok(RunState::Unspecified);
+            return Ok(None);
         }
         match self.runs.get(&CallContext::of_tenant(tenant), run_id).await {
-            Ok(run) => Ok(run.state()),
-            Err(status) if status.code() == Code::NotFound => Ok(RunState::Unspecified),
+            Ok(run) => Ok(Some(run)),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(status),
         }
     }
 }
 
-/// Makes the context of the runs of a schedule: they act for its creator, and reach the creator's own objects. The
-/// runs of a schedule of `local`, from before there were keys, reach the whole tenant.
-fn context_of(creator: &Principal) -> CallContext {
-    let context = CallContext::new(creator.clone(), CallPath::default());
-    match creator.is_nameless() {
-        true => context,
-        false => context.reaching(Reach::Own),
-    }
+fn report(tenant: Tenant, id: &str, status: &Status) {
+    let (tenant, error) = (tenant.as_str(), status.message());
+    tracing::error!(
+        tenant,
+        schedule = id,
+        error,
+        "a schedule cannot be advanced"
+    );
 }
 
 fn not_run(time: &mut TimeRow, reason: ScheduleNotRunReason) {
@@ -273,8 +323,8 @@ fn not_run(time: &mut TimeRow, reason: ScheduleNotRunReason) {
 }
 
 /// Whether a run has ended, or does not exist any more.
-fn has_ended(state: RunState) -> bool {
-    match state {
+fn has_ended(run: Option<&Run>) -> bool {
+    match run.map_or(RunState::Unspecified, Run::state) {
         RunState::Running | RunState::Paused | RunState::Waiting | RunState::Queued => false,
         RunState::Unspecified
         | RunState::Succeeded
@@ -291,23 +341,4 @@ fn is_passing(status: &Status) -> bool {
             status.code(),
             Code::Unavailable | Code::DeadlineExceeded | Code::Internal
         )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_runs_of_a_schedule_reach_their_creators_own_objects() {
-        for (creator, reach) in [
-            ("bob", Reach::Own),
-            ("acme/bob", Reach::Own),
-            ("local", Reach::Tenant),
-            ("acme/local", Reach::Tenant),
-        ] {
-            let creator = Principal::new(creator).unwrap();
-            let context = context_of(&creator);
-            assert_eq!((context.principal(), context.reach()), (&creator, reach));
-        }
-    }
 }

@@ -282,7 +282,7 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Cancels a run. One that has ended is left as it is.
+    /// Cancels a run, unless it has ended.
     pub(super) fn cancel_run(&mut self, run_id: &str, reason: &str) {
         if let Some(process) = self.processes.get_mut(run_id) {
             self.outside.turn_to(run_id);

@@ -22,6 +22,7 @@ struct Inner {
     answers: Mutex<Vec<String>>,
     tool_calls: Mutex<String>,
     requests: Mutex<Vec<GenerateRequest>>,
+    refusal: Mutex<Option<Status>>,
     /// Whether an answer continues after its first character.
     open: watch::Sender<bool>,
 }
@@ -33,6 +34,7 @@ impl Default for ModelDouble {
                 answers: Mutex::default(),
                 tool_calls: Mutex::default(),
                 requests: Mutex::default(),
+                refusal: Mutex::default(),
                 open: watch::Sender::new(true),
             }),
         }
@@ -44,6 +46,11 @@ impl ModelDouble {
     pub(crate) fn answer(&self, answers: &[&str]) {
         let answers = answers.iter().map(|answer| (*answer).to_owned()).collect();
         *self.inner.answers.lock().unwrap() = answers;
+    }
+
+    /// Refuses every request.
+    pub(crate) fn refuse(&self, refusal: Status) {
+        *self.inner.refusal.lock().unwrap() = Some(refusal);
     }
 
     /// Adds native calls to every answer.
@@ -86,6 +93,9 @@ impl ModelService for ModelDouble {
             .count();
         let model = request.model.clone();
         self.inner.requests.lock().unwrap().push(request);
+        if let Some(refusal) = self.inner.refusal.lock().unwrap().clone() {
+            return Err(refusal);
+        }
         let text = self.inner.answers.lock().unwrap().get(place).cloned();
         let text =
             text.ok_or_else(|| Status::failed_precondition("the double has no more answers"))?;
